@@ -1,0 +1,52 @@
+# make demo | test | test-slow | lint | bench | clean
+# PYTHON chooses the interpreter (3.11 or 3.12); VENV the environment's folder.
+
+SHELL := /bin/bash
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+UV_VERSION := 0.13.8
+BIN := $(VENV)/bin
+UV := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet -c constraints.txt
+# compiled programs are kept between runs: the second run starts at once
+export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+
+.PHONY: demo test test-slow lint bench clean
+.DEFAULT_GOAL := demo
+
+# One stamp for each set of packages: nothing is fetched again until a pin changes.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11 or 3.12 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/.made
+	$(UV) -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.made
+	$(UV) -e '.[test]'
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	$(BIN)/mrsa-jax demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	for topic in benchmarks/bench_*.py; do $(BIN)/python $$topic || exit 1; done
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

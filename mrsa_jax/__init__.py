@@ -1,0 +1,74 @@
+"""JAX-accelerated simulator of multi-round secure aggregation in federated learning.
+
+Sub-packages load when first used, so that `import mrsa_jax` costs nothing:
+
+>>> import mrsa_jax as mj
+>>> mj.selection.family_size(8, 4, 2)
+6
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_SUBPACKAGES = (
+    "attacks",
+    "availability",
+    "bench",
+    "data",
+    "federated",
+    "modular",
+    "plotting",
+    "privacy",
+    "quantize",
+    "secagg",
+    "selection",
+    "study",
+)
+_NAMES = {
+    "ConfigurationError": "mrsa_jax._errors",
+    "DataNotFoundError": "mrsa_jax._errors",
+    "MrsaError": "mrsa_jax._errors",
+    "OutputExistsError": "mrsa_jax._errors",
+    "Status": "mrsa_jax._status",
+}
+
+__all__ = ["__version__", *_SUBPACKAGES, *_NAMES]
+
+if TYPE_CHECKING:
+    from mrsa_jax import (
+        attacks,
+        availability,
+        bench,
+        data,
+        federated,
+        modular,
+        plotting,
+        privacy,
+        quantize,
+        secagg,
+        selection,
+        study,
+    )
+    from mrsa_jax._errors import (
+        ConfigurationError,
+        DataNotFoundError,
+        MrsaError,
+        OutputExistsError,
+    )
+    from mrsa_jax._status import Status
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"mrsa_jax.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'mrsa_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

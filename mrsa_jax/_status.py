@@ -1,0 +1,24 @@
+"""Status codes: what became of a round. A failed round is data, never an exception."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["Status"]
+
+
+class Status(enum.IntEnum):
+    """Outcome of one round of secure aggregation.
+
+    `OK` is 0, so `not status` reads "worked". `SKIPPED` is a round in which no cohort could be
+    chosen (FACTS of Multi-RoundSecAgg: fewer than K/T blocks fully available).
+    `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an input.
+
+    Examples:
+        >>> Status.OK == 0, Status(1).name
+        (True, 'SKIPPED')
+    """
+
+    OK = 0
+    SKIPPED = 1
+    TOO_FEW_SURVIVORS = 2

@@ -1,0 +1,34 @@
+"""Strict settings for the whole suite; they must be in place before JAX starts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+).strip()
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+# Commands started by tests (subprocesses, notebooks) share the suite's compile cache.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+from jaxtyping import install_import_hook  # noqa: E402
+
+# Every annotated shape and dtype of the package is checked while the suite runs.
+install_import_hook("mrsa_jax", "beartype.beartype")
+
+import hypothesis  # noqa: E402
+import jax  # noqa: E402
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_debug_key_reuse", False)
+
+hypothesis.settings.register_profile(
+    "suite", deadline=None, derandomize=True, max_examples=25, print_blob=True
+)
+hypothesis.settings.load_profile("suite")
