@@ -189,7 +189,11 @@ def table(measurements: Sequence[Measurement]) -> str:
     """Return the measurements as a plain-text table, one line each."""
     lines = [f"{'case':58} {'rate':>22} {'ratio':>7} {'aim':>5}  peer"]
     for item in measurements:
-        rate = f"{item.rate:,.0f} {item.unit}/s" if item.rate >= 10 else f"{item.rate:.3g} {item.unit}/s"
+        rate = (
+            f"{item.rate:,.0f} {item.unit}/s"
+            if item.rate >= 10
+            else f"{item.rate:.3g} {item.unit}/s"
+        )
         ratio = "-" if item.ratio is None else f"{item.ratio:.2f}"
         aim = "-" if item.aim is None else f"{item.aim:g}"
         lines.append(f"{item.case:58} {rate:>22} {ratio:>7} {aim:>5}  {item.peer or '-'}")

@@ -1,0 +1,131 @@
+"""The report of a study: one HTML page that needs nothing beside it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mrsa_jax.study._summary import Row
+
+__all__ = ["COLUMNS", "cells", "write_report"]
+
+COLUMNS = (
+    "Scheme",
+    "Strong T",
+    "Rank",
+    "Exposed clients",
+    "Fairness gap F",
+    "Cardinality C (expected)",
+    "Skipped rounds",
+    "Test accuracy",
+    "Reconstruction error",
+)
+"""Headings of a study's table."""
+
+_CAPTIONS = {
+    "strong_privacy": "Strong multi-round privacy T: the fewest clients who only move together.",
+    "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
+    "fairness_gap": "Fairness gap F: most minus least often summed client, divided by the rounds.",
+    "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a round's sum,"
+    " skipped rounds counted; the marks at the right are expectations.",
+    "accuracy": "Accuracy of the global model on the test set.",
+    "reconstruction_error": "Relative squared error of each client's update as the server's least"
+    " squares reconstructs it, models frozen over the whole history (the worst case); 1 means"
+    " nothing was learnt beyond zero.",
+}
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 60rem; margin: auto;
+       padding: 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: 0; } figcaption { font-size: .9rem; color: #444; }
+.figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
+img { width: 100%; height: auto; }
+pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: .8rem; }
+@media print { body { max-width: none; } figure, table { break-inside: avoid; } }
+"""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row of the table as text, in the order of `COLUMNS`."""
+    exposed = f"{row.exposed_clients:.4g}"
+    if row.first_exposed_after is not None:
+        exposed += f" (from round {row.first_exposed_after}"
+        exposed += f", all by {row.all_exposed_after})" if row.all_exposed_after else ")"
+    return (
+        row.scheme,
+        "-" if row.strong_privacy is None else str(row.strong_privacy),
+        f"{row.rank:.4g}/{row.num_clients}",
+        exposed,
+        f"{row.fairness_gap:.3f}",
+        f"{row.aggregation_cardinality:.2f} ({row.expected_cardinality:.2f} "
+        f"± {row.cardinality_error:.2f})",
+        f"{row.skipped_rounds:.4g}",
+        "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %",
+        "-" if row.reconstruction_error is None else f"{row.reconstruction_error:.2g}",
+    )
+
+
+def write_report(
+    folder: pathlib.Path,
+    manifest: Mapping[str, Any],
+    rows: Sequence[Row],
+    sentences: Sequence[str],
+    figures: Mapping[str, pathlib.Path],
+) -> pathlib.Path:
+    """Write `report.html` into a folder: words, table, figures, settings and provenance.
+
+    The page carries its figures inside, opens offline, fits a phone and prints.
+
+    Returns:
+        Its path.
+    """
+    used = [i for i in range(len(COLUMNS)) if any(cells(row)[i] != "-" for row in rows)]
+    head = "".join(f"<th>{html.escape(COLUMNS[i])}</th>" for i in used)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cells(row)[i])}</td>" for i in used) + "</tr>"
+        for row in rows
+    )
+    pictures = "".join(_figure(name, path) for name, path in figures.items())
+    words = "".join(f"<p>{html.escape(text)}</p>" for text in sentences)
+    title = f"mrsa_jax {manifest['command']}"
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{html.escape(title)}: multi-round secure aggregation</h1>{words}"
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        f"<p>{html.escape(_READING)}</p>"
+        f'<h2>Figures</h2><div class="figures">{pictures}</div>'
+        f"<h2>Settings and provenance</h2><pre>{html.escape(json.dumps(manifest, indent=2))}</pre>"
+        "</body></html>\n"
+    )
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+_READING = (
+    "Strong T is the size of the smallest set of clients that the server's sums never separate. "
+    "Rank is that of the participation matrix; at full rank every update can be solved for. "
+    "Exposed clients are counted exactly, in modular arithmetic. Rounds are counted from 1. "
+    "The error beside the expected C is one standard error of the mean over the rounds."
+)
+
+
+def _figure(name: str, path: pathlib.Path) -> str:
+    picture = base64.b64encode(path.read_bytes()).decode()
+    caption = _CAPTIONS.get(name, name.replace("_", " "))
+    return (
+        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{picture}">'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )

@@ -1,0 +1,222 @@
+"""Where results go: an xarray/zarr store with provenance, written whole or not at all.
+
+A run collects everything in a hidden folder beside its target and renames it when complete, so
+an interruption never leaves a half-written study and never costs the one that was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax._errors import ConfigurationError, OutputExistsError
+from mrsa_jax.study._config import Config, config_hash, to_dict
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["StudyFolder", "check_output", "open_study", "provenance", "study_folder"]
+
+_MANIFEST = "study.json"
+_STORE = "results.zarr"
+_SCHEMA = 1
+
+
+def provenance(config: Config) -> dict[str, Any]:
+    """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
+    import jax
+
+    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
+    return {
+        "schema": _SCHEMA,
+        "command": type(config).__name__.removesuffix("Config").lower(),
+        "config_hash": config_hash(config),
+        "config": to_dict(config),
+        "seed": config.seed,
+        "versions": {name: metadata.version(name) for name in names},
+        "python": platform.python_version(),
+        "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "commit": _commit(),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree that the package is imported from, if it is one."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def check_output(config: Config) -> pathlib.Path:
+    """Return the output folder if this study may be written there; call before any work.
+
+    Free are a folder that does not exist, an empty one, and one that holds the same study
+    (the same settings), which a new run replaces.
+
+    Raises:
+        OutputExistsError: If the folder holds another study and `overwrite` is not set, or
+            anything that is no study at all.
+        ConfigurationError: If it cannot be a writable folder.
+    """
+    out = config.out
+    parent = out.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if (out.exists() and not out.is_dir()) or not parent.is_dir():
+        raise ConfigurationError(f"`out` must be a folder; got {str(out)!r}")
+    if not os.access(parent, os.W_OK):
+        raise ConfigurationError(f"`out` must lie in a writable folder; got {str(out)!r}")
+    if not out.exists() or not any(out.iterdir()):
+        return out
+    manifest = _read_manifest(out)
+    if manifest is None:
+        raise OutputExistsError(
+            f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds other files"
+        )
+    if manifest.get("config_hash") != config_hash(config) and not config.overwrite:
+        raise OutputExistsError(
+            f"`out` must not hold another study; got {str(out)!r}, which holds "
+            f"{manifest.get('command')} {manifest.get('config_hash')} of {manifest.get('created')}: "
+            "choose another --out, or replace it with --overwrite"
+        )
+    return out
+
+
+def _read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) and "config_hash" in content else None
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyFolder:
+    """A study's folder while it is being written.
+
+    Attributes:
+        path: Folder to write into.
+        manifest: Provenance, written to `study.json` and into the store.
+    """
+
+    path: pathlib.Path
+    manifest: dict[str, Any]
+
+    def write_results(self, results: xr.Dataset) -> None:
+        """Write the data set, provenance in its attributes, to `results.zarr`."""
+        # String coordinates have a fixed width in the store, so that every zarr reader opens it.
+        stored = results.assign_attrs(
+            {key: json.dumps(value) for key, value in self.manifest.items()}
+        )
+        stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
+        stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
+
+
+@contextlib.contextmanager
+def study_folder(config: Config) -> Iterator[StudyFolder]:
+    """Give a folder to write a study into, and move it to `config.out` if the block succeeds.
+
+    On any exception, an interrupt included, what was written is removed and `config.out` is left
+    as it was. Folders that killed runs left behind are removed by the next run.
+    """
+    out = check_output(config).absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(out)
+    partial = out.parent / f".{out.name}.partial-{os.getpid()}"
+    partial.mkdir()
+    try:
+        manifest = provenance(config)
+        yield StudyFolder(partial, manifest)
+        text = json.dumps(manifest, indent=2) + "\n"
+        (partial / _MANIFEST).write_text(text, encoding="utf-8")
+        _replace(partial, out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _replace(new: pathlib.Path, target: pathlib.Path) -> None:
+    old = target.parent / f".{target.name}.replaced-{os.getpid()}"
+    if target.exists():
+        target.rename(old)
+    try:
+        new.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_abandoned(out: pathlib.Path) -> None:
+    for kind in ("partial", "replaced"):
+        for folder in out.parent.glob(f".{out.name}.{kind}-*"):
+            pid = folder.name.rsplit("-", 1)[1]
+            if pid.isdigit() and not _is_running(int(pid)):
+                if kind == "replaced" and not out.exists():
+                    folder.rename(out)  # killed between two renames: put the old study back
+                else:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    if pid == os.getpid():
+        return False
+    if sys.platform == "win32":  # signal 0 would end the process there
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open the results of a study.
+
+    Args:
+        path: Folder that a command wrote, e.g. `results/demo`.
+
+    Returns:
+        The data set, lazily loaded; its attributes hold the provenance.
+
+    Raises:
+        ConfigurationError: If the folder holds no complete study of a known schema.
+    """
+    import xarray as xr
+
+    folder = pathlib.Path(path)
+    manifest = _read_manifest(folder)
+    if manifest is None or not (folder / _STORE).is_dir():
+        raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}")
+    if manifest.get("schema") != _SCHEMA:
+        raise ConfigurationError(
+            f"`path` must hold a study of schema {_SCHEMA}; got {manifest.get('schema')!r}"
+        )
+    results = xr.open_zarr(folder / _STORE, consolidated=False, zarr_format=2)
+    return results.assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})

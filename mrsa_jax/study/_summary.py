@@ -1,0 +1,141 @@
+"""What a study found: a row for each scheme, and sentences that say what the rows show."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Row", "sentences", "summarise"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One scheme after the last round; means over trials where there are several.
+
+    Attributes:
+        scheme: Its label.
+        strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
+        rank: Rank of the participation matrix.
+        num_clients: N, the largest rank possible.
+        exposed_clients: Clients whose own update the server can solve for.
+        first_exposed_after: Rounds after which the first was exposed (the earliest trial); None.
+        all_exposed_after: Rounds after which the last of all clients was exposed; None.
+        fairness_gap: F.
+        aggregation_cardinality: C.
+        expected_cardinality: Its expectation.
+        cardinality_error: Standard error of C around it, from the number of rounds and trials.
+        skipped_rounds: Rounds without a cohort.
+        accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
+        reconstruction_error: Median over clients of the attack's relative squared error; None.
+    """
+
+    scheme: str
+    strong_privacy: int | None
+    rank: float
+    num_clients: int
+    exposed_clients: float
+    first_exposed_after: int | None
+    all_exposed_after: int | None
+    fairness_gap: float
+    aggregation_cardinality: float
+    expected_cardinality: float
+    cardinality_error: float
+    skipped_rounds: float
+    accuracy: float | None = None
+    reconstruction_error: float | None = None
+
+
+def summarise(results: xr.Dataset) -> tuple[Row, ...]:
+    """Return the table of a study, one row for each scheme in its order."""
+    return tuple(_row(results.sel(scheme=label)) for label in results["scheme"].values)
+
+
+def _row(one: xr.Dataset) -> Row:
+    rounds, clients = one.sizes["round"], one.sizes["client"]
+    trials = one.sizes.get("trial", 1)
+    last = one.isel(round=-1)
+    strong = np.asarray(last["strong_privacy"])
+    first = np.asarray(one["first_exposure"])
+    seen = first[first >= 0]
+    everyone = bool((first >= 0).all())
+    learnt = strong[strong > 0]
+    return Row(
+        scheme=str(one["scheme"].values),
+        strong_privacy=int(learnt.min()) if learnt.size else None,
+        rank=float(last["rank"].mean()),
+        num_clients=clients,
+        exposed_clients=float(last["exposed_clients"].mean()),
+        first_exposed_after=int(seen.min()) + 1 if seen.size else None,
+        all_exposed_after=int(first.max()) + 1 if everyone else None,
+        fairness_gap=float(last["fairness_gap"].mean()),
+        aggregation_cardinality=float(last["aggregation_cardinality"].mean()),
+        expected_cardinality=float(one["expected_cardinality"]),
+        cardinality_error=float(one["cardinality_deviation"]) / float(np.sqrt(rounds * trials)),
+        skipped_rounds=float(one["skipped"].sum("round").mean()),
+        accuracy=float(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
+        reconstruction_error=_median(one.get("reconstruction_error")),
+    )
+
+
+def _median(errors: Any) -> float | None:
+    if errors is None or not np.isfinite(errors).any():
+        return None
+    return float(np.nanmedian(errors))
+
+
+def sentences(results: xr.Dataset) -> tuple[str, str]:
+    """Say in two plain sentences what the table shows: what leaks, and what it costs."""
+    rows = summarise(results)
+    rounds = results.sizes["round"]
+    return _leak_sentence(rows, rounds), _cost_sentence(rows)
+
+
+def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
+    exposed = [row for row in rows if row.exposed_clients > 0]
+    safe = [row for row in rows if row.exposed_clients == 0]
+    text = f"Although every round's sum is securely aggregated, after {rounds} rounds "
+    if exposed:
+        text += "the server can solve for the own updates of " + _join(
+            [
+                f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
+                f"(the first after {row.first_exposed_after} rounds{_error(row)})"
+                for row in exposed
+            ]
+        )
+    else:
+        return text + "the server can solve for no client's own update under any of the schemes."
+    if safe:
+        text += ", but for nobody's under " + _join(
+            [f"{row.scheme}{_error(row, opening=' (', closing=')')}" for row in safe]
+        )
+    return text + "."
+
+
+def _error(row: Row, *, opening: str = "; ", closing: str = "") -> str:
+    if row.reconstruction_error is None:
+        return ""
+    return f"{opening}median reconstruction error {row.reconstruction_error:.2g}{closing}"
+
+
+def _cost_sentence(rows: tuple[Row, ...]) -> str:
+    def describe(row: Row) -> str:
+        accuracy = "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
+        return (
+            f"{row.scheme} {_privacy(row.strong_privacy)} with "
+            f"{row.aggregation_cardinality:.3g} clients in a mean sum{accuracy}"
+        )
+
+    return f"The price of privacy is the size of the sums: {_join([describe(r) for r in rows])}."
+
+
+def _privacy(target: int | None) -> str:
+    return "never summed anybody" if target is None else f"keeps T = {target}"
+
+
+def _join(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

@@ -1,0 +1,138 @@
+"""Stages of a study: roll histories out, analyse them, train on them, attack them.
+
+The participation history does not depend on the updates, so it is rolled out first, and only
+rounds that were not skipped are trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import attacks, federated, modular, privacy, selection
+from mrsa_jax._status import Status
+from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax.data import ClientData
+
+__all__ = ["History", "analyse", "attack_frozen", "rounds_with_sums"]
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """What a server that keeps every sum can know from who took part.
+
+    Attributes:
+        participation: bool[..., J, N], a row for each round, zero where it was skipped.
+        strong_privacy: int32[..., J], strong T after each round; -1 before the first sum.
+        rank: int32[..., J], rank of the participation matrix after each round.
+        first_exposure: int32[..., N], round index at which a client's own update first follows
+            from the sums; -1 never.
+        fairness_gap: float32[..., J], F.
+        aggregation_cardinality: float32[..., J], C.
+    """
+
+    participation: np.ndarray
+    strong_privacy: np.ndarray
+    rank: np.ndarray
+    first_exposure: np.ndarray
+    fairness_gap: np.ndarray
+    aggregation_cardinality: np.ndarray
+
+    @property
+    def exposed_clients(self) -> np.ndarray:
+        """int32[..., J]: number of exposed clients after each round."""
+        rounds = np.arange(self.participation.shape[-2])
+        first = self.first_exposure[..., None, :]
+        return ((first >= 0) & (first <= rounds[:, None])).sum(-1).astype(np.int32)
+
+    @property
+    def skipped(self) -> np.ndarray:
+        """bool[..., J]: rounds in which nobody was summed."""
+        return ~self.participation.any(-1)
+
+
+def analyse(participation: Any) -> History:
+    """Analyse a participation history bool[..., J, N]; all of it exact but for F and C (floats)."""
+    history = np.asarray(participation)
+    return History(
+        participation=history,
+        strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
+        rank=np.asarray(modular.rank_trajectory(history)),
+        first_exposure=np.asarray(privacy.first_exposure(history)),
+        fairness_gap=np.asarray(selection.fairness_gap(history)),
+        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(history)),
+    )
+
+
+def rounds_with_sums(history: np.ndarray) -> int:
+    """Return in how many rounds of bool[J, N] a sum was made."""
+    return int(np.asarray(history).any(-1).sum())
+
+
+def attack_frozen(
+    seed: int,
+    model: Any,
+    parameters: Any,
+    clients: ClientData,
+    participation: np.ndarray,
+    *,
+    trainer: Any,
+    aggregator: Any,
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """Attack a history whose models are frozen, the worst case of FACTS 1A, Fig 9.
+
+    Every client trains once from the given model, and sends that update in every round in which
+    it took part; each round's sum goes through the aggregator (fresh stochastic rounding each
+    time), and the server solves P X = sums by least squares.
+
+    Args:
+        seed: Seed of local training and rounding.
+        model: flax module.
+        parameters: float32[d], the frozen model.
+        clients: The clients' data.
+        participation: bool[J, N].
+        trainer: Local trainer.
+        aggregator: As in training; the ring sums may be of fidelity `sets`, bit-equal to `array`.
+        progress: Called with (rounds done, rounds to do).
+
+    Returns:
+        float64[N], relative squared error of each client's reconstructed update (eq. (35)); nan
+        for clients whose true update is zero.
+
+    Source: Multi-RoundSecAgg (AAAI version), Appendix H.2, eq. (33) to (35).
+    """
+    import jax.numpy as jnp
+
+    key = fold(as_key(seed), int(Stream.ATTACK))
+    everyone = np.arange(participation.shape[1])
+    updates = federated.client_updates(key, model, parameters, clients, trainer, everyone)
+    rows = np.flatnonzero(participation.any(axis=1))
+    width = int(participation.sum(axis=1).max(initial=1))
+    state = aggregator.init()
+    sums, learnt = [], []
+    for done, row in enumerate(rows):
+        members, present = _padded_members(participation[row], width)
+        noise = round_key(key, int(row), Stream.QUANTIZATION)
+        out, state = aggregator.aggregate(
+            noise, state, updates[members], jnp.asarray(members), jnp.asarray(present)
+        )
+        if int(out.status) == Status.OK:
+            learnt.append(row)
+            sums.append(np.asarray(out.update, np.float64) * present.sum())
+        if progress is not None:
+            progress(done + 1, len(rows))
+    if not sums:
+        return np.full(participation.shape[1], np.nan)
+    estimates = attacks.least_squares(participation[learnt], np.stack(sums))
+    return np.asarray(attacks.reconstruction_error(np.asarray(updates), np.asarray(estimates)))
+
+
+def _padded_members(row: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    members = np.zeros(width, np.int32)
+    chosen = np.flatnonzero(row)
+    members[: chosen.size] = chosen
+    return members, np.arange(width) < chosen.size
