@@ -57,10 +57,10 @@ def require(condition: bool, argument: str, rule: str, *values: Any) -> None:
         ConfigurationError: If `condition` is false.
 
     Examples:
-        >>> require(10 % 4 == 0, "cohort_size", "must be a multiple of `privacy_target`", 10, 4)
+        >>> require(5 <= 4, "cohort_size", "must be at most `N`", 5, 4)
         Traceback (most recent call last):
         ...
-        mrsa_jax._errors.ConfigurationError: `cohort_size` must be a multiple of `privacy_target`; got 10 and 4
+        mrsa_jax._errors.ConfigurationError: `cohort_size` must be at most `N`; got 5 and 4
     """
     if not condition:
         got = " and ".join(_shorten(value) for value in values)

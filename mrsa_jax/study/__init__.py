@@ -1,7 +1,7 @@
 """Studies: configurations, their stages, their results on disk, tables and reports.
 
-Names load when first used: configurations are needed by the command line's help, which must not
-wait for JAX.
+What needs JAX loads when first used: the command line's help shows configurations and must not
+wait for it.
 """
 
 from __future__ import annotations
@@ -9,51 +9,63 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "_config": (
-        "AggregationConfig",
-        "DataConfig",
-        "DemoConfig",
-        "PopulationConfig",
-        "Scheme",
-        "SimulateConfig",
-        "TrainConfig",
-        "TrainingConfig",
-        "config_hash",
-        "load_config",
-        "parse_scheme",
-        "to_dict",
-        "validate",
-    ),
+from mrsa_jax.study._config import (
+    AggregationConfig,
+    DataConfig,
+    DemoConfig,
+    PopulationConfig,
+    Scheme,
+    SimulateConfig,
+    TrainConfig,
+    TrainingConfig,
+    config_hash,
+    load_config,
+    parse_scheme,
+    to_dict,
+    validate,
+)
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._run import Progress, SavedStudy, check, run, run_and_save
+    from mrsa_jax.study._store import open_study
+    from mrsa_jax.study._summary import Row, sentences, summarise
+    from mrsa_jax.study._trial import History, analyse, attack_frozen
+
+__all__ = [
+    "AggregationConfig",
+    "DataConfig",
+    "DemoConfig",
+    "History",
+    "PopulationConfig",
+    "Progress",
+    "Row",
+    "SavedStudy",
+    "Scheme",
+    "SimulateConfig",
+    "TrainConfig",
+    "TrainingConfig",
+    "analyse",
+    "attack_frozen",
+    "check",
+    "config_hash",
+    "load_config",
+    "open_study",
+    "parse_scheme",
+    "run",
+    "run_and_save",
+    "sentences",
+    "summarise",
+    "to_dict",
+    "validate",
+]
+
+_LATE = {
     "_run": ("Progress", "SavedStudy", "check", "run", "run_and_save"),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
     "_trial": ("History", "analyse", "attack_frozen"),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME)
-
-if TYPE_CHECKING:
-    from mrsa_jax.study._config import (
-        AggregationConfig,
-        DataConfig,
-        DemoConfig,
-        PopulationConfig,
-        Scheme,
-        SimulateConfig,
-        TrainConfig,
-        TrainingConfig,
-        config_hash,
-        load_config,
-        parse_scheme,
-        to_dict,
-        validate,
-    )
-    from mrsa_jax.study._run import Progress, SavedStudy, check, run, run_and_save
-    from mrsa_jax.study._store import open_study
-    from mrsa_jax.study._summary import Row, sentences, summarise
-    from mrsa_jax.study._trial import History, analyse, attack_frozen
+_HOME = {name: module for module, names in _LATE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

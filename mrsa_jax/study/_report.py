@@ -48,7 +48,8 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 0; } figcaption { font-size: .9rem; color: #444; }
-.figures { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
+.figures { display: grid; gap: 1.5rem;
+           grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); }
 img { width: 100%; height: auto; }
 pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: .8rem; }
 @media print { body { max-width: none; } figure, table { break-inside: avoid; } }
@@ -103,7 +104,8 @@ def write_report(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{html.escape(title)}: multi-round secure aggregation</h1>{words}"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
         f"<p>{html.escape(_READING)}</p>"
         f'<h2>Figures</h2><div class="figures">{pictures}</div>'
         f"<h2>Settings and provenance</h2><pre>{html.escape(json.dumps(manifest, indent=2))}</pre>"

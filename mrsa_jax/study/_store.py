@@ -100,7 +100,8 @@ def check_output(config: Config) -> pathlib.Path:
     if manifest.get("config_hash") != config_hash(config) and not config.overwrite:
         raise OutputExistsError(
             f"`out` must not hold another study; got {str(out)!r}, which holds "
-            f"{manifest.get('command')} {manifest.get('config_hash')} of {manifest.get('created')}: "
+            f"{manifest.get('command')} {manifest.get('config_hash')} "
+            f"of {manifest.get('created')}: "
             "choose another --out, or replace it with --overwrite"
         )
     return out

@@ -1,0 +1,78 @@
+"""A measurement is honest: correctness before speed, both sides timed, everything recorded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import time
+
+import numpy as np
+import pytest
+
+from mrsa_jax import bench
+
+
+def _compare(**changes: object) -> bench.Measurement:
+    arguments = {
+        "work": 10.0,
+        "unit": "sums",
+        "peer_name": "peer",
+        "check": np.testing.assert_array_equal,
+        "repeats": 3,
+        "aim": 2.0,
+    }
+    return bench.compare(
+        "topic", "case", lambda: np.ones(3), lambda: np.ones(3), **(arguments | changes)
+    )
+
+
+def test_a_wrong_result_is_never_timed() -> None:
+    calls = []
+    with pytest.raises(AssertionError):
+        bench.compare(
+            "topic",
+            "case",
+            lambda: calls.append(1) or np.ones(3),
+            lambda: np.zeros(3),
+            work=1,
+            unit="x",
+            check=np.testing.assert_array_equal,
+        )
+    assert len(calls) == 1
+
+
+def test_rates_and_ratios_follow_from_the_times() -> None:
+    item = _compare()
+    assert item.peer_seconds_min is not None
+    assert item.rate == 10 / item.seconds_min
+    assert item.ratio == item.peer_seconds_min / item.seconds_min
+    assert item.seconds_min <= item.seconds_median
+
+
+def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that ticks once a reading, every call takes one second."""
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+    item = _compare(peer_work=1.0)
+    assert (item.seconds_min, item.peer_seconds_min) == (1.0, 10.0)
+    assert (item.rate, item.ratio) == (10.0, 10.0)
+
+
+def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "results" / "topic.jsonl"
+    bench.record([_compare(), _compare()], path)
+    bench.record([_compare()], path)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["machine"]["versions"]["jax"]
+        assert row["ratio"] > 0
+        assert row["time"].endswith("+00:00")
+
+
+def test_the_table_names_case_peer_and_aim() -> None:
+    text = bench.table([_compare(), bench.compare("t", "alone", lambda: 1, work=1, unit="x")])
+    assert "case" in text
+    assert "peer" in text
+    assert text.splitlines()[2].startswith("alone")

@@ -1,0 +1,114 @@
+"""Figures show the numbers they are given; what they show is written beside them."""
+
+from __future__ import annotations
+
+import pathlib
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from mrsa_jax import plotting
+from mrsa_jax.plotting._style import _COLOURS
+
+SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
+
+
+def _results(trials: int | None) -> xr.Dataset:
+    rng = np.random.default_rng(0)
+    axes = ("scheme",) if trials is None else ("scheme", "trial")
+    shape = (2,) if trials is None else (2, trials)
+
+    def draw(*names: str, n: int) -> tuple[tuple[str, ...], np.ndarray]:
+        return ((*axes, *names), rng.uniform(0.1, 0.9, (*shape, n)))
+
+    variables = {
+        "strong_privacy": ((*axes, "round"), rng.integers(-1, 5, (*shape, 6))),
+        "exposed_clients": ((*axes, "round"), rng.integers(0, 5, (*shape, 6))),
+        "fairness_gap": draw("round", n=6),
+        "aggregation_cardinality": draw("round", n=6),
+        "expected_cardinality": ("scheme", np.array([0.5, 0.6])),
+    }
+    if trials is None:
+        variables["accuracy"] = draw("evaluation", n=3)
+        variables["reconstruction_error"] = draw("client", n=8)
+    coordinates = {"scheme": SCHEMES, "round": np.arange(6), "client": np.arange(8)}
+    return xr.Dataset(variables, coords=coordinates | {"evaluation": [2, 4, 6]})
+
+
+@pytest.mark.parametrize(
+    ("plot", "variable"),
+    [
+        (plotting.plot_privacy, "strong_privacy"),
+        (plotting.plot_exposure, "exposed_clients"),
+        (plotting.plot_fairness, "fairness_gap"),
+        (plotting.plot_cardinality, "aggregation_cardinality"),
+        (plotting.plot_accuracy, "accuracy"),
+    ],
+)
+def test_curves_are_the_data(plot: object, variable: str) -> None:
+    results = _results(None)
+    ax = plot(results)  # type: ignore[operator]
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    for label in SCHEMES:
+        shown = np.asarray(lines[label].get_ydata(), float)
+        wanted = results[variable].sel(scheme=label).values.astype(float)
+        if variable == "strong_privacy":
+            wanted[wanted < 1] = np.nan
+        if variable == "accuracy":
+            wanted = 100 * wanted
+        np.testing.assert_allclose(shown, wanted)
+        assert lines[label].get_color() == plotting.scheme_colour(label)
+    first = 2 if variable == "accuracy" else 1
+    assert np.asarray(lines["Random"].get_xdata())[0] == first
+    assert ax.get_xlabel() == "rounds"
+    assert ax.get_ylabel()
+    plt.close("all")
+
+
+def test_trials_become_a_mean_and_a_band() -> None:
+    results = _results(5)
+    ax = plotting.plot_fairness(results)
+    line = next(line for line in ax.get_lines() if line.get_label() == "Random")
+    wanted = results["fairness_gap"].sel(scheme="Random").values.mean(0)
+    np.testing.assert_allclose(np.asarray(line.get_ydata(), float), wanted)
+    assert len(ax.collections) == len(SCHEMES)
+    plt.close("all")
+
+
+def test_the_reconstruction_figure_has_a_point_for_each_client() -> None:
+    ax = plotting.plot_reconstruction(_results(None))
+    points = [c.get_offsets() for c in ax.collections if len(c.get_offsets()) == 8]
+    assert len(points) == len(SCHEMES)
+    assert ax.get_yscale() == "log"
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["Random", "MRSA T=3"]
+    plt.close("all")
+
+
+def test_colours_differ() -> None:
+    assert len(set(_COLOURS.values())) == len(_COLOURS)
+
+
+@pytest.mark.parametrize("trials", [None, 4])
+def test_saved_figures_have_their_data_beside_them(
+    tmp_path: pathlib.Path, trials: int | None
+) -> None:
+    results = _results(trials)
+    written = plotting.save_study_figures(results, tmp_path)
+    assert ("accuracy" in written) == (trials is None)
+    for name, path in written.items():
+        assert path.read_bytes().startswith(b"\x89PNG")
+        data = pd.read_csv(tmp_path / f"{name}.csv", index_col=0)
+        column = "Random" if trials is None else "Random mean"
+        wanted = results[name].sel(scheme="Random")
+        wanted = wanted if trials is None else wanted.mean("trial")
+        np.testing.assert_allclose(data[column].to_numpy(float), wanted.values)
+
+
+def test_style_leaves_the_users_settings_alone() -> None:
+    before = plt.rcParams["axes.grid"], plt.rcParams["font.size"]
+    with plotting.style():
+        assert plt.rcParams["axes.grid"]
+    assert (plt.rcParams["axes.grid"], plt.rcParams["font.size"]) == before

@@ -1,0 +1,165 @@
+"""The command line as a user meets it: misuse, help, and small studies from end to end."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from mrsa_jax.cli import main
+from mrsa_jax.study import open_study
+
+SMALL = ["--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.1", "0.2"]
+LEARN = ["--dataset", "digits", "--model", "logistic", "--evaluate-every", "5"]
+SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["dmeo"], "did you mean 'demo'"),
+        (["demo", "--rounds", "0"], "`rounds` must be at least 1; got 0"),
+        (["demo", "--cohort-size", "121"], "`cohort_size` must lie in [1, num_clients]; got 121"),
+        (["demo", "--dropout-rates", "0.5", "1.5"], "`dropout_rates` must lie in [0, 1]; got 1.5"),
+        (["demo", "--dropout-rates", "nan"], "`dropout_rates` must lie in [0, 1]; got nan"),
+        (["demo", "--schemes", "batch_partitioning:5"], "multiple of `privacy_target`; got 12"),
+        (["simulate", "--schemes", "unifrom"], "did you mean 'uniform'"),
+        (["train", "--dataset", "minst_5k"], "did you mean 'mnist_5k'"),
+        (["train", "--dataset", "idx", "--directory", "nowhere"], "nowhere"),
+        (["demo", "--config"], "`config` must be followed by a file"),
+        (["demo", "--config", "none.toml"], "`config` must be an existing TOML file"),
+        (["--config", "none.toml"], "`config` must follow a command"),
+    ],
+)
+def test_misuse_is_answered_in_one_line(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+    assert captured.out == ""
+    assert list(tmp_path.rglob("*")) in ([], [tmp_path / "results"])
+
+
+@pytest.mark.parametrize("words", [[], ["demo", "--rouns", "3"], ["demo", "--rounds", "three"]])
+def test_flags_that_do_not_parse_exit_with_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "mrsa-jax demo" in capsys.readouterr().out
+    assert main(["demo", "--help"]) == 0
+    text = capsys.readouterr().out
+    for flag in ("--seed", "--out", "--rounds", "--json", "--fidelity", "--partition", "--model"):
+        assert flag in text
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mrsa-jax ")
+
+
+def test_simulate_writes_a_store_figures_and_a_report(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "simulate"
+    words = ["simulate", *SMALL, *SCHEMES, "--rounds", "40", "--trials", "3", "--out", str(out)]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "Random" in printed
+    assert "Multi-RoundSecAgg (T=2)" in printed
+    names = {path.name for path in out.iterdir()}
+    assert {"results.zarr", "report.html", "study.json", "strong_privacy.png"} <= names
+    results = open_study(out)
+    assert dict(results.sizes) == {"client": 12, "scheme": 3, "trial": 3, "round": 40}
+    page = (out / "report.html").read_text()
+    assert page.count("<img") == page.count("data:image/png;base64,") == 4
+    assert "http" not in page
+    assert "Test accuracy" not in page
+
+
+def test_simulate_repeats_exactly_and_other_seeds_differ(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcome(seed: int) -> list[dict[str, object]]:
+        words = ["simulate", *SMALL, "--schemes", "uniform", "--rounds", "20", "--trials", "2"]
+        out = ["--out", str(tmp_path / str(seed)), "--seed", str(seed), "--json"]
+        assert main(words + out) == 0
+        return json.loads(capsys.readouterr().out)["rows"]
+
+    assert outcome(3) == outcome(3)
+    assert outcome(3) != outcome(4)
+
+
+def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With 12 clients and 60 rounds random selection is solvable; blocks never are."""
+    out = tmp_path / "demo"
+    words = ["demo", *SMALL, *SCHEMES, *LEARN, "--rounds", "60", "--out", str(out), "--json"]
+    assert main(words) == 0
+    content = json.loads(capsys.readouterr().out)
+    random, partition, blocks = content["rows"]
+    assert random["exposed_clients"] == 12
+    assert random["strong_privacy"] == 1
+    assert random["reconstruction_error"] < 1e-2
+    assert (partition["exposed_clients"], partition["strong_privacy"]) == (0, 4)
+    assert (blocks["exposed_clients"], blocks["strong_privacy"]) == (0, 2)
+    assert blocks["reconstruction_error"] > 0.05
+    assert len(content["sentences"]) == 2
+    for row in content["rows"]:
+        gap = abs(row["aggregation_cardinality"] - row["expected_cardinality"])
+        assert gap <= 5 * row["cardinality_error"] + 1e-6
+        assert row["accuracy"] > 0.5
+    results = open_study(out)
+    history = results["participation"].values
+    assert (results["skipped"].values == ~history.any(-1)).all()
+    page = (out / "report.html").read_text()
+    assert page.count("<img") == 6
+    assert "Reconstruction error" in page
+    assert {p.name for p in out.glob("*.csv")} == {f"{p.stem}.csv" for p in out.glob("*.png")}
+
+
+def test_the_model_does_not_depend_on_the_fidelity(tmp_path: pathlib.Path) -> None:
+    stored = []
+    for fidelity in ("array", "sets"):
+        out = tmp_path / fidelity
+        words = ["train", *SMALL, *LEARN, "--scheme", "batch_partitioning:2", "--rounds", "10"]
+        assert main([*words, "--fidelity", fidelity, "--out", str(out)]) == 0
+        stored.append(open_study(out).load())
+    first, second = stored
+    for name in first.data_vars:
+        np.testing.assert_array_equal(first[name].values, second[name].values)
+
+
+def test_a_file_gives_defaults_that_flags_change(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'rounds = 15\ntrials = 2\nschemes = ["uniform"]\n'
+        "[population]\nnum_clients = 8\ncohort_size = 2\n"
+    )
+    out = tmp_path / "out"
+    assert main(["simulate", "--config", str(path), "--trials", "3", "--out", str(out)]) == 0
+    capsys.readouterr()
+    sizes = open_study(out).sizes
+    assert (sizes["round"], sizes["trial"], sizes["client"]) == (15, 3, 8)
+    assert main(["simulate", f"--config={path}", "--seed", "1", "--out", str(out)]) == 2
+    assert "must not hold another study" in capsys.readouterr().err
+
+
+def test_a_diverging_learning_rate_is_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", *SMALL, *LEARN, "--rounds", "5", "--learning-rate", "1e30", "--clip", "1e30"]
+    assert main([*words, "--out", str(tmp_path / "out"), "--scheme", "uniform"]) == 2
+    assert "`learning_rate` must let training converge" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

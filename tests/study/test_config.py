@@ -1,0 +1,161 @@
+"""Configurations: misuse first, then files, flags and hashes."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from mrsa_jax import ConfigurationError
+from mrsa_jax.study import (
+    AggregationConfig,
+    DataConfig,
+    DemoConfig,
+    PopulationConfig,
+    Scheme,
+    SimulateConfig,
+    TrainConfig,
+    TrainingConfig,
+    config_hash,
+    load_config,
+    parse_scheme,
+    to_dict,
+    validate,
+)
+
+POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (DemoConfig(rounds=0), "`rounds` must be at least 1; got 0"),
+        (DemoConfig(seed=-1), "`seed` must lie in"),
+        (DemoConfig(schemes=()), "`schemes` must name at least one"),
+        (DemoConfig(schemes=("uniform", "uniform")), "`schemes` must not repeat"),
+        (DemoConfig(schemes=("unifrom",)), "did you mean 'uniform'"),
+        (DemoConfig(schemes=("batch_partitioning",)), "`scheme` must give a privacy target"),
+        (DemoConfig(schemes=("batch_partitioning:x",)), "`scheme` must give a privacy target"),
+        (DemoConfig(schemes=("batch_partitioning:4:greddy",)), "did you mean 'greedy'"),
+        (DemoConfig(schemes=("bernoulli:1.5",)), "`scheme` must give a probability"),
+        (DemoConfig(schemes=("bernoulli:nan",)), "`scheme` must give a probability"),
+        (DemoConfig(schemes=("uniform:3",)), "it has no parameter"),
+        (
+            SimulateConfig(schemes=("batch_partitioning:5",)),
+            "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
+        ),
+        (
+            SimulateConfig(population=PopulationConfig(13, 12), schemes=("partition",)),
+            "`num_clients` must be a multiple of `privacy_target`; got 13 and 12",
+        ),
+        (
+            SimulateConfig(population=PopulationConfig(4, 5)),
+            r"`cohort_size` must lie in \[1, num_clients\]; got 5 and 4",
+        ),
+        (
+            SimulateConfig(population=PopulationConfig(dropout_rates=(0.1, float("nan")))),
+            r"`dropout_rates` must lie in \[0, 1\]; got nan",
+        ),
+        (
+            SimulateConfig(population=PopulationConfig(dropout_rates=(1.2,))),
+            r"`dropout_rates` must lie in \[0, 1\]; got 1.2",
+        ),
+        (SimulateConfig(trials=0), "`trials` must be at least 1"),
+        (
+            TrainConfig(training=TrainingConfig(learning_rate=0.0)),
+            "`learning_rate` must be positive",
+        ),
+        (TrainConfig(training=TrainingConfig(momentum=1.0)), "`momentum` must lie in"),
+        (TrainConfig(training=TrainingConfig(batch_size=0)), "`batch_size` must be at least 1"),
+        (TrainConfig(data=DataConfig(concentration=float("inf"))), "`concentration` must be"),
+        (TrainConfig(aggregation=AggregationConfig(clip=-1.0)), "`clip` must be positive"),
+        (
+            TrainConfig(aggregation=AggregationConfig(num_levels=2**20, modulus_bits=20)),
+            "`modulus_bits` must leave room for the largest sum",
+        ),
+    ],
+)
+def test_misuse_names_argument_rule_and_value(config: object, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        validate(config)  # type: ignore[arg-type]
+
+
+def test_schemes_have_the_papers_labels() -> None:
+    assert parse_scheme("batch_partitioning:3:greedy") == Scheme(
+        "batch_partitioning", privacy_target=3, fairness="greedy"
+    )
+    labels = [parse_scheme(text).label for text in DemoConfig().schemes]
+    assert labels == [
+        "Random",
+        "Weighted random",
+        "User partition",
+        "Multi-RoundSecAgg (T=6)",
+        "Multi-RoundSecAgg (T=4)",
+        "Multi-RoundSecAgg (T=3)",
+    ]
+
+
+def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'rounds = 7\nschemes = ["uniform"]\n[population]\nnum_clients = 24\n'
+        'dropout_rates = [0, 0.25]\n[data]\ndirectory = "somewhere"\n'
+    )
+    config = load_config(DemoConfig, path)
+    assert config == dataclasses.replace(
+        DemoConfig(),
+        rounds=7,
+        schemes=("uniform",),
+        population=PopulationConfig(num_clients=24, dropout_rates=(0.0, 0.25)),
+        data=DataConfig(directory=pathlib.Path("somewhere")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ronds = 3", "`ronds` is not a field; did you mean 'rounds'"),
+        ("[population]\nnum_client = 3", "`population.num_client` is not a field; did you mean"),
+        ("rounds = 1.5", "`rounds` must be of type int; got 1.5"),
+        ("rounds = true", "`rounds` must be of type int; got True"),
+        ("population = 3", "`population` must be a table"),
+        ("schemes = 'uniform'", "`schemes` must be a list"),
+        ("[aggregation]\nfidelity = 'arrays'", "did you mean 'array'"),
+        ("rounds = ", "`config` must be valid TOML"),
+    ],
+)
+def test_a_bad_file_is_named_by_its_field(tmp_path: pathlib.Path, text: str, message: str) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=message):
+        load_config(DemoConfig, path)
+
+
+def test_a_missing_file_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ConfigurationError, match="`config` must be an existing TOML file"):
+        load_config(DemoConfig, tmp_path / "none.toml")
+
+
+def test_every_setting_but_presentation_changes_the_hash() -> None:
+    base = TrainConfig(population=POPULATION)
+    same = dataclasses.replace(base, out=pathlib.Path("other"), json=True, overwrite=True)
+    assert config_hash(base) == config_hash(same)
+    variants = [
+        dataclasses.replace(base, seed=1),
+        dataclasses.replace(base, scheme="uniform"),
+        dataclasses.replace(base, population=PopulationConfig(num_clients=24, cohort_size=4)),
+        dataclasses.replace(base, data=DataConfig(partition="shards")),
+        dataclasses.replace(base, training=TrainingConfig(learning_rate=0.2)),
+        dataclasses.replace(base, aggregation=AggregationConfig(fidelity="sets")),
+    ]
+    hashes = {config_hash(base), *map(config_hash, variants)}
+    assert len(hashes) == len(variants) + 1
+    assert config_hash(DemoConfig()) != config_hash(SimulateConfig())
+
+
+def test_a_configuration_survives_the_round_trip_through_plain_values() -> None:
+    config = DemoConfig(data=DataConfig(directory=pathlib.Path("a")))
+    content = to_dict(config)
+    assert content["data"]["directory"] == "a"
+    assert "directory" not in to_dict(DemoConfig())["data"]

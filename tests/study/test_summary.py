@@ -1,0 +1,81 @@
+"""Rows and sentences of a study whose numbers are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import xarray as xr
+
+from mrsa_jax.study import sentences, summarise
+from mrsa_jax.study._report import COLUMNS, cells
+
+
+def test_rows_hold_the_last_round(results: xr.Dataset) -> None:
+    random, partition = summarise(results)
+    assert random.scheme == "Random"
+    assert (random.strong_privacy, partition.strong_privacy) == (1, 2)
+    assert (random.rank, random.num_clients) == (3.0, 4)
+    assert (random.exposed_clients, partition.exposed_clients) == (2.0, 0.0)
+    assert (random.first_exposed_after, random.all_exposed_after) == (2, None)
+    assert partition.first_exposed_after is None
+    assert math.isclose(random.cardinality_error, 0.3 / math.sqrt(3))
+    assert (random.skipped_rounds, partition.skipped_rounds) == (0.0, 1.0)
+    assert (random.accuracy, partition.accuracy) == (0.9, 0.8)
+    assert math.isclose(random.reconstruction_error or 0, (0.001 + 0.5) / 2)
+
+
+def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
+    nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], -1))
+    (row, _) = summarise(nobody)
+    assert row.strong_privacy is None
+    assert cells(row)[COLUMNS.index("Strong T")] == "-"
+
+
+def test_trials_are_averaged_and_the_worst_privacy_is_kept(results: xr.Dataset) -> None:
+    bare = results.drop_vars(["accuracy", "reconstruction_error", "participation"])
+    other = bare.assign(
+        strong_privacy=bare["strong_privacy"] + 1, exposed_clients=bare["exposed_clients"] * 0
+    )
+    row, _ = summarise(
+        xr.concat(
+            [bare, other],
+            "trial",
+            data_vars="different",
+            coords="minimal",
+            compat="equals",
+            join="exact",
+        )
+    )
+    assert row.strong_privacy == 1
+    assert row.exposed_clients == 1.0
+    assert row.accuracy is None
+
+
+def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> None:
+    leak, cost = sentences(results)
+    assert "2 of 4 clients under Random (the first after 2 rounds" in leak
+    assert "nobody's under User partition" in leak
+    assert leak.endswith(".")
+    assert cost.endswith(".")
+    assert "Random keeps T = 1 with 1.67 clients in a mean sum and 90.0 % test accuracy" in cost
+    assert "User partition keeps T = 2" in cost
+
+
+def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
+    safe = results.assign(
+        exposed_clients=xr.zeros_like(results["exposed_clients"]),
+        first_exposure=xr.full_like(results["first_exposure"], -1),
+    )
+    assert "no client's own update" in sentences(safe)[0]
+
+
+def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
+    everyone = results.assign(
+        first_exposure=xr.ones_like(results["first_exposure"]).astype(np.int32)
+    )
+    row, _ = summarise(everyone)
+    text = cells(row)
+    assert len(text) == len(COLUMNS)
+    assert text[COLUMNS.index("Exposed clients")] == "2 (from round 2, all by 2)"
+    assert text[COLUMNS.index("Cardinality C (expected)")] == "1.67 (1.75 ± 0.17)"

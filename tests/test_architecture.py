@@ -1,0 +1,251 @@
+"""The package's shape: imports go down, heavy libraries wait, every public name is described."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import subprocess
+import sys
+import typing
+
+import pytest
+
+import mrsa_jax
+
+ROOT = pathlib.Path(mrsa_jax.__file__).parent
+# A family may import those before it in this list, never one after it (DESIGN, section 4).
+ORDER = (
+    "_errors",
+    "_status",
+    "_streams",
+    "modular",
+    "graphs",
+    "availability",
+    "selection",
+    "quantize",
+    "privacy",
+    "secagg",
+    "protocol",
+    "hetero",
+    "data",
+    "federated",
+    "attacks",
+    "plotting",
+    "study",
+    "reproduce",
+    "bench",
+    "cli",
+    "__main__",
+)
+# Too slow, or absent on accelerator machines: never imported by a module's top level.
+LATE = {
+    "cryptography",
+    "matplotlib",
+    "mlxtend",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "tensorflow_datasets",
+    "xarray",
+    "zarr",
+}
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def _family(path: pathlib.Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def _imports(tree: ast.AST) -> list[str]:
+    """Return the dotted names of every import statement below a node."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            module = node.module or ""
+            names += [f"{module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def _top_level(tree: ast.Module) -> ast.Module:
+    """Return the statements that run on import (not those for type checkers alone)."""
+    kept = []
+    for node in tree.body:
+        guarded = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not guarded and not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            kept.append(node)
+    return ast.Module(kept, [])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path: pathlib.Path) -> None:
+    own = _family(path)
+    assert own in ORDER
+    for name in _imports(ast.parse(path.read_text())):
+        parts = name.split(".")
+        if parts[0] != "mrsa_jax" or len(parts) == 1 or parts[1] == own:
+            continue
+        if parts[1] == "__version__":
+            continue
+        assert ORDER.index(parts[1]) < ORDER.index(own), f"{own} imports {name}"
+
+
+def test_imports_go_down_sees_a_violation() -> None:
+    tree = ast.parse("def f():\n    from mrsa_jax.study import run")
+    (name,) = _imports(tree)
+    assert ORDER.index(name.split(".")[1]) > ORDER.index("modular")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_heavy_libraries_are_imported_where_they_are_used(path: pathlib.Path) -> None:
+    names = {name.split(".")[0] for name in _imports(_top_level(ast.parse(path.read_text())))}
+    assert not names & LATE
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_help_needs_no_jax() -> None:
+    done = _run(
+        "import sys\nfrom mrsa_jax.cli import main\nstatus = main(['--help'])\n"
+        "heavy = {'jax', 'numpy', 'flax', 'matplotlib', 'xarray'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else status)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "demo" in done.stdout
+
+
+def test_import_is_cheap() -> None:
+    done = _run("import sys, mrsa_jax\nsys.exit('jax' in sys.modules)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_core_runs_without_optional_libraries() -> None:
+    """Accelerator machines hold only JAX, flax, optax, NumPy (and jaxtyping)."""
+    absent = sorted((LATE - {"scipy"}) | {"tyro", "rich"})  # scipy comes with jax
+    done = _run(
+        "import sys\n"
+        f"absent = set({absent})\n"
+        "class Block:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in absent: raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Block())\n"
+        "import mrsa_jax as mj\n"
+        "from mrsa_jax import attacks, federated, modular, quantize, secagg\n"
+        "selector = mj.selection.uniform(6, 2)\n"
+        "P = mj.selection.rollout(0, selector, mj.availability.independent(.1), 9)\n"
+        "print(mj.privacy.strong_privacy(P), mj.privacy.first_exposure(P))\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+FAMILIES = [
+    name
+    for name in ORDER
+    if not name.startswith("_") and name != "cli" and (ROOT / name / "__init__.py").exists()
+]
+
+
+def _public() -> list[tuple[str, object]]:
+    found = []
+    for family in FAMILIES:
+        module = importlib.import_module(f"mrsa_jax.{family}")
+        found += [(f"{family}.{name}", getattr(module, name)) for name in module.__all__]
+    return found
+
+
+PUBLIC = _public()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_lists_its_public_names(family: str) -> None:
+    module = importlib.import_module(f"mrsa_jax.{family}")
+    assert module.__doc__
+    assert sorted(module.__all__, key=str.lower) == sorted(set(module.__all__), key=str.lower)
+    for name in module.__all__:
+        assert not name.startswith("_")
+        assert hasattr(module, name)
+
+
+def _callables(name: str, value: object) -> list[tuple[str, object]]:
+    """Return a function, or a class's public methods that it defines itself."""
+    if inspect.isclass(value):
+        return [
+            (f"{name}.{key}", getattr(member, "__func__", member))
+            for key, member in vars(value).items()
+            if not key.startswith("_")
+            and (inspect.isfunction(member) or isinstance(member, staticmethod | classmethod))
+        ]
+    return [(name, value)] if callable(value) else []
+
+
+@pytest.mark.parametrize(("name", "value"), PUBLIC, ids=[name for name, _ in PUBLIC])
+def test_public_names_are_described_and_annotated(name: str, value: object) -> None:
+    if not (inspect.isclass(value) or callable(value)):
+        return  # a constant: described by the comment or string beside it
+    doc = inspect.getdoc(value) or ""
+    assert len(doc.split()) >= 4, f"{name} has no docstring"
+    assert not doc.startswith(f"{getattr(value, '__name__', '')}("), f"{name}: generated docstring"
+    for label, function in _callables(name, value):
+        assert inspect.getdoc(function), f"{label} has no docstring"
+        signature = inspect.signature(inspect.unwrap(function))  # type: ignore[arg-type]
+        for parameter in signature.parameters.values():
+            if parameter.name not in ("self", "cls"):
+                assert parameter.annotation is not parameter.empty, f"{label}: {parameter.name}"
+        assert signature.return_annotation is not signature.empty, f"{label}: return"
+
+
+# The public entry points of DESIGN, section 6, that exist so far: name -> parameters in order.
+ENTRY_POINTS = {
+    "selection.uniform": "num_clients cohort_size",
+    "selection.weighted": "num_clients cohort_size",
+    "selection.partition": "num_clients cohort_size",
+    "selection.batch_partitioning": "num_clients cohort_size privacy_target fairness",
+    "selection.bernoulli": "num_clients probability",
+    "availability.independent": "dropout_rate",
+    "selection.rollout": "seed selector availability num_rounds",
+    "selection.rollout_trials": "seed selector availability num_rounds num_trials",
+    "selection.fairness_gap": "participation",
+    "selection.aggregation_cardinality": "participation",
+    "selection.expected_cardinality": "num_clients cohort_size privacy_target dropout_rate",
+    "selection.family_size": "num_clients cohort_size privacy_target",
+    "selection.enumerate_family": "num_clients cohort_size privacy_target",
+    "privacy.strong_privacy": "participation",
+    "privacy.first_exposure": "participation",
+    "attacks.least_squares": "participation aggregates",
+}
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_entry_points_have_their_names_and_a_doctest(name: str) -> None:
+    family, attribute = name.split(".")
+    function = getattr(getattr(mrsa_jax, family), attribute)
+    names = list(inspect.signature(inspect.unwrap(function)).parameters)
+    wanted = ENTRY_POINTS[name].split()
+    assert names[: len(wanted)] == wanted
+    assert ">>>" in (inspect.getdoc(function) or "")
+
+
+def test_lazy_names_exist() -> None:
+    for name in mrsa_jax.__all__:
+        assert getattr(mrsa_jax, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mrsa_jax.nothing
+    packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
+    assert packages <= set(mrsa_jax.__all__)
+
+
+def test_configuration_literals_equal_the_registry() -> None:
+    from mrsa_jax.study import _build, _config
+
+    assert typing.get_args(_config.SchemeName) == tuple(_build.SELECTORS)
+    assert typing.get_args(_config.ModelName) == tuple(_build.MODELS)
+    assert typing.get_args(_config.PartitionName) == tuple(_build.PARTITIONS)
