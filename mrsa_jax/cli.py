@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
-from mrsa_jax.study import _config
+from mrsa_jax.study import _config, validate
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -118,7 +118,7 @@ def _take_config_flag(words: list[str]) -> tuple[pathlib.Path | None, list[str]]
 
 
 def _run(config: _config.Config) -> int:
-    _config.validate(config)  # before JAX is imported: a misuse is answered at once
+    validate(config)  # before JAX is imported: a misuse is answered at once
     _use_compile_cache()
     from mrsa_jax import study
 

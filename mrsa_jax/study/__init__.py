@@ -22,8 +22,8 @@ from mrsa_jax.study._config import (
     load_config,
     parse_scheme,
     to_dict,
-    validate,
 )
+from mrsa_jax.study._validate import validate
 
 if TYPE_CHECKING:
     from mrsa_jax.study._run import Progress, SavedStudy, check, run, run_and_save

@@ -20,8 +20,8 @@ from mrsa_jax.study._config import (
     SimulateConfig,
     TrainConfig,
     schemes_of,
-    validate,
 )
+from mrsa_jax.study._validate import validate
 
 if TYPE_CHECKING:
     import xarray as xr

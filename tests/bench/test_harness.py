@@ -35,7 +35,7 @@ def test_a_wrong_result_is_never_timed() -> None:
             "case",
             lambda: calls.append(1) or np.ones(3),
             lambda: np.zeros(3),
-            work=1,
+            work=1.0,
             unit="x",
             check=np.testing.assert_array_equal,
         )
@@ -72,7 +72,7 @@ def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) ->
 
 
 def test_the_table_names_case_peer_and_aim() -> None:
-    text = bench.table([_compare(), bench.compare("t", "alone", lambda: 1, work=1, unit="x")])
+    text = bench.table([_compare(), bench.compare("t", "alone", lambda: 1, work=1.0, unit="x")])
     assert "case" in text
     assert "peer" in text
     assert text.splitlines()[2].startswith("alone")

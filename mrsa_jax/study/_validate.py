@@ -1,0 +1,131 @@
+"""The rules that a configuration keeps, checked before any work and without JAX."""
+
+from __future__ import annotations
+
+import math
+
+from mrsa_jax._errors import require
+from mrsa_jax.study._config import (
+    Config,
+    DataConfig,
+    DemoConfig,
+    PopulationConfig,
+    Scheme,
+    SimulateConfig,
+    TrainConfig,
+    TrainingConfig,
+    schemes_of,
+)
+
+__all__ = ["validate"]
+
+
+def validate(config: Config) -> None:
+    """Check a configuration as a whole, before any work.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> from mrsa_jax.study import DemoConfig
+        >>> validate(DemoConfig())
+        >>> validate(DemoConfig(rounds=0))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
+    """
+    require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
+    require(config.rounds >= 1, "rounds", "must be at least 1", config.rounds)
+    schemes = schemes_of(config)
+    require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
+    require(
+        len(set(schemes)) == len(schemes),
+        "schemes",
+        "must not repeat",
+        [scheme.label for scheme in schemes],
+    )
+    _validate_population(config.population)
+    for scheme in schemes:
+        _validate_scheme(scheme, config.population)
+    if isinstance(config, SimulateConfig):
+        require(config.trials >= 1, "trials", "must be at least 1", config.trials)
+    else:
+        _validate_data(config.data)
+        _validate_training(config.training)
+        _validate_aggregation(config, schemes)
+
+
+def _validate_population(population: PopulationConfig) -> None:
+    n, k = population.num_clients, population.cohort_size
+    require(n >= 1, "num_clients", "must be at least 1", n)
+    require(1 <= k <= n, "cohort_size", "must lie in [1, num_clients]", k, n)
+    rates = population.dropout_rates
+    require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
+    for rate in rates:
+        require(math.isfinite(rate) and 0 <= rate <= 1, "dropout_rates", "must lie in [0, 1]", rate)
+
+
+def _validate_scheme(scheme: Scheme, population: PopulationConfig) -> None:
+    n, k = population.num_clients, population.cohort_size
+    target = k if scheme.name == "partition" else scheme.privacy_target
+    if target is None:
+        return
+    require(target >= 1, "privacy_target", "must be at least 1", target)
+    require(k % target == 0, "cohort_size", "must be a multiple of `privacy_target`", k, target)
+    require(n % target == 0, "num_clients", "must be a multiple of `privacy_target`", n, target)
+
+
+def _validate_data(data: DataConfig) -> None:
+    require(
+        data.shards_per_client >= 1,
+        "shards_per_client",
+        "must be at least 1",
+        data.shards_per_client,
+    )
+    require(
+        math.isfinite(data.concentration) and data.concentration > 0,
+        "concentration",
+        "must be positive",
+        data.concentration,
+    )
+
+
+def _validate_training(training: TrainingConfig) -> None:
+    require(
+        math.isfinite(training.learning_rate) and training.learning_rate > 0,
+        "learning_rate",
+        "must be positive",
+        training.learning_rate,
+    )
+    require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
+    require(training.batch_size >= 1, "batch_size", "must be at least 1", training.batch_size)
+    require(training.num_epochs >= 1, "num_epochs", "must be at least 1", training.num_epochs)
+    require(
+        training.evaluate_every >= 1,
+        "evaluate_every",
+        "must be at least 1",
+        training.evaluate_every,
+    )
+
+
+def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
+    aggregation = config.aggregation
+    require(aggregation.num_levels >= 2, "num_levels", "must be at least 2", aggregation.num_levels)
+    require(
+        math.isfinite(aggregation.clip) and aggregation.clip > 0,
+        "clip",
+        "must be positive",
+        aggregation.clip,
+    )
+    bits = aggregation.modulus_bits
+    require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    any_number = any(scheme.name == "bernoulli" for scheme in schemes)
+    population = config.population
+    most = population.num_clients if any_number else population.cohort_size
+    require(
+        most * (aggregation.num_levels - 1) < 2**bits,
+        "modulus_bits",
+        "must leave room for the largest sum, clients x (num_levels - 1)",
+        bits,
+        f"{most} x {aggregation.num_levels - 1}",
+    )
