@@ -1,0 +1,334 @@
+"""Local training: minibatch SGD of one client as a pure function, mapped over a cohort.
+
+Clients are ragged: each takes the number of steps that its own size asks for, its last minibatch
+of an epoch is a mean over the samples that it has, and a padded sample never touches a gradient.
+Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg, Section 3.1 (E local epochs).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from typing import Any, Protocol
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated._models import num_outputs, num_parameters, unflatten
+
+__all__ = ["LocalSGD", "LocalTrainer", "client_updates", "cohort_updates", "local_sgd"]
+
+# Clients trained side by side; more are taken in turns, which bounds the memory of a round.
+_CLIENTS_AT_ONCE = 16
+
+
+class LocalTrainer(Protocol):
+    """How one client trains; a pytree. The library maps it over the cohort."""
+
+    def update(
+        self,
+        key: Key[Array, ""],
+        parameters: Float32[Array, " dim"],
+        inputs: Float32[Array, "samples ..."],
+        labels: Int32[Array, " samples"],
+        size: Int32[Array, ""],
+    ) -> Float32[Array, " dim"]:
+        """Return new minus old parameters; only the first `size` samples are the client's."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LocalSGD:
+    """Minibatch SGD over a client's own samples; see `local_sgd`.
+
+    Attributes:
+        learning_rate: f32 scalar.
+        momentum: f32 scalar, or None for plain SGD.
+        model: Flax module (static).
+        batch_size: Samples a step (static).
+        num_epochs: Passes over the client's samples (static).
+    """
+
+    learning_rate: Array
+    momentum: Array | None
+    model: nn.Module = dataclasses.field(metadata={"static": True})
+    batch_size: int = dataclasses.field(metadata={"static": True})
+    num_epochs: int = dataclasses.field(metadata={"static": True})
+
+    def update(
+        self,
+        key: Key[Array, ""],
+        parameters: Float32[Array, " dim"],
+        inputs: Float32[Array, "samples ..."],
+        labels: Int32[Array, " samples"],
+        size: Int32[Array, ""],
+    ) -> Float32[Array, " dim"]:
+        """Train on the first `size` samples; return new minus old parameters.
+
+        Args:
+            key: Shuffles the samples, anew in each epoch.
+            parameters: f32 [d], where training starts.
+            inputs: f32 [m, ...]; what lies behind the first `size` is never used.
+            labels: int32 [m].
+            size: int32, from 0 (a zero update) to m.
+
+        Returns:
+            f32 [d].
+        """
+        batch_size = min(self.batch_size, inputs.shape[0])
+        steps_per_epoch = (size + batch_size - 1) // batch_size
+        order = _shuffled(key, inputs.shape[0], size, batch_size, self.num_epochs)
+        start = unflatten(self.model, inputs.shape[1:], parameters)
+
+        def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            variables, velocity = carry
+            epoch, position = index // steps_per_epoch, index % steps_per_epoch
+            first = position * batch_size
+            chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
+            is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
+            gradient = jax.grad(_mean_loss)(
+                variables, self.model, inputs[chosen], labels[chosen], is_real
+            )
+            if self.momentum is not None:
+                velocity = jax.tree.map(
+                    lambda old, new: self.momentum * old + new, velocity, gradient
+                )
+                gradient = velocity
+            moved = jax.tree.map(lambda p, g: p - self.learning_rate * g, variables, gradient)
+            return moved, velocity
+
+        velocity = None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
+        num_steps = self.num_epochs * steps_per_epoch
+        trained, _ = jax.lax.fori_loop(0, num_steps, step, (start, velocity))
+        difference = jax.tree.map(lambda new, old: new - old, trained, start)
+        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(difference)])
+
+
+def local_sgd(
+    model: nn.Module,
+    learning_rate: float,
+    *,
+    batch_size: int,
+    num_epochs: int = 1,
+    momentum: float | None = None,
+) -> LocalSGD:
+    """Return local minibatch SGD: E epochs over the client's samples, reshuffled in each.
+
+    A client of 33 samples with batches of 10 takes 4 steps an epoch, the last over its remaining
+    3 samples (their mean). Momentum starts at zero in every round.
+
+    Args:
+        model: Flax module from images to logits.
+        learning_rate: Positive, finite.
+        batch_size: Samples a step, at least 1; a smaller client takes all its samples at once.
+        num_epochs: Local epochs E, at least 1.
+        momentum: In [0, 1); None or 0 is plain SGD, which keeps no velocity.
+
+    Returns:
+        The trainer; its learning rate and momentum are traced, so changing them compiles nothing.
+
+    Raises:
+        ConfigurationError: If an argument is outside its range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> trainer = local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
+        (1, 1)
+
+    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch).
+    """
+    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
+    _check_number(learning_rate, "learning_rate")
+    require(learning_rate > 0, "learning_rate", "must be positive", learning_rate)
+    _check_count(batch_size, "batch_size")
+    _check_count(num_epochs, "num_epochs")
+    if momentum is not None:
+        _check_number(momentum, "momentum")
+        require(0 <= momentum < 1, "momentum", "must lie in [0, 1)", momentum)
+    return LocalSGD(
+        learning_rate=jnp.float32(learning_rate),
+        momentum=jnp.float32(momentum) if momentum else None,
+        model=model,
+        batch_size=int(batch_size),
+        num_epochs=int(num_epochs),
+    )
+
+
+def client_updates(
+    seed: int | Key[Array, ""],
+    model: nn.Module,
+    parameters: Float32[Array, " dim"] | np.ndarray,
+    client_data: ClientData,
+    trainer: LocalTrainer,
+    clients: Int32[Array, " chosen"] | np.ndarray | list[int] | None = None,
+    *,
+    round_index: int = 0,
+) -> Float32[Array, "chosen dim"]:
+    """Return the update that each client would send, all trained from one frozen model.
+
+    What the least-squares attack tries to recover. With the seed of `train` these are the
+    updates of that training's round `round_index`, had its model been `parameters`.
+
+    Args:
+        seed: Integer or key.
+        model: Flax module.
+        parameters: f32 [d], the frozen model.
+        client_data: All clients' samples.
+        trainer: Local training.
+        clients: Client indices; all if None.
+        round_index: Round whose random stream is used.
+
+    Returns:
+        f32 [len(clients), d]. A few clients are trained at a time, so beyond this result the
+        memory does not grow with their number.
+
+    Raises:
+        ConfigurationError: If the model does not fit the data, or an index is out of range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=30)
+        >>> model = mj.federated.logistic(10)
+        >>> start = mj.federated.initial_parameters(0, model, (8, 8, 1))
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=16)
+        >>> client_updates(0, model, start, clients, trainer, [4, 2]).shape
+        (2, 650)
+    """
+    key = as_key(seed)
+    check_model(model, client_data)
+    chosen = np.arange(client_data.num_clients) if clients is None else np.asarray(clients)
+    in_range = chosen.ndim == 1 and np.all((chosen >= 0) & (chosen < client_data.num_clients))
+    require(
+        bool(in_range) and np.issubdtype(chosen.dtype, np.integer),
+        "clients",
+        f"must be client indices in [0, {client_data.num_clients})",
+        chosen,
+    )
+    members = jnp.asarray(chosen, jnp.int32)
+    updates, _, _ = cohort_updates(
+        trainer,
+        jnp.asarray(parameters, jnp.float32),
+        client_data,
+        key,
+        jnp.int32(round_index),
+        members,
+        jnp.ones(members.shape, bool),
+    )
+    return updates
+
+
+@jax.jit
+def cohort_updates(
+    trainer: LocalTrainer,
+    parameters: Float32[Array, " dim"],
+    client_data: ClientData,
+    key: Key[Array, ""],
+    round_index: Int32[Array, ""],
+    members: Int32[Array, " slots"],
+    present: Bool[Array, " slots"],
+) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
+    """Train the members of a cohort from one model.
+
+    A client's random stream comes from its own index, not from its slot.
+
+    Returns:
+        Updates f32 [slots, d] (zero in slots that are not present), whether all are finite, and
+        the round's key for quantization.
+    """
+    training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
+
+    def one(member: Array, is_present: Array) -> Array:
+        indices = client_data.indices[member]
+        size = jnp.where(is_present, client_data.sizes[member], jnp.int32(0))
+        return trainer.update(
+            jax.random.fold_in(training_key, member),
+            parameters,
+            client_data.inputs[indices],
+            client_data.labels[indices],
+            size,
+        )
+
+    updates = _mapped(one, members, present)
+    updates = jnp.where(present[:, None], updates, jnp.float32(0))
+    is_finite = jnp.all(jnp.isfinite(updates))
+    return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
+
+
+def check_model(model: nn.Module, client_data: ClientData) -> int:
+    """Return the number of parameters d; raise if the model does not fit the samples."""
+    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
+    input_shape = tuple(client_data.inputs.shape[1:])
+    dim = num_parameters(model, input_shape)
+    outputs = num_outputs(model, input_shape)
+    require(
+        outputs >= client_data.num_classes,
+        "model",
+        "must have an output for each class of the data",
+        f"{outputs} outputs",
+        f"{client_data.num_classes} classes",
+    )
+    return dim
+
+
+def _mapped(one: Any, members: Array, present: Array) -> Array:
+    """Map over clients, a bounded number side by side."""
+    num_members = members.shape[0]
+    turns = -(-num_members // _CLIENTS_AT_ONCE)
+    if turns <= 1:
+        return jax.vmap(one)(members, present)
+    width = -(-num_members // turns)
+    spare = turns * width - num_members  # empty slots at the end: no samples, no steps
+    padded = jnp.pad(members, (0, spare)), jnp.pad(present, (0, spare))
+    grid = jax.tree.map(lambda array: array.reshape(turns, width), padded)
+    updates = jax.lax.map(lambda slots: jax.vmap(one)(*slots), grid)
+    return updates.reshape(turns * width, -1)[:num_members]
+
+
+def _shuffled(
+    key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
+) -> Int32[Array, "epochs slots"]:
+    """Return for each epoch the client's own samples in random order, padding behind them.
+
+    The order does not depend on how much padding there is: word i of a stream is that of slot i.
+    """
+    slots = jnp.arange(num_slots, dtype=jnp.int32)
+    keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
+        jnp.arange(num_epochs, dtype=jnp.int32)
+    )
+    words = jax.vmap(lambda k: jax.random.bits(k, (num_slots,), jnp.uint32))(keys)
+    words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
+    order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
+    spare = -num_slots % batch_size  # a last batch may reach behind the samples
+    return jnp.pad(order, ((0, 0), (0, spare)))
+
+
+def _mean_loss(
+    variables: Any, model: nn.Module, inputs: Array, labels: Array, is_real: Array
+) -> Float32[Array, ""]:
+    """Cross-entropy, averaged over the real samples; the others are blanked before the model."""
+    wide = is_real.reshape(-1, *[1] * (inputs.ndim - 1))
+    logits = model.apply(variables, jnp.where(wide, inputs, jnp.float32(0)))
+    classes = jnp.arange(logits.shape[-1], dtype=jnp.int32)
+    is_label = (labels[:, None] == classes[None, :]) & is_real[:, None]
+    log_likelihood = jnp.where(is_label, jax.nn.log_softmax(logits), jnp.float32(0))
+    count = jnp.maximum(jnp.sum(is_real, dtype=jnp.int32), 1).astype(jnp.float32)
+    return -jnp.sum(log_likelihood) / count
+
+
+def _check_number(value: Any, argument: str) -> None:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    require(is_number and math.isfinite(value), argument, "must be a finite number", value)
+
+
+def _check_count(value: Any, argument: str) -> None:
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    require(is_integer and value >= 1, argument, "must be a positive integer", value)

@@ -1,0 +1,142 @@
+"""The server's side: one optimizer step on the mean update, and evaluation in batches.
+
+The server optimizer is any `optax.GradientTransformation`, applied to minus the mean update;
+plain averaging is SGD with learning rate 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+from jaxtyping import Array, Bool, Float32, Int32
+
+from mrsa_jax._errors import require
+from mrsa_jax.federated._models import apply_flat
+
+__all__ = ["PLAIN_AVERAGE", "Evaluation", "evaluate", "evaluation", "server_step"]
+
+PLAIN_AVERAGE = optax.sgd(1.0)
+
+
+class Evaluation(NamedTuple):
+    """Accuracy and mean cross-entropy on a test set."""
+
+    accuracy: float
+    loss: float
+
+
+def evaluate(
+    model: nn.Module,
+    parameters: Float32[Array, " dim"] | np.ndarray,
+    inputs: Float32[Array, "samples ..."] | np.ndarray,
+    labels: Int32[Array, " samples"] | np.ndarray,
+    *,
+    batch_size: int = 500,
+) -> Evaluation:
+    """Return the model's accuracy and mean cross-entropy, computed in batches.
+
+    Args:
+        model: Flax module.
+        parameters: f32 [d].
+        inputs: f32 [m, ...], m at least 1.
+        labels: int32 [m].
+        batch_size: Samples at once; bounds the memory, changes nothing else.
+
+    Returns:
+        Accuracy in [0, 1] and loss in nats.
+
+    Raises:
+        ConfigurationError: If inputs and labels are not equally many, or none.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> digits = mj.data.load("digits")
+        >>> model = mj.federated.logistic(10)
+        >>> loss = evaluate(model, jnp.zeros(650), digits.test_inputs, digits.test_labels).loss
+        >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
+        True
+    """
+    test = batched(inputs, labels, batch_size)
+    accuracy, loss = evaluation(model, jnp.asarray(parameters, jnp.float32), *test)
+    return Evaluation(float(accuracy), float(loss))
+
+
+def batched(
+    inputs: Any, labels: Any, batch_size: int
+) -> tuple[Float32[Array, "batches batch ..."], Int32[Array, "batches batch"], Int32[Array, ""]]:
+    """Cut a test set into equal batches, padded at the end, with the number of real samples."""
+    require(
+        len(inputs) == len(labels) and len(labels) > 0,
+        "inputs",
+        "must be as many as the labels, at least one",
+        len(inputs),
+        len(labels),
+    )
+    require(batch_size >= 1, "batch_size", "must be a positive integer", batch_size)
+    size = len(labels)
+    width = min(int(batch_size), size)
+    spare = -size % width
+    inputs = jnp.asarray(inputs, jnp.float32)
+    labels = jnp.asarray(labels, jnp.int32)
+    padded_inputs = jnp.pad(inputs, ((0, spare), *[(0, 0)] * (inputs.ndim - 1)))
+    padded_labels = jnp.pad(labels, (0, spare))
+    return (
+        padded_inputs.reshape(-1, width, *inputs.shape[1:]),
+        padded_labels.reshape(-1, width),
+        jnp.int32(size),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def evaluation(
+    model: nn.Module,
+    parameters: Float32[Array, " dim"],
+    inputs: Float32[Array, "batches batch ..."],
+    labels: Int32[Array, "batches batch"],
+    size: Int32[Array, ""],
+) -> tuple[Float32[Array, ""], Float32[Array, ""]]:
+    """Return accuracy and mean loss over the first `size` samples of the batches."""
+    num_batches, width = labels.shape
+    starts = jnp.arange(num_batches, dtype=jnp.int32) * width
+
+    def one(batch: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        images, truth, start = batch
+        log_likelihoods = jax.nn.log_softmax(apply_flat(model, parameters, images))
+        is_real = start + jnp.arange(width, dtype=jnp.int32) < size
+        is_right = (jnp.argmax(log_likelihoods, axis=1).astype(jnp.int32) == truth) & is_real
+        of_truth = jnp.take_along_axis(log_likelihoods, truth[:, None], axis=1)[:, 0]
+        loss = -jnp.sum(jnp.where(is_real, of_truth, jnp.float32(0)))
+        return jnp.sum(is_right, dtype=jnp.int32), loss
+
+    right, losses = jax.lax.map(one, (inputs, labels, starts))
+    count = size.astype(jnp.float32)
+    return jnp.sum(right).astype(jnp.float32) / count, jnp.sum(losses) / count
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def server_step(
+    optimizer: optax.GradientTransformation,
+    parameters: Float32[Array, " dim"],
+    state: Any,
+    update: Float32[Array, " dim"],
+    is_learnt: Bool[Array, ""],
+) -> tuple[Float32[Array, " dim"], Any, Bool[Array, ""]]:
+    """Apply the server optimizer to minus the mean update; a round without a sum changes nothing.
+
+    Returns:
+        New parameters, new optimizer state, and whether all parameters are finite.
+    """
+    step, moved = optimizer.update(-update, state, parameters)
+    parameters_after = optax.apply_updates(parameters, step)
+
+    def keep(new: Array, old: Array) -> Array:
+        return jnp.where(is_learnt, new, old)
+
+    after = keep(parameters_after, parameters)
+    return after, jax.tree.map(keep, moved, state), jnp.all(jnp.isfinite(after))
