@@ -1,0 +1,37 @@
+"""Exact arithmetic: the ring of a sum, the ChaCha20 keystream, linear algebra modulo a prime."""
+
+from mrsa_jax.modular._chacha20 import chacha20_block, chacha20_columns, keystream
+from mrsa_jax.modular._linalg import (
+    PRIMES,
+    is_in_row_space,
+    kernel_step,
+    rank,
+    rank_trajectory,
+)
+from mrsa_jax.modular._ring import (
+    add,
+    check_modulus,
+    is_power_of_two,
+    reduce_words,
+    ring_sum_over,
+    subtract,
+    words_per_residue,
+)
+
+__all__ = [
+    "PRIMES",
+    "add",
+    "chacha20_block",
+    "chacha20_columns",
+    "check_modulus",
+    "is_in_row_space",
+    "is_power_of_two",
+    "kernel_step",
+    "keystream",
+    "rank",
+    "rank_trajectory",
+    "reduce_words",
+    "ring_sum_over",
+    "subtract",
+    "words_per_residue",
+]

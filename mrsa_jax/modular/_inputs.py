@@ -1,0 +1,80 @@
+"""Exact integers from what users pass: the one place that rejects fractions, NaN and bad ranks.
+
+Matrices may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are
+whole numbers; nothing is ever rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from mrsa_jax._errors import require
+
+_RULE = "must hold bools or integers"
+
+
+def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray | Array:
+    """Return `values` as an array of bools or integers, exactly.
+
+    Args:
+        values: Anything array-like; tracers pass through if their type is bool or integer.
+        argument: Name used in messages.
+        min_ndim: Fewest axes allowed; the last two must not be empty.
+
+    Returns:
+        A JAX array if one was given with such a type, otherwise a NumPy array (object arrays of
+        Python integers included).
+
+    Raises:
+        ConfigurationError: If there are too few axes, an empty one, a fraction or a NaN.
+    """
+    if isinstance(values, jax.Array) and _is_exact(values.dtype):
+        array: Any = values
+    else:
+        if isinstance(values, jax.core.Tracer):
+            require(False, argument, _RULE, values.dtype)
+        array = np.asarray(values)
+    require(array.ndim >= min_ndim, argument, f"must have at least {min_ndim} axes", array.shape)
+    require(all(size > 0 for size in array.shape), argument, "must not be empty", array.shape)
+    return array if _is_exact(array.dtype) else _whole_numbers(array, argument)
+
+
+def _is_exact(dtype: Any) -> bool:
+    return dtype == np.bool_ or jnp.issubdtype(dtype, np.integer)
+
+
+def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
+    if array.dtype == object:
+        whole = all(isinstance(value, int | np.integer) for value in array.flat)
+        require(whole, argument, _RULE, array.dtype)
+        return array
+    numeric = np.issubdtype(array.dtype, np.floating)
+    require(numeric, argument, _RULE, array.dtype)
+    finite = np.isfinite(array)
+    require(bool(finite.all()), argument, _RULE, array[~finite][:1].tolist())
+    fractions = array != np.floor(array)
+    require(not fractions.any(), argument, _RULE, array[fractions][:1].tolist())
+    require(bool((np.abs(array) < 2**53).all()), argument, "must hold floats below 2**53")
+    return array.astype(np.int64)
+
+
+def residues(array: np.ndarray | Array, prime: int) -> Array:
+    """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
+    if isinstance(array, jax.Array):
+        if array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.unsignedinteger):
+            if array.dtype.itemsize < 4:
+                return array.astype(jnp.uint32)
+            return (array % jnp.asarray(prime, array.dtype)).astype(jnp.uint32)
+        if array.dtype.itemsize < 4:
+            array = array.astype(jnp.int32)
+        return jnp.remainder(array, jnp.asarray(prime, array.dtype)).astype(jnp.uint32)
+    if array.dtype == np.bool_:
+        return jnp.asarray(array, jnp.uint32)
+    if array.dtype.itemsize < 4 or array.dtype == np.uint32:
+        array = array.astype(np.int64)
+    return jnp.asarray((array % prime).astype(np.uint32))

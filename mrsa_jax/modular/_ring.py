@@ -1,0 +1,210 @@
+"""Arithmetic modulo R on uint32 arrays, exact without 64-bit types.
+
+The ring of a secure sum (HeteroSAg and CCESA write R): R = 2**b with b <= 32 by wrapping and
+clearing high bits, any other R below 2**31 by one conditional subtraction.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, UInt32
+
+from mrsa_jax._errors import require
+
+__all__ = [
+    "add",
+    "check_modulus",
+    "is_power_of_two",
+    "reduce_words",
+    "ring_sum_over",
+    "subtract",
+    "words_per_residue",
+]
+
+
+def check_modulus(modulus: int, argument: str = "modulus") -> int:
+    """Return `modulus` as a Python int after checking that the ring can be computed exactly.
+
+    Args:
+        modulus: R: a power of two up to 2**32, or any integer in [2, 2**31).
+        argument: Name used in the message.
+
+    Returns:
+        R.
+
+    Raises:
+        ConfigurationError: If R is no integer or outside those sets.
+
+    Examples:
+        >>> check_modulus(2**32) == 2**32 and check_modulus(37) == 37
+        True
+    """
+    require(not isinstance(modulus, bool), argument, "must be an integer", modulus)
+    try:
+        value = operator.index(modulus)
+    except TypeError:
+        require(False, argument, "must be an integer", modulus)
+    fits = 2 <= value < 2**31 or value in (2**31, 2**32)
+    rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
+    require(fits, argument, rule, modulus)
+    return value
+
+
+def is_power_of_two(modulus: int) -> bool:
+    """Return whether R = 2**b, so that residues are the low bits of wrapped words.
+
+    Examples:
+        >>> is_power_of_two(2**20), is_power_of_two(37)
+        (True, False)
+    """
+    return modulus & (modulus - 1) == 0
+
+
+def words_per_residue(modulus: int) -> int:
+    """Return how many 32-bit words of keystream one residue takes: 1 for R = 2**b, else 2.
+
+    Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
+
+    Examples:
+        >>> words_per_residue(2**20), words_per_residue(37)
+        (1, 2)
+    """
+    return 1 if is_power_of_two(modulus) else 2
+
+
+def add(
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int
+) -> UInt32[Array, "*out"]:
+    """Add residues modulo R.
+
+    Args:
+        left: Residues in [0, R).
+        right: Residues in [0, R), of a shape equal to `left`'s or scalar.
+        modulus: R (static, see `check_modulus`).
+
+    Returns:
+        `(left + right) mod R`.
+
+    Examples:
+        >>> int(add(jnp.uint32(30), jnp.uint32(10), 37))
+        3
+    """
+    total = left + right
+    if is_power_of_two(modulus):
+        return _low_bits(total, modulus)
+    return jnp.minimum(total, total - jnp.uint32(modulus))
+
+
+def subtract(
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int
+) -> UInt32[Array, "*out"]:
+    """Subtract residues modulo R.
+
+    Args:
+        left: Residues in [0, R).
+        right: Residues in [0, R), of a shape equal to `left`'s or scalar.
+        modulus: R (static, see `check_modulus`).
+
+    Returns:
+        `(left - right) mod R`.
+
+    Examples:
+        >>> int(subtract(jnp.uint32(3), jnp.uint32(10), 37))
+        30
+    """
+    difference = left - right
+    if is_power_of_two(modulus):
+        return _low_bits(difference, modulus)
+    return jnp.minimum(difference, difference + jnp.uint32(modulus))
+
+
+def ring_sum_over(
+    values: UInt32[Array, "*batch"], modulus: int, axis: int = 0
+) -> UInt32[Array, "*batch"]:
+    """Sum residues along one axis modulo R.
+
+    Args:
+        values: Residues in [0, R).
+        modulus: R (static).
+        axis: The axis that is summed away.
+
+    Returns:
+        The sum, in [0, R); zeros where the axis is empty.
+
+    Examples:
+        >>> int(ring_sum_over(jnp.asarray([30, 30, 30], jnp.uint32), 37))
+        16
+    """
+    if is_power_of_two(modulus):
+        return _low_bits(jnp.sum(values, axis=axis, dtype=jnp.uint32), modulus)
+    axis = axis % values.ndim
+    return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
+
+
+def reduce_words(
+    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int
+) -> UInt32[Array, "*shape"]:
+    """Reduce the 64-bit numbers high * 2**32 + low modulo R.
+
+    Exact long division of three 32-bit digits by the normalised divisor with a precomputed
+    reciprocal (Möller and Granlund, "Improved division by invariant integers", algorithm 4).
+
+    Args:
+        high: Upper words.
+        low: Lower words.
+        modulus: R (static).
+
+    Returns:
+        Residues in [0, R).
+
+    Examples:
+        >>> int(reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
+        True
+    """
+    if is_power_of_two(modulus):
+        return _low_bits(low, modulus)
+    shift = 32 - modulus.bit_length()
+    divisor = modulus << shift
+    up, down = jnp.uint32(shift), jnp.uint32(32 - shift)  # shift >= 1, as R < 2**31
+    _, remainder = divide_step(high >> down, (high << up) | (low >> down), divisor)
+    _, remainder = divide_step(remainder, low << up, divisor)
+    return remainder >> up
+
+
+def _low_bits(words: Array, modulus: int) -> Array:
+    return words if modulus == 2**32 else words & jnp.uint32(modulus - 1)
+
+
+def divide_step(high: Array, low: Array, divisor: int) -> tuple[Array, Array]:
+    """Return quotient and remainder of (high * 2**32 + low) / divisor.
+
+    Needs high < divisor and divisor in [2**31, 2**32), a Python int.
+    """
+    reciprocal = jnp.uint32((2**64 - 1) // divisor - 2**32)
+    quotient_high, quotient_low = multiply_wide(high, reciprocal)
+    quotient_low = quotient_low + low
+    carry = (quotient_low < low).astype(jnp.uint32)
+    quotient_high = quotient_high + high + carry + jnp.uint32(1)
+    d = jnp.uint32(divisor)
+    remainder = low - quotient_high * d
+    over = remainder > quotient_low
+    quotient = jnp.where(over, quotient_high - jnp.uint32(1), quotient_high)
+    remainder = jnp.where(over, remainder + d, remainder)
+    again = remainder >= d
+    quotient = jnp.where(again, quotient + jnp.uint32(1), quotient)
+    return quotient, jnp.where(again, remainder - d, remainder)
+
+
+def multiply_wide(left: Array, right: Array) -> tuple[Array, Array]:
+    """Return the upper and the lower word of left * right."""
+    sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
+    left_high, left_low = left >> sixteen, left & half
+    right_high, right_low = right >> sixteen, right & half
+    low = left_low * right_low
+    middle = left_high * right_low + (low >> sixteen)
+    cross = left_low * right_high + (middle & half)
+    high = left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
+    return high, left * right

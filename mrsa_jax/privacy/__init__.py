@@ -1,0 +1,6 @@
+"""What any participation history leaks, computed exactly."""
+
+from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
+
+__all__ = ["first_exposure", "strong_privacy", "strong_privacy_trajectory"]

@@ -1,0 +1,137 @@
+"""Strong multi-round privacy: the T clients that only ever move together.
+
+Multi-RoundSecAgg, equation (5), in the closed form of the smallest class of identical non-zero
+columns of the participation matrix P (a generic combination of the rounds separates all
+distinct columns). Exact: classes are refined, nothing is hashed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Int32
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import as_integers
+
+__all__ = ["strong_privacy", "strong_privacy_trajectory"]
+
+
+def strong_privacy(P: Any) -> int | None:
+    """Return the strong multi-round privacy T of a participation history.
+
+    Any combination of the learnt sums that involves a client involves at least T clients with
+    one and the same coefficient. Never larger than weak privacy, and cheap for any N.
+
+    Args:
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`.
+
+    Returns:
+        T, or None when nobody took part.
+
+    Raises:
+        ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
+            one.
+
+    Edge cases: clients who never took part are left out; one client alone in a round gives 1.
+
+    Examples:
+        >>> strong_privacy([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
+        2
+        >>> strong_privacy([[0, 0]]) is None
+        True
+
+    Source:
+        Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
+        them the definition is vacuous).
+    """
+    array = np.asarray(as_integers(P, "P"))
+    require(array.ndim == 2, "P", "must have two axes", array.shape)
+    columns, sizes = np.unique(array, axis=1, return_counts=True)
+    sizes = sizes[(columns != 0).any(axis=0)]
+    return int(sizes.min()) if sizes.size else None
+
+
+def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
+    """Return the strong privacy T after each round.
+
+    Args:
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading
+            axes are separate histories.
+
+    Returns:
+        int32 `[..., rounds]`: entry j after rows 0..j, -1 while nobody took part. From
+        then on it never rises: classes of equal columns only split.
+
+    Raises:
+        ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
+            empty one.
+
+    Examples:
+        >>> strong_privacy_trajectory([[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]).tolist()
+        [-1, 3, 3, 1]
+
+    Cost: one sort of N pairs a round.
+
+    Source:
+        Multi-RoundSecAgg, equation (5).
+    """
+    array = as_integers(P, "P")
+    weights, active = _dense_weights(array)
+    batch = (-1, *array.shape[-2:])
+    return _trajectory(weights.reshape(batch), active.reshape(batch)).reshape(array.shape[:-1])
+
+
+def _dense_weights(array: np.ndarray | Array) -> tuple[Array, Array]:
+    """Return int32 codes, equal exactly where the weights are, and which weights are not 0."""
+    if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
+        codes = array.astype(jnp.int32)
+        return codes, codes != jnp.int32(0)
+    host = np.asarray(array)
+    active = jnp.asarray(host != 0)
+    if host.dtype != np.bool_:
+        host = np.unique(host, return_inverse=True)[1].reshape(host.shape)
+    return jnp.asarray(host.astype(np.int32)), active
+
+
+@jax.jit
+def _trajectory(
+    weights: Int32[Array, "batch rounds clients"], active: Bool[Array, "batch rounds clients"]
+) -> Int32[Array, "batch rounds"]:
+    return jax.vmap(_one_history)(weights, active)
+
+
+def _one_history(
+    weights: Int32[Array, "rounds clients"], active: Bool[Array, "rounds clients"]
+) -> Int32[Array, " rounds"]:
+    clients = weights.shape[1]
+    start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
+    return lax.scan(_refine, start, (weights, active))[1]
+
+
+def _refine(
+    carry: tuple[Array, Array], row: tuple[Array, Array]
+) -> tuple[tuple[Array, Array], Array]:
+    """Split every class of equal columns by the new row; return the smallest class in use.
+
+    Sorting the pairs (class, weight) puts equal columns next to each other; a class is named by
+    its place in that order.
+    """
+    classes, ever = carry
+    weights, active = row
+    clients = classes.shape[0]
+    ever = ever | active
+    old, value, member = lax.sort(
+        (classes, weights, jnp.arange(clients, dtype=jnp.int32)), num_keys=2
+    )
+    changed = (old[1:] != old[:-1]) | (value[1:] != value[:-1])
+    begins = jnp.concatenate([jnp.ones(1, jnp.bool_), changed])
+    place = jnp.cumsum(begins, dtype=jnp.int32) - jnp.int32(1)
+    sizes = jnp.zeros(clients, jnp.int32).at[place].add(jnp.int32(1))[place]
+    smallest = jnp.min(jnp.where(ever[member], sizes, jnp.int32(clients + 1)))
+    smallest = jnp.where(smallest > jnp.int32(clients), jnp.int32(-1), smallest)
+    return (jnp.zeros_like(classes).at[member].set(place), ever), smallest

@@ -1,0 +1,168 @@
+"""Stochastic rounding to K levels, the quantizer of HeteroSAg (there Q_K on [r1, r2]).
+
+Unbiased inside the range, so that the mean of many clients' codes decodes to the mean of their
+updates; whatever lies outside is clipped. K -> `num_levels`, Delta_K -> the step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32, Int, Key, UInt32
+
+from mrsa_jax._errors import require
+
+__all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
+
+# Levels beyond the 24 bits of a float32 could not be told apart.
+_MAX_LEVELS = 2**23
+
+
+class Quantizer(Protocol):
+    """What a quantizer can do: turn updates into ring elements, and sums of them back."""
+
+    num_levels: Any
+
+    def encode(
+        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+    ) -> UInt32[Array, "*shape"]:
+        """Turn values into codes in [0, num_levels)."""
+        ...
+
+    def decode(
+        self, codes: UInt32[Array, "*shape"], count: int | Int[Array, "*batch"]
+    ) -> Float32[Array, "*shape"]:
+        """Turn a sum of `count` codes into the sum of the values they stand for."""
+        ...
+
+    def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
+        """Return the fraction of values that `encode` would clip, along the last axis."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class StochasticQuantizer:
+    """Stochastic rounding to equidistant levels (build it with `stochastic`).
+
+    Attributes:
+        num_levels: K, int32 scalar.
+        lower: r1, float32 scalar.
+        upper: r2, float32 scalar.
+    """
+
+    num_levels: Array
+    lower: Array
+    upper: Array
+
+    @property
+    def step(self) -> Float32[Array, ""]:
+        """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""
+        return (self.upper - self.lower) / (self.num_levels - jnp.int32(1)).astype(jnp.float32)
+
+    def encode(
+        self, key: Key[Array, ""], values: Float32[Array, "*shape"]
+    ) -> UInt32[Array, "*shape"]:
+        """Round each value up or down at random so that its expectation is kept.
+
+        A value r1 + (l + f) Delta_K with 0 <= f < 1 becomes l + 1 with probability f, else l.
+        One 32-bit word of randomness a value; f is compared to all its bits, so the bias is that
+        of float32 arithmetic alone: below (K - 1) 2**-22 steps.
+
+        Args:
+            key: JAX key.
+            values: float32; clipped to [r1, r2] first, NaN becomes r1.
+
+        Returns:
+            Codes in [0, K).
+        """
+        top = (self.num_levels - jnp.int32(1)).astype(jnp.float32)
+        clipped = jnp.clip(jnp.where(jnp.isnan(values), self.lower, values), self.lower, self.upper)
+        scaled = jnp.minimum((clipped - self.lower) / self.step, top)
+        floor = jnp.floor(scaled)
+        threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+        up = jax.random.bits(key, values.shape, jnp.uint32) < threshold
+        return floor.astype(jnp.uint32) + up.astype(jnp.uint32)
+
+    def decode(
+        self, codes: UInt32[Array, "*shape"], count: int | Int[Array, "*batch"]
+    ) -> Float32[Array, "*shape"]:
+        """Return the sum of the values that a sum of `count` codes stands for.
+
+        count * r1 + Delta_K * codes, computed about the middle of the range: 2 codes is compared
+        with count (K - 1) in integers, so that nothing cancels in floating point. For a range
+        symmetric about 0 the relative error is below 2**-22 whatever the count.
+
+        Args:
+            codes: Sum of `count` codes, at most count * (K - 1) < 2**32.
+            count: How many codes were added (scalar, or a shape that broadcasts to `codes`).
+
+        Returns:
+            float32, zeros where `count` and `codes` are 0.
+        """
+        number = jnp.asarray(count).astype(jnp.uint32)
+        number = jnp.broadcast_to(number, codes.shape)
+        span = number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
+        # an int32 difference is exact: |codes - span // 2| <= 2**31
+        offset = (codes - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
+        odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
+        middle = (self.lower + self.upper) * jnp.float32(0.5)
+        return number.astype(jnp.float32) * middle + self.step * (offset - odd)
+
+    def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
+        """Return the fraction of values outside [r1, r2] along the last axis (NaN counts)."""
+        inside = (values >= self.lower) & (values <= self.upper)
+        return jnp.mean(~inside, axis=-1, dtype=jnp.float32)
+
+
+def stochastic(
+    num_levels: int,
+    clip: float | None = None,
+    *,
+    value_range: tuple[float, float] | None = None,
+) -> StochasticQuantizer:
+    """Build the unbiased stochastic quantizer of K levels on [-clip, clip] or [r1, r2].
+
+    Args:
+        num_levels: K, from 2 to 2**23 (more levels than float32 tells apart).
+        clip: Half width of a range symmetric about 0, positive.
+        value_range: (r1, r2) with r1 < r2, in place of `clip`.
+
+    Returns:
+        A frozen pytree with `encode`, `decode` and `clipped_fraction`; its numbers are leaves.
+
+    Raises:
+        ConfigurationError: If K is out of range, or if not exactly one finite range is given.
+
+    Examples:
+        >>> quantizer = stochastic(5, 1.0)  # levels -1, -1/2, 0, 1/2, 1
+        >>> codes = quantizer.encode(jax.random.key(0), jnp.asarray([-1.0, 0.5, 7.0]))
+        >>> codes.tolist(), quantizer.decode(codes, 1).tolist()
+        ([0, 3, 4], [-1.0, 0.5, 1.0])
+
+    Source:
+        HeteroSAg, Section III (Q_K; K = 1 would divide by zero) and its decoding of a sum,
+        |U| r1 + Delta_K * sum.
+    """
+    require(not isinstance(num_levels, bool), "num_levels", "must be an integer", num_levels)
+    try:
+        levels = operator.index(num_levels)
+    except TypeError:
+        require(False, "num_levels", "must be an integer", num_levels)
+    require(2 <= levels <= _MAX_LEVELS, "num_levels", "must lie in [2, 2**23]", num_levels)
+    one = (clip is None) != (value_range is None)
+    require(one, "clip", "must be given, or `value_range`, not both", clip, value_range)
+    if value_range is None:
+        require(math.isfinite(clip or 0.0) and (clip or 0.0) > 0, "clip",
+                "must be positive and finite", clip)  # fmt: skip
+        value_range = (-float(clip or 0.0), float(clip or 0.0))
+    require(len(value_range) == 2, "value_range", "must hold two numbers", value_range)
+    lower, upper = map(float, value_range)
+    ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper
+    require(ordered, "value_range", "must be finite with r1 < r2", value_range)
+    return StochasticQuantizer(jnp.int32(levels), jnp.float32(lower), jnp.float32(upper))

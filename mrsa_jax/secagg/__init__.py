@@ -1,0 +1,39 @@
+"""Secure aggregation as array operations: real pads, ring sums and the average they carry."""
+
+from mrsa_jax.secagg._aggregator import (
+    AggregateOut,
+    Aggregator,
+    AggregatorState,
+    RingAverage,
+    ring_average,
+)
+from mrsa_jax.secagg._masking import pad_inputs, ring_sum
+from mrsa_jax.secagg._seeds import derive_seeds, key_material
+from mrsa_jax.secagg._types import (
+    Block,
+    RingResult,
+    Seeds,
+    SegmentPlan,
+    complete_plan,
+    edge_index,
+    segment_plan,
+)
+
+__all__ = [
+    "AggregateOut",
+    "Aggregator",
+    "AggregatorState",
+    "Block",
+    "RingAverage",
+    "RingResult",
+    "Seeds",
+    "SegmentPlan",
+    "complete_plan",
+    "derive_seeds",
+    "edge_index",
+    "key_material",
+    "pad_inputs",
+    "ring_average",
+    "ring_sum",
+    "segment_plan",
+]

@@ -1,0 +1,185 @@
+"""What a round of secure sums consists of: a static plan, the seeds of its pads, its result.
+
+SecAgg, SecAgg+ and CCESA are plans of one block; HeteroSAg (segments l, groups g, rings R) is a
+plan of many. The same plan drives the array simulation and the real protocol.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular import check_modulus
+from mrsa_jax.quantize import check_fits
+
+__all__ = [
+    "Block",
+    "RingResult",
+    "Seeds",
+    "SegmentPlan",
+    "complete_plan",
+    "edge_index",
+    "segment_plan",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """One secure sum of a round: some participants over some coordinates in one ring.
+
+    Attributes:
+        members: Participants (slots 0..n-1 of the round), ascending.
+        start: First coordinate.
+        stop: One past the last coordinate.
+        modulus: R of the sum's ring.
+        levels: Levels of the codes that are summed, or None for residues of no known range.
+    """
+
+    members: tuple[int, ...]
+    start: int
+    stop: int
+    modulus: int
+    levels: int | None = None
+
+
+SegmentPlan = tuple[Block, ...]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Seeds:
+    """The 256-bit seeds of one round's pads.
+
+    Attributes:
+        client_ids: int32[n], global ids: of a pair, the smaller id adds the pad and the larger
+            one subtracts it.
+        self_seed: uint32[n, 8], b_i of each participant, fresh in every round.
+        pair_seed: uint32[n (n - 1) / 2, 8], s_ij of each pair of slots i < j in lexicographic
+            order (`edge_index`).
+    """
+
+    client_ids: Array
+    self_seed: Array
+    pair_seed: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RingResult:
+    """What the server learns from a round, block by block.
+
+    Attributes:
+        totals: One uint32[stop - start] for each block: the sum of its present members' inputs
+            mod R; zeros where the sum was withheld.
+        status: int32[blocks], a `Status` for each block.
+    """
+
+    totals: tuple[Array, ...]
+    status: Array
+
+    @property
+    def total(self) -> Array:
+        """Return the only block's sum."""
+        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
+        return self.totals[0]
+
+
+def edge_index(first: int, second: int, num_participants: int) -> int:
+    """Return the row of `Seeds.pair_seed` that belongs to a pair of slots, in either order.
+
+    Examples:
+        >>> [edge_index(i, j, 3) for i, j in [(0, 1), (0, 2), (1, 2), (2, 1)]]
+        [0, 1, 2, 2]
+    """
+    low, high = sorted((first, second))
+    valid = 0 <= low < high < num_participants
+    require(valid, "first", "must differ from `second`, both in [0, n)", first, second)
+    return low * num_participants - low * (low + 1) // 2 + high - low - 1
+
+
+def complete_plan(
+    num_participants: int, dim: int, modulus: int, *, levels: int | None = None
+) -> SegmentPlan:
+    """Plan one sum of everybody over all coordinates, in one ring.
+
+    Args:
+        num_participants: n, at least 1.
+        dim: d, at least 1.
+        modulus: R (see `modular.check_modulus`).
+        levels: Levels of the codes, if the plan is to check that n of them fit.
+
+    Returns:
+        A plan of one block.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or the sum could wrap round.
+
+    Examples:
+        >>> complete_plan(3, 10, 2**16)[0].members
+        (0, 1, 2)
+    """
+    require(num_participants >= 1, "num_participants", "must be at least 1", num_participants)
+    require(dim >= 1, "dim", "must be at least 1", dim)
+    block = Block(tuple(range(int(num_participants))), 0, int(dim), modulus, levels)
+    return segment_plan([block], num_participants, dim)
+
+
+def segment_plan(blocks: Iterable[Block], num_participants: int, dim: int) -> SegmentPlan:
+    """Check blocks against a round's sizes and against each other.
+
+    Args:
+        blocks: At least one; two that share a participant may not share a coordinate.
+        num_participants: n.
+        dim: d.
+
+    Returns:
+        The blocks as a static, hashable plan.
+
+    Raises:
+        ConfigurationError: If members are not ascending slots, a range is empty or outside
+            [0, d), a ring is impossible or too small for its codes, or blocks overlap.
+
+    Examples:
+        >>> halves = [Block((0, 1), 0, 5, 2**8), Block((0, 1), 5, 10, 37)]
+        >>> [block.modulus for block in segment_plan(halves, 2, 10)]
+        [256, 37]
+    """
+    plan = tuple(_checked(block, int(num_participants), int(dim)) for block in blocks)
+    require(len(plan) > 0, "blocks", "must hold at least one block")
+    for number, block in enumerate(plan):
+        for other in plan[:number]:
+            apart = block.stop <= other.start or other.stop <= block.start
+            shared = sorted(set(block.members) & set(other.members))
+            require(apart or not shared, "blocks",
+                    "must not cover a participant's coordinate twice", other, block)  # fmt: skip
+    return plan
+
+
+def _checked(block: Block, num_participants: int, dim: int) -> Block:
+    members = tuple(int(member) for member in block.members)
+    ascending = all(low < high for low, high in itertools.pairwise(members))
+    require(len(members) > 0 and ascending, "members", "must be ascending and not empty", members)
+    inside = members[0] >= 0 and members[-1] < num_participants
+    require(inside, "members", "must lie in [0, num_participants)", members, num_participants)
+    start, stop = int(block.start), int(block.stop)
+    require(0 <= start < stop <= dim, "start", "must satisfy 0 <= start < stop <= dim",
+            start, stop, dim)  # fmt: skip
+    modulus = check_modulus(block.modulus)
+    if block.levels is not None:
+        check_fits(block.levels, len(members), modulus)
+    return Block(members, start, stop, modulus, block.levels)
+
+
+def block_edges(block: Block, num_participants: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pairs of a block: places of both ends among its members, row of `pair_seed`."""
+    first, second = np.triu_indices(len(block.members), 1)
+    slots = np.asarray(block.members)
+    low, high = slots[first], slots[second]
+    rows = low * num_participants - low * (low + 1) // 2 + high - low - 1
+    return first.astype(np.int32), second.astype(np.int32), rows.astype(np.int32)
