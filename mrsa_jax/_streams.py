@@ -17,7 +17,15 @@ from jaxtyping import Array, Key, UInt32
 
 from mrsa_jax._errors import require
 
-__all__ = ["Stream", "as_key", "client_words", "fold", "round_key", "trial_key"]
+__all__ = [
+    "Stream",
+    "as_key",
+    "client_words",
+    "client_word_pairs",
+    "fold",
+    "round_key",
+    "trial_key",
+]
 
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
 _IMPLEMENTATION = "threefry2x32"
@@ -34,6 +42,7 @@ class Stream(enum.IntEnum):
     PARTITION = 6
     ATTACK = 7
     ASSIGNMENT = 8
+    AVAILABILITY_INIT = 9
 
 
 def as_key(seed: int | Key[Array, ""]) -> Key[Array, ""]:
@@ -80,4 +89,16 @@ def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> 
 
 def client_words(key: Key[Array, ""], num_clients: int) -> UInt32[Array, "clients"]:
     """Return one uniform 32-bit word for each client; word i does not depend on `num_clients`."""
-    return jax.random.bits(key, (num_clients,), jnp.uint32)
+    return client_word_pairs(key, num_clients)[0]
+
+
+def client_word_pairs(
+    key: Key[Array, ""], num_clients: int
+) -> tuple[UInt32[Array, "clients"], UInt32[Array, "clients"]]:
+    """Return two independent uniform 32-bit words for each client, for the cost of one.
+
+    The first is `client_words`'; pair i does not depend on `num_clients`.
+    """
+    return jax.random.bits(fold(key, 0), (num_clients,), jnp.uint32), jax.random.bits(
+        fold(key, 1), (num_clients,), jnp.uint32
+    )

@@ -1,0 +1,56 @@
+"""Exact chances on 32-bit words: an event of chance p happens iff a uniform word is below p·2^32.
+
+Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does.
+"""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, UInt32
+
+from mrsa_jax._errors import require
+
+__all__ = ["check_chances", "happens", "threshold", "threshold_chance"]
+
+_ALWAYS = 2**32 - 1  # the largest threshold stands for chance 1
+
+
+def check_chances(argument: str, value: Any) -> np.ndarray:
+    """Return a chance or a vector of chances as float64, or raise naming `argument`."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
+    require(is_number or is_array, argument, "must be a number or one number per client", value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    require(array.dtype.kind in "fiu", argument, "must hold real numbers", value)
+    array = array.astype(np.float64)
+    rule = "must be a number or a vector with one entry per client"
+    require(array.ndim <= 1 and array.size > 0, argument, rule, f"shape {array.shape}")
+    bad = array[~((array >= 0.0) & (array <= 1.0))]
+    require(bad.size == 0, argument, "must lie in [0, 1]", *bad[:1].tolist())
+    return array
+
+
+def threshold(chances: np.ndarray) -> np.ndarray:
+    """Return uint32 thresholds for float64 chances in [0, 1]."""
+    scaled = np.minimum(np.round(chances * 2.0**32), float(_ALWAYS - 1))
+    return np.where(chances >= 1.0, float(_ALWAYS), scaled).astype(np.uint32)
+
+
+def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
+    """Return the float64 chances that thresholds stand for."""
+    return np.where(thresholds == _ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
+
+
+def happens(
+    words: UInt32[Array, clients], thresholds: UInt32[Array, "#clients"]
+) -> Bool[Array, clients]:
+    """Return whether each event happens, from one uniform word each."""
+    return (words < thresholds) | (thresholds == jnp.uint32(_ALWAYS))

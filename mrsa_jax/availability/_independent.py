@@ -1,0 +1,133 @@
+"""Clients who drop out of each round independently, each at its own rate.
+
+Multi-RoundSecAgg, Section 3.1: client i is available with chance 1 - p_i, independently over
+clients and rounds. p_i -> `dropout_rate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Key
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._streams import as_key, client_words
+from mrsa_jax.availability._chance import check_chances, happens, threshold
+
+__all__ = ["Independent", "assign_rates", "independent"]
+
+_WAYS = ("shuffled", "cyclic", "sorted")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Independent:
+    """Independent dropouts; built by `independent`.
+
+    Attributes:
+        thresholds: uint32, one for all clients or [N]: a client is away in a round when its word is
+            below, so that rates are exact to 2**-32.
+    """
+
+    thresholds: Array
+
+    def for_clients(self, num_clients: int) -> Independent:
+        """Return the model with a rate for each of `num_clients` clients.
+
+        Raises:
+            ConfigurationError: If it holds rates of another number of clients.
+        """
+        shape = self.thresholds.shape
+        require(
+            len(shape) == 0 or shape[-1] == num_clients,
+            "dropout_rate",
+            f"must be one rate or {num_clients}, one for each client",
+            f"shape {shape}",
+        )
+        if len(shape) > 0:
+            return self
+        return Independent(jnp.broadcast_to(self.thresholds, (num_clients,)))
+
+    def init(self, key: Key[Array, ""]) -> None:
+        """Return None: rounds do not depend on each other."""
+        del key
+
+    def sample(self, key: Key[Array, ""], state: None) -> tuple[Bool[Array, " clients"], None]:
+        """Draw who is online; client i's draw does not depend on the number of clients."""
+        words = client_words(key, self.thresholds.shape[-1])
+        return ~happens(words, self.thresholds), state
+
+
+def independent(dropout_rate: Any) -> Independent:
+    """Return the model in which clients drop out of each round independently.
+
+    Args:
+        dropout_rate: Chance to be offline in a round: a number in [0, 1], or [N] of them.
+
+    Returns:
+        The model, a pytree; rates are traced, so that changing them compiles nothing new.
+
+    Raises:
+        ConfigurationError: If a rate is not a number in [0, 1], or there is none.
+
+    Examples:
+        >>> import jax
+        >>> model = independent([0.0, 1.0])
+        >>> available, _ = model.sample(jax.random.key(0), model.init(jax.random.key(1)))
+        >>> available.tolist()
+        [True, False]
+
+    Source: Multi-RoundSecAgg, Section 3.1.
+    """
+    rates = check_chances("dropout_rate", dropout_rate)
+    return Independent(jnp.asarray(threshold(rates)))
+
+
+def assign_rates(
+    seed: int | Key[Array, ""],
+    rates: Sequence[float],
+    num_clients: int,
+    how: Literal["shuffled", "cyclic", "sorted"] = "shuffled",
+) -> Float32[np.ndarray, " clients"]:
+    """Spread a few dropout rates evenly over clients.
+
+    With blocks of consecutive clients the assignment decides who shares a block, and moves the
+    aggregation cardinality a lot; the papers do not say which they use.
+
+    Args:
+        seed: Integer or key of the shuffle.
+        rates: The rates; each goes to as many clients as the others, give or take one.
+        num_clients: N.
+        how: `"shuffled"` over the clients (mixed blocks), `"cyclic"`, or `"sorted"` in the order
+            given (blocks of equal rates).
+
+    Returns:
+        float32[N].
+
+    Raises:
+        ConfigurationError: For no rates, rates outside [0, 1], or an unknown way.
+
+    Examples:
+        >>> assign_rates(0, [0.25, 0.5], 4, how="cyclic").tolist()
+        [0.25, 0.5, 0.25, 0.5]
+        >>> sorted(assign_rates(7, [0.25, 0.5], 4).tolist())
+        [0.25, 0.25, 0.5, 0.5]
+    """
+    if how not in _WAYS:
+        raise ConfigurationError(f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}")
+    is_integer = isinstance(num_clients, int | np.integer) and not isinstance(num_clients, bool)
+    require(is_integer and num_clients >= 1, "num_clients", "must be at least 1", num_clients)
+    values = np.atleast_1d(check_chances("rates", rates)).astype(np.float32)
+    spread = values[np.arange(num_clients) % values.size]
+    if how == "cyclic":
+        return spread
+    order = np.argsort(np.arange(num_clients) % values.size, kind="stable")
+    if how == "sorted":
+        return spread[order]
+    words = np.asarray(client_words(as_key(seed), num_clients))
+    return spread[np.argsort(words, kind="stable")]

@@ -1,0 +1,79 @@
+"""Bernoulli selection: every available client joins by its own coin.
+
+Source: Multi-RoundSecAgg (AAAI version), Section 5.3, Theorem 3 (i.i.d. participation).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import client_words
+from mrsa_jax.availability import _chance
+from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._types import SelectorState
+
+__all__ = ["BernoulliSelection", "bernoulli"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BernoulliSelection:
+    """Every available client joins independently; build it with `bernoulli`.
+
+    Attributes:
+        threshold: uint32 scalar; a client joins when its word is below; the largest value: always.
+        num_clients: N, static.
+    """
+
+    threshold: Array
+    num_clients: int = dataclasses.field(metadata={"static": True})
+
+    def init(self) -> SelectorState:
+        """Return the state before the first round: nobody has taken part."""
+        return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
+
+    def select(
+        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, "clients"]
+    ) -> tuple[Bool[Array, "clients"], SelectorState]:
+        """Return the available clients whose coin came up, perhaps nobody, and the new state."""
+        words = client_words(key, self.num_clients)
+        thresholds = jnp.broadcast_to(self.threshold, (self.num_clients,))
+        cohort = available & _chance.happens(words, thresholds)
+        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
+
+
+def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
+    """Return Bernoulli selection: each available client joins with one chance, independently.
+
+    The only scheme here whose sums vary in size; the model of Theorem 3, in which a square
+    participation matrix is almost surely invertible.
+
+    Args:
+        num_clients: N >= 1.
+        probability: Chance to join when available, in [0, 1]; rounded to a multiple of 2^-32.
+
+    Returns:
+        A selector.
+
+    Raises:
+        ConfigurationError: If N is not a positive integer or the chance outside [0, 1] or NaN.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> everybody = mj.selection.rollout(
+        ...     0, bernoulli(4, 1.0), mj.availability.independent(0.0), num_rounds=2)
+        >>> bool(everybody.all())
+        True
+
+    Source: Multi-RoundSecAgg (AAAI version), Theorem 3.
+    """
+    n = check_count("num_clients", num_clients)
+    chance = _chance.check_chances("probability", probability)
+    require(chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}")
+    return BernoulliSelection(jnp.asarray(_chance.threshold(chance)), n)

@@ -1,0 +1,234 @@
+"""Roll participation histories out: a scan over rounds, vmapped over trials.
+
+Schemes never look at the updates, so the whole history is known before any training. Cohorts
+are taken as participation: nobody drops out inside a round here.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax.availability import Availability
+from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._metrics import Running
+from mrsa_jax.selection._types import Selector
+
+__all__ = ["RolloutMetrics", "rollout", "rollout_metrics", "rollout_trials"]
+
+_BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"
+
+
+class RolloutMetrics(NamedTuple):
+    """Statistics of many rollouts, gathered without keeping their histories.
+
+    Attributes:
+        fairness_gap: float32[B, J], F after each round.
+        aggregation_cardinality: float32[B, J], C after each round.
+        skipped: bool[B, J], rounds in which nobody was summed.
+        counts: int32[B, N], rounds in whose sum each client was, over all J.
+    """
+
+    fairness_gap: Float32[Array, "*trials rounds"]
+    aggregation_cardinality: Float32[Array, "*trials rounds"]
+    skipped: Bool[Array, "*trials rounds"]
+    counts: Int32[Array, "*trials clients"]
+
+
+def rollout(
+    seed: int | Key[Array, ""], selector: Selector, availability: Availability, num_rounds: int
+) -> Bool[Array, "rounds clients"]:
+    """Return who took part in each round of one trial.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks, e.g. `batch_partitioning(120, 12, 3)`.
+        availability: Who is online, e.g. `mrsa_jax.availability.independent(0.1)`.
+        num_rounds: J >= 1.
+
+    Returns:
+        bool[J, N]; a skipped round is a row of zeros. Rates, T, K, and the seed are data: new
+        values compile nothing new.
+
+    Raises:
+        ConfigurationError: If J is not a positive integer, the availability model is for another
+            number of clients, or the seed is neither an integer nor a key.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> selector = mj.selection.uniform(10, 4)
+        >>> online = mj.availability.independent(0.2)
+        >>> history = rollout(3, selector, online, num_rounds=7)
+        >>> bool((history == rollout_trials(3, selector, online, 7, num_trials=2)[0]).all())
+        True
+    """
+    rounds, bound = _check(selector, availability, num_rounds)
+    return _roll(trial_key(as_key(seed), 0), selector, bound, rounds)
+
+
+def rollout_trials(
+    seed: int | Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+) -> Bool[Array, "trials rounds clients"]:
+    """Return who took part in each round of many independent trials.
+
+    Trials run in chunks that stay in cache, so memory beyond the result is bounded. A trial's
+    history does not depend on how many others run beside it.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks.
+        availability: Who is online.
+        num_rounds: J >= 1.
+        num_trials: B >= 1.
+
+    Returns:
+        bool[B, J, N]; row 0 equals `rollout` of the same seed.
+
+    Raises:
+        ConfigurationError: As `rollout`, and if B is not a positive integer.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> online = mj.availability.independent(0.5)
+        >>> rollout_trials(0, mj.selection.partition(4, 2), online, 5, num_trials=3).shape
+        (3, 5, 4)
+    """
+    rounds, bound = _check(selector, availability, num_rounds)
+    run = functools.partial(_roll_chunk, selector=selector, availability=bound, num_rounds=rounds)
+    return _in_chunks(as_key(seed), run, num_trials, selector.num_clients)
+
+
+def rollout_metrics(
+    seed: int | Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+) -> RolloutMetrics:
+    """Return F and C over rounds of many trials without keeping who took part.
+
+    For studies whose histories would not fit: memory is O(N + J) a trial. Trials are those of
+    `rollout_trials` with the same seed.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks.
+        availability: Who is online.
+        num_rounds: J >= 1.
+        num_trials: B >= 1.
+
+    Returns:
+        The statistics, axes [B, J] and [B, N].
+
+    Raises:
+        ConfigurationError: As `rollout_trials`.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> selector, online = mj.selection.weighted(6, 2), mj.availability.independent(0.3)
+        >>> streamed = rollout_metrics(5, selector, online, 9, num_trials=2)
+        >>> kept = mj.selection.fairness_gap(rollout_trials(5, selector, online, 9, num_trials=2))
+        >>> bool((streamed.fairness_gap == kept).all())
+        True
+    """
+    rounds, bound = _check(selector, availability, num_rounds)
+    run = functools.partial(
+        _metrics_chunk, selector=selector, availability=bound, num_rounds=rounds
+    )
+    return _in_chunks(as_key(seed), run, num_trials, selector.num_clients)
+
+
+def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
+    rounds = check_count("num_rounds", num_rounds)
+    require(rounds < 2**31, "num_rounds", "must be below 2**31", rounds)
+    is_selector = isinstance(selector, Selector)
+    require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
+    is_model = isinstance(availability, Availability)
+    rule = "must have `for_clients`, `init` and `sample`"
+    require(is_model, "availability", rule, availability)
+    return rounds, availability.for_clients(selector.num_clients)
+
+
+def _in_chunks(key: Array, run: Any, num_trials: Any, num_clients: int) -> Any:
+    """Run trials 0..B-1 in equal chunks (one compile), and join the results."""
+    trials = check_count("num_trials", num_trials)
+    chunk = min(trials, max(1, _CHUNK_CLIENTS // num_clients))
+    chunks = []
+    for start in range(0, trials, chunk):
+        indices = start + jnp.arange(chunk, dtype=jnp.uint32)
+        chunks.append(run(key, indices))
+    if len(chunks) == 1:
+        return chunks[0]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *chunks)
+
+
+_CHUNK_CLIENTS = 2**16  # clients (over all trials of a chunk) in flight: 256 KiB of words
+
+
+def _start(key: Array, selector: Selector, availability: Availability) -> tuple[Any, Any]:
+    before = fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
+    return selector.init(), availability.init(before)
+
+
+def _play(key: Array, selector: Any, availability: Any, states: Any, j: Array) -> tuple[Any, Array]:
+    """Play round j of one trial."""
+    chosen_state, online_state = states
+    online_key = round_key(key, j, Stream.AVAILABILITY)
+    available, online_state = availability.sample(online_key, online_state)
+    chosen_key = round_key(key, j, Stream.SELECTION)
+    cohort, chosen_state = selector.select(chosen_key, chosen_state, available)
+    return (chosen_state, online_state), cohort
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _roll(
+    key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
+) -> Bool[Array, "rounds clients"]:
+    def step(states: Any, j: Array) -> tuple[Any, Array]:
+        return _play(key, selector, availability, states, j)
+
+    start = _start(key, selector, availability)
+    return lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _roll_chunk(
+    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+) -> Bool[Array, "trials rounds clients"]:
+    def one(trial: Array) -> Array:
+        return _roll(trial_key(key, trial), selector, availability, num_rounds)
+
+    return jax.vmap(one)(trials)
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _metrics_chunk(
+    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+) -> RolloutMetrics:
+    def one(trial: Array) -> RolloutMetrics:
+        own = trial_key(key, trial)
+
+        def step(carry: Any, j: Array) -> tuple[Any, Any]:
+            states, running = carry
+            states, cohort = _play(own, selector, availability, states, j)
+            running = running.add(cohort)
+            row = (running.fairness_gap(), running.cardinality(), ~jnp.any(cohort))
+            return (states, running), row
+
+        start = _start(own, selector, availability), Running.start((selector.num_clients,))
+        rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
+        (_, running), (gaps, sizes, skipped) = lax.scan(step, start, rounds)
+        return RolloutMetrics(gaps, sizes, skipped, running.counts)
+
+    return jax.vmap(one)(trials)

@@ -1,0 +1,142 @@
+"""Closed forms: family sizes, small families in full, and the expected size of a round's sum.
+
+Source: Multi-RoundSecAgg (AAAI version), Section 4 (eq. (6) R_BP) and Theorem 1. Everything here
+is NumPy and Python integers: exact, or float64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import require
+from mrsa_jax.availability._chance import check_chances
+from mrsa_jax.selection._checks import check_count, check_sizes
+
+__all__ = ["enumerate_family", "expected_cardinality", "family_size"]
+
+
+def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
+    """Return how many cohorts batch partitioning can choose from: C(N/T, K/T), exactly.
+
+    Args:
+        num_clients: N, a multiple of T.
+        cohort_size: K, a multiple of T.
+        privacy_target: T; 1 counts the cohorts of random selection, K those of user partition.
+
+    Returns:
+        R_BP as a Python integer.
+
+    Raises:
+        ConfigurationError: If a size is not a positive integer, K > N, or T divides not both.
+
+    Examples:
+        >>> family_size(120, 12, 3)  # the paper's Table 1 misprints 91389
+        91390
+
+    Source: Multi-RoundSecAgg, Section 4, and Table 1 with its erratum (FACTS 1A).
+    """
+    n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
+    return math.comb(n // t, k // t)
+
+
+def enumerate_family(
+    num_clients: int, cohort_size: int, privacy_target: int, max_rows: int = 100_000
+) -> np.ndarray:
+    """Return every cohort that batch partitioning can choose, the paper's matrix B.
+
+    For tests, plots and small examples: rollouts never need it.
+
+    Args:
+        num_clients: N, a multiple of T.
+        cohort_size: K, a multiple of T.
+        privacy_target: T. The block of client i is i // T.
+        max_rows: The cap on R.
+
+    Returns:
+        bool[R, N] in lexicographic order of the chosen blocks.
+
+    Raises:
+        ConfigurationError: (a ValueError) If R exceeds `max_rows`, or as `family_size`.
+
+    Examples:
+        >>> enumerate_family(8, 4, 2).astype(int)[:2].tolist()
+        [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 1, 1, 0, 0]]
+
+    Source: Multi-RoundSecAgg, Algorithm 1; Figure 2 is the family of (8, 4, 2).
+    """
+    n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
+    cap = check_count("max_rows", max_rows)
+    size = family_size(n, k, t)
+    require(size <= cap, "max_rows", "must be at least the size of the family", cap, size)
+    chosen = np.array(list(itertools.combinations(range(n // t), k // t)), dtype=np.int64)
+    blocks = np.zeros((size, n // t), dtype=np.bool_)
+    blocks[np.arange(size)[:, None], chosen] = True
+    return np.repeat(blocks, t, axis=1)
+
+
+def expected_cardinality(
+    num_clients: int,
+    cohort_size: int,
+    privacy_target: int,
+    dropout_rate: ArrayLike | Sequence[float | int],
+) -> float:
+    """Return C, the expected number of clients in a round's sum.
+
+    A round sums K clients if at least K/T blocks are fully available, else none:
+    C = K · P(B >= K/T), where B counts the available blocks; block b is available with chance
+    prod over its clients of (1 - p_i). Holds for every fairness mode; T = 1 gives random and
+    weighted random selection, T = K user partition.
+
+    Args:
+        num_clients: N, a multiple of T.
+        cohort_size: K, a multiple of T.
+        privacy_target: T. The block of client i is i // T.
+        dropout_rate: p in [0, 1], or one for each client, [N].
+
+    Returns:
+        C in [0, K], float64, relative error about N · 1e-16 (only positive terms are added).
+
+    Raises:
+        ConfigurationError: If a size is wrong (as `family_size`), or a rate is NaN or outside
+            [0, 1], or the rates are not N.
+
+    Examples:
+        >>> round(expected_cardinality(120, 12, 12, 0.1), 10)
+        11.5656630406
+        >>> expected_cardinality(8, 4, 2, 0.0)
+        4.0
+
+    Cost: O(N/T · K/T).
+
+    Source: Multi-RoundSecAgg, Theorem 1 (equal rates); the Poisson-binomial form for mixed rates
+        is FACTS 2's: with mixed rates C depends on who shares a block.
+    """
+    n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
+    rates = check_chances("dropout_rate", dropout_rate)
+    if rates.ndim == 1:
+        rule = "must hold one rate for each client"
+        require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
+    chances = np.prod(1.0 - np.broadcast_to(rates, (n,)).reshape(n // t, t), axis=1)
+    return k * _at_least(chances, k // t)
+
+
+def _at_least(chances: np.ndarray, m: int) -> float:
+    """Return P(at least m of independent events happen), from above and below by recurrence.
+
+    `law[i]` is the chance of exactly i < m events so far and `reached` that of m or more: sums
+    and products of non-negative numbers, so nothing cancels.
+    """
+    law = np.zeros(m)
+    law[0] = 1.0
+    reached = 0.0
+    for chance in chances.tolist():
+        reached += law[-1] * chance
+        law[1:] = law[1:] * (1.0 - chance) + law[:-1] * chance
+        law[0] *= 1.0 - chance
+    missed = float(law.sum())
+    return reached if reached < 0.5 else 1.0 - missed

@@ -1,0 +1,45 @@
+"""What every selection scheme offers, and the state that it keeps.
+
+A scheme is a frozen pytree: T, K and chances are leaves, only the number of clients is static.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from jaxtyping import Array, Bool, Int32, Key
+
+__all__ = ["Selector", "SelectorState"]
+
+
+class SelectorState(NamedTuple):
+    """What a selector remembers between rounds.
+
+    Attributes:
+        counts: int32[N], rounds in whose sum each client was (the papers' f).
+    """
+
+    counts: Int32[Array, "clients"]
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Whom the server asks in each round: a pytree with pure methods."""
+
+    @property
+    def num_clients(self) -> int:
+        """N."""
+        ...
+
+    def init(self) -> SelectorState:
+        """Return the state before the first round."""
+        ...
+
+    def select(
+        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, "clients"]
+    ) -> tuple[Bool[Array, "clients"], SelectorState]:
+        """Return the cohort among the available clients (nobody: a skipped round), and the state.
+
+        `key` is the round's; the cohort has K clients or none, any number for Bernoulli.
+        """
+        ...
