@@ -8,6 +8,8 @@ for each place of the pooling window, and a maximum over them: one product of pa
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int8
@@ -77,12 +79,41 @@ def _patches_of_cells(
     padded = jax.lax.pad(inputs, zero, edges)  # a negative edge crops what the pool drops
     cells = padded.reshape(batch, num_rows, 2, num_columns, 2, channels)
     cells = cells.transpose(0, 1, 3, 2, 4, 5).reshape(batch, num_rows, num_columns, 4 * channels)
+    return _windows(cells, reach)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _windows(
+    cells: Float32[Array, "batch rows columns depth"], reach: int
+) -> Float32[Array, "batch out_height out_width window_depth"]:
+    """Lay the `reach` x `reach` cells at each place side by side."""
+    height, width = cells.shape[1] - reach + 1, cells.shape[2] - reach + 1
     shifted = [
-        cells[:, down : down + out_height, right : right + out_width]
+        cells[:, down : down + height, right : right + width]
         for down in range(reach)
         for right in range(reach)
     ]
     return jnp.concatenate(shifted, axis=-1)
+
+
+def _windows_forward(cells: Array, reach: int) -> tuple[Array, None]:
+    return _windows(cells, reach), None
+
+
+def _windows_backward(reach: int, saved: None, gradient: Array) -> tuple[Array]:
+    """Add each shifted part in place; sums of padded parts would be recomputed by every user."""
+    batch, height, width, window_depth = gradient.shape
+    depth = window_depth // reach**2
+    total = jnp.zeros((batch, height + reach - 1, width + reach - 1, depth), gradient.dtype)
+    for place in range(reach**2):
+        down, right = divmod(place, reach)
+        here = (slice(None), slice(down, down + height), slice(right, right + width))
+        part = gradient[..., place * depth : (place + 1) * depth]
+        total = jax.lax.dynamic_update_slice(total, total[here] + part, (0, down, right, 0))
+    return (total,)
+
+
+_windows.defvjp(_windows_forward, _windows_backward)
 
 
 def _weights_of_cells(
