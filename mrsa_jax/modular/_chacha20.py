@@ -6,10 +6,12 @@ side in the last axis, so that every step of the cipher is one vector operation.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int, UInt32
+from jaxtyping import Array, Integer, UInt32
 
 from mrsa_jax._errors import require
 
@@ -21,6 +23,7 @@ _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _CHUNK = 1024
 
 
+@jax.jit
 def chacha20_columns(
     key: UInt32[Array, "8 blocks"],
     counter: UInt32[Array, " blocks"],
@@ -62,7 +65,7 @@ def chacha20_columns(
 
 def chacha20_block(
     key: UInt32[Array, " 8"],
-    counter: int | Int[Array, ""],
+    counter: int | Integer[Array, ""],
     nonce: UInt32[Array, " 3"],
 ) -> UInt32[Array, " 16"]:
     """Compute one ChaCha20 block.
@@ -90,7 +93,7 @@ def keystream(
     key: UInt32[Array, " 8"],
     nonce: UInt32[Array, " 3"],
     num_words: int,
-    initial_counter: int | Int[Array, ""] = 0,
+    initial_counter: int | Integer[Array, ""] = 0,
 ) -> UInt32[Array, " num_words"]:
     """Return the first words of one key's and nonce's keystream.
 
@@ -116,8 +119,12 @@ def keystream(
         RFC 8439, section 2.4.
     """
     require(0 <= num_words <= 2**36, "num_words", "must lie in [0, 2**36]", num_words)
+    return _keystream(key, nonce, _word(initial_counter), num_words)
+
+
+@functools.partial(jax.jit, static_argnames=("num_words",))
+def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
     blocks = -(-num_words // 16)
-    start = _word(initial_counter)
 
     def columns(first: Array, width: int) -> Array:
         counter = first + jnp.arange(width, dtype=jnp.uint32)

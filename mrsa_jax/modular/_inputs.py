@@ -78,3 +78,34 @@ def residues(array: np.ndarray | Array, prime: int) -> Array:
     if array.dtype.itemsize < 4 or array.dtype == np.uint32:
         array = array.astype(np.int64)
     return jnp.asarray((array % prime).astype(np.uint32))
+
+
+def check_integer(
+    value: Any, argument: str, minimum: int, maximum: int | None = None, *, rule: str | None = None
+) -> int:
+    """Return `value` as a Python int after checking its kind and range.
+
+    Args:
+        value: Anything; bools, fractions and strings are rejected.
+        argument: Name used in the message.
+        minimum: Smallest legal value.
+        maximum: Largest legal value, if there is one.
+        rule: The range in words, where the bare numbers would be hard to read.
+
+    Returns:
+        The integer.
+
+    Raises:
+        ConfigurationError: If `value` is no integer or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        require(False, argument, "must be an integer", value)
+    number = int(value)
+    if rule is None:
+        rule = (
+            f"must be at least {minimum}"
+            if maximum is None
+            else f"must lie in [{minimum}, {maximum}]"
+        )
+    require(minimum <= number and (maximum is None or number <= maximum), argument, rule, value)
+    return number

@@ -1,9 +1,8 @@
 """Rank and row-space membership of integer matrices, by elimination modulo a 31-bit prime.
 
 Floats may filter, never decide: ranks come from exact arithmetic mod p, confirmed by a second
-prime wherever the first does not already prove the answer. p never exceeds what the rank over
-the rationals allows: rank mod p <= rank over Q, with equality unless p divides every minor of
-that size.
+prime wherever the first does not already prove the answer. A rank mod p never
+exceeds the rank over the rationals, and equals it unless p divides every minor of that size.
 """
 
 from __future__ import annotations
@@ -13,13 +12,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import as_integers, residues
-from mrsa_jax.modular._prime import PRIMES, companion, inverse, multiply, scale, subtract
-from mrsa_jax.modular._ring import divide_step, multiply_wide
+from mrsa_jax.modular._prime import (
+    PRIMES,
+    Field,
+    companion,
+    field,
+    inverse,
+    multiply,
+    scale,
+    subtract,
+    sum_residues,
+)
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
 
@@ -27,6 +36,7 @@ __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"
 _SIDE_BY_SIDE = 8
 # The matrix is cut down this many times on its way, so that finished rows cost nothing.
 _STAGES = 4
+_SMALLEST_STAGE = 20
 
 
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
@@ -58,11 +68,10 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     if array.shape[-2] > array.shape[-1]:
         array = array.swapaxes(-1, -2)
     rows = array.shape[-2]
-    first = _prefix_ranks(_stack(residues(array, PRIMES[0])), PRIMES[0])[:, -1]
+    first = _prefix_ranks(array, PRIMES[0])[:, -1]
     proven = first == jnp.int32(rows)
     if isinstance(proven, jax.core.Tracer) or not bool(proven.all()):
-        second = _prefix_ranks(_stack(residues(array, PRIMES[1])), PRIMES[1])[:, -1]
-        first = jnp.maximum(first, second)
+        first = jnp.maximum(first, _prefix_ranks(array, PRIMES[1])[:, -1])
     return first.reshape(array.shape[:-2])
 
 
@@ -84,7 +93,7 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         [1, 1, 1, 2]
     """
     array = as_integers(matrix, "matrix")
-    both = [_prefix_ranks(_stack(residues(array, prime)), prime) for prime in PRIMES]
+    both = [_prefix_ranks(array, prime) for prime in PRIMES]
     return jnp.maximum(*both).reshape(array.shape[:-1])
 
 
@@ -112,13 +121,9 @@ def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
             targets.shape, array.shape)  # fmt: skip
     ranks, members = [], []
     for prime in PRIMES:
-        pivots, left = _eliminate(
-            jnp.concatenate(
-                [_stack(residues(array, prime)), _stack(residues(targets, prime))], axis=1
-            ),
-            array.shape[-2],
-            prime,
-        )
+        rows = [_stack(residues(part, prime)) for part in (array, targets)]
+        stacked = jnp.concatenate(rows, axis=1)
+        pivots, left = _eliminate(stacked, field(prime), array.shape[-2])
         ranks.append(jnp.sum(pivots, axis=1, dtype=jnp.int32)[:, None])
         members.append(jnp.all(left == jnp.uint32(0), axis=-1))
     return decide(*ranks, *members).reshape(targets.shape[:-1])
@@ -137,10 +142,7 @@ def decide(first_rank: Array, second_rank: Array, first: Array, second: Array) -
 
 
 def kernel_step(
-    kernel: UInt32[Array, "dim dim"],
-    row: UInt32[Array, " dim"],
-    row_companion: UInt32[Array, " dim"],
-    prime: int,
+    kernel: UInt32[Array, "dim dim"], row: UInt32[Array, " dim"], of: Field, *, binary: bool = False
 ) -> tuple[UInt32[Array, "dim dim"], Bool[Array, ""]]:
     """Shrink a kernel basis by one more row of the matrix.
 
@@ -149,53 +151,48 @@ def kernel_step(
     vector e_i lies in V exactly if column i of the basis is zero.
 
     Args:
-        kernel: Basis before, in residues, spent rows being zero.
+        kernel: Basis before, in residues, spent rows being zero; at most 2**16 columns.
         row: The new row of P in residues.
-        row_companion: `companion(row, prime)`.
-        prime: One of `PRIMES` (static).
+        of: The field (`modular._prime.field`).
+        binary: Whether `row` is known to hold only 0 and 1, which halves the work (static).
 
     Returns:
         Basis after, and whether the rank has grown by one.
 
-    Cost: two products for each entry of the basis; fixed shapes, made for `lax.scan`.
+    Cost: two products (one if `binary`) for each entry of the basis; fixed shapes, made for `lax.scan`.
+
+    Examples:
+        >>> from mrsa_jax.modular._prime import PRIMES, field
+        >>> row = jnp.asarray([0, 1], jnp.uint32)
+        >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
+        >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not
+        ([[1, 0], [0, 0]], True)
     """
-    products = scale(kernel, row[None, :], row_companion[None, :], prime)
-    values = _sum_residues(products, prime)
+    if binary:
+        products = jnp.where(row[None, :] != jnp.uint32(0), kernel, jnp.uint32(0))
+    else:
+        products = scale(kernel, row[None, :], companion(row, of)[None, :], of)
+    values = sum_residues(products, of)
     pivot = jnp.argmax(values != jnp.uint32(0))
-    factors = multiply(
-        values, jnp.broadcast_to(inverse(values[pivot][None], prime), values.shape), prime
-    )
-    step = scale(
-        kernel[pivot][None, :], factors[:, None], companion(factors, prime)[:, None], prime
-    )
-    return subtract(kernel, step, prime), values[pivot] != jnp.uint32(0)
-
-
-def _sum_residues(values: Array, prime: int) -> Array:
-    """Sum residues over the last axis (up to 2**16 of them) modulo a prime."""
-    require(values.shape[-1] <= 2**16, "matrix", "must have at most 65536 columns", values.shape)
-    high = jnp.sum(values >> jnp.uint32(16), axis=-1, dtype=jnp.uint32)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=-1, dtype=jnp.uint32)
-    top, bottom = multiply_wide(high, jnp.full_like(high, 1 << 16))
-    bottom = bottom + low
-    top = top + (bottom < low).astype(jnp.uint32)
-    one = jnp.uint32(1)
-    top = (top << one) | (bottom >> jnp.uint32(31))
-    return divide_step(top, bottom << one, prime << 1)[1] >> one
+    leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
+    factors = multiply(values, leading, of)
+    step = scale(kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of)
+    return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)
 
 
 def _stack(array: Array) -> Array:
     return array.reshape((-1, *array.shape[-2:]))
 
 
-def _prefix_ranks(matrices: Array, prime: int) -> Array:
-    pivots, _ = _eliminate(matrices, matrices.shape[1], prime)
+def _prefix_ranks(array: np.ndarray | Array, prime: int) -> Array:
+    matrices = _stack(residues(array, prime))
+    pivots, _ = _eliminate(matrices, field(prime), matrices.shape[1])
     return jnp.cumsum(pivots, axis=1, dtype=jnp.int32)
 
 
-@functools.partial(jax.jit, static_argnames=("steps", "prime"))
+@functools.partial(jax.jit, static_argnames=("steps",))
 def _eliminate(
-    matrices: UInt32[Array, "batch rows columns"], steps: int, prime: int
+    matrices: UInt32[Array, "batch rows columns"], of: Field, steps: int
 ) -> tuple[Bool[Array, "batch steps"], UInt32[Array, "batch left columns"]]:
     """Eliminate with the first `steps` rows as pivots; return pivot flags and the other rows."""
     batch, rows, columns = matrices.shape
@@ -203,35 +200,35 @@ def _eliminate(
     groups = -(-batch // width)
     padding = jnp.zeros((groups * width - batch, rows, columns), jnp.uint32)
     grouped = jnp.concatenate([matrices, padding]).reshape(groups, width, rows, columns)
-    pivots, left = lax.map(lambda group: _eliminate_group(group, steps, prime), grouped)
+    pivots, left = lax.map(lambda group: _eliminate_group(group, of, steps), grouped)
     return (
         pivots.reshape(-1, steps)[:batch],
         left.reshape(groups * width, rows - steps, columns)[:batch],
     )
 
 
-def _eliminate_group(group: Array, steps: int, prime: int) -> tuple[Array, Array]:
-    stage = max(8, -(-steps // _STAGES))
+def _eliminate_group(group: Array, of: Field, steps: int) -> tuple[Array, Array]:
+    stage = max(_SMALLEST_STAGE, -(-steps // _STAGES))
     flags = []
     for begin in range(0, steps, stage):
         count = min(stage, steps - begin)
         found = jnp.zeros((group.shape[0], count), jnp.bool_)
-        group, found = lax.fori_loop(
-            0, count, functools.partial(_eliminate_row, prime=prime), (group, found)
-        )
+        body = functools.partial(_eliminate_row, of=of)
+        group, found = lax.fori_loop(0, count, body, (group, found))
         flags.append(found)
         group = group[:, count:]
     return jnp.concatenate(flags, axis=1), group
 
 
-def _eliminate_row(index: Array, carry: tuple[Array, Array], *, prime: int) -> tuple[Array, Array]:
+def _eliminate_row(index: Array, carry: tuple[Array, Array], *, of: Field) -> tuple[Array, Array]:
     """Clear row `index`'s first non-zero column from all rows (those above are spent)."""
     group, found = carry
     row = lax.dynamic_index_in_dim(group, index, 1, keepdims=False)
     column = jnp.argmax(row != jnp.uint32(0), axis=-1)
     pivot = jnp.take_along_axis(row, column[:, None], 1)
     entries = jnp.take_along_axis(group, column[:, None, None], 2)[:, :, 0]
-    factors = multiply(entries, jnp.broadcast_to(inverse(pivot, prime), entries.shape), prime)
-    step = scale(row[:, None, :], factors[:, :, None], companion(factors, prime)[:, :, None], prime)
+    factors = multiply(entries, jnp.broadcast_to(inverse(pivot, of), entries.shape), of)
+    companions = companion(factors, of)
+    step = scale(row[:, None, :], factors[:, :, None], companions[:, :, None], of)
     found = lax.dynamic_update_index_in_dim(found, pivot[:, 0] != jnp.uint32(0), index, 1)
-    return subtract(group, step, prime), found
+    return subtract(group, step, of), found

@@ -6,13 +6,14 @@ clearing high bits, any other R below 2**31 by one conditional subtraction.
 
 from __future__ import annotations
 
-import operator
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
     "add",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-def check_modulus(modulus: int, argument: str = "modulus") -> int:
+def check_modulus(modulus: Any, argument: str = "modulus") -> int:
     """Return `modulus` as a Python int after checking that the ring can be computed exactly.
 
     Args:
@@ -42,13 +43,9 @@ def check_modulus(modulus: int, argument: str = "modulus") -> int:
         >>> check_modulus(2**32) == 2**32 and check_modulus(37) == 37
         True
     """
-    require(not isinstance(modulus, bool), argument, "must be an integer", modulus)
-    try:
-        value = operator.index(modulus)
-    except TypeError:
-        require(False, argument, "must be an integer", modulus)
-    fits = 2 <= value < 2**31 or value in (2**31, 2**32)
     rule = "must be a power of two from 2 to 2**32 or any integer in [2, 2**31)"
+    value = check_integer(modulus, argument, 2, 2**32, rule=rule)
+    fits = value < 2**31 or is_power_of_two(value)
     require(fits, argument, rule, modulus)
     return value
 
@@ -123,7 +120,7 @@ def subtract(
 
 def ring_sum_over(
     values: UInt32[Array, "*batch"], modulus: int, axis: int = 0
-) -> UInt32[Array, "*batch"]:
+) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
     Args:
@@ -169,8 +166,9 @@ def reduce_words(
     shift = 32 - modulus.bit_length()
     divisor = modulus << shift
     up, down = jnp.uint32(shift), jnp.uint32(32 - shift)  # shift >= 1, as R < 2**31
-    _, remainder = divide_step(high >> down, (high << up) | (low >> down), divisor)
-    _, remainder = divide_step(remainder, low << up, divisor)
+    d, reciprocal = jnp.uint32(divisor), jnp.uint32((2**64 - 1) // divisor - 2**32)
+    _, remainder = divide_step(high >> down, (high << up) | (low >> down), d, reciprocal)
+    _, remainder = divide_step(remainder, low << up, d, reciprocal)
     return remainder >> up
 
 
@@ -178,24 +176,22 @@ def _low_bits(words: Array, modulus: int) -> Array:
     return words if modulus == 2**32 else words & jnp.uint32(modulus - 1)
 
 
-def divide_step(high: Array, low: Array, divisor: int) -> tuple[Array, Array]:
+def divide_step(high: Array, low: Array, divisor: Array, reciprocal: Array) -> tuple[Array, Array]:
     """Return quotient and remainder of (high * 2**32 + low) / divisor.
 
-    Needs high < divisor and divisor in [2**31, 2**32), a Python int.
+    Needs high < divisor, divisor >= 2**31 and reciprocal = floor((2**64 - 1) / divisor) - 2**32.
     """
-    reciprocal = jnp.uint32((2**64 - 1) // divisor - 2**32)
     quotient_high, quotient_low = multiply_wide(high, reciprocal)
     quotient_low = quotient_low + low
     carry = (quotient_low < low).astype(jnp.uint32)
     quotient_high = quotient_high + high + carry + jnp.uint32(1)
-    d = jnp.uint32(divisor)
-    remainder = low - quotient_high * d
+    remainder = low - quotient_high * divisor
     over = remainder > quotient_low
     quotient = jnp.where(over, quotient_high - jnp.uint32(1), quotient_high)
-    remainder = jnp.where(over, remainder + d, remainder)
-    again = remainder >= d
+    remainder = jnp.where(over, remainder + divisor, remainder)
+    again = remainder >= divisor
     quotient = jnp.where(again, quotient + jnp.uint32(1), quotient)
-    return quotient, jnp.where(again, remainder - d, remainder)
+    return quotient, jnp.where(again, remainder - divisor, remainder)
 
 
 def multiply_wide(left: Array, right: Array) -> tuple[Array, Array]:

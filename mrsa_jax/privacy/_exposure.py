@@ -7,16 +7,18 @@ privacy T = 1 of Multi-RoundSecAgg, Remark 1).
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._linalg import decide, kernel_step
-from mrsa_jax.modular._prime import PRIMES, companion
+from mrsa_jax.modular._prime import PRIMES, fields
 
 __all__ = ["first_exposure"]
 
@@ -53,41 +55,43 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     array = as_integers(P, "P")
     batch = (-1, *array.shape[-2:])
     rows = [residues(array, prime).reshape(batch) for prime in PRIMES]
-    return _first_exposure(jnp.stack(rows, axis=1)).reshape(*array.shape[:-2], array.shape[-1])
+    found = _first_exposure(jnp.stack(rows, axis=1), _is_binary(array))
+    return found.reshape(*array.shape[:-2], array.shape[-1])
 
 
-@jax.jit
+def _is_binary(array: np.ndarray | Array) -> bool:
+    """Return whether all entries are surely 0 or 1; True makes the elimination cheaper."""
+    if array.dtype == np.bool_:
+        return True
+    return isinstance(array, np.ndarray) and bool(((array == 0) | (array == 1)).all())
+
+
+@functools.partial(jax.jit, static_argnames=("binary",))
 def _first_exposure(
-    rows: UInt32[Array, "batch primes rounds clients"],
+    rows: UInt32[Array, "batch primes rounds clients"], binary: bool
 ) -> Int32[Array, "batch clients"]:
-    return lax.map(_one_history, rows)
+    return lax.map(functools.partial(_one_history, binary=binary), rows)
 
 
 def _one_history(
-    rows: UInt32[Array, "primes rounds clients"],
+    rows: UInt32[Array, "primes rounds clients"], *, binary: bool
 ) -> Int32[Array, " clients"]:
-    _, rounds, clients = rows.shape
-    basis = jnp.eye(clients, dtype=jnp.uint32)
-    start = (
-        (basis,) * len(PRIMES),
-        jnp.zeros(len(PRIMES), jnp.int32),
-        jnp.full(clients, -1, jnp.int32),
-    )
+    primes, rounds, clients = rows.shape
+    of = fields()
+    basis = jnp.broadcast_to(jnp.eye(clients, dtype=jnp.uint32), (primes, clients, clients))
+
+    def one_round(
+        carry: tuple[Array, Array, Array], step: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], None]:
+        kernels, ranks, first = carry
+        index, row = step
+        kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(kernels, row, of)
+        ranks = ranks + grew.astype(jnp.int32)
+        isolated = jnp.all(kernels == jnp.uint32(0), axis=1)
+        exposed = decide(ranks[0], ranks[1], isolated[0], isolated[1])
+        first = jnp.where(exposed & (first < jnp.int32(0)), index, first)
+        return (kernels, ranks, first), None
+
+    start = (basis, jnp.zeros(primes, jnp.int32), jnp.full(clients, -1, jnp.int32))
     steps = (jnp.arange(rounds, dtype=jnp.int32), rows.swapaxes(0, 1))
-    return lax.scan(_one_round, start, steps)[0][2]
-
-
-def _one_round(
-    carry: tuple[tuple[Array, ...], Array, Array], step: tuple[Array, Array]
-) -> tuple[tuple[tuple[Array, ...], Array, Array], None]:
-    kernels, ranks, first = carry
-    index, rows = step
-    advanced = [
-        kernel_step(kernel, row, companion(row, prime), prime)
-        for kernel, row, prime in zip(kernels, rows, PRIMES, strict=True)
-    ]
-    ranks = ranks + jnp.stack([grew for _, grew in advanced]).astype(jnp.int32)
-    isolated = [jnp.all(kernel == jnp.uint32(0), axis=0) for kernel, _ in advanced]
-    exposed = decide(ranks[0], ranks[1], *isolated)
-    first = jnp.where(exposed & (first < jnp.int32(0)), index, first)
-    return (tuple(kernel for kernel, _ in advanced), ranks, first), None
+    return lax.scan(one_round, start, steps)[0][2]

@@ -7,6 +7,7 @@ distinct columns). Exact: classes are refined, nothing is hashed.
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import jax
@@ -51,9 +52,10 @@ def strong_privacy(P: Any) -> int | None:
     """
     array = np.asarray(as_integers(P, "P"))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    columns, sizes = np.unique(array, axis=1, return_counts=True)
-    sizes = sizes[(columns != 0).any(axis=0)]
-    return int(sizes.min()) if sizes.size else None
+    codes, active = _dense_weights(array)
+    part = active.any(axis=0)
+    classes = collections.Counter(column.tobytes() for column in codes.T[part])
+    return min(classes.values(), default=None)
 
 
 def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
@@ -81,21 +83,22 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
         Multi-RoundSecAgg, equation (5).
     """
     array = as_integers(P, "P")
-    weights, active = _dense_weights(array)
-    batch = (-1, *array.shape[-2:])
-    return _trajectory(weights.reshape(batch), active.reshape(batch)).reshape(array.shape[:-1])
-
-
-def _dense_weights(array: np.ndarray | Array) -> tuple[Array, Array]:
-    """Return int32 codes, equal exactly where the weights are, and which weights are not 0."""
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
-        codes = array.astype(jnp.int32)
-        return codes, codes != jnp.int32(0)
-    host = np.asarray(array)
-    active = jnp.asarray(host != 0)
-    if host.dtype != np.bool_:
-        host = np.unique(host, return_inverse=True)[1].reshape(host.shape)
-    return jnp.asarray(host.astype(np.int32)), active
+        weights: Any = array.astype(jnp.int32)
+        active: Any = weights != jnp.int32(0)
+    else:
+        weights, active = _dense_weights(np.asarray(array))
+    batch = (-1, *array.shape[-2:])
+    found = _trajectory(jnp.asarray(weights).reshape(batch), jnp.asarray(active).reshape(batch))
+    return found.reshape(array.shape[:-1])
+
+
+def _dense_weights(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return int32 codes, equal exactly where the weights are, and which weights are not 0."""
+    active = (array != 0).astype(np.bool_)
+    if array.dtype != np.bool_:
+        array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
+    return array.astype(np.int32), active
 
 
 @jax.jit

@@ -5,12 +5,15 @@ HeteroSAg: R = |S| (K - 1) + 1 for a block of |S| clients with K levels, |S| bef
 
 from __future__ import annotations
 
+import numpy as np
+
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["check_fits", "required_modulus_bits", "ring_size"]
 
 
-def ring_size(num_levels: int, count: int) -> int:
+def ring_size(num_levels: int | np.integer, count: int | np.integer) -> int:
     """Return the smallest R that holds every sum of `count` codes below `num_levels`.
 
     Args:
@@ -30,12 +33,11 @@ def ring_size(num_levels: int, count: int) -> int:
     Source:
         HeteroSAg, Section V: R = |S| (K - 1) + 1.
     """
-    require(num_levels >= 2, "num_levels", "must be at least 2", num_levels)
-    require(count >= 1, "count", "must be at least 1", count)
-    return int(count) * (int(num_levels) - 1) + 1
+    levels = check_integer(num_levels, "num_levels", 2)
+    return check_integer(count, "count", 1) * (levels - 1) + 1
 
 
-def required_modulus_bits(num_levels: int, count: int) -> int:
+def required_modulus_bits(num_levels: int | np.integer, count: int | np.integer) -> int:
     """Return the b of the smallest ring of 2**b elements that holds the sum of `count` codes.
 
     Args:
@@ -55,7 +57,7 @@ def required_modulus_bits(num_levels: int, count: int) -> int:
     return (ring_size(num_levels, count) - 1).bit_length()
 
 
-def check_fits(num_levels: int, count: int, modulus: int) -> None:
+def check_fits(num_levels: int | np.integer, count: int | np.integer, modulus: int) -> None:
     """Raise unless the sum of `count` codes below `num_levels` is less than `modulus`.
 
     Raises:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float32, Int, Key, UInt32
+import numpy as np
+from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
 
@@ -23,6 +24,7 @@ __all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
 _MAX_LEVELS = 2**23
 
 
+@runtime_checkable
 class Quantizer(Protocol):
     """What a quantizer can do: turn updates into ring elements, and sums of them back."""
 
@@ -35,7 +37,7 @@ class Quantizer(Protocol):
         ...
 
     def decode(
-        self, codes: UInt32[Array, "*shape"], count: int | Int[Array, "*batch"]
+        self, codes: UInt32[Array, "*shape"], count: int | Integer[Array, "*batch"]
     ) -> Float32[Array, "*shape"]:
         """Turn a sum of `count` codes into the sum of the values they stand for."""
         ...
@@ -90,7 +92,7 @@ class StochasticQuantizer:
         return floor.astype(jnp.uint32) + up.astype(jnp.uint32)
 
     def decode(
-        self, codes: UInt32[Array, "*shape"], count: int | Int[Array, "*batch"]
+        self, codes: UInt32[Array, "*shape"], count: int | Integer[Array, "*batch"]
     ) -> Float32[Array, "*shape"]:
         """Return the sum of the values that a sum of `count` codes stands for.
 
@@ -121,10 +123,10 @@ class StochasticQuantizer:
 
 
 def stochastic(
-    num_levels: int,
-    clip: float | None = None,
+    num_levels: int | np.integer,
+    clip: float | int | np.floating | None = None,
     *,
-    value_range: tuple[float, float] | None = None,
+    value_range: tuple[float | int, float | int] | None = None,
 ) -> StochasticQuantizer:
     """Build the unbiased stochastic quantizer of K levels on [-clip, clip] or [r1, r2].
 
@@ -149,18 +151,14 @@ def stochastic(
         HeteroSAg, Section III (Q_K; K = 1 would divide by zero) and its decoding of a sum,
         |U| r1 + Delta_K * sum.
     """
-    require(not isinstance(num_levels, bool), "num_levels", "must be an integer", num_levels)
-    try:
-        levels = operator.index(num_levels)
-    except TypeError:
-        require(False, "num_levels", "must be an integer", num_levels)
-    require(2 <= levels <= _MAX_LEVELS, "num_levels", "must lie in [2, 2**23]", num_levels)
+    rule = "must lie in [2, 2**23]"
+    levels = check_integer(num_levels, "num_levels", 2, _MAX_LEVELS, rule=rule)
     one = (clip is None) != (value_range is None)
     require(one, "clip", "must be given, or `value_range`, not both", clip, value_range)
     if value_range is None:
-        require(math.isfinite(clip or 0.0) and (clip or 0.0) > 0, "clip",
-                "must be positive and finite", clip)  # fmt: skip
-        value_range = (-float(clip or 0.0), float(clip or 0.0))
+        half = float(clip or 0.0)
+        require(math.isfinite(half) and half > 0, "clip", "must be positive and finite", clip)
+        value_range = (-half, half)
     require(len(value_range) == 2, "value_range", "must hold two numbers", value_range)
     lower, upper = map(float, value_range)
     ordered = math.isfinite(lower) and math.isfinite(upper) and lower < upper

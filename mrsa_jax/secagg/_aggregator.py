@@ -8,17 +8,17 @@ block (FACTS: divide by the survivors).
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Int, Key
+from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
-from mrsa_jax.modular import check_modulus
+from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import Quantizer
 from mrsa_jax.secagg._masking import Fidelity, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
@@ -66,7 +66,7 @@ class Aggregator(Protocol):
         key: Key[Array, ""],
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
-        members: Int[Array, " participants"],
+        members: Integer[Array, " participants"],
         present: Bool[Array, " participants"],
     ) -> tuple[AggregateOut, AggregatorState]:
         """Aggregate one round."""
@@ -85,7 +85,7 @@ class RingAverage:
         fidelity: "array" or "sets" (static).
     """
 
-    quantizer: Quantizer
+    quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array
     plan: SegmentPlan = dataclasses.field(metadata={"static": True})
     fidelity: Fidelity = dataclasses.field(metadata={"static": True})
@@ -99,7 +99,7 @@ class RingAverage:
         key: Key[Array, ""],
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
-        members: Int[Array, " participants"],
+        members: Integer[Array, " participants"],
         present: Bool[Array, " participants"],
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
@@ -133,12 +133,12 @@ class RingAverage:
 
 def ring_average(
     quantizer: Quantizer,
-    num_participants: int,
-    dim: int,
+    num_participants: int | np.integer,
+    dim: int | np.integer,
     *,
-    modulus_bits: int = 32,
+    modulus_bits: int | np.integer = 32,
     fidelity: Fidelity = "array",
-    key_material: int | bytes | ArrayLike = 0,
+    key_material: int | np.integer | bytes | ArrayLike = 0,
 ) -> RingAverage:
     """Build the aggregator that averages updates through one secure sum of everybody.
 
@@ -170,14 +170,11 @@ def ring_average(
     Source:
         HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group.
     """
-    enough = num_participants >= 2
-    require(enough, "num_participants", "must be at least 2", num_participants)
-    bits_fit = not isinstance(modulus_bits, bool) and 1 <= modulus_bits <= 32
-    require(bits_fit, "modulus_bits", "must lie in [1, 32]", modulus_bits)
+    check_integer(num_participants, "num_participants", 2)
+    bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
-    modulus = check_modulus(2 ** int(modulus_bits))
     levels = int(quantizer.num_levels)
-    plan = complete_plan(num_participants, dim, modulus, levels=levels)
+    plan = complete_plan(num_participants, dim, 2**bits, levels=levels)
     if isinstance(key_material, int | np.integer | bytes):
         words = material_of(key_material)
     else:

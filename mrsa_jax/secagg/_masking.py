@@ -66,7 +66,7 @@ def pad_inputs(
 
     Examples:
         >>> from mrsa_jax.secagg import complete_plan, derive_seeds, key_material
-        >>> plan, seeds = complete_plan(2, 3, 2**8), derive_seeds(key_material(0), [0, 1], 0)
+        >>> plan, seeds = complete_plan(2, 3, 2**8), derive_seeds(key_material(0), jnp.arange(2), 0)
         >>> padded = pad_inputs(seeds, jnp.zeros((2, 3), "uint32"), plan, 0)
         >>> bool((padded[0] == 0).all())
         False
@@ -105,7 +105,7 @@ def ring_sum(
 
     Examples:
         >>> from mrsa_jax.secagg import complete_plan, derive_seeds, key_material
-        >>> plan, seeds = complete_plan(3, 2, 2**8), derive_seeds(key_material(0), [4, 1, 9], 0)
+        >>> plan, seeds = complete_plan(3, 2, 2**8), derive_seeds(key_material(0), jnp.asarray([4, 1, 9]), 0)
         >>> inputs = jnp.asarray([[1, 2], [10, 20], [100, 200]], jnp.uint32)
         >>> ring_sum(seeds, inputs, plan, 0).total.tolist()
         [111, 222]

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
+from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import check_fits
 
 __all__ = [
@@ -104,7 +105,11 @@ def edge_index(first: int, second: int, num_participants: int) -> int:
 
 
 def complete_plan(
-    num_participants: int, dim: int, modulus: int, *, levels: int | None = None
+    num_participants: int | np.integer,
+    dim: int | np.integer,
+    modulus: int | np.integer,
+    *,
+    levels: int | np.integer | None = None,
 ) -> SegmentPlan:
     """Plan one sum of everybody over all coordinates, in one ring.
 
@@ -124,13 +129,15 @@ def complete_plan(
         >>> complete_plan(3, 10, 2**16)[0].members
         (0, 1, 2)
     """
-    require(num_participants >= 1, "num_participants", "must be at least 1", num_participants)
-    require(dim >= 1, "dim", "must be at least 1", dim)
-    block = Block(tuple(range(int(num_participants))), 0, int(dim), modulus, levels)
+    members = tuple(range(check_integer(num_participants, "num_participants", 1)))
+    bound = None if levels is None else int(levels)
+    block = Block(members, 0, check_integer(dim, "dim", 1), check_modulus(modulus), bound)
     return segment_plan([block], num_participants, dim)
 
 
-def segment_plan(blocks: Iterable[Block], num_participants: int, dim: int) -> SegmentPlan:
+def segment_plan(
+    blocks: Iterable[Block], num_participants: int | np.integer, dim: int | np.integer
+) -> SegmentPlan:
     """Check blocks against a round's sizes and against each other.
 
     Args:
@@ -150,7 +157,9 @@ def segment_plan(blocks: Iterable[Block], num_participants: int, dim: int) -> Se
         >>> [block.modulus for block in segment_plan(halves, 2, 10)]
         [256, 37]
     """
-    plan = tuple(_checked(block, int(num_participants), int(dim)) for block in blocks)
+    participants = check_integer(num_participants, "num_participants", 1)
+    width = check_integer(dim, "dim", 1)
+    plan = tuple(_checked(block, participants, width) for block in blocks)
     require(len(plan) > 0, "blocks", "must hold at least one block")
     for number, block in enumerate(plan):
         for other in plan[:number]:

@@ -1,0 +1,191 @@
+"""Ranks and row spaces against elimination over the exact rationals."""
+
+from fractions import Fraction
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
+from mrsa_jax.modular import _prime as prime_field
+
+
+def exact_rank(rows) -> int:
+    """Gauss over the rationals, written from the definition."""
+    rows = [[Fraction(int(value)) for value in row] for row in rows]
+    found = 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(found, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        for i in range(found + 1, len(rows)):
+            factor = rows[i][column] / rows[found][column]
+            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[found], strict=True)]
+        found += 1
+    return found
+
+
+FANO = np.array([[(j - i) % 7 in (0, 1, 3) for j in range(7)] for i in range(7)])  # 4 mod 2
+HADAMARD = np.array([[(-1) ** bin(i & j).count("1") for j in range(8)] for i in range(8)])
+ODD_CYCLE = np.array([[int(j in (i, (i + 1) % 5)) for j in range(5)] for i in range(5)])
+EVEN_CYCLE = np.array([[int(j in (i, (i + 1) % 6)) for j in range(6)] for i in range(6)])
+CIRCULANT3 = np.array([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]])  # 3 mod 3
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.5, 1.0]], r"`matrix` must hold bools or integers; got \[0.5\]"),
+        ([[np.nan, 1.0]], r"`matrix` must hold bools or integers; got \[nan\]"),
+        ([[np.inf, 1.0]], r"got \[inf\]"),
+        ([["a", "b"]], "must hold bools or integers"),
+        ([1, 0], r"`matrix` must have at least 2 axes; got \(2,\)"),
+        (np.zeros((0, 3), bool), r"`matrix` must not be empty; got \(0, 3\)"),
+        (np.array([[1j, 0]]), "must hold bools or integers"),
+    ],
+)
+def test_rejects_what_is_no_integer_matrix(matrix, message):
+    for function in (rank, rank_trajectory):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            function(matrix)
+
+
+def test_rejects_fractions_of_a_tracer_by_its_type():
+    with pytest.raises(mj.ConfigurationError, match=r"must hold bools or integers; got .*float32"):
+        jax.jit(rank)(jnp.ones((2, 2)))
+
+
+def test_rejects_vectors_of_another_length():
+    with pytest.raises(mj.ConfigurationError, match=r"`vectors` must match `matrix`"):
+        is_in_row_space(np.eye(3, dtype=int), np.eye(2, dtype=int))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        (FANO, 7),
+        (HADAMARD, 8),
+        (ODD_CYCLE, 5),
+        (EVEN_CYCLE, 5),
+        (CIRCULANT3, 4),
+        (np.zeros((3, 4), bool), 0),
+        ([[0, 0, 0], [1, 1, 0], [1, 1, 0], [2, 2, 0]], 1),
+        ([[-1, 1], [1, -1]], 1),
+        ([[1.0, 2.0], [2.0, 3.0]], 2),
+    ],
+)
+def test_known_ranks(matrix, expected):
+    assert exact_rank(matrix) == expected
+    assert int(rank(matrix)) == expected
+    assert int(rank(np.asarray(matrix).T)) == expected
+    assert int(rank_trajectory(matrix)[-1]) == expected
+
+
+def test_the_second_prime_corrects_the_first():
+    p, q = PRIMES
+    assert int(rank(np.diag([p, 1]))) == 2
+    assert int(rank(np.diag([q, 1]))) == 2
+    assert rank_trajectory(np.diag([p, 1])).tolist() == [1, 2]
+    assert rank_trajectory(np.diag([1, q])).tolist() == [1, 2]
+    # e_0 is rational combination of (p, 0) although it vanishes mod p; (0, 1) is none
+    assert is_in_row_space([[p, 0]], [[1, 0], [0, 1]]).tolist() == [True, False]
+    # mod p the rows are (1, 1) and the vector is (1, 1); over the rationals it is outside
+    assert is_in_row_space([[1, 1]], [[1, 1 + p]]).tolist() == [False]
+
+
+def test_entries_of_any_size_and_sign():
+    big = np.array([[2**70, 1], [2**71, 2]], dtype=object)
+    assert int(rank(big)) == 1
+    assert int(rank(np.array([[2**63 - 1, 1], [-(2**63), 1]], np.int64))) == 2
+    assert int(rank(np.array([[2**64 - 1, 1], [2**64 - 1, 1]], np.uint64))) == 1
+    extremes = np.array([[2**31 - 1, -(2**31)], [-1, 1]], np.int32)
+    assert int(rank(extremes)) == exact_rank(extremes) == 2
+    assert int(rank(jnp.asarray(extremes))) == 2
+    for dtype in (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.uint32, jnp.bool_):
+        assert int(rank(jnp.asarray([[1, 1], [0, 1]], dtype))) == 2
+
+
+@pytest.mark.parametrize("prime", PRIMES)
+def test_field_operations_against_python_integers(prime):
+    rng = np.random.default_rng(3)
+    edges = [0, 1, 2, prime - 1, prime - 2, prime // 2, 2**30, 2**16, 2**16 - 1]
+    left = np.array([a for a in edges for _ in edges] + list(rng.integers(0, prime, 4000)))
+    right = np.array(edges * len(edges) + list(rng.integers(0, prime, 4000)))
+    a, b = jnp.asarray(left, jnp.uint32), jnp.asarray(right, jnp.uint32)
+    field = prime_field.field(prime)
+    product = [int(x) * int(y) % prime for x, y in zip(left, right, strict=True)]
+    assert prime_field.multiply(a, b, field).tolist() == product
+    companions = prime_field.companion(b, field)
+    assert companions.tolist() == [int(y) * 2**32 // prime for y in right]
+    assert prime_field.scale(a, b, companions, field).tolist() == product
+    rows = left[:4000].reshape(4, 1000)
+    sums = prime_field.sum_residues(jnp.asarray(rows, jnp.uint32), field)
+    assert sums.tolist() == [sum(map(int, row)) % prime for row in rows]
+    full = jnp.full((1, 2**16), prime - 1, jnp.uint32)
+    assert prime_field.sum_residues(full, field).tolist() == [(prime - 1) * 2**16 % prime]
+    assert prime_field.inverse(a, field).tolist() == [pow(int(x), prime - 2, prime) for x in left]
+
+
+matrices = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(
+    lambda shape: st.lists(
+        st.lists(st.integers(-3, 3), min_size=shape[1], max_size=shape[1]),
+        min_size=shape[0],
+        max_size=shape[0],
+    )
+)
+
+
+@hypothesis.given(matrices)
+def test_ranks_of_all_prefixes_equal_the_rationals(rows):
+    # zero rows at the end and columns to the right change no rank, and one shape compiles once
+    matrix = np.zeros((6, 6), int)
+    matrix[: len(rows), : len(rows[0])] = rows
+    expected = [exact_rank(matrix[: j + 1]) for j in range(6)]
+    assert rank_trajectory(matrix).tolist() == expected
+    assert int(rank(matrix)) == expected[-1]
+
+
+@hypothesis.given(st.integers(0, 2**32 - 1))
+def test_row_space_equals_the_rationals(seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(0, 2, (4, 6))
+    inside = rng.integers(-2, 3, (2, 4)) @ matrix
+    vectors = np.concatenate([inside, rng.integers(-1, 2, (3, 6))])
+    expected = [exact_rank([*matrix, vector]) == exact_rank(matrix) for vector in vectors]
+    assert is_in_row_space(matrix, vectors).tolist() == expected
+
+
+def test_rows_of_a_batch_equal_single_matrices():
+    rng = np.random.default_rng(8)
+    batch = rng.integers(0, 2, (2, 11, 9, 7)).astype(bool)  # not a multiple of what runs at once
+    batch[0, 0] = False
+    ranks = np.asarray(rank(batch))
+    assert ranks.shape == (2, 11)
+    assert rank_trajectory(batch).shape == (2, 11, 9)
+    for index in [(0, 0), (0, 10), (1, 3)]:
+        assert ranks[index] == exact_rank(batch[index])
+        assert np.array_equal(rank_trajectory(batch[index]), rank_trajectory(batch)[index])
+
+
+def test_jit_and_x64_change_nothing():
+    matrix = jnp.asarray(FANO)
+    assert int(jax.jit(rank)(matrix)) == 7
+    with jax.enable_x64(True):
+        assert int(rank(FANO.astype(np.int64))) == 7
+        assert int(rank(jnp.asarray(FANO, jnp.int64) * 2**40)) == 7
+        assert int(rank(-jnp.asarray(FANO, jnp.int64))) == 7
+
+
+def test_participation_like_matrices_against_lapack():
+    rng = np.random.default_rng(9)
+    batch = np.zeros((9, 60, 60), bool)
+    for history in batch:
+        for row in history:
+            row[rng.choice(60, 6, replace=False)] = True
+    batch[0] = np.repeat(batch[0, :, :20], 3, axis=1)  # blocks of three: rank 20 at most
+    assert rank(batch).tolist() == [np.linalg.matrix_rank(h.astype(float)) for h in batch]

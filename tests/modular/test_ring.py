@@ -1,0 +1,67 @@
+"""Ring arithmetic against Python integers, the extreme residues always among them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.modular import (
+    add,
+    check_modulus,
+    reduce_words,
+    ring_sum_over,
+    subtract,
+    words_per_residue,
+)
+
+MODULI = [2, 3, 37, 2**8, 255, 221, 2**16 + 1, 10**9 + 7, 2**30 + 2, 2**31 - 1, 2**31, 2**32]
+
+
+@pytest.mark.parametrize("modulus", [0, 1, -4, 2**31 + 1, 2**32 - 1, 2**33, 2.5, "8", True, None])
+def test_rejects_rings_it_cannot_compute(modulus):
+    with pytest.raises(mj.ConfigurationError, match=r"`R` must be .*; got"):
+        check_modulus(modulus, "R")
+
+
+def test_accepts_numpy_integers():
+    assert check_modulus(np.int64(37)) == 37
+
+
+@pytest.mark.parametrize("modulus", MODULI)
+def test_add_subtract_and_sum(modulus):
+    rng = np.random.default_rng(modulus)
+    extremes = [0, 1, modulus // 2, modulus - 1]
+    left = np.array(
+        [a for a in extremes for _ in extremes] + list(rng.integers(0, modulus, 50)), np.uint32
+    )
+    right = np.array(extremes * len(extremes) + list(rng.integers(0, modulus, 50)), np.uint32)
+    pairs = [(int(a), int(b)) for a, b in zip(left, right, strict=True)]
+    assert add(jnp.asarray(left), jnp.asarray(right), modulus).tolist() == [
+        (a + b) % modulus for a, b in pairs
+    ]
+    assert subtract(jnp.asarray(left), jnp.asarray(right), modulus).tolist() == [
+        (a - b) % modulus for a, b in pairs
+    ]
+    rows = jnp.asarray(np.stack([left, right, left]))
+    assert ring_sum_over(rows, modulus).tolist() == [(2 * a + b) % modulus for a, b in pairs]
+    assert ring_sum_over(rows.T, modulus, axis=-1).tolist() == ring_sum_over(rows, modulus).tolist()
+
+
+@pytest.mark.parametrize("modulus", MODULI)
+def test_reduction_of_64_bits(modulus):
+    rng = np.random.default_rng(modulus + 1)
+    edges = [0, 1, modulus - 1, modulus, 2**32 - 1, 2**32, 2**63, 2**64 - 1]
+    edges += [modulus * k + e for k in (1, 2**20, 2**64 // modulus - 1) for e in (-1, 0, 1)]
+    numbers = [n for n in edges if 0 <= n < 2**64]
+    numbers += [int(n) for n in rng.integers(0, 2**64, 400, dtype=np.uint64)]
+    high = jnp.asarray([n >> 32 for n in numbers], jnp.uint32)
+    low = jnp.asarray([n & 0xFFFFFFFF for n in numbers], jnp.uint32)
+    expected = [n % modulus for n in numbers]
+    assert reduce_words(high, low, modulus).tolist() == expected
+    with jax.enable_x64(True):
+        assert reduce_words(high, low, modulus).tolist() == expected
+
+
+def test_keystream_words_of_a_residue():
+    assert [words_per_residue(modulus) for modulus in (2, 2**32, 3, 37)] == [1, 1, 2, 2]

@@ -1,0 +1,159 @@
+"""First exposures against exact elimination over the rationals, prefix by prefix."""
+
+from fractions import Fraction
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.modular import PRIMES
+from mrsa_jax.privacy import first_exposure
+
+
+def solvable(rows, client) -> bool:
+    """Whether unit vector `client` is a rational combination of `rows` (Gauss-Jordan)."""
+    basis: list[tuple[int, list[Fraction]]] = []
+
+    def reduced(row):
+        row = [Fraction(int(value)) for value in row]
+        for pivot, vector in basis:
+            factor = row[pivot]
+            row = [a - factor * b for a, b in zip(row, vector, strict=True)]
+        return row
+
+    for row in rows:
+        row = reduced(row)
+        pivot = next((place for place, value in enumerate(row) if value), None)
+        if pivot is not None:
+            row = [value / row[pivot] for value in row]
+            basis[:] = [
+                (p, [a - v[pivot] * b for a, b in zip(v, row, strict=True)]) for p, v in basis
+            ]
+            basis.append((pivot, row))
+    unit = [int(place == client) for place in range(len(rows[0]))]
+    return not any(reduced(unit))
+
+
+def oracle(history) -> list[int]:
+    rounds, clients = np.shape(history)
+    found = [-1] * clients
+    for j in range(rounds):
+        for client in range(clients):
+            if found[client] < 0 and solvable(history[: j + 1], client):
+                found[client] = j
+    return found
+
+
+def cycle(length):
+    return [[int(j in (i, (i + 1) % length)) for j in range(length)] for i in range(length)]
+
+
+FANO = [[int((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)]  # rank 4 mod 2
+FIBONACCI = [[int(j == i + 1 or (j <= i and (i - j) % 2 == 0)) for j in range(8)] for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ([[0.5, 1.0]], r"`P` must hold bools or integers; got \[0.5\]"),
+        ([[np.nan, 1.0]], r"`P` must hold bools or integers; got \[nan\]"),
+        ([1, 0], r"`P` must have at least 2 axes; got \(2,\)"),
+        (np.zeros((4, 0), bool), r"`P` must not be empty; got \(4, 0\)"),
+        (np.zeros((0, 4), bool), r"`P` must not be empty; got \(0, 4\)"),
+    ],
+)
+def test_rejects_what_is_no_history(history, message):
+    with pytest.raises(mj.ConfigurationError, match=message):
+        first_exposure(history)
+
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        ([[0, 0, 0]], [-1, -1, -1]),
+        ([[0, 1, 0]], [-1, 0, -1]),
+        ([[1]], [0]),
+        ([[1, 1], [0, 0], [1, 0]], [2, 2]),  # a skipped round between
+        ([[1, 1], [1, 1], [1, 1]], [-1, -1]),  # repeated rows
+        ([[1, 1, 1], [1, 1, 0]], [-1, -1, 1]),
+        (FANO, [6] * 7),
+        (cycle(5), [4] * 5),  # odd: full rank over the rationals, not mod 2
+        (cycle(6), [-1] * 6),  # even: bipartite, nobody
+        ([[2, 2], [3, 5]], [1, 1]),  # weights
+        ([[1, -1], [1, 1]], [1, 1]),
+        ([[3, 0], [1, 1]], [0, 1]),
+    ],
+)
+def test_known_histories(history, expected):
+    assert oracle(history) == expected
+    assert first_exposure(history).tolist() == expected
+
+
+def test_fibonacci_coefficients():
+    assert first_exposure(FIBONACCI).tolist() == oracle(FIBONACCI)
+
+
+def test_blocks_that_only_move_together_are_never_exposed():
+    rng = np.random.default_rng(0)
+    history = np.repeat(rng.integers(0, 2, (20, 4)), 3, axis=1)
+    assert first_exposure(history).tolist() == [-1] * 12
+
+
+def test_both_primes_must_agree():
+    p, q = PRIMES
+    # mod p the row is (1, 0): the client would seem to be exposed
+    assert first_exposure([[1, p]]).tolist() == [-1, -1]
+    assert first_exposure([[q, 1]]).tolist() == [-1, -1]
+    # mod p the row vanishes, and with it the rank: the other prime decides
+    assert first_exposure([[p, 0], [1, 1]]).tolist() == [0, 1]
+    assert first_exposure([[q, 0], [1, 1]]).tolist() == [0, 1]
+
+
+@hypothesis.given(st.integers(0, 2**32 - 1))
+def test_random_histories_equal_the_rationals(seed):
+    rng = np.random.default_rng(seed)
+    history = (rng.random((7, 6)) < rng.uniform(0.2, 0.7)).astype(int)
+    history[rng.integers(7)] = 0
+    if seed % 3 == 0:
+        history *= rng.integers(-3, 4, (7, 6))
+    assert first_exposure(history).tolist() == oracle(history)
+
+
+def test_rows_of_a_batch_equal_single_histories_and_types_do_not_matter():
+    rng = np.random.default_rng(1)
+    batch = rng.random((2, 3, 9, 6)) < 0.4
+    found = first_exposure(batch)
+    assert found.shape == (2, 3, 6)
+    assert found.dtype == jnp.int32
+    for index in [(0, 0), (1, 2)]:
+        assert found[index].tolist() == first_exposure(batch[index]).tolist()
+        assert found[index].tolist() == oracle(batch[index])
+    assert np.array_equal(first_exposure(batch.astype(np.int8)), found)
+    assert np.array_equal(first_exposure(jnp.asarray(batch)), found)
+    assert np.array_equal(first_exposure(batch.astype(float)), found)
+    assert np.array_equal(jax.jit(first_exposure)(jnp.asarray(batch)), found)
+    with jax.enable_x64(True):
+        assert np.array_equal(first_exposure(batch.astype(np.int64)), found)
+
+
+def test_relabelling_clients_permutes_the_answer():
+    rng = np.random.default_rng(2)
+    history = rng.random((12, 10)) < 0.3
+    order = rng.permutation(10)
+    assert np.array_equal(first_exposure(history[:, order]), first_exposure(history)[order])
+
+
+def test_all_are_exposed_at_once_when_the_rank_is_full():
+    rng = np.random.default_rng(3)
+    history = np.zeros((60, 40), bool)
+    for row in history:
+        row[rng.choice(40, 8, replace=False)] = True
+    ranks = mj.modular.rank_trajectory(history).tolist()
+    full = ranks.index(40)
+    found = first_exposure(history)
+    assert int(found.max()) == full
+    assert int(found.min()) >= 0
