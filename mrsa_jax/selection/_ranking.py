@@ -24,10 +24,10 @@ class _Split(NamedTuple):
 
 
 def lexicographic_smallest(
-    keys: tuple[Int32[Array, "clients"], ...],
-    candidates: Bool[Array, "clients"],
+    keys: tuple[Int32[Array, " clients"], ...],
+    candidates: Bool[Array, " clients"],
     k: Int32[Array, ""],
-) -> Bool[Array, "clients"]:
+) -> Bool[Array, " clients"]:
     """Return the k candidates with the smallest (keys[0], keys[1], ..., index).
 
     Args:
@@ -43,7 +43,8 @@ def lexicographic_smallest(
     split = _Split(jnp.zeros_like(candidates), candidates, missing)
     for key in (*keys, index):
         split = _refine(key, split)
-    return split.chosen
+    # indices differ: what is still tied is the k-th client alone
+    return split.chosen | split.tied
 
 
 def _refine(key: Array, split: _Split) -> _Split:
@@ -86,7 +87,7 @@ def _threshold(masked: Array, k: Array) -> tuple[Array, Array]:
     return high, exact
 
 
-def block_start_all(flags: Bool[Array, "clients"], size: Int32[Array, ""]) -> Array:
+def block_start_all(flags: Bool[Array, " clients"], size: Int32[Array, ""]) -> Array:
     """Return at each index whether `flags` holds there and at the size - 1 indices that follow.
 
     At the first client of a block of `size` neighbours: whether all of the block's flags hold.
@@ -100,7 +101,7 @@ def block_start_all(flags: Bool[Array, "clients"], size: Int32[Array, ""]) -> Ar
     return _windows(flags, size, lambda a, by: a & shifted(a, by))
 
 
-def block_any(flags: Bool[Array, "clients"], size: Int32[Array, ""]) -> Array:
+def block_any(flags: Bool[Array, " clients"], size: Int32[Array, ""]) -> Array:
     """Return at each index whether `flags` holds there or at one of the size - 1 indices before.
 
     With flags only at the first clients of blocks: each client gets its block's flag.
@@ -124,7 +125,7 @@ def _windows(flags: Array, size: Array, widen: Callable[[Array, Array], Array]) 
     return lax.while_loop(lambda carry: carry[1] < size, step, (flags, jnp.int32(1)))[0]
 
 
-def word_key(words: UInt32[Array, "clients"]) -> Int32[Array, "clients"]:
+def word_key(words: UInt32[Array, " clients"]) -> Int32[Array, " clients"]:
     """Return 31 bits of each word as a key for `lexicographic_smallest`."""
     key = (words >> jnp.uint32(1)).astype(jnp.int32)
     return jnp.minimum(key, jnp.int32(jnp.iinfo(jnp.int32).max - 1))
