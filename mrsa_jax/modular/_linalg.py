@@ -159,7 +159,8 @@ def kernel_step(
     Returns:
         Basis after, and whether the rank has grown by one.
 
-    Cost: two products (one if `binary`) for each entry of the basis; fixed shapes, made for `lax.scan`.
+    Cost: two products (one if `binary`) for each entry of the basis; its shapes are fixed, so it
+    can be the body of a `lax.scan`.
 
     Examples:
         >>> from mrsa_jax.modular._prime import PRIMES, field

@@ -8,7 +8,7 @@ block (FACTS: divide by the survivors).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,7 @@ class AggregateOut(NamedTuple):
     clipped_fraction: Array
 
 
+@runtime_checkable
 class Aggregator(Protocol):
     """How a round's updates become one: a pytree with a state."""
 

@@ -1,0 +1,276 @@
+"""Padded inputs recomputed with OpenSSL and Python integers; ring sums against plain sums."""
+
+import dataclasses
+import itertools
+import struct
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+import mrsa_jax as mj
+from mrsa_jax.secagg import (
+    Block,
+    complete_plan,
+    derive_seeds,
+    edge_index,
+    key_material,
+    pad_inputs,
+    ring_sum,
+    segment_plan,
+)
+from mrsa_jax.secagg import _masking as masking
+
+IDS = [40, 7, 99, 12, 3]  # global ids, neither sorted nor small
+ONE = complete_plan(5, 37, 2**20)
+PRIME = complete_plan(5, 37, 10**9 + 7)
+TWO = segment_plan([Block((0, 1, 2, 4), 0, 17, 2**32), Block((1, 2, 3), 17, 37, 221)], 5, 37)
+MIXED = segment_plan(
+    [Block((0, 1), 0, 16, 2**8), Block((2, 3, 4), 0, 16, 37), Block((0, 1, 2, 3, 4), 20, 36, 3)],
+    5,
+    37,
+)
+PLANS = {"one": ONE, "prime": PRIME, "two": TWO, "mixed": MIXED}
+
+
+def inputs_for(plan, seed=0, n=5, d=37):
+    """Residues of each block's ring, its extremes among them."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**32, (n, d), dtype=np.uint32)
+    for block in plan:
+        for member in block.members:
+            row = rng.integers(0, block.modulus, block.stop - block.start)
+            row[:2] = [block.modulus - 1, 0]
+            values[member, block.start : block.stop] = row
+    return jnp.asarray(values)
+
+
+def words_of(seed, label, block, round_index, count):
+    key = np.asarray(seed).astype("<u4").tobytes()
+    nonce = struct.pack("<LLLL", 0, label, block, round_index)
+    stream = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor().update(bytes(4 * count))
+    return struct.unpack(f"<{count}L", stream)
+
+
+def pad(seed, label, block, round_index, width, modulus):
+    """The documented pad, from OpenSSL's keystream and Python integers."""
+    if modulus & (modulus - 1) == 0:
+        return [word % modulus for word in words_of(seed, label, block, round_index, width)]
+    words = words_of(seed, label, block, round_index, 2 * width)
+    return [
+        (low + 2**32 * high) % modulus for low, high in zip(words[::2], words[1::2], strict=True)
+    ]
+
+
+def expected_padded(seeds, inputs, plan, round_index, present):
+    inputs = np.asarray(inputs)
+    out = np.zeros(inputs.shape, np.uint32)
+    for number, block in enumerate(plan):
+        width = block.stop - block.start
+        for i in block.members:
+            if not present[i]:
+                continue
+            row = [int(v) for v in inputs[i, block.start : block.stop]]
+            own = pad(seeds.self_seed[i], 2, number, round_index, width, block.modulus)
+            row = [a + b for a, b in zip(row, own, strict=True)]
+            for j in block.members:
+                if j == i or not present[j]:
+                    continue
+                seed = seeds.pair_seed[edge_index(i, j, inputs.shape[0])]
+                shared = pad(seed, 1, number, round_index, width, block.modulus)
+                sign = 1 if int(seeds.client_ids[i]) < int(seeds.client_ids[j]) else -1
+                row = [a + sign * b for a, b in zip(row, shared, strict=True)]
+            out[i, block.start : block.stop] = [value % block.modulus for value in row]
+    return out
+
+
+def plain(inputs, block, present):
+    rows = [i for i in block.members if present[i]]
+    columns = np.asarray(inputs)[rows, block.start : block.stop].astype(object)
+    return [int(value) % block.modulus for value in columns.sum(axis=0)] if rows else None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": np.zeros((5, 37), np.int32)}, "`inputs` must be uint32; got dtype"),
+        ({"inputs": np.zeros(37, np.uint32)}, r"`inputs` must have the shape .* got \(37,\)"),
+        ({"inputs": np.zeros((4, 37), np.uint32)}, r"`seeds` must match `inputs`"),
+        ({"inputs": np.zeros((5, 36), np.uint32)}, r"`plan` must fit the shape of `inputs`"),
+        ({"present": np.ones(4, bool)}, "`present` must match `inputs`"),
+        ({"present": np.ones(5, np.int32)}, "`present` must be bool"),
+    ],
+)
+def test_rejects_arguments_that_do_not_fit(change, message):
+    arguments = {"inputs": np.zeros((5, 37), np.uint32), "present": None} | change
+    seeds = derive_seeds(key_material(0), np.asarray(IDS), 0)
+    for function in (pad_inputs, ring_sum):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            function(seeds, arguments["inputs"], ONE, 0, present=arguments["present"])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_padded_inputs_equal_openssl(name):
+    plan = PLANS[name]
+    seeds, inputs = derive_seeds(key_material(1), np.asarray(IDS), 6), inputs_for(plan)
+    for present in ([True] * 5, [True, False, True, True, False]):
+        got = pad_inputs(seeds, inputs, plan, 6, present=np.asarray(present))
+        assert np.array_equal(got, expected_padded(seeds, inputs, plan, 6, present))
+
+
+def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
+    monkeypatch.setattr(masking, "_CHUNK_BLOCKS", 2)
+    jax.clear_caches()  # the chunk size is read while tracing
+    plan = segment_plan([Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151)
+    seeds = derive_seeds(key_material(2), np.arange(3), 3)
+    inputs = inputs_for(plan, n=3, d=151)
+    try:
+        padded = pad_inputs(seeds, inputs, plan, 3)
+        assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 3, [True] * 3))
+        for total, block in zip(ring_sum(seeds, inputs, plan, 3).totals, plan, strict=True):
+            assert total.tolist() == plain(inputs, block, [True] * 3)
+    finally:
+        jax.clear_caches()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_cohort_sums_to_the_plain_sum(name):
+    plan = PLANS[name]
+    for round_index, present in enumerate(itertools.product([False, True], repeat=5)):
+        seeds = derive_seeds(key_material(3), np.asarray(IDS), round_index)
+        inputs = inputs_for(plan, seed=round_index)
+        here = np.asarray(present)
+        padded = ring_sum(seeds, inputs, plan, round_index, present=here)
+        sets = ring_sum(seeds, inputs, plan, round_index, present=here, fidelity="sets")
+        assert np.array_equal(padded.status, sets.status)
+        for number, block in enumerate(plan):
+            total = padded.totals[number].tolist()
+            assert total == sets.totals[number].tolist()
+            if sum(present[i] for i in block.members) >= 2:
+                assert int(padded.status[number]) == mj.Status.OK
+                assert total == plain(inputs, block, present)
+            else:
+                assert int(padded.status[number]) == mj.Status.TOO_FEW_SURVIVORS
+                assert not any(total)
+
+
+@pytest.mark.parametrize("name", ["one", "prime"])
+def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name):
+    """Everybody's padded vectors sum to the inputs plus the self pads, and to nothing less."""
+    (block,) = PLANS[name]
+    seeds, inputs = derive_seeds(key_material(4), np.asarray(IDS), 0), inputs_for(PLANS[name])
+    for size in range(1, 6):
+        for cohort in itertools.combinations(range(5), size):
+            present = np.isin(np.arange(5), cohort)
+            sent = np.asarray(pad_inputs(seeds, inputs, (block,), 0, present=present))
+            selves = [pad(seeds.self_seed[i], 2, 0, 0, 37, block.modulus) for i in cohort]
+            left = (sent.astype(object).sum(axis=0) - np.sum(selves, axis=0)) % block.modulus
+            assert left.tolist() == plain(inputs, block, present)
+            assert not sent[~present].any()
+            # nobody's input, and no pair's difference, shows in what was sent
+            assert not (sent[present] == np.asarray(inputs)[present]).all(axis=1).any()
+
+
+def test_no_keystream_block_is_used_twice():
+    """Rounds, blocks of the plan, pairs and self pads all draw from streams of their own."""
+    plan = segment_plan([Block((0, 1, 2), 0, 64, 2**32), Block((0, 1, 2), 64, 128, 2**32)], 3, 128)
+    zeros = jnp.zeros((3, 128), jnp.uint32)
+    pair_seeds, self_seeds, seen = [], [], []
+    for round_index in range(4):
+        seeds = derive_seeds(key_material(5), np.asarray([5, 2, 8]), round_index)
+        pair_seeds.append(seeds.pair_seed.tolist())
+        self_seeds += seeds.self_seed.tolist()
+        nothing = jnp.zeros_like(seeds.self_seed)
+        for present in ([1, 1, 0], [1, 0, 1], [0, 1, 1]):
+            # a known self seed peels the self pads off: what is left is one pair's pad, signed
+            bare = dataclasses.replace(seeds, self_seed=nothing)
+            here = np.asarray(present, bool)
+            sent = np.asarray(pad_inputs(bare, zeros, plan, round_index, present=here))
+            first = sent[present.index(1)]
+            known = [w for b in (0, 1) for w in pad(nothing[0], 2, b, round_index, 64, 2**32)]
+            seen.append((first - np.asarray(known, np.uint32)).reshape(8, 16))
+        for i in range(3):
+            alone = np.isin(np.arange(3), [i])
+            sent = np.asarray(pad_inputs(seeds, zeros, plan, round_index, present=alone))
+            seen.append(sent[i].reshape(8, 16))
+    assert pair_seeds == [pair_seeds[0]] * 4  # long-lived
+    assert len({tuple(seed) for seed in self_seeds}) == 12  # fresh in every round
+    blocks = np.concatenate(seen)
+    both = np.concatenate([blocks, (-blocks.astype(np.int64) % 2**32).astype(np.uint32)])
+    assert len({block.tobytes() for block in both}) == 2 * len(blocks) == 2 * 4 * 6 * 8
+
+
+def test_equal_seeds_still_give_different_pair_and_self_streams():
+    seeds = derive_seeds(key_material(6), np.arange(2), 0)
+    same = dataclasses.replace(seeds, self_seed=jnp.tile(seeds.pair_seed, (2, 1)))
+    zeros, plan = jnp.zeros((2, 32), jnp.uint32), complete_plan(2, 32, 2**32)
+    sent = np.asarray(pad_inputs(same, zeros, plan, 0))
+    assert sent[0].all()
+    assert sent[1].any()  # with one stream for both, slot 1 would send self - pair = 0
+
+
+def test_padded_inputs_look_uniform():
+    # 4 clients x 20,000 residues mod 37 of constant inputs: chi-square with 36 degrees of
+    # freedom; P(> 99.7) < 1e-7 for each of 4 clients
+    plan = complete_plan(4, 20_000, 37)
+    seeds = derive_seeds(key_material(7), np.arange(4), 0)
+    sent = np.asarray(pad_inputs(seeds, jnp.full((4, 20_000), 5, jnp.uint32), plan, 0))
+    for row in sent:
+        counts = np.bincount(row, minlength=37)
+        assert len(counts) == 37
+        assert ((counts - 20_000 / 37) ** 2 / (20_000 / 37)).sum() < 99.7
+
+
+@hypothesis.settings(max_examples=12)
+@hypothesis.given(
+    st.sampled_from([2, 3, 6]),
+    st.sampled_from([1, 33]),
+    st.sampled_from([2, 1000, 2**31 - 1, 2**32]),
+    st.integers(0, 2**32 - 1),
+)
+def test_ring_sums_of_any_size(participants, dim, modulus, seed):
+    rng = np.random.default_rng(seed)
+    plan = complete_plan(participants, dim, modulus)
+    inputs = jnp.asarray(rng.integers(0, modulus, (participants, dim)).astype(np.uint32))
+    ids = rng.choice(10**6, participants, replace=False)
+    seeds = derive_seeds(key_material(seed), ids, seed % 1000)
+    present = [True] * participants
+    assert ring_sum(seeds, inputs, plan, seed % 1000).total.tolist() == plain(
+        inputs, plan[0], present
+    )
+
+
+def test_rounds_presence_and_seeds_compile_nothing_new():
+    inputs = inputs_for(ONE)
+    counts = []
+    for round_index in range(3):
+        seeds = derive_seeds(key_material(round_index), np.asarray(IDS), round_index)
+        present = np.asarray([True, round_index > 0, True, True, round_index > 1])
+        ring_sum(seeds, inputs, ONE, round_index, present=present)
+        counts.append(masking._ring_sum._cache_size())
+    assert counts[0] == counts[2]
+
+
+def test_a_batch_of_rounds_equals_single_rounds_and_x64_changes_nothing():
+    inputs = jnp.stack([inputs_for(TWO, seed) for seed in range(3)])
+    rounds = jnp.arange(3)
+    seeds = [derive_seeds(key_material(0), np.asarray(IDS), r) for r in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds)
+    batch = jax.vmap(lambda s, x, r: ring_sum(s, x, TWO, r).totals)(stacked, inputs, rounds)
+    for r in range(3):
+        single = ring_sum(seeds[r], inputs[r], TWO, r)
+        for got, one in zip(batch, single.totals, strict=True):
+            assert np.array_equal(got[r], one)
+    with jax.enable_x64(True):
+        again = ring_sum(seeds[0], inputs[0], TWO, 0)
+        assert all(total.dtype == jnp.uint32 for total in again.totals)
+        assert np.array_equal(again.totals[1], ring_sum(seeds[0], inputs[0], TWO, 0).totals[1])
+        assert np.array_equal(derive_seeds(key_material(0), IDS_ARRAY, 1).pair_seed,
+                              seeds[1].pair_seed)  # fmt: skip
+
+
+IDS_ARRAY = np.asarray(IDS)
