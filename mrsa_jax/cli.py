@@ -202,31 +202,33 @@ def _print_json(saved: SavedStudy) -> None:
 
 
 def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from mrsa_jax.study import _report
 
-    lines = [_report.cells(row) for row in saved.rows]
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=110)
     population = config.population
+    trials = f"{config.trials} trials, " if isinstance(config, _config.SimulateConfig) else ""
     table = Table(
         title=f"{population.num_clients} clients, {population.cohort_size} a round, "
-        f"{config.rounds} rounds, seed {config.seed}",
+        f"{config.rounds} rounds, {trials}seed {config.seed}",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
-    used = [i for i in range(len(_report.COLUMNS)) if any(line[i] != "-" for line in lines)]
+    used = _report.used_columns(saved.rows)
     for i in used:
         table.add_column(_report.COLUMNS[i], justify="left" if i == 0 else "right")
-    for line in lines:
+    for row in saved.rows:
+        line = _report.cells(row)
         table.add_row(*(_escape(line[i]) for i in used))
     console.print(table)
-    if any(row.reconstruction_error is not None for row in saved.rows):
-        console.print(
-            "Reconstruction error: median over clients of the relative squared error of the "
-            "server's least squares, models frozen over the attacked rounds (the worst case).",
-            style="dim",
-        )
+    console.print(_report.READING, style="dim", highlight=False)
     for sentence in saved.sentences:
-        console.print(sentence)
-    console.print(f"Written to {_escape(str(saved.out))} (open report.html) in {seconds:.0f} s.")
+        console.print(f"\n{sentence}", highlight=False, markup=False)
+    path = saved.out / "report.html"
+    console.print(f"\nWritten in {seconds:.0f} s; open {path}", highlight=False, markup=False)

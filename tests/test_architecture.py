@@ -130,7 +130,7 @@ def test_import_is_cheap() -> None:
 
 def test_core_runs_without_optional_libraries() -> None:
     """Accelerator machines hold only JAX, flax, optax, NumPy (and jaxtyping)."""
-    absent = sorted((LATE - {"scipy"}) | {"tyro", "rich"})  # scipy comes with jax
+    absent = sorted((LATE - {"scipy"}) | {"tyro"})  # scipy comes with jax
     done = _run(
         "import sys\n"
         f"absent = set({absent})\n"
@@ -169,7 +169,7 @@ PUBLIC = _public()
 def test_every_family_lists_its_public_names(family: str) -> None:
     module = importlib.import_module(f"mrsa_jax.{family}")
     assert module.__doc__
-    assert sorted(module.__all__, key=str.lower) == sorted(set(module.__all__), key=str.lower)
+    assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:
         assert not name.startswith("_")
         assert hasattr(module, name)
@@ -189,8 +189,8 @@ def _callables(name: str, value: object) -> list[tuple[str, object]]:
 
 @pytest.mark.parametrize(("name", "value"), PUBLIC, ids=[name for name, _ in PUBLIC])
 def test_public_names_are_described_and_annotated(name: str, value: object) -> None:
-    if not (inspect.isclass(value) or callable(value)):
-        return  # a constant: described by the comment or string beside it
+    if not (inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))):  # type: ignore[arg-type]
+        return  # a constant or an alias of a type: described by the string beside it
     doc = inspect.getdoc(value) or ""
     assert len(doc.split()) >= 4, f"{name} has no docstring"
     assert not doc.startswith(f"{getattr(value, '__name__', '')}("), f"{name}: generated docstring"
@@ -218,8 +218,8 @@ ENTRY_POINTS = {
     "selection.expected_cardinality": "num_clients cohort_size privacy_target dropout_rate",
     "selection.family_size": "num_clients cohort_size privacy_target",
     "selection.enumerate_family": "num_clients cohort_size privacy_target",
-    "privacy.strong_privacy": "participation",
-    "privacy.first_exposure": "participation",
+    "privacy.strong_privacy": "P",
+    "privacy.first_exposure": "P",
     "attacks.least_squares": "participation aggregates",
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import flax.linen as nn
 import jax
@@ -29,6 +29,7 @@ __all__ = ["LocalSGD", "LocalTrainer", "client_updates", "cohort_updates", "loca
 _CLIENTS_AT_ONCE = 16
 
 
+@runtime_checkable
 class LocalTrainer(Protocol):
     """How one client trains; a pytree. The library maps it over the cohort."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import flax.linen as nn
 import jax
@@ -32,6 +32,7 @@ __all__ = ["Aggregator", "TrainingResult", "train"]
 _TEST_BATCH = 500
 
 
+@runtime_checkable
 class Aggregator(Protocol):
     """What `train` asks of secure aggregation (`mrsa_jax.secagg.ring_average` builds one)."""
 

@@ -11,18 +11,20 @@ from typing import Any
 
 from mrsa_jax.study._summary import Row
 
-__all__ = ["COLUMNS", "cells", "write_report"]
+__all__ = ["COLUMNS", "READING", "cells", "used_columns", "write_report"]
 
 COLUMNS = (
     "Scheme",
-    "Strong T",
+    "T",
     "Rank",
-    "Exposed clients",
-    "Fairness gap F",
-    "Cardinality C (expected)",
-    "Skipped rounds",
-    "Test accuracy",
-    "Reconstruction error",
+    "Exposed",
+    "From round",
+    "F",
+    "C",
+    "Expected C",
+    "Skipped",
+    "Accuracy",
+    "Error",
 )
 """Headings of a study's table."""
 
@@ -58,22 +60,31 @@ pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: .8rem; }
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row of the table as text, in the order of `COLUMNS`."""
-    exposed = f"{row.exposed_clients:.4g}"
-    if row.first_exposed_after is not None:
-        exposed += f" (from round {row.first_exposed_after}"
-        exposed += f", all by {row.all_exposed_after})" if row.all_exposed_after else ")"
+    first = row.first_exposed_after
     return (
         row.scheme,
         "-" if row.strong_privacy is None else str(row.strong_privacy),
-        f"{row.rank:.4g}/{row.num_clients}",
-        exposed,
+        f"{row.rank:.4g}",
+        f"{row.exposed_clients:.4g}",
+        "-" if first is None else str(first),
         f"{row.fairness_gap:.3f}",
-        f"{row.aggregation_cardinality:.2f} ({row.expected_cardinality:.2f} "
-        f"± {row.cardinality_error:.2f})",
+        f"{row.aggregation_cardinality:.2f}",
+        f"{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
         f"{row.skipped_rounds:.4g}",
         "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %",
         "-" if row.reconstruction_error is None else f"{row.reconstruction_error:.2g}",
     )
+
+
+def used_columns(rows: Sequence[Row]) -> list[int]:
+    """Return which columns have something to show; no attack, no column for its error."""
+    lines = [cells(row) for row in rows]
+    optional = {"Accuracy", "Error"}
+    return [
+        i
+        for i, heading in enumerate(COLUMNS)
+        if heading not in optional or any(line[i] != "-" for line in lines)
+    ]
 
 
 def write_report(
@@ -90,7 +101,7 @@ def write_report(
     Returns:
         Its path.
     """
-    used = [i for i in range(len(COLUMNS)) if any(cells(row)[i] != "-" for row in rows)]
+    used = used_columns(rows)
     head = "".join(f"<th>{html.escape(COLUMNS[i])}</th>" for i in used)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cells(row)[i])}</td>" for i in used) + "</tr>"
@@ -106,7 +117,7 @@ def write_report(
         f"<h1>{html.escape(title)}: multi-round secure aggregation</h1>{words}"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
-        f"<p>{html.escape(_READING)}</p>"
+        f"<p>{html.escape(READING)}</p>"
         f'<h2>Figures</h2><div class="figures">{pictures}</div>'
         f"<h2>Settings and provenance</h2><pre>{html.escape(json.dumps(manifest, indent=2))}</pre>"
         "</body></html>\n"
@@ -116,12 +127,15 @@ def write_report(
     return path
 
 
-_READING = (
-    "Strong T is the size of the smallest set of clients that the server's sums never separate. "
-    "Rank is that of the participation matrix; at full rank every update can be solved for. "
-    "Exposed clients are counted exactly, in modular arithmetic. Rounds are counted from 1. "
-    "The error beside the expected C is one standard error of the mean over the rounds."
+READING = (
+    "T: strong multi-round privacy, the fewest clients whom the sums never separate. Rank: of the "
+    "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
+    "update the server can solve for, decided exactly, and the round (counted from 1) after which "
+    "the first was. F: fairness gap. C: mean number of clients in a sum, beside its expectation "
+    "and one standard error. Error: median relative squared error of the updates that least "
+    "squares reconstructs, models frozen over all rounds (the worst case)."
 )
+"""How to read the table."""
 
 
 def _figure(name: str, path: pathlib.Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = ["Progress", "SavedStudy", "check", "run", "run_and_save"]
 _TRIALS_AT_ONCE = 25
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Receives how far a study is; the command line draws it."""
 

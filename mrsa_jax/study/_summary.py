@@ -91,50 +91,70 @@ def _median(errors: Any) -> float | None:
 def sentences(results: xr.Dataset) -> tuple[str, str]:
     """Say in two plain sentences what the table shows: what leaks, and what it costs."""
     rows = summarise(results)
-    rounds = results.sizes["round"]
-    return _leak_sentence(rows, rounds), _cost_sentence(rows)
+    return _leak_sentence(rows, results.sizes["round"]), _cost_sentence(rows)
+
+
+def _split(rows: tuple[Row, ...]) -> tuple[list[Row], list[Row]]:
+    """Return the schemes that expose somebody, and those that expose nobody."""
+    exposed = [row for row in rows if row.exposed_clients > 0]
+    return exposed, [row for row in rows if row.exposed_clients == 0]
 
 
 def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    exposed = [row for row in rows if row.exposed_clients > 0]
-    safe = [row for row in rows if row.exposed_clients == 0]
+    exposed, safe = _split(rows)
     text = f"Although every round's sum is securely aggregated, after {rounds} rounds "
-    if exposed:
-        text += "the server can solve for the own updates of " + _join(
-            [
-                f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
-                f"(the first after {row.first_exposed_after} rounds{_error(row)})"
-                for row in exposed
-            ]
-        )
-    else:
+    if not exposed:
         return text + "the server can solve for no client's own update under any of the schemes."
+    text += "the server can solve for the own updates of " + _join(
+        [
+            f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
+            f"(from round {row.first_exposed_after})"
+            for row in exposed
+        ]
+    )
+    text += _errors(exposed)
     if safe:
-        text += ", but for nobody's under " + _join(
-            [f"{row.scheme}{_error(row, opening=' (', closing=')')}" for row in safe]
+        text += ", but for nobody's under " + _join([row.scheme for row in safe]) + _errors(safe)
+    return text + "."
+
+
+def _errors(rows: list[Row]) -> str:
+    errors = [row.reconstruction_error for row in rows if row.reconstruction_error is not None]
+    if not errors:
+        return ""
+    low, high = f"{min(errors):.2g}", f"{max(errors):.2g}"
+    return f", to a relative error of {low if low == high else f'{low} to {high}'}"
+
+
+def _cost_sentence(rows: tuple[Row, ...]) -> str:
+    exposed, safe = _split(rows)
+    kept = [row for row in safe if row.strong_privacy is not None]
+    if len(rows) == 1 and rows[0].strong_privacy is not None:
+        return f"{rows[0].scheme} has {_use(rows[0])}."
+    if not kept:
+        return "None of the schemes both sums updates and protects every client."
+    best = max(kept, key=_usefulness)
+    text = f"Of the schemes that expose nobody, {best.scheme} is the most useful, with "
+    text += _use(best)
+    if exposed:
+        other = max(exposed, key=_usefulness)
+        text += f" (against {_use(other)} under {other.scheme})"
+    strictest = max(kept, key=lambda row: row.strong_privacy or 0)
+    if strictest is not best:
+        text += (
+            f", while {strictest.scheme}, whose T = {strictest.strong_privacy} is the highest, "
+            f"has {_use(strictest)}"
         )
     return text + "."
 
 
-def _error(row: Row, *, opening: str = "; ", closing: str = "") -> str:
-    if row.reconstruction_error is None:
-        return ""
-    return f"{opening}median reconstruction error {row.reconstruction_error:.2g}{closing}"
+def _usefulness(row: Row) -> tuple[float, float]:
+    return (row.accuracy or 0.0, row.aggregation_cardinality)
 
 
-def _cost_sentence(rows: tuple[Row, ...]) -> str:
-    def describe(row: Row) -> str:
-        accuracy = "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
-        return (
-            f"{row.scheme} {_privacy(row.strong_privacy)} with "
-            f"{row.aggregation_cardinality:.3g} clients in a mean sum{accuracy}"
-        )
-
-    return f"The price of privacy is the size of the sums: {_join([describe(r) for r in rows])}."
-
-
-def _privacy(target: int | None) -> str:
-    return "never summed anybody" if target is None else f"keeps T = {target}"
+def _use(row: Row) -> str:
+    accuracy = "" if row.accuracy is None else f" and {100 * row.accuracy:.1f} % test accuracy"
+    return f"{row.aggregation_cardinality:.3g} clients in a mean sum{accuracy}"
 
 
 def _join(parts: list[str]) -> str:
