@@ -7,6 +7,7 @@ the values in row-major order. Source: LeCun's description beside the MNIST file
 from __future__ import annotations
 
 import gzip
+import math
 import pathlib
 from typing import Any
 
@@ -51,9 +52,10 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
         )
     dtype, num_axes = _TYPES[data[2]], data[3]
     start = 4 + 4 * num_axes
-    shape = tuple(np.frombuffer(data[4:start], ">u4").astype(int))
-    expected = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if len(shape) != num_axes or len(data) != expected:
+    header = np.frombuffer(data[4:start].ljust(4 * num_axes, b"\0"), ">u4")
+    shape = tuple(int(length) for length in header)
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(data) < start or len(data) != expected:
         raise ConfigurationError(
             f"`{path}` must hold {expected} bytes, as its header says; got {len(data)}"
         )

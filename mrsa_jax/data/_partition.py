@@ -49,7 +49,7 @@ class ClientData:
         return self.indices.shape[0]
 
 
-def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int) -> ClientData:
+def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.integer) -> ClientData:
     """Deal the shuffled training samples to the clients in turn; sizes differ by at most one.
 
     Args:
@@ -80,9 +80,9 @@ def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int) -> Clien
 def shards(
     seed: int | Key[Array, ""],
     dataset: Dataset,
-    num_clients: int,
+    num_clients: int | np.integer,
     *,
-    shards_per_client: int = 1,
+    shards_per_client: int | np.integer = 1,
     single_label: bool = False,
 ) -> ClientData:
     """Sort the samples by label, cut them into equal shards, give each client a few at random.
@@ -142,9 +142,9 @@ def shards(
 def dirichlet_by_class(
     seed: int | Key[Array, ""],
     dataset: Dataset,
-    num_clients: int,
+    num_clients: int | np.integer,
     *,
-    concentration: float = 0.5,
+    concentration: float | int | np.floating = 0.5,
 ) -> ClientData:
     """Spread each class over the clients in proportions drawn from a symmetric Dirichlet.
 
@@ -179,12 +179,13 @@ def dirichlet_by_class(
     _check_num_clients(num_clients, len(dataset.train_labels))
     is_number = isinstance(concentration, numbers.Real) and not isinstance(concentration, bool)
     require(
-        is_number and math.isfinite(concentration) and concentration > 0,
+        is_number and math.isfinite(concentration) and bool(concentration > 0),
         "concentration",
         "must be a positive finite number",
         concentration,
     )
     generator = host_generator(as_key(seed), Stream.PARTITION, 1)
+    num_clients = int(num_clients)
     held: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
     for label in range(dataset.num_classes):
         members = generator.permutation(np.flatnonzero(dataset.train_labels == label))
