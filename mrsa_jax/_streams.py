@@ -20,8 +20,8 @@ from mrsa_jax._errors import require
 __all__ = [
     "Stream",
     "as_key",
-    "client_words",
     "client_word_pairs",
+    "client_words",
     "fold",
     "round_key",
     "trial_key",
@@ -42,7 +42,6 @@ class Stream(enum.IntEnum):
     PARTITION = 6
     ATTACK = 7
     ASSIGNMENT = 8
-    AVAILABILITY_INIT = 9
 
 
 def as_key(seed: int | Key[Array, ""]) -> Key[Array, ""]:
@@ -87,14 +86,14 @@ def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> 
     return fold(key, round_index, int(stream))
 
 
-def client_words(key: Key[Array, ""], num_clients: int) -> UInt32[Array, "clients"]:
+def client_words(key: Key[Array, ""], num_clients: int) -> UInt32[Array, " clients"]:
     """Return one uniform 32-bit word for each client; word i does not depend on `num_clients`."""
     return client_word_pairs(key, num_clients)[0]
 
 
 def client_word_pairs(
     key: Key[Array, ""], num_clients: int
-) -> tuple[UInt32[Array, "clients"], UInt32[Array, "clients"]]:
+) -> tuple[UInt32[Array, " clients"], UInt32[Array, " clients"]]:
     """Return two independent uniform 32-bit words for each client, for the cost of one.
 
     The first is `client_words`'; pair i does not depend on `num_clients`.

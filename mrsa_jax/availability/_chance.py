@@ -50,7 +50,7 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
 
 
 def happens(
-    words: UInt32[Array, clients], thresholds: UInt32[Array, "#clients"]
-) -> Bool[Array, clients]:
+    words: UInt32[Array, " clients"], thresholds: UInt32[Array, "#clients"]
+) -> Bool[Array, " clients"]:
     """Return whether each event happens, from one uniform word each."""
     return (words < thresholds) | (thresholds == jnp.uint32(_ALWAYS))

@@ -39,8 +39,8 @@ class BernoulliSelection:
         return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(
-        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, "clients"]
-    ) -> tuple[Bool[Array, "clients"], SelectorState]:
+        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, " clients"]
+    ) -> tuple[Bool[Array, " clients"], SelectorState]:
         """Return the available clients whose coin came up, perhaps nobody, and the new state."""
         words = client_words(key, self.num_clients)
         thresholds = jnp.broadcast_to(self.threshold, (self.num_clients,))

@@ -60,8 +60,8 @@ class BlockSelection:
         return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(
-        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, "clients"]
-    ) -> tuple[Bool[Array, "clients"], SelectorState]:
+        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, " clients"]
+    ) -> tuple[Bool[Array, " clients"], SelectorState]:
         """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
 
         Cost: a few passes over N; the family of possible cohorts is never enumerated.

@@ -115,7 +115,7 @@ def block_any(flags: Bool[Array, " clients"], size: Int32[Array, ""]) -> Array:
 
 
 def _windows(flags: Array, size: Array, widen: Callable[[Array, Array], Array]) -> Array:
-    """Combine windows of `size` flags by doubling: `widen(a, by)` joins a window with a later one."""
+    """Combine windows of `size` flags by doubling; `widen(a, by)` joins two windows."""
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, width = carry

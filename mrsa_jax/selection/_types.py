@@ -19,7 +19,7 @@ class SelectorState(NamedTuple):
         counts: int32[N], rounds in whose sum each client was (the papers' f).
     """
 
-    counts: Int32[Array, "clients"]
+    counts: Int32[Array, " clients"]
 
 
 @runtime_checkable
@@ -36,8 +36,8 @@ class Selector(Protocol):
         ...
 
     def select(
-        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, "clients"]
-    ) -> tuple[Bool[Array, "clients"], SelectorState]:
+        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, " clients"]
+    ) -> tuple[Bool[Array, " clients"], SelectorState]:
         """Return the cohort among the available clients (nobody: a skipped round), and the state.
 
         `key` is the round's; the cohort has K clients or none, any number for Bernoulli.
