@@ -112,15 +112,29 @@ def expected_cardinality(
     """Return the expected size of a round's sum and its standard deviation over rounds.
 
     A scheme with a fixed cohort size sums K clients or none, so one round's size is K times a
-    Bernoulli variable; Bernoulli selection sums a Poisson-binomial number of clients.
+    Bernoulli variable; Bernoulli selection asks a Poisson-binomial number of clients, and a sum
+    of one is withheld.
     """
     n, k = population.num_clients, population.cohort_size
     if scheme.probability is not None:
-        chances = (1.0 - rates.astype(np.float64)) * scheme.probability
-        return float(chances.sum()), float(np.sqrt((chances * (1 - chances)).sum()))
+        return _bernoulli_moments((1.0 - rates.astype(np.float64)) * scheme.probability)
     mean = selection.expected_cardinality(n, k, _target(scheme, k), rates.astype(np.float64))
     share = min(max(mean / k, 0.0), 1.0)
     return mean, float(k * np.sqrt(share * (1 - share)))
+
+
+def _bernoulli_moments(chances: np.ndarray) -> tuple[float, float]:
+    """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1."""
+    certain = chances == 1
+    others = 1 - chances[~certain]
+    nobody = float(others.prod())
+    if certain.sum() == 0:
+        one = nobody * float((chances / others).sum())
+    else:
+        one = nobody if certain.sum() == 1 else 0.0
+    mean = float(chances.sum())
+    square = float((chances * (1 - chances)).sum()) + mean**2 - one
+    return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
 
 
 def build_clients(

@@ -179,7 +179,7 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     for scheme in schemes:
         progress.stage(scheme.label, config.trials)
         selector = _build.build_selector(scheme, population)
-        participation = np.asarray(
+        participation = _trial.learnt_sums(
             selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
         )
         parts = []
@@ -212,8 +212,10 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
     available = _build.build_availability(shared["dropout_rate"][1])
     histories = [
         _trial.analyse(
-            selection.rollout(
-                config.seed, _build.build_selector(scheme, population), available, config.rounds
+            _trial.learnt_sums(
+                selection.rollout(
+                    config.seed, _build.build_selector(scheme, population), available, config.rounds
+                )
             )
         )
         for scheme in schemes

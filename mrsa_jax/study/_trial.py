@@ -17,7 +17,10 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = ["History", "analyse", "attack_frozen", "rounds_with_sums"]
+__all__ = ["History", "analyse", "attack_frozen", "learnt_sums", "rounds_with_sums"]
+
+# A sum over fewer clients would be an input; secure aggregation withholds it.
+_FEWEST_IN_A_SUM = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,16 @@ def analyse(participation: Any) -> History:
         fairness_gap=np.asarray(selection.fairness_gap(history)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(history)),
     )
+
+
+def learnt_sums(cohorts: Any) -> np.ndarray:
+    """Return the participation bool[..., J, N]: the cohorts whose sum the server learns.
+
+    Differs from the cohorts only where a selector asks a single client (Bernoulli selection may):
+    that round's sum is withheld.
+    """
+    history = np.asarray(cohorts)
+    return history & (history.sum(axis=-1, keepdims=True) >= _FEWEST_IN_A_SUM)
 
 
 def rounds_with_sums(history: np.ndarray) -> int:

@@ -57,8 +57,9 @@ def validate(config: Config) -> None:
 
 def _validate_population(population: PopulationConfig) -> None:
     n, k = population.num_clients, population.cohort_size
-    require(n >= 1, "num_clients", "must be at least 1", n)
-    require(1 <= k <= n, "cohort_size", "must lie in [1, num_clients]", k, n)
+    # a sum of one client would be that client's update: secure aggregation withholds it
+    require(n >= 2, "num_clients", "must be at least 2", n)
+    require(2 <= k <= n, "cohort_size", "must lie in [2, num_clients]", k, n)
     rates = population.dropout_rates
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
     for rate in rates:

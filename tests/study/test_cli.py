@@ -21,7 +21,7 @@ SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
     [
         (["dmeo"], "did you mean 'demo'"),
         (["demo", "--rounds", "0"], "`rounds` must be at least 1; got 0"),
-        (["demo", "--cohort-size", "121"], "`cohort_size` must lie in [1, num_clients]; got 121"),
+        (["demo", "--cohort-size", "121"], "`cohort_size` must lie in [2, num_clients]; got 121"),
         (["demo", "--dropout-rates", "0.5", "1.5"], "`dropout_rates` must lie in [0, 1]; got 1.5"),
         (["demo", "--dropout-rates", "nan"], "`dropout_rates` must lie in [0, 1]; got nan"),
         (["demo", "--schemes", "batch_partitioning:5"], "multiple of `privacy_target`; got 12"),

@@ -51,7 +51,7 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
         ),
         (
             SimulateConfig(population=PopulationConfig(4, 5)),
-            r"`cohort_size` must lie in \[1, num_clients\]; got 5 and 4",
+            r"`cohort_size` must lie in \[2, num_clients\]; got 5 and 4",
         ),
         (
             SimulateConfig(population=PopulationConfig(dropout_rates=(0.1, float("nan")))),

@@ -1,0 +1,75 @@
+"""Stages of a study against plain oracles."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.study import PopulationConfig, analyse, parse_scheme
+from mrsa_jax.study._build import build_rates, build_selector, expected_cardinality
+from mrsa_jax.study._trial import learnt_sums
+
+
+def test_a_history_is_analysed_round_by_round() -> None:
+    """Worked by hand: rounds {0,1}, nobody, {1,2}, {0,2}: the odd cycle exposes everybody."""
+    history = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 1]], bool)
+    found = analyse(history)
+    assert found.rank.tolist() == [1, 1, 2, 3]
+    assert found.first_exposure.tolist() == [3, 3, 3]
+    assert found.exposed_clients.tolist() == [0, 0, 0, 3]
+    assert found.strong_privacy.tolist() == [2, 2, 1, 1]
+    assert found.skipped.tolist() == [False, True, False, False]
+    np.testing.assert_allclose(found.fairness_gap, [1, 1 / 2, 1 / 3, 0])
+    np.testing.assert_allclose(found.aggregation_cardinality, [2, 1, 4 / 3, 3 / 2])
+
+
+def test_trials_are_analysed_as_one_by_one() -> None:
+    selector = mj.selection.uniform(8, 3)
+    trials = mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 12, 4)
+    together = analyse(trials)
+    for b in range(4):
+        alone = analyse(np.asarray(trials)[b])
+        for name in ("strong_privacy", "rank", "first_exposure", "exposed_clients", "skipped"):
+            np.testing.assert_array_equal(getattr(together, name)[b], getattr(alone, name))
+
+
+def test_a_sum_of_one_is_withheld() -> None:
+    cohorts = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
+    assert learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
+    assert (analyse(learnt_sums(cohorts)).first_exposure == -1).all()
+
+
+@pytest.mark.parametrize("rates", [(0.0,), (0.2, 0.7), (0.0, 0.5, 1.0)])
+def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> None:
+    population = PopulationConfig(num_clients=5, cohort_size=2, dropout_rates=rates)
+    assigned = build_rates(0, population)
+    for probability in ("0.3", "1"):
+        scheme = parse_scheme(f"bernoulli:{probability}")
+        chances = (1 - assigned.astype(float)) * float(probability)
+        mean = square = 0.0
+        for joins in itertools.product((0, 1), repeat=5):
+            weight = np.prod(np.where(joins, chances, 1 - chances))
+            size = sum(joins) if sum(joins) >= 2 else 0
+            mean, square = mean + weight * size, square + weight * size**2
+        found = expected_cardinality(scheme, population, assigned)
+        np.testing.assert_allclose(found, (mean, np.sqrt(max(square - mean**2, 0))), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text", ["uniform", "weighted", "partition", "batch_partitioning:2", "bernoulli:0.4"]
+)
+def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(text: str) -> None:
+    """Mixed rates; five standard errors: a false failure has a chance of about 6e-7."""
+    population = PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.2, 0.5))
+    rates = build_rates(1, population)
+    scheme = parse_scheme(text)
+    mean, deviation = expected_cardinality(scheme, population, rates)
+    trials = mj.selection.rollout_trials(
+        2, build_selector(scheme, population), mj.availability.independent(rates), 100, 40
+    )
+    sizes = learnt_sums(trials).sum(axis=-1)
+    assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
+    assert deviation == 0 or abs(sizes.std() / deviation - 1) < 0.2
