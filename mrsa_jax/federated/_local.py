@@ -170,7 +170,7 @@ def client_updates(
     parameters: Float32[Array, " dim"] | np.ndarray,
     client_data: ClientData,
     trainer: LocalTrainer,
-    clients: Int32[Array, " chosen"] | np.ndarray | list[int] | None = None,
+    clients: Any = None,
     *,
     round_index: int = 0,
 ) -> Float32[Array, "chosen dim"]:
