@@ -27,7 +27,7 @@ from mrsa_jax.modular import (
     subtract,
     words_per_residue,
 )
-from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, block_edges
+from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, turn_schedule
 
 __all__ = ["Fidelity", "pad_inputs", "ring_sum"]
 
@@ -35,8 +35,9 @@ Fidelity = Literal["array", "sets"]
 
 # First nonce word of a pad: pair and self streams can never meet, whatever the seeds.
 _PAIR_PAD, _SELF_PAD = 1, 2
-# ChaCha20 blocks of one stream computed at a time; about 1,024 of them stay in cache.
-_CHUNK_BLOCKS = 1024
+# ChaCha20 blocks computed at a time, over all streams; about 2,048 of them stay in cache.
+_CHUNK_COLUMNS = 2048
+_SMALLEST_CHUNK = 8
 
 
 def pad_inputs(
@@ -105,7 +106,8 @@ def ring_sum(
 
     Examples:
         >>> from mrsa_jax.secagg import complete_plan, derive_seeds, key_material
-        >>> plan, seeds = complete_plan(3, 2, 2**8), derive_seeds(key_material(0), jnp.asarray([4, 1, 9]), 0)
+        >>> plan = complete_plan(3, 2, 2**8)
+        >>> seeds = derive_seeds(key_material(0), jnp.asarray([4, 1, 9]), 0)
         >>> inputs = jnp.asarray([[1, 2], [10, 20], [100, 200]], jnp.uint32)
         >>> ring_sum(seeds, inputs, plan, 0).total.tolist()
         [111, 222]
@@ -148,8 +150,8 @@ def _pad_inputs(
     for number, block in enumerate(plan):
         job = _job(seeds, inputs, round_index, present, block, number)
         chunks = lax.map(lambda args, job=job: _padded_chunk(job, *args)[0], job.chunks)
-        # [chunk, member, word, column] -> [member, coordinate]
-        rows = chunks.transpose(1, 0, 3, 2).reshape(len(block.members), -1)
+        # [chunk, word, member, column] -> [member, coordinate]
+        rows = chunks.transpose(2, 0, 3, 1).reshape(len(block.members), -1)
         width = block.stop - block.start
         where = jnp.asarray(block.members)
         padded = padded.at[where, block.start : block.stop].set(rows[:, :width])
@@ -186,90 +188,116 @@ def _ring_sum(
 class _Job(NamedTuple):
     """One block, ready to be padded: everything but the chunk."""
 
-    pair_seed: Array  # uint32[edges, 8]
     self_seed: Array  # uint32[members, 8]
-    edges: tuple[Array, Array, Array]  # both ends, and whether the first one adds
+    shifts: tuple[Array, ...]  # of whole turns: distance, seeds and signs of its pairs
+    half: tuple[Array, Array]  # seeds and signs of the pairs half a turn apart
     present: Array  # bool[members]
     nonces: tuple[Array, Array]  # of pair and self pads
     modulus: int
-    chunks: tuple[Array, Array]  # first block counter, inputs [chunk, member, word, column]
+    chunks: tuple[Array, Array]  # first block counter, inputs [chunk, word, member, column]
 
 
 def _job(
     seeds: Seeds, inputs: Array, round_index: Array, present: Array, block: Block, number: int
 ) -> _Job:
     members = jnp.asarray(block.members)
-    first, second, rows = block_edges(block, inputs.shape[0])
-    ids = seeds.client_ids[members]
-    residues = 16 // words_per_residue(block.modulus)
-    blocks = -(-(block.stop - block.start) // residues)
-    count = -(-blocks // _CHUNK_BLOCKS)
-    width = -(-blocks // count)
-    values = inputs[members, block.start : block.stop]
-    values = jnp.pad(values, ((0, 0), (0, count * width * residues - values.shape[1])))
-    # a keystream block is a column: transposing inputs once spares transposing every stream
-    columns = values.reshape(-1, count, width, residues).transpose(1, 0, 3, 2)
-    counters = jnp.arange(count, dtype=jnp.uint32) * jnp.uint32(width)
+    here = present[members]
     segment = jnp.uint32(number)
+    turns, half = turn_schedule(block, inputs.shape[0])
+    signs = _signs(seeds.client_ids[members], here)
+    whole = jnp.arange(len(members))
+    distances = jnp.arange(1, len(turns) + 1)
+    partners = (whole[None, :] + distances[:, None]) % len(members)
+    halves = jnp.arange(len(half))
     return _Job(
-        pair_seed=seeds.pair_seed[rows],
         self_seed=seeds.self_seed[members],
-        edges=(jnp.asarray(first), jnp.asarray(second), ids[first] < ids[second]),
-        present=present[members],
+        shifts=(distances, seeds.pair_seed[turns], signs[whole[None, :], partners]),
+        half=(seeds.pair_seed[half], signs[halves, halves + len(half)]),
+        present=here,
         nonces=(
             jnp.stack([jnp.uint32(_PAIR_PAD), segment, round_index]),
             jnp.stack([jnp.uint32(_SELF_PAD), segment, round_index]),
         ),
         modulus=block.modulus,
-        chunks=(counters, columns),
+        chunks=_chunks(inputs[members, block.start : block.stop], block.modulus),
     )
 
 
-def _pad(seed: Array, nonce: Array, counter: Array, width: int, modulus: int) -> Array:
-    """Return one chunk of one pad, [residues of a keystream block, blocks]."""
+def _signs(ids: Array, present: Array) -> Array:
+    """Return int32[members, members]: 1 where the row adds the pair's pad, -1, 0 for no pad."""
+    order = jnp.where(ids[:, None] < ids[None, :], jnp.int32(1), jnp.int32(-1))
+    return jnp.where(present[:, None] & present[None, :], order, jnp.int32(0))
+
+
+def _chunks(values: Array, modulus: int) -> tuple[Array, Array]:
+    """Cut inputs into chunks of keystream blocks, a block being a column.
+
+    Transposing the inputs once spares transposing every stream.
+    """
+    members, dim = values.shape
+    residues = 16 // words_per_residue(modulus)
+    blocks = -(-dim // residues)
+    count = -(-blocks // max(_SMALLEST_CHUNK, _CHUNK_COLUMNS // members))
+    width = -(-blocks // count)
+    values = jnp.pad(values, ((0, 0), (0, count * width * residues - dim)))
+    columns = values.reshape(members, count, width, residues).transpose(1, 3, 0, 2)
+    return jnp.arange(count, dtype=jnp.uint32) * jnp.uint32(width), columns
+
+
+def _pads(seeds: Array, nonce: Array, counter: Array, width: int, modulus: int) -> Array:
+    """Return one chunk of many seeds' pads, [residues of a block, seeds, blocks]."""
+    count = seeds.shape[0]
+    counters = counter + jnp.arange(width, dtype=jnp.uint32)
     words = chacha20_columns(
-        jnp.broadcast_to(seed[:, None], (8, width)),
-        counter + jnp.arange(width, dtype=jnp.uint32),
-        jnp.broadcast_to(nonce[:, None], (3, width)),
-    )
+        jnp.repeat(seeds.T, width, axis=1, total_repeat_length=count * width),
+        jnp.tile(counters, count),
+        jnp.broadcast_to(nonce[:, None], (3, count * width)),
+    ).reshape(16, count, width)
     if words_per_residue(modulus) == 1:
         return reduce_words(words, words, modulus)
     return reduce_words(words[1::2], words[0::2], modulus)
 
 
+def _signed(values: Array, pads: Array, signs: Array, modulus: int) -> Array:
+    """Return values + signs * pads in the ring, signs int32[seeds] in {-1, 0, 1}."""
+    signs = signs[None, :, None]
+    plus = jnp.where(signs == jnp.int32(1), pads, jnp.uint32(0))
+    minus = jnp.where(signs == jnp.int32(-1), pads, jnp.uint32(0))
+    return subtract(add(values, plus, modulus), minus, modulus)
+
+
 def _padded_chunk(
-    job: _Job, counter: Array, values: UInt32[Array, "members word column"]
+    job: _Job, counter: Array, values: UInt32[Array, "word members column"]
 ) -> tuple[Array, Array]:
-    """Return the padded inputs of one chunk, and the sum of the present members' self pads."""
-    width, modulus = values.shape[-1], job.modulus
-    zeros = jnp.zeros(values.shape[1:], jnp.uint32)
-    values = jnp.where(job.present[:, None, None], values, jnp.uint32(0))
+    """Return the padded inputs of one chunk, and the sum of the present members' self pads.
 
-    def pair(padded: Array, edge: tuple[Array, ...]) -> tuple[Array, None]:
-        seed, first, second, adds = edge
-        shared = job.present[first] & job.present[second]
-        pad = _pad(seed, job.nonces[0], counter, width, modulus)
-        pad = jnp.where(shared, pad, jnp.uint32(0))
-        negative = subtract(zeros, pad, modulus)
-        plus, minus = jnp.where(adds, pad, negative), jnp.where(adds, negative, pad)
-        padded = padded.at[first].set(add(padded[first], plus, modulus))
-        return padded.at[second].set(add(padded[second], minus, modulus)), None
+    The complete graph is walked in turns: at distance s every member i meets member i + s (mod
+    n), so that a turn is one array operation; for even n, half a turn pairs everybody once.
+    """
+    (_, members, width), modulus = values.shape, job.modulus
 
-    def own(carry: tuple[Array, Array], member: tuple[Array, ...]) -> tuple[tuple, None]:
-        padded, removed = carry
-        seed, place = member
-        pad = _pad(seed, job.nonces[1], counter, width, modulus)
-        pad = jnp.where(job.present[place], pad, jnp.uint32(0))
-        padded = padded.at[place].set(add(padded[place], pad, modulus))
-        return (padded, add(removed, pad, modulus)), None
+    def turn(padded: Array, step: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        distance, seeds, signs = step
+        pads = _pads(seeds, job.nonces[0], counter, width, modulus)
+        padded = _signed(padded, pads, signs, modulus)
+        start = jnp.int32(members) - distance
+        met = lax.dynamic_slice_in_dim(jnp.concatenate([pads, pads], 1), start, members, 1)
+        opposite = -lax.dynamic_slice_in_dim(jnp.concatenate([signs, signs]), start, members)
+        return _signed(padded, met, opposite, modulus), None
 
-    padded, _ = lax.scan(pair, values, (job.pair_seed, *job.edges))
-    places = jnp.arange(values.shape[0], dtype=jnp.int32)
-    (padded, removed), _ = lax.scan(own, (padded, zeros), (job.self_seed, places))
-    return padded, removed
+    padded = jnp.where(job.present[None, :, None], values, jnp.uint32(0))
+    padded, _ = lax.scan(turn, padded, job.shifts)
+    if members % 2 == 0:
+        seeds, signs = job.half
+        pads = _pads(seeds, job.nonces[0], counter, width, modulus)
+        both, signs = jnp.concatenate([pads, pads], 1), jnp.concatenate([signs, -signs])
+        padded = _signed(padded, both, signs, modulus)
+    own = _pads(job.self_seed, job.nonces[1], counter, width, modulus)
+    own = jnp.where(job.present[None, :, None], own, jnp.uint32(0))
+    return add(padded, own, modulus), ring_sum_over(own, modulus, axis=1)
 
 
 def _server_chunk(job: _Job, counter: Array, values: Array) -> Array:
     """Sum one chunk of padded inputs and take the self pads off, [word, column]."""
     padded, removed = _padded_chunk(job, counter, values)
-    return subtract(ring_sum_over(padded, job.modulus), removed, job.modulus)
+    return subtract(ring_sum_over(padded, job.modulus, axis=1), removed, job.modulus)

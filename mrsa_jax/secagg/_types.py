@@ -101,7 +101,7 @@ def edge_index(first: int, second: int, num_participants: int) -> int:
     low, high = sorted((first, second))
     valid = 0 <= low < high < num_participants
     require(valid, "first", "must differ from `second`, both in [0, n)", first, second)
-    return low * num_participants - low * (low + 1) // 2 + high - low - 1
+    return int(_edge_rows(np.asarray([low]), np.asarray([high]), num_participants)[0])
 
 
 def complete_plan(
@@ -185,10 +185,25 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     return Block(members, start, stop, modulus, block.levels)
 
 
-def block_edges(block: Block, num_participants: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the pairs of a block: places of both ends among its members, row of `pair_seed`."""
-    first, second = np.triu_indices(len(block.members), 1)
-    slots = np.asarray(block.members)
-    low, high = slots[first], slots[second]
-    rows = low * num_participants - low * (low + 1) // 2 + high - low - 1
-    return first.astype(np.int32), second.astype(np.int32), rows.astype(np.int32)
+def turn_schedule(block: Block, num_participants: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arrange the pairs of a block's complete graph in turns of a round table.
+
+    Returns:
+        Rows of `pair_seed`: `[(m - 1) // 2, m]`, of member i and i + s (mod m) for each distance
+        s below half a turn; and for even m `[m // 2]`, of i and i + m / 2 (else empty).
+    """
+    slots, size = np.asarray(block.members), len(block.members)
+    place = np.arange(size)
+    distances = np.arange(1, (size - 1) // 2 + 1)
+    turns = _edge_rows(
+        np.broadcast_to(slots, (len(distances), size)),
+        slots[(place[None, :] + distances[:, None]) % size],
+        num_participants,
+    )
+    half = size // 2 if size % 2 == 0 else 0
+    return turns, _edge_rows(slots[:half], slots[half : 2 * half], num_participants)
+
+
+def _edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(np.int32)

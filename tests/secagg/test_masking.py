@@ -123,7 +123,8 @@ def test_padded_inputs_equal_openssl(name):
 
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
-    monkeypatch.setattr(masking, "_CHUNK_BLOCKS", 2)
+    monkeypatch.setattr(masking, "_CHUNK_COLUMNS", 2)
+    monkeypatch.setattr(masking, "_SMALLEST_CHUNK", 2)
     jax.clear_caches()  # the chunk size is read while tracing
     plan = segment_plan([Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151)
     seeds = derive_seeds(key_material(2), np.arange(3), 3)
