@@ -210,7 +210,7 @@ def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> N
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=110)
+        console = Console(width=120)
     population = config.population
     trials = f"{config.trials} trials, " if isinstance(config, _config.SimulateConfig) else ""
     table = Table(

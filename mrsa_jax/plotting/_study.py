@@ -51,6 +51,11 @@ def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool =
         ax.plot(x, curve.values, color=colour, ls=scheme_line(str(label)), label=label, **draw)
 
 
+def _legend(ax: Axes) -> None:
+    """Put the legend beside the axes, where no curve can run behind it."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot strong multi-round privacy T over rounds (-1, nobody took part yet, is left out)."""
     with style():
@@ -61,7 +66,7 @@ def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(shown, "strong_privacy", "round", ax, step=True)
         ax.set(xlabel="rounds", ylabel="strong privacy T (clients)", ylim=(0, None))
         ax.set_title("Fewest clients whose updates move only together")
-        ax.legend()
+        _legend(ax)
     return ax
 
 
@@ -72,7 +77,7 @@ def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(results, "exposed_clients", "round", ax, step=True)
         ax.set(xlabel="rounds", ylabel="exposed clients", ylim=(-2, None))
         ax.set_title("Clients whose own update follows from the sums")
-        ax.legend()
+        _legend(ax)
     return ax
 
 
@@ -83,7 +88,7 @@ def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(results, "fairness_gap", "round", ax)
         ax.set(xlabel="rounds", ylabel="fairness gap F", ylim=(0, 0.5))
         ax.set_title("Most minus least often summed client, a round")
-        ax.legend()
+        _legend(ax)
     return ax
 
 
@@ -104,7 +109,7 @@ def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
             )
         ax.set(xlabel="rounds", ylabel="aggregation cardinality C (clients)", ylim=(0, None))
         ax.set_title("Mean number of clients in a sum (< expected)")
-        ax.legend()
+        _legend(ax)
     return ax
 
 
@@ -116,7 +121,7 @@ def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(shown, "accuracy", "evaluation", ax)
         ax.set(xlabel="rounds", ylabel="test accuracy (%)", ylim=(0, 100))
         ax.set_title("Test accuracy")
-        ax.legend(loc="lower right")
+        _legend(ax)
     return ax
 
 

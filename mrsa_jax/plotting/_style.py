@@ -54,7 +54,7 @@ def style() -> Iterator[None]:
     import matplotlib as mpl
 
     settings = {
-        "figure.figsize": (6.4, 4.0),
+        "figure.figsize": (7.6, 3.8),
         "figure.dpi": 110,
         "savefig.dpi": 160,
         "font.size": 10,

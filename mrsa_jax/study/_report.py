@@ -18,7 +18,7 @@ COLUMNS = (
     "T",
     "Rank",
     "Exposed",
-    "From round",
+    "From",
     "F",
     "C",
     "Expected C",
@@ -130,10 +130,10 @@ def write_report(
 READING = (
     "T: strong multi-round privacy, the fewest clients whom the sums never separate. Rank: of the "
     "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
-    "update the server can solve for, decided exactly, and the round (counted from 1) after which "
-    "the first was. F: fairness gap. C: mean number of clients in a sum, beside its expectation "
-    "and one standard error. Error: median relative squared error of the updates that least "
-    "squares reconstructs, models frozen over all rounds (the worst case)."
+    "update the server can solve for, decided exactly, and from which round on (counted from 1). "
+    "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
+    "error. Error: median relative squared error of the updates that least squares reconstructs, "
+    "models frozen over all rounds (the worst case)."
 )
 """How to read the table."""
 

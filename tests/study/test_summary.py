@@ -78,7 +78,7 @@ def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
     row, _ = summarise(everyone)
     text = cells(row)
     assert len(text) == len(COLUMNS)
-    assert text[COLUMNS.index("From round")] == "2"
+    assert text[COLUMNS.index("From")] == "2"
     assert text[COLUMNS.index("Expected C")] == "1.75 ± 0.17"
 
 

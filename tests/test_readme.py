@@ -1,0 +1,84 @@
+"""The README's code runs, its commands parse, and the notebooks run at full size."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shlex
+import warnings
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from mrsa_jax import cli
+from mrsa_jax.study import _report, validate
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_python_snippets_run_and_say_what_they_promise() -> None:
+    (code,) = _blocks("python")
+    names: dict[str, object] = {}
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        exec(compile(code, "README.md", "exec"), names)
+    plt.close("all")
+    mj, participation = names["mj"], names["participation"]
+    assert mj.privacy.strong_privacy(participation) == 4  # type: ignore[attr-defined]
+    triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
+    first = mj.privacy.first_exposure(triangle)  # type: ignore[attr-defined]
+    assert np.asarray(first).tolist() == [2, 2, 2]
+
+
+def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text("rounds = 3\n")
+    lines = [line for block in _blocks("bash") for line in block.splitlines()]
+    commands = [line for line in lines if "mrsa-jax" in line and not line.startswith("make")]
+    assert len(commands) >= 4
+    for line in commands:
+        _, *words = shlex.split(line, comments=True)
+        validate(cli._parse(words))
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"`?make ([a-z-]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_printed_table_has_todays_columns() -> None:
+    (text,) = _blocks("text")
+    for heading in _report.COLUMNS:
+        assert heading in text
+
+
+def test_figures_and_links_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebooks_run_at_full_size(path: pathlib.Path) -> None:
+    with warnings.catch_warnings():  # the kernel's own client warns on some platforms
+        warnings.simplefilter("ignore")
+        import nbclient
+        import nbformat
+
+        notebook = nbformat.read(path, as_version=4)
+        environment = {k: v for k, v in os.environ.items() if k != "MRSA_JAX_SMALL"}
+        nbclient.NotebookClient(notebook, timeout=600).execute(env=environment)
+    printed = "".join(
+        output.get("text", "") for output in notebook.cells[-1].outputs if "text" in output
+    )
+    assert "claim holds" in printed
