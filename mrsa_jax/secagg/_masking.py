@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
@@ -153,7 +154,7 @@ def _pad_inputs(
         # [chunk, word, member, column] -> [member, coordinate]
         rows = chunks.transpose(2, 0, 3, 1).reshape(len(block.members), -1)
         width = block.stop - block.start
-        where = jnp.asarray(block.members)
+        where = np.asarray(block.members)
         padded = padded.at[where, block.start : block.stop].set(rows[:, :width])
     return padded
 
@@ -174,7 +175,7 @@ def _ring_sum(
             chunks = lax.map(lambda args, job=job: _server_chunk(job, *args), job.chunks)
             total = chunks.swapaxes(1, 2).reshape(-1)[: block.stop - block.start]
         else:
-            rows = inputs[jnp.asarray(block.members), block.start : block.stop]
+            rows = inputs[np.asarray(block.members), block.start : block.stop]
             rows = jnp.where(job.present[:, None], rows, jnp.uint32(0))
             total = ring_sum_over(rows, block.modulus)
         enough = jnp.sum(job.present, dtype=jnp.int32) >= jnp.int32(2)
@@ -200,18 +201,22 @@ class _Job(NamedTuple):
 def _job(
     seeds: Seeds, inputs: Array, round_index: Array, present: Array, block: Block, number: int
 ) -> _Job:
-    members = jnp.asarray(block.members)
+    members = jnp.asarray(block.members, jnp.int32)
     here = present[members]
     segment = jnp.uint32(number)
     turns, half = turn_schedule(block, inputs.shape[0])
     signs = _signs(seeds.client_ids[members], here)
-    whole = jnp.arange(len(members))
-    distances = jnp.arange(1, len(turns) + 1)
-    partners = (whole[None, :] + distances[:, None]) % len(members)
-    halves = jnp.arange(len(half))
+    whole = np.arange(len(block.members))
+    distances = np.arange(1, len(turns) + 1)
+    partners = (whole[None, :] + distances[:, None]) % len(whole)
+    halves = whole[: len(half)]
     return _Job(
         self_seed=seeds.self_seed[members],
-        shifts=(distances, seeds.pair_seed[turns], signs[whole[None, :], partners]),
+        shifts=(
+            jnp.asarray(distances, jnp.int32),
+            seeds.pair_seed[turns],
+            signs[whole[None, :], partners],
+        ),
         half=(seeds.pair_seed[half], signs[halves, halves + len(half)]),
         present=here,
         nonces=(
@@ -276,7 +281,7 @@ def _padded_chunk(
     """
     (_, members, width), modulus = values.shape, job.modulus
 
-    def turn(padded: Array, step: tuple[Array, Array, Array]) -> tuple[Array, None]:
+    def turn(padded: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
         distance, seeds, signs = step
         pads = _pads(seeds, job.nonces[0], counter, width, modulus)
         padded = _signed(padded, pads, signs, modulus)
