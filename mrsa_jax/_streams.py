@@ -17,15 +17,7 @@ from jaxtyping import Array, Key, UInt32
 
 from mrsa_jax._errors import require
 
-__all__ = [
-    "Stream",
-    "as_key",
-    "client_word_pairs",
-    "client_words",
-    "fold",
-    "round_key",
-    "trial_key",
-]
+__all__ = ["Stream", "as_key", "client_words", "fold", "round_key", "trial_key"]
 
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
 _IMPLEMENTATION = "threefry2x32"
@@ -86,18 +78,59 @@ def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> 
     return fold(key, round_index, int(stream))
 
 
-def client_words(key: Key[Array, ""], num_clients: int) -> UInt32[Array, " clients"]:
-    """Return one uniform 32-bit word for each client; word i does not depend on `num_clients`."""
-    return client_word_pairs(key, num_clients)[0]
+def client_words(
+    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+) -> UInt32[Array, {num_clients} * trials]:
+    """Return one uniform 32-bit word for each client; word i does not depend on `num_clients`.
 
+    Word i is the first output of Threefry-2x32 with 20 rounds under the key, at the counter
+    (`_CLIENTS` + word, i): the generator behind `jax.random`, at counters that JAX leaves unused
+    (its `fold_in`, `split` and `bits` have a first half of 0 for fewer than 2^32 draws), written
+    as array operations that fuse with what consumes the words.
 
-def client_word_pairs(
-    key: Key[Array, ""], num_clients: int
-) -> tuple[UInt32[Array, " clients"], UInt32[Array, " clients"]]:
-    """Return two independent uniform 32-bit words for each client, for the cost of one.
+    Args:
+        key: One key, or an array of keys, whose axes then follow the clients'.
+        num_clients: N.
+        word: Which of several independent words of a client, from 0.
 
-    The first is `client_words`'; pair i does not depend on `num_clients`.
+    Returns:
+        uint32[N, ...], trials (the key's axes) innermost.
+
+    Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
     """
-    return jax.random.bits(fold(key, 0), (num_clients,), jnp.uint32), jax.random.bits(
-        fold(key, 1), (num_clients,), jnp.uint32
-    )
+    keys = _key_words(key)
+    shape = (num_clients, *key.shape)
+    index = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
+    stream = jnp.full(shape, _CLIENTS + word, jnp.uint32)
+    spread = [jnp.broadcast_to(half[None], shape) for half in keys]
+    return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
+
+
+_CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _key_words(key: Array) -> tuple[Array, Array]:
+    """Return two words for each key, whatever its implementation."""
+    data = jax.random.key_data(key)
+    first = (data[..., 0], data[..., 1])
+    if data.shape[-1] == 2:
+        return first
+    return _threefry_2x32(first, (data[..., 2], data[..., 3]))
+
+
+def _threefry_2x32(
+    key: tuple[Array, Array], counter: tuple[Array, Array], num_rounds: int = 20
+) -> tuple[Array, Array]:
+    """Return the two output words of Threefry-2x32, elementwise over arrays of equal shape."""
+    schedule = (*key, key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    x, y = counter[0] + key[0], counter[1] + key[1]
+    for i in range(num_rounds):
+        turn = _ROTATIONS[i // 4 % 2][i % 4]
+        x = x + y
+        y = ((y << jnp.uint32(turn)) | (y >> jnp.uint32(32 - turn))) ^ x
+        if i % 4 == 3:
+            step = i // 4 + 1
+            x = x + schedule[step % 3]
+            y = y + schedule[(step + 1) % 3] + jnp.uint32(step)
+    return x, y

@@ -50,7 +50,14 @@ def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
 
 
 def happens(
-    words: UInt32[Array, " clients"], thresholds: UInt32[Array, "#clients"]
-) -> Bool[Array, " clients"]:
-    """Return whether each event happens, from one uniform word each."""
-    return (words < thresholds) | (thresholds == jnp.uint32(_ALWAYS))
+    words: UInt32[Array, " clients *trials"], thresholds: UInt32[Array, "*clients"]
+) -> Bool[Array, " clients *trials"]:
+    """Return whether each event happens, from one uniform word each.
+
+    Args:
+        words: One for each client, trials as trailing axes.
+        thresholds: One for all clients, or [N].
+    """
+    limits = jnp.expand_dims(thresholds, tuple(range(thresholds.ndim, words.ndim)))
+    limits = jnp.broadcast_to(limits, words.shape)
+    return (words < limits) | (limits == jnp.uint32(_ALWAYS))

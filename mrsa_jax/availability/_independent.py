@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ class Independent:
     """
 
     thresholds: Array
+    takes_trials: ClassVar[bool] = True
 
     def for_clients(self, num_clients: int) -> Independent:
         """Return the model with a rate for each of `num_clients` clients.
@@ -57,8 +58,16 @@ class Independent:
         """Return None: rounds do not depend on each other."""
         del key
 
-    def sample(self, key: Key[Array, ""], state: None) -> tuple[Bool[Array, " clients"], None]:
-        """Draw who is online; client i's draw does not depend on the number of clients."""
+    def sample(
+        self, key: Key[Array, "*trials"], state: None
+    ) -> tuple[Bool[Array, " clients *trials"], None]:
+        """Draw who is online; client i's draw does not depend on the number of clients.
+
+        Keys of many trials give trials as trailing axes. One rate for an unknown number of
+        clients must be spread by `for_clients` first.
+        """
+        rule = "must be one rate for each client (`for_clients` spreads a single one)"
+        require(self.thresholds.ndim == 1, "dropout_rate", rule, f"shape {self.thresholds.shape}")
         words = client_words(key, self.thresholds.shape[-1])
         return ~happens(words, self.thresholds), state
 

@@ -6,6 +6,7 @@ Source: Multi-RoundSecAgg (AAAI version), Section 5.3, Theorem 3 (i.i.d. partici
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,18 +34,24 @@ class BernoulliSelection:
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+    takes_trials: ClassVar[bool] = True
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
         return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(
-        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, " clients"]
-    ) -> tuple[Bool[Array, " clients"], SelectorState]:
-        """Return the available clients whose coin came up, perhaps nobody, and the new state."""
+        self,
+        key: Key[Array, "*trials"],
+        state: SelectorState,
+        available: Bool[Array, " clients *trials"],
+    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
+        """Return the available clients whose coin came up, perhaps nobody, and the new state.
+
+        Takes trials as trailing axes (of `counts` too).
+        """
         words = client_words(key, self.num_clients)
-        thresholds = jnp.broadcast_to(self.threshold, (self.num_clients,))
-        cohort = available & _chance.happens(words, thresholds)
+        cohort = available & _chance.happens(words, self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import nearest, require
-from mrsa_jax._streams import client_word_pairs
+from mrsa_jax._streams import client_words
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._types import SelectorState
@@ -54,32 +55,42 @@ class BlockSelection:
     blocks_per_cohort: Array
     least_used_blocks: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+    takes_trials: ClassVar[bool] = True
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
         return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
 
     def select(
-        self, key: Key[Array, ""], state: SelectorState, available: Bool[Array, " clients"]
-    ) -> tuple[Bool[Array, " clients"], SelectorState]:
+        self,
+        key: Key[Array, "*trials"],
+        state: SelectorState,
+        available: Bool[Array, " clients *trials"],
+    ) -> tuple[Bool[Array, " clients *trials"], SelectorState]:
         """Return a cohort of K available clients in whole blocks, or nobody, and the new state.
 
-        Cost: a few passes over N; the family of possible cohorts is never enumerated.
+        Cost: a few passes over N; the family of possible cohorts is never enumerated. Takes
+        trials as trailing axes (of `counts` too).
         """
-        index = jnp.arange(self.num_clients, dtype=jnp.int32)
-        is_first = index % self.block_size == 0
-        eligible = _ranking.block_start_all(available, self.block_size) & is_first
-        enough = jnp.sum(eligible, dtype=jnp.int32) >= self.blocks_per_cohort
-        wanted = jnp.where(enough, self.blocks_per_cohort, 0)
-        by_use = jnp.minimum(self.least_used_blocks, wanted)
-        first, second = client_word_pairs(key, self.num_clients)
-        least = _ranking.lexicographic_smallest(
-            (state.counts, _ranking.word_key(first)), eligible, by_use
-        )
-        others = _ranking.lexicographic_smallest(
-            (_ranking.word_key(second),), eligible & ~least, wanted - by_use
-        )
-        cohort = _ranking.block_any(least | others, self.block_size)
+        blocks, by_use = self.blocks_per_cohort, self.least_used_blocks
+        index = lax.broadcasted_iota(jnp.int32, available.shape, 0)
+        eligible = _ranking.block_start_all(available, self.block_size)
+        eligible &= index % self.block_size == 0
+        works = _ranking.count(eligible) >= blocks
+
+        def least_used() -> Array:
+            words = client_words(key, self.num_clients, word=0)
+            wanted = jnp.where(works, by_use, 0)
+            return _ranking.k_smallest(state.counts, words, eligible, wanted)
+
+        def others(chosen: Array) -> Array:
+            words = client_words(key, self.num_clients, word=1)
+            wanted = jnp.where(works, blocks - by_use, 0)
+            return chosen | _ranking.k_smallest_words(words, eligible & ~chosen, wanted)
+
+        chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
+        chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
+        cohort = _ranking.block_any(chosen, self.block_size)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 

@@ -6,7 +6,8 @@ same number of rounds, skipped ones counted (FACTS 5.7, 6).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,26 +25,26 @@ class Running(NamedTuple):
     """What F and C need to know of the rounds so far.
 
     Attributes:
-        counts: int32[..., N], rounds in which each client took part.
+        counts: int32[N, ...], rounds in which each client took part.
         low: uint32[...], total participation modulo 2^32.
         high: uint32[...], its carry.
         rounds: int32[], rounds so far.
     """
 
-    counts: Int32[Array, "*lead clients"]
+    counts: Int32[Array, " clients *lead"]
     low: UInt32[Array, "*lead"]
     high: UInt32[Array, "*lead"]
     rounds: Int32[Array, ""]
 
     @staticmethod
     def start(shape: tuple[int, ...]) -> Running:
-        """Return the state before the first round of histories with rows of `shape`."""
-        zero = jnp.zeros(shape[:-1], jnp.uint32)
+        """Return the state before the first round of histories with rows of `shape` (N, ...)."""
+        zero = jnp.zeros(shape[1:], jnp.uint32)
         return Running(jnp.zeros(shape, jnp.int32), zero, zero, jnp.int32(0))
 
-    def add(self, participation: Bool[Array, "*lead clients"]) -> Running:
+    def add(self, participation: Bool[Array, " clients *lead"]) -> Running:
         """Return the state after one more round."""
-        size = jnp.sum(participation, axis=-1, dtype=jnp.uint32)
+        size = jnp.sum(participation, axis=0, dtype=jnp.uint32)
         low = self.low + size
         high = self.high + (low < size).astype(jnp.uint32)
         counts = self.counts + participation.astype(jnp.int32)
@@ -51,7 +52,7 @@ class Running(NamedTuple):
 
     def fairness_gap(self) -> Float32[Array, "*lead"]:
         """Return F of the rounds so far (at least one)."""
-        spread = jnp.max(self.counts, axis=-1) - jnp.min(self.counts, axis=-1)
+        spread = jnp.max(self.counts, axis=0) - jnp.min(self.counts, axis=0)
         return spread.astype(jnp.float32) / self.rounds.astype(jnp.float32)
 
     def cardinality(self) -> Float32[Array, "*lead"]:
@@ -60,7 +61,7 @@ class Running(NamedTuple):
         return total / self.rounds.astype(jnp.float32)
 
 
-def as_history(participation: ArrayLike) -> Bool[Array, "*lead rounds clients"]:
+def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead rounds clients"]:
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
     array = jnp.asarray(participation)
@@ -73,7 +74,7 @@ def as_history(participation: ArrayLike) -> Bool[Array, "*lead rounds clients"]:
     return array.astype(jnp.bool_)
 
 
-def fairness_gap(participation: ArrayLike) -> Float32[Array, "*lead rounds"]:
+def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*lead rounds"]:
     """Return F after each round: how unequally often clients took part.
 
     Entry j is (max_i f_i - min_i f_i) / (j + 1), f_i the rounds among the first j + 1 in which
@@ -98,7 +99,9 @@ def fairness_gap(participation: ArrayLike) -> Float32[Array, "*lead rounds"]:
     return _trajectories(as_history(participation))[0]
 
 
-def aggregation_cardinality(participation: ArrayLike) -> Float32[Array, "*lead rounds"]:
+def aggregation_cardinality(
+    participation: ArrayLike | Sequence[Any],
+) -> Float32[Array, "*lead rounds"]:
     """Return C after each round: the mean number of clients in a sum, skipped rounds counted as 0.
 
     Entry j is the mean row sum over the first j + 1 rounds. More clients a sum mean faster
@@ -126,7 +129,7 @@ def aggregation_cardinality(participation: ArrayLike) -> Float32[Array, "*lead r
 def _trajectories(
     history: Bool[Array, "*lead rounds clients"],
 ) -> tuple[Float32[Array, "*lead rounds"], Float32[Array, "*lead rounds"]]:
-    rows = jnp.moveaxis(history, -2, 0)
+    rows = jnp.moveaxis(history, (-2, -1), (0, 1))
 
     def step(running: Running, row: Array) -> tuple[Running, tuple[Array, Array]]:
         running = running.add(row)

@@ -177,24 +177,51 @@ _CHUNK_CLIENTS = 2**16  # clients (over all trials of a chunk) in flight: 256 Ki
 
 
 def _start(key: Array, selector: Selector, availability: Availability) -> tuple[Any, Any]:
-    before = fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
-    return selector.init(), availability.init(before)
+    """Return the states before the first round, trials (the key's axes) innermost."""
+    chosen = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(
+            jnp.expand_dims(leaf, tuple(range(leaf.ndim, leaf.ndim + key.ndim))),
+            (*leaf.shape, *key.shape),
+        ),
+        selector.init(),
+    )
+
+    def init(own: Array) -> Any:
+        return availability.init(fold(own, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY)))
+
+    return chosen, _over_trials(init, key.ndim)(key)
+
+
+def _over_trials(function: Any, ndim: int) -> Any:
+    """Map a function of one trial over trailing trial axes."""
+    for _ in range(ndim):
+        function = jax.vmap(function, in_axes=-1, out_axes=-1)
+    return function
 
 
 def _play(key: Array, selector: Any, availability: Any, states: Any, j: Array) -> tuple[Any, Array]:
-    """Play round j of one trial."""
+    """Play round j; with an array of keys, of all their trials, which are innermost."""
     chosen_state, online_state = states
-    online_key = round_key(key, j, Stream.AVAILABILITY)
-    available, online_state = availability.sample(online_key, online_state)
-    chosen_key = round_key(key, j, Stream.SELECTION)
-    cohort, chosen_state = selector.select(chosen_key, chosen_state, available)
+
+    def stream(name: Stream) -> Array:
+        return _over_trials(lambda own: round_key(own, j, name), key.ndim)(key)
+
+    sample = _method(availability, "sample", key.ndim)
+    available, online_state = sample(stream(Stream.AVAILABILITY), online_state)
+    select = _method(selector, "select", key.ndim)
+    cohort, chosen_state = select(stream(Stream.SELECTION), chosen_state, available)
     return (chosen_state, online_state), cohort
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
-def _roll(
-    key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
-) -> Bool[Array, "rounds clients"]:
+def _method(scheme: Any, name: str, ndim: int) -> Any:
+    """Return a method over trailing trial axes: the scheme's own if it takes them, else mapped."""
+    method = getattr(scheme, name)
+    return method if getattr(scheme, "takes_trials", False) else _over_trials(method, ndim)
+
+
+def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> Array:
+    """Return bool[J, N, *trials]."""
+
     def step(states: Any, j: Array) -> tuple[Any, Array]:
         return _play(key, selector, availability, states, j)
 
@@ -203,32 +230,35 @@ def _roll(
 
 
 @functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _roll(
+    key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
+) -> Bool[Array, "rounds clients"]:
+    return _history(key, selector, availability, num_rounds)
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
 def _roll_chunk(
     key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
 ) -> Bool[Array, "trials rounds clients"]:
-    def one(trial: Array) -> Array:
-        return _roll(trial_key(key, trial), selector, availability, num_rounds)
-
-    return jax.vmap(one)(trials)
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
 
 
 @functools.partial(jax.jit, static_argnames=("num_rounds",))
 def _metrics_chunk(
     key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
 ) -> RolloutMetrics:
-    def one(trial: Array) -> RolloutMetrics:
-        own = trial_key(key, trial)
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
 
-        def step(carry: Any, j: Array) -> tuple[Any, Any]:
-            states, running = carry
-            states, cohort = _play(own, selector, availability, states, j)
-            running = running.add(cohort)
-            row = (running.fairness_gap(), running.cardinality(), ~jnp.any(cohort))
-            return (states, running), row
+    def step(carry: Any, j: Array) -> tuple[Any, Any]:
+        states, running = carry
+        states, cohort = _play(keys, selector, availability, states, j)
+        running = running.add(cohort)
+        row = (running.fairness_gap(), running.cardinality(), ~jnp.any(cohort, axis=0))
+        return (states, running), row
 
-        start = _start(own, selector, availability), Running.start((selector.num_clients,))
-        rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
-        (_, running), (gaps, sizes, skipped) = lax.scan(step, start, rounds)
-        return RolloutMetrics(gaps, sizes, skipped, running.counts)
-
-    return jax.vmap(one)(trials)
+    start = _start(keys, selector, availability)
+    running = Running.start((selector.num_clients, *keys.shape))
+    rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
+    (_, running), (gaps, sizes, skipped) = lax.scan(step, (start, running), rounds)
+    return RolloutMetrics(gaps.T, sizes.T, skipped.T, running.counts.T)

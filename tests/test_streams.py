@@ -1,0 +1,178 @@
+"""Random streams: the generator's vectors, what a word depends on, and its statistics."""
+
+from __future__ import annotations
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from mrsa_jax import _streams
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+
+FALSE_FAILURE = 1e-6
+# threefry2x32: rounds, counter, key, output, from the kat_vectors file of the Random123 library
+# that accompanies Salmon et al. (2011).
+KNOWN = [
+    (13, (0, 0), (0, 0), (0x9D1C5EC6, 0x8BD50731)),
+    (13, (0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0xFD36D048, 0x2D17272C)),
+    (13, (0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xBA3E4725, 0xF27D669E)),
+    (20, (0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    (20, (0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+    (20, (0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (-1, r"`seed` must lie in \[0, 2\*\*32\); got -1"),
+        (2**32, r"`seed` must lie in \[0, 2\*\*32\); got 4294967296"),
+        (1.5, "`seed` must be an integer or a typed JAX key; got 1.5"),
+        (True, "`seed` must be an integer or a typed JAX key; got True"),
+        ("7", "`seed` must be an integer or a typed JAX key; got '7'"),
+    ],
+)
+def test_seed_is_an_integer_or_a_key(seed: object, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        inspect.unwrap(as_key)(seed)
+
+
+def test_seed_is_one_key() -> None:
+    with pytest.raises(ConfigurationError, match="`seed` must be one key"):
+        inspect.unwrap(as_key)(jax.random.split(jax.random.key(0), 3))
+
+
+def _reference(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[int, int]:
+    """Threefry-2x32 on Python integers, from the paper's description."""
+    mask = 2**32 - 1
+    schedule = [key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA]
+    x, y = (counter[0] + key[0]) & mask, (counter[1] + key[1]) & mask
+    for i in range(rounds):
+        x = (x + y) & mask
+        r = (13, 15, 26, 6, 17, 29, 16, 24)[i % 8]
+        y = ((y << r) & mask | y >> (32 - r)) ^ x
+        if (i + 1) % 4 == 0:
+            s = (i + 1) // 4
+            x, y = (x + schedule[s % 3]) & mask, (y + schedule[(s + 1) % 3] + s) & mask
+    return x, y
+
+
+def _ours(key: tuple[int, int], counter: tuple[int, int], rounds: int) -> tuple[int, int]:
+    def pair(words: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+        return jnp.uint32(words[0]), jnp.uint32(words[1])
+
+    out = _streams._threefry_2x32(pair(key), pair(counter), rounds)
+    return int(out[0]), int(out[1])
+
+
+@pytest.mark.parametrize(("rounds", "counter", "key", "expected"), KNOWN)
+def test_generator_gives_the_published_vectors(
+    rounds: int, counter: tuple[int, int], key: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    assert _ours(key, counter, rounds) == expected
+    assert _reference(key, counter, rounds) == expected
+
+
+def test_words_are_the_documented_counters() -> None:
+    key = fold(as_key(5), 17)
+    a, b = (int(v) for v in jax.random.key_data(key))
+    for word in (0, 1, 3):
+        expected = [_reference((a, b), (0x636C6900 + word, i), 20)[0] for i in range(40)]
+        assert client_words(key, 40, word).tolist() == expected
+
+
+def test_word_does_not_depend_on_how_many_clients_there_are() -> None:
+    many = np.asarray(client_words(as_key(1), 1000))
+    for n in (1, 2, 7, 120):
+        assert (np.asarray(client_words(as_key(1), n)) == many[:n]).all()
+
+
+def test_trials_are_trailing_axes() -> None:
+    keys = jax.vmap(lambda t: trial_key(as_key(3), t))(jnp.arange(6, dtype=jnp.uint32))
+    batch = client_words(keys.reshape(2, 3), 9)
+    assert batch.shape == (9, 2, 3)
+    for t in range(6):
+        assert (batch[:, t // 3, t % 3] == client_words(keys[t], 9)).all()
+    mapped = jax.vmap(lambda key: client_words(key, 9))(keys)
+    assert (mapped.T == batch.reshape(9, 6)).all()
+
+
+def test_words_do_not_depend_on_the_users_settings() -> None:
+    plain = np.asarray(client_words(round_key(as_key(2), 3, Stream.SELECTION), 50))
+    with jax.enable_x64(True):
+        wide = client_words(round_key(as_key(2), 3, Stream.SELECTION), 50)
+    assert wide.dtype == jnp.uint32
+    assert (np.asarray(wide) == plain).all()
+
+
+def test_keys_of_another_implementation_work() -> None:
+    words = [np.asarray(client_words(jax.random.key(s, impl="rbg"), 64)) for s in (0, 1)]
+    assert len(np.unique(np.concatenate(words))) == 128
+
+
+def _block(num_rounds: int, clients: int) -> np.ndarray:
+    """uint32[rounds, streams, words, clients] of one trial."""
+
+    def one(j: jax.Array) -> jax.Array:
+        keys = [round_key(trial_key(as_key(11), 4), j, s) for s in list(Stream)[:2]]
+        return jnp.stack([jnp.stack([client_words(k, clients, w) for w in (0, 1)]) for k in keys])
+
+    return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(num_rounds, dtype=jnp.uint32)))
+
+
+@pytest.fixture(scope="module")
+def words() -> np.ndarray:
+    return _block(4000, 60)
+
+
+def _assert_balanced(bits: np.ndarray) -> None:
+    """Fail when any mean of fair bits along axis 0 is off (normal limit, Bonferroni)."""
+    z = (bits.mean(axis=0) - 0.5) * 2 * np.sqrt(bits.shape[0])
+    assert np.abs(z).max() < stats.norm.isf(FALSE_FAILURE / 2 / z.size)
+
+
+def test_every_bit_of_every_client_is_fair(words: np.ndarray) -> None:
+    for bit in range(32):
+        _assert_balanced((words >> np.uint32(bit) & 1).reshape(words.shape[0], -1))
+
+
+@pytest.mark.parametrize("shift", [0, 8, 16, 24])
+def test_bytes_are_uniform(words: np.ndarray, shift: int) -> None:
+    counts = np.bincount((words >> np.uint32(shift) & 255).ravel(), minlength=256)
+    statistic = ((counts - words.size / 256) ** 2 / (words.size / 256)).sum()
+    low, high = stats.chi2.ppf([FALSE_FAILURE / 2, 1 - FALSE_FAILURE / 2], 255)
+    assert low < statistic < high  # too even is wrong as well
+
+
+@pytest.mark.parametrize("bit", [31, 30, 16, 0])
+def test_neighbours_are_independent(words: np.ndarray, bit: int) -> None:
+    """Equal bits half of the time, between clients, rounds, streams, and a client's words."""
+    bits = words >> np.uint32(bit) & 1
+    flat = bits.reshape(bits.shape[0], -1)
+    _assert_balanced(flat[1:] ^ flat[:-1])
+    _assert_balanced((bits[:, 0] ^ bits[:, 1]).reshape(bits.shape[0], -1))
+    _assert_balanced((bits[:, :, 0] ^ bits[:, :, 1]).reshape(bits.shape[0], -1))
+    for lag in (1, 2, 30):
+        _assert_balanced((bits[..., lag:] ^ bits[..., :-lag]).reshape(bits.shape[0], -1))
+
+
+def test_pairs_of_clients_fill_the_square(words: np.ndarray) -> None:
+    top = (words >> np.uint32(28)).astype(np.int64)
+    cells = top[..., 1:] * 16 + top[..., :-1]
+    counts = np.bincount(cells[..., ::2].ravel(), minlength=256)
+    expected = counts.sum() / 256
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    assert statistic < stats.chi2.isf(FALSE_FAILURE, 255)
+
+
+def test_statistics_see_a_bad_generator() -> None:
+    bad = (np.arange(4000 * 60, dtype=np.uint32) * np.uint32(2654435761)).reshape(4000, 60)
+    with pytest.raises(AssertionError):
+        for bit in range(32):
+            _assert_balanced(bad >> np.uint32(bit) & 1)
+            _assert_balanced((bad[1:] ^ bad[:-1]) >> np.uint32(bit) & 1)
