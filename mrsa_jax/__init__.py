@@ -14,7 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = (
+_NAMES = {
+    "ConfigurationError": "mrsa_jax._errors",
+    "DataNotFoundError": "mrsa_jax._errors",
+    "MrsaError": "mrsa_jax._errors",
+    "OutputExistsError": "mrsa_jax._errors",
+    "Status": "mrsa_jax._status",
+}
+
+__all__ = [
+    "ConfigurationError",
+    "DataNotFoundError",
+    "MrsaError",
+    "OutputExistsError",
+    "Status",
+    "__version__",
     "attacks",
     "availability",
     "bench",
@@ -27,16 +41,7 @@ _SUBPACKAGES = (
     "secagg",
     "selection",
     "study",
-)
-_NAMES = {
-    "ConfigurationError": "mrsa_jax._errors",
-    "DataNotFoundError": "mrsa_jax._errors",
-    "MrsaError": "mrsa_jax._errors",
-    "OutputExistsError": "mrsa_jax._errors",
-    "Status": "mrsa_jax._status",
-}
-
-__all__ = ["__version__", *_SUBPACKAGES, *_NAMES]
+]
 
 if TYPE_CHECKING:
     from mrsa_jax import (
@@ -63,10 +68,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f"mrsa_jax.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(_NAMES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"mrsa_jax.{name}")
     raise AttributeError(f"module 'mrsa_jax' has no attribute {name!r}")
 
 

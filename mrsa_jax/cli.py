@@ -90,7 +90,7 @@ def _parse(words: list[str]) -> _config.Config:
         if not words or words[0] not in _COMMANDS:
             raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
         defaults[words[0]] = _config.load_config(_COMMANDS[words[0]][0], path)
-    parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults)]  # type: ignore[valid-type, misc]
+    parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults)]  # type: ignore[misc]
     return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
 
 

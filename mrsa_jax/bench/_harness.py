@@ -142,7 +142,7 @@ def machine() -> dict[str, Any]:
     """Describe where the benchmark ran: processor, cores, load, device and versions."""
     import jax
 
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography"):
         try:
             versions[name] = importlib.metadata.version(name)

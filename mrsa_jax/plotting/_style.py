@@ -53,7 +53,7 @@ def style() -> Iterator[None]:
     """Apply the package's look inside a `with` block, and leave the user's settings alone."""
     import matplotlib as mpl
 
-    settings = {
+    settings: Any = {
         "figure.figsize": (7.6, 3.8),
         "figure.dpi": 110,
         "savefig.dpi": 160,

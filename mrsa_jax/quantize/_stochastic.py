@@ -28,7 +28,10 @@ _MAX_LEVELS = 2**23
 class Quantizer(Protocol):
     """What a quantizer can do: turn updates into ring elements, and sums of them back."""
 
-    num_levels: Any
+    @property
+    def num_levels(self) -> Any:
+        """Return the number of levels, K."""
+        ...
 
     def encode(
         self, key: Key[Array, ""], values: Float32[Array, "*shape"]

@@ -14,6 +14,7 @@ from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
+    FidelityName,
     PopulationConfig,
     Scheme,
     TrainingConfig,
@@ -177,6 +178,6 @@ def build_aggregator(
     )
 
 
-def with_fidelity(config: AggregationConfig, fidelity: str) -> AggregationConfig:
+def with_fidelity(config: AggregationConfig, fidelity: FidelityName) -> AggregationConfig:
     """Return the same aggregation at another fidelity."""
     return dataclasses.replace(config, fidelity=fidelity)

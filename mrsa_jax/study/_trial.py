@@ -77,7 +77,8 @@ def learnt_sums(cohorts: Any) -> np.ndarray:
     that round's sum is withheld.
     """
     history = np.asarray(cohorts)
-    return history & (history.sum(axis=-1, keepdims=True) >= _FEWEST_IN_A_SUM)
+    sizes = history.sum(axis=-1, keepdims=True)
+    return np.asarray(np.logical_and(history, sizes >= _FEWEST_IN_A_SUM))
 
 
 def rounds_with_sums(history: np.ndarray) -> int:
