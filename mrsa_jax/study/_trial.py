@@ -54,7 +54,7 @@ class History:
     @property
     def skipped(self) -> np.ndarray:
         """bool[..., J]: rounds in which nobody was summed."""
-        return ~self.participation.any(-1)
+        return np.asarray(~self.participation.any(-1))
 
 
 def analyse(participation: Any) -> History:
