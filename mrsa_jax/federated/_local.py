@@ -25,8 +25,11 @@ from mrsa_jax.federated._models import num_outputs, num_parameters, unflatten
 
 __all__ = ["LocalSGD", "LocalTrainer", "client_updates", "cohort_updates", "local_sgd"]
 
-# Clients trained side by side; more are taken in turns, which bounds the memory of a round.
-_CLIENTS_AT_ONCE = 16
+# Clients are trained side by side as long as their parameters have no more entries than this, and
+# beyond it in turns: that bounds the memory, and on a CPU it keeps the weights in cache (measured
+# widths: MLP 2 to 4 of 32, LeNet 4 to 8 of 32 are the fastest, all 32 at once a third slower).
+_ENTRIES_AT_ONCE_ON_CPU = 2**19
+_ENTRIES_AT_ONCE_ELSEWHERE = 2**28
 
 
 @runtime_checkable
@@ -109,8 +112,8 @@ class LocalSGD:
         velocity = None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
         num_steps = self.num_epochs * steps_per_epoch
         trained, _ = jax.lax.fori_loop(0, num_steps, step, (start, velocity))
-        difference = jax.tree.map(lambda new, old: new - old, trained, start)
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(difference)])
+        flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(trained)])
+        return flat - parameters
 
 
 def local_sgd(
@@ -258,9 +261,10 @@ def cohort_updates(
             size,
         )
 
-    updates = _mapped(one, members, present)
+    updates = _mapped(one, members, present, parameters.shape[0])
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
-    is_finite = jnp.all(jnp.isfinite(updates))
+    # one sum a client is finite only if all its entries are (an overflow is divergence too)
+    is_finite = jnp.all(jnp.isfinite(jnp.sum(updates, axis=1)))
     return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
 
 
@@ -280,10 +284,12 @@ def check_model(model: nn.Module, client_data: ClientData) -> int:
     return dim
 
 
-def _mapped(one: Any, members: Array, present: Array) -> Array:
+def _mapped(one: Any, members: Array, present: Array, dim: int) -> Array:
     """Map over clients, a bounded number side by side."""
     num_members = members.shape[0]
-    turns = -(-num_members // _CLIENTS_AT_ONCE)
+    on_cpu = jax.default_backend() == "cpu"
+    entries = _ENTRIES_AT_ONCE_ON_CPU if on_cpu else _ENTRIES_AT_ONCE_ELSEWHERE
+    turns = -(-num_members // max(entries // dim, 1))
     if turns <= 1:
         return jax.vmap(one)(members, present)
     width = -(-num_members // turns)

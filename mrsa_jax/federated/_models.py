@@ -176,10 +176,7 @@ def num_parameters(model: nn.Module, input_shape: Sequence[int]) -> int:
 
 def num_outputs(model: nn.Module, input_shape: Sequence[int]) -> int:
     """Return how many logits the model gives for one sample."""
-    leaves, tree = _structure(model, tuple(input_shape))
-    images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
-    logits = jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images)
-    return int(logits.shape[-1])
+    return _traced_outputs(model, tuple(input_shape))
 
 
 def initial_parameters(
@@ -245,6 +242,14 @@ def _initialise(
 ) -> Float32[Array, " dim"]:
     variables = model.init(key, jnp.zeros((1, *input_shape), jnp.float32))
     return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(variables)])
+
+
+@functools.lru_cache(maxsize=64)
+def _traced_outputs(model: nn.Module, input_shape: tuple[int, ...]) -> int:
+    leaves, tree = _structure(model, input_shape)
+    images = jax.ShapeDtypeStruct((1, *input_shape), jnp.float32)
+    logits = jax.eval_shape(model.apply, jax.tree.unflatten(tree, leaves), images)
+    return int(logits.shape[-1])
 
 
 @functools.lru_cache(maxsize=64)

@@ -122,11 +122,13 @@ def train(
         >>> data = mj.data.load("digits")
         >>> clients = mj.data.iid(0, data, num_clients=4)
         >>> model = mj.federated.logistic(10)
-        >>> skipped = np.zeros((2, 4), bool)
-        >>> result = train(0, model, clients, skipped, aggregator=None,
-        ...                trainer=mj.federated.local_sgd(model, 0.1, batch_size=10))
+        >>> history = np.array([[True, False, True, False], [False] * 4])
+        >>> result = train(
+        ...     0, model, clients, history,
+        ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=100),
+        ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 2, 650))
         >>> [mj.Status(code).name for code in result.status]
-        ['SKIPPED', 'SKIPPED']
+        ['OK', 'SKIPPED']
 
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.

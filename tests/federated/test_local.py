@@ -209,7 +209,10 @@ def test_ragged_cohort_equals_one_by_one() -> None:
     assert not np.asarray(together)[0].any()
 
 
-def test_a_client_does_not_depend_on_slot_company_or_number() -> None:
+def test_a_client_does_not_depend_on_slot_company_or_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_local, "_ENTRIES_AT_ONCE_ON_CPU", 16 * 650)
     clients = _ragged()
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=16)
     updates = functools.partial(
