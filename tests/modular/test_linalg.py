@@ -11,6 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
+from mrsa_jax.modular import _filter as rank_filter
 from mrsa_jax.modular import _prime as prime_field
 
 
@@ -96,6 +97,46 @@ def test_the_second_prime_corrects_the_first():
     assert is_in_row_space([[p, 0]], [[1, 0], [0, 1]]).tolist() == [True, False]
     # mod p the rows are (1, 1) and the vector is (1, 1); over the rationals it is outside
     assert is_in_row_space([[1, 1]], [[1, 1 + p]]).tolist() == [False]
+
+
+def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
+    small = 8_179
+    assert int(rank(np.diag([small, 1, 1]))) == 3
+    batch = np.stack([np.diag([1, 1]), np.diag([small, 1]), np.diag([PRIMES[0], small]),
+                      np.zeros((2, 2), int), np.ones((2, 2), int)])  # fmt: skip
+    assert rank(batch).tolist() == [2, 2, 2, 0, 1]
+
+
+def test_small_prime_arithmetic_is_exact_on_its_largest_residues():
+    # every entry is +-(p // 2) or +-1: products reach the largest values there are
+    rng = np.random.default_rng(4)
+    matrices = rng.choice([-4089, 4089, 1, -1, 4088], (20, 9, 9))
+    matrices[:, 5] = matrices[:, 1] + matrices[:, 3]
+    expected = []
+    for matrix in matrices:
+        rows, found = [[int(v) % 8179 for v in row] for row in matrix], 0
+        for column in range(9):
+            pivot = next((i for i in range(found, 9) if rows[i][column]), None)
+            if pivot is not None:
+                rows[found], rows[pivot] = rows[pivot], rows[found]
+                inverse = pow(rows[found][column], -1, 8179)
+                for i in range(found + 1, 9):
+                    f = rows[i][column] * inverse
+                    rows[i] = [
+                        (a - f * b) % 8179 for a, b in zip(rows[i], rows[found], strict=True)
+                    ]
+                found += 1
+        expected.append(found)
+    assert rank_filter.rank_lower_bounds(matrices).tolist() == expected
+
+
+def test_upper_bounds_count_distinct_lines():
+    bound = rank_filter.rank_upper_bound
+    assert bound(np.zeros((2, 3), bool)) == 0
+    assert bound(np.array([[1, 1, 0], [1, 1, 2], [1, 1, 3]])) == 2
+    assert bound(np.array([[1, 2], [1, 2], [0, 0]])) == 1
+    assert bound(np.array([[-(2**70), 0], [2**70, 0]], dtype=object)) == 1
+    assert bound(np.array([[-(2**70), 5], [0, 0]], dtype=object)) == 1
 
 
 def test_entries_of_any_size_and_sign():
