@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -26,25 +26,11 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._local import LocalTrainer, check_model, cohort_updates
 from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
+from mrsa_jax.secagg import Aggregator
 
-__all__ = ["Aggregator", "TrainingResult", "train"]
+__all__ = ["TrainingResult", "train"]
 
 _TEST_BATCH = 500
-
-
-@runtime_checkable
-class Aggregator(Protocol):
-    """What `train` asks of secure aggregation (`mrsa_jax.secagg.ring_average` builds one)."""
-
-    def init(self) -> Any:
-        """Return the first state."""
-        ...
-
-    def aggregate(
-        self, key: Any, state: Any, updates: Any, members: Any, present: Any
-    ) -> tuple[Any, Any]:
-        """Return (update, status, learned, clipped_fraction) as attributes, and the next state."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
