@@ -8,10 +8,10 @@ import pathlib
 # slower: the peer gets its better setting.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from mrsa_jax.bench import Measurement, compare, record, table  # noqa: E402
-from mrsa_jax.modular import rank  # noqa: E402
+from mrsa_jax.bench import Measurement, compare, record, table
+from mrsa_jax.modular import rank
 
 PEER_MATRICES = 200
 

@@ -29,22 +29,45 @@ def rank_lower_bounds(matrices: np.ndarray) -> np.ndarray:
         wide = matrices.astype(np.int64) if matrices.dtype.itemsize < 8 else matrices
         reduced = (wide % SMALL_PRIME).astype(np.int64)
         reduced = np.where(reduced > half, reduced - SMALL_PRIME, reduced)
-    return np.asarray(_ranks(jnp.asarray(reduced.astype(np.float32))))
+    padded = jnp.asarray(round_up(reduced.astype(np.float32)))
+    found = _ranks(padded, jnp.int32(len(matrices)))
+    return np.array(found[: len(matrices)])
 
 
-def rank_upper_bound(matrix: np.ndarray) -> int:
-    """Return the smaller one of the numbers of distinct non-zero rows and columns."""
-    if matrix.dtype == object:  # equal integers need not be one object: number the values
-        values, codes = np.unique(matrix, return_inverse=True)
-        matrix = codes.reshape(matrix.shape) - int(np.sum(values < 0))  # 0 stays 0 if it occurs
-    return min(
-        len({line.tobytes() for line in lines if line.any()}) for lines in (matrix, matrix.T)
-    )
+def round_up(matrices: np.ndarray) -> np.ndarray:
+    """Return a batch padded to a power of two, so that few sizes are ever compiled."""
+    size = 1 << (len(matrices) - 1).bit_length()
+    return np.resize(matrices, (size, *matrices.shape[1:]))
+
+
+def rank_upper_bounds(matrices: np.ndarray) -> list[int]:
+    """Return of each matrix the smaller one of its numbers of distinct non-zero rows, columns."""
+    if matrices.dtype == object:  # equal integers need not be one object: number the values
+        values, codes = np.unique(matrices, return_inverse=True)
+        zero = int(np.searchsorted(values, 0))  # 0's own number, if it occurs
+        matrices = codes.reshape(matrices.shape) - zero
+    counts = [_distinct_lines(matrices), _distinct_lines(matrices.swapaxes(-1, -2))]
+    return [min(both) for both in zip(*counts, strict=True)]
+
+
+def _distinct_lines(matrices: np.ndarray) -> list[int]:
+    if matrices.dtype == np.bool_:
+        matrices = np.packbits(matrices, axis=-1)
+    lines = np.ascontiguousarray(matrices)
+    width = lines.shape[-1] * lines.dtype.itemsize
+    whole = lines.view(np.dtype((np.void, width)))[..., 0].tolist()
+    return [len(set(rows) - {bytes(width)}) for rows in whole]
 
 
 @jax.jit
-def _ranks(matrices: Float32[Array, "batch rows columns"]) -> Int32[Array, " batch"]:
-    return lax.map(_rank, matrices)
+def _ranks(
+    matrices: Float32[Array, "batch rows columns"], count: Int32[Array, ""]
+) -> Int32[Array, " batch"]:
+    """Rank the first `count` matrices, one after the other, each staying in cache."""
+    start = jnp.zeros(matrices.shape[0], jnp.int32)
+    return lax.fori_loop(
+        jnp.int32(0), count, lambda place, done: done.at[place].set(_rank(matrices[place])), start
+    )
 
 
 def _rank(matrix: Array) -> Array:

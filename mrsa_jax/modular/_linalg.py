@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._filter import rank_lower_bounds, rank_upper_bound
+from mrsa_jax.modular._filter import rank_lower_bounds, rank_upper_bounds, round_up
 from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._prime import (
     PRIMES,
@@ -33,8 +33,6 @@ from mrsa_jax.modular._prime import (
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
 
-# Matrices eliminated side by side: four of 120 x 120 words stay in a second-level cache.
-_SIDE_BY_SIDE = 4
 # The matrix is cut down this many times on its way, so that finished rows cost nothing.
 _STAGES = 4
 _SMALLEST_STAGE = 20
@@ -77,15 +75,12 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     host = np.asarray(array).reshape((-1, *array.shape[-2:]))
     ranks = rank_lower_bounds(host)
     bounds = np.full(len(host), host.shape[1], np.int32)
-    for place in np.flatnonzero(ranks < bounds):
-        bounds[place] = rank_upper_bound(host[place])
+    left = np.flatnonzero(ranks < bounds)
+    bounds[left] = rank_upper_bounds(host[left])
     for prime in PRIMES:
         left = np.flatnonzero(ranks < bounds)
         if left.size:
-            # sizes are rounded up, so that few of them are ever compiled
-            padded = np.resize(left, 1 << (left.size - 1).bit_length())
-            again = np.asarray(_prefix_ranks(host[padded], prime)[: left.size, -1])
-            ranks = np.array(ranks)
+            again = _prefix_ranks(round_up(host[left]), prime, left.size)[: left.size, -1]
             ranks[left] = np.maximum(ranks[left], again)
     return jnp.asarray(ranks.reshape(array.shape[:-2]), jnp.int32)
 
@@ -200,51 +195,58 @@ def _stack(array: Array) -> Array:
     return array.reshape((-1, *array.shape[-2:]))
 
 
-def _prefix_ranks(array: np.ndarray | Array, prime: int) -> Array:
+def _prefix_ranks(array: np.ndarray | Array, prime: int, count: int | None = None) -> Array:
     matrices = _stack(residues(array, prime))
-    pivots, _ = _eliminate(matrices, field(prime), matrices.shape[1])
+    number = None if count is None else jnp.int32(count)
+    pivots, _ = _eliminate(matrices, field(prime), matrices.shape[1], number)
     return jnp.cumsum(pivots, axis=1, dtype=jnp.int32)
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
 def _eliminate(
-    matrices: UInt32[Array, "batch rows columns"], of: Field, steps: int
+    matrices: UInt32[Array, "batch rows columns"],
+    of: Field,
+    steps: int,
+    count: Int32[Array, ""] | None = None,
 ) -> tuple[Bool[Array, "batch steps"], UInt32[Array, "batch left columns"]]:
-    """Eliminate with the first `steps` rows as pivots; return pivot flags and the other rows."""
+    """Eliminate with the first `steps` rows as pivots; return pivot flags and the other rows.
+
+    Matrices come one after the other, each staying in cache; those from `count` on (None: none)
+    are padding and skipped.
+    """
     batch, rows, columns = matrices.shape
-    width = min(batch, _SIDE_BY_SIDE)
-    groups = -(-batch // width)
-    padding = jnp.zeros((groups * width - batch, rows, columns), jnp.uint32)
-    grouped = jnp.concatenate([matrices, padding]).reshape(groups, width, rows, columns)
-    pivots, left = lax.map(lambda group: _eliminate_group(group, of, steps), grouped)
-    return (
-        pivots.reshape(-1, steps)[:batch],
-        left.reshape(groups * width, rows - steps, columns)[:batch],
+    start = (
+        jnp.zeros((batch, steps), jnp.bool_),
+        jnp.zeros((batch, rows - steps, columns), jnp.uint32),
     )
 
+    def body(place: Array, done: tuple[Array, Array]) -> tuple[Array, Array]:
+        result = _eliminate_one(matrices[place], of, steps)
+        return done[0].at[place].set(result[0]), done[1].at[place].set(result[1])
 
-def _eliminate_group(group: Array, of: Field, steps: int) -> tuple[Array, Array]:
+    end = jnp.int32(batch) if count is None else count
+    return lax.fori_loop(jnp.int32(0), end, body, start)
+
+
+def _eliminate_one(matrix: Array, of: Field, steps: int) -> tuple[Array, Array]:
     stage = max(_SMALLEST_STAGE, -(-steps // _STAGES))
+    body = functools.partial(_eliminate_row, of=of)
     flags = []
     for begin in range(0, steps, stage):
         count = min(stage, steps - begin)
-        found = jnp.zeros((group.shape[0], count), jnp.bool_)
-        body = functools.partial(_eliminate_row, of=of)
-        group, found = lax.fori_loop(0, count, body, (group, found))
+        matrix, found = lax.fori_loop(0, count, body, (matrix, jnp.zeros(count, jnp.bool_)))
         flags.append(found)
-        group = group[:, count:]
-    return jnp.concatenate(flags, axis=1), group
+        matrix = matrix[count:]
+    return jnp.concatenate(flags), matrix
 
 
 def _eliminate_row(index: Array, carry: tuple[Array, Array], *, of: Field) -> tuple[Array, Array]:
     """Clear row `index`'s first non-zero column from all rows (those above are spent)."""
-    group, found = carry
-    row = lax.dynamic_index_in_dim(group, index, 1, keepdims=False)
-    column = jnp.argmax(row != jnp.uint32(0), axis=-1)
-    pivot = jnp.take_along_axis(row, column[:, None], 1)
-    entries = jnp.take_along_axis(group, column[:, None, None], 2)[:, :, 0]
-    factors = multiply(entries, jnp.broadcast_to(inverse(pivot, of), entries.shape), of)
-    companions = companion(factors, of)
-    step = scale(row[:, None, :], factors[:, :, None], companions[:, :, None], of)
-    found = lax.dynamic_update_index_in_dim(found, pivot[:, 0] != jnp.uint32(0), index, 1)
-    return subtract(group, step, of), found
+    matrix, found = carry
+    row = lax.dynamic_index_in_dim(matrix, index, 0, keepdims=False)
+    column = jnp.argmax(row != jnp.uint32(0))
+    pivot = row[column]
+    entries = lax.dynamic_index_in_dim(matrix, column, 1, keepdims=False)
+    factors = multiply(entries, jnp.broadcast_to(inverse(pivot[None], of), entries.shape), of)
+    step = scale(row[None, :], factors[:, None], companion(factors, of)[:, None], of)
+    return subtract(matrix, step, of), found.at[index].set(pivot != jnp.uint32(0))

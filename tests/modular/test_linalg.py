@@ -131,12 +131,15 @@ def test_small_prime_arithmetic_is_exact_on_its_largest_residues():
 
 
 def test_upper_bounds_count_distinct_lines():
-    bound = rank_filter.rank_upper_bound
-    assert bound(np.zeros((2, 3), bool)) == 0
-    assert bound(np.array([[1, 1, 0], [1, 1, 2], [1, 1, 3]])) == 2
-    assert bound(np.array([[1, 2], [1, 2], [0, 0]])) == 1
-    assert bound(np.array([[-(2**70), 0], [2**70, 0]], dtype=object)) == 1
-    assert bound(np.array([[-(2**70), 5], [0, 0]], dtype=object)) == 1
+    bounds = rank_filter.rank_upper_bounds
+    assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]
+    assert bounds(np.array([[[1, 2], [1, 2], [0, 0]], [[1, 2], [2, 1], [0, 5]]])) == [1, 2]
+    wide = np.zeros((2, 9, 9), bool)
+    wide[1, 3, 8] = wide[1, 4, 7] = wide[1, 5, 7] = True
+    assert bounds(wide) == [0, 2]
+    assert bounds(np.array([[[-(2**70), 0], [2**70, 0]]], dtype=object)) == [1]
+    assert bounds(np.array([[[-(2**70), 5], [0, 0]]], dtype=object)) == [1]
+    assert bounds(np.array([[[2**70, 5], [7, 2**70]]], dtype=object)) == [2]
 
 
 def test_entries_of_any_size_and_sign():
