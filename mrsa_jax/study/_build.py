@@ -70,7 +70,11 @@ MODELS: dict[str, Callable[[int], Any]] = {
 PARTITIONS: dict[str, Callable[..., data.ClientData]] = {
     "iid": lambda key, dataset, n, config: data.iid(key, dataset, n),
     "shards": lambda key, dataset, n, config: data.shards(
-        key, dataset, n, shards_per_client=config.shards_per_client
+        key,
+        dataset,
+        n,
+        shards_per_client=config.shards_per_client,
+        single_label=config.single_label,
     ),
     "dirichlet": lambda key, dataset, n, config: data.dirichlet_by_class(
         key, dataset, n, concentration=config.concentration

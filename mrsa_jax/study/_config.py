@@ -168,6 +168,8 @@ class DataConfig:
     """iid; shards (sorted by label, so one label a client); dirichlet (by class)."""
     shards_per_client: int = 1
     """Shards a client, for --partition shards."""
+    single_label: bool = True
+    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
     concentration: float = 0.5
     """Dirichlet concentration, for --partition dirichlet."""
 

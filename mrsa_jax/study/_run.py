@@ -256,7 +256,7 @@ def _train_one(
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     trainer = _build.build_trainer(config.training, model)
     dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
-    width = int(history.participation.sum(axis=1).max(initial=1))
+    width = int(history.participation.sum(axis=1).max(initial=2))
     if scheme.probability is None:
         width = config.population.cohort_size
     progress.stage(f"{scheme.label}: training", _trial.rounds_with_sums(history.participation))

@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.study import open_study
 
@@ -163,3 +164,15 @@ def test_a_diverging_learning_rate_is_named(
     assert main([*words, "--out", str(tmp_path / "out"), "--scheme", "uniform"]) == 2
     assert "`learning_rate` must let training converge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_bernoulli_selection_trains_whatever_the_cohorts(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "out"
+    words = ["train", *SMALL, *LEARN, "--scheme", "bernoulli:0.3", "--rounds", "12"]
+    assert main([*words, "--partition", "dirichlet", "--out", str(out)]) == 0
+    results = open_study(out).load()
+    sizes = results["participation"].values.sum(-1)
+    assert not (sizes == 1).any()
+    assert len(set(sizes.ravel().tolist())) > 1
+    # every training digit is held by one client
+    assert int(results["samples"].sum()) == len(mj.data.load("digits").train_labels)

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.study import PopulationConfig, analyse, parse_scheme
-from mrsa_jax.study._build import build_rates, build_selector, expected_cardinality
+from mrsa_jax.study import DataConfig, PopulationConfig, analyse, parse_scheme
+from mrsa_jax.study._build import (
+    build_clients,
+    build_rates,
+    build_selector,
+    expected_cardinality,
+)
 from mrsa_jax.study._trial import learnt_sums
 
 
@@ -40,6 +45,14 @@ def test_a_sum_of_one_is_withheld() -> None:
     cohorts = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
     assert learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
     assert (analyse(learnt_sums(cohorts)).first_exposure == -1).all()
+
+
+def test_one_label_shards_hold_one_label_and_equal_shards_may_hold_two() -> None:
+    for single_label in (True, False):
+        config = DataConfig(dataset="digits", partition="shards", single_label=single_label)
+        _, clients = build_clients(0, config, 37)
+        labels = (mj.data.class_counts(clients) > 0).sum(axis=1)
+        assert (labels.max() == 1) == single_label
 
 
 @pytest.mark.parametrize("rates", [(0.0,), (0.2, 0.7), (0.0, 0.5, 1.0)])
