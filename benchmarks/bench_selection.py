@@ -15,7 +15,7 @@ import numpy as np
 import mrsa_jax as mj
 from mrsa_jax.bench import Measurement, compare, record, table
 
-N, K, ROUNDS, TRIALS, PEER_TRIALS = 120, 12, 1_000, 1_000, 6
+N, K, ROUNDS, TRIALS, PEER_TRIALS = 120, 12, 1_000, 1_000, 5
 RESULTS = pathlib.Path(__file__).parent / "results" / "selection.jsonl"
 NOTE = (
     "floor: the words alone (availability and one word a client, Threefry-2x32-20, fused) take "

@@ -76,7 +76,9 @@ def independent(dropout_rate: Any) -> Independent:
     """Return the model in which clients drop out of each round independently.
 
     Args:
-        dropout_rate: Chance to be offline in a round: a number in [0, 1], or [N] of them.
+        dropout_rate: p, chance to be offline in a round: a number in [0, 1] for everybody (any
+            number of clients), or [N] of them. 0 means always online, 1 never; others are
+            rounded to multiples of 2^-32.
 
     Returns:
         The model, a pytree; rates are traced, so that changing them compiles nothing new.

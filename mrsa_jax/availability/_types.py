@@ -13,7 +13,9 @@ __all__ = ["Availability"]
 class Availability(Protocol):
     """Who is online: a pytree whose numbers are leaves.
 
-    `state` is what the next round needs (None for a model without memory).
+    `state` is what the next round needs (None for a model without memory). `sample` is written
+    for one trial; a model whose class has `takes_trials = True` also takes keys [B] (its state's
+    last axis, if any, being the trials) and returns [N, B]. Other models are mapped by `jax.vmap`.
     """
 
     def for_clients(self, num_clients: int) -> Availability:

@@ -6,11 +6,15 @@ are taken as participation: nobody drops out inside a round here.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import os
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
@@ -105,8 +109,10 @@ def rollout_trials(
         (3, 5, 4)
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    run = functools.partial(_roll_chunk, selector=selector, availability=bound, num_rounds=rounds)
-    return _in_chunks(as_key(seed), run, num_trials, selector.num_clients)
+    trials = check_count("num_trials", num_trials)
+    return _in_chunks(
+        _roll_chunk, as_key(seed), (selector, bound), rounds, trials, selector.num_clients
+    )
 
 
 def rollout_metrics(
@@ -143,10 +149,8 @@ def rollout_metrics(
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    run = functools.partial(
-        _metrics_chunk, selector=selector, availability=bound, num_rounds=rounds
-    )
-    return _in_chunks(as_key(seed), run, num_trials, selector.num_clients)
+    trials = check_count("num_trials", num_trials)
+    return _in_chunks(_metrics_chunk, as_key(seed), (selector, bound), rounds, trials, row_bytes=9)
 
 
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
@@ -160,20 +164,62 @@ def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Avai
     return rounds, availability.for_clients(selector.num_clients)
 
 
-def _in_chunks(key: Array, run: Any, num_trials: Any, num_clients: int) -> Any:
-    """Run trials 0..B-1 in equal chunks (one compile), and join the results."""
-    trials = check_count("num_trials", num_trials)
-    chunk = min(trials, max(1, _CHUNK_CLIENTS // num_clients))
-    chunks = []
-    for start in range(0, trials, chunk):
-        indices = start + jnp.arange(chunk, dtype=jnp.uint32)
-        chunks.append(run(key, indices))
-    if len(chunks) == 1:
-        return chunks[0]
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts)[:trials], *chunks)
+def _in_chunks(
+    run: Callable[..., Any],
+    key: Array,
+    schemes: tuple[Any, Any],
+    num_rounds: int,
+    num_trials: int,
+    row_bytes: int,
+) -> Any:
+    """Run trials 0..B-1 in equal chunks (one compile) on all cores, and join the results.
+
+    `row_bytes` is what a trial's round adds to the result.
+    """
+    num_clients = schemes[0].num_clients
+    workers = _workers((key, schemes))
+    limit = min(_CHUNK_CLIENTS // num_clients, _CHUNK_BYTES // (row_bytes * num_rounds))
+    chunk = min(max(limit, 1), max(-(-num_trials // workers), _CHUNK_LEAST))
+    chunk = min(chunk, num_trials)
+    starts = range(0, num_trials, chunk)
+    if len(starts) == 1:
+        return run(key, jnp.arange(chunk, dtype=jnp.uint32), *schemes, num_rounds)
+
+    def one(start: int) -> Any:
+        trials = start + jnp.arange(chunk, dtype=jnp.uint32)
+        return run(key, trials, *schemes, num_rounds)
+
+    parts = list(map(one, starts)) if workers == 1 else _in_threads(one, starts, workers)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
 
 
 _CHUNK_CLIENTS = 2**16  # clients (over all trials of a chunk) in flight: 256 KiB of words
+_CHUNK_BYTES = 2**28  # of one chunk's result
+_CHUNK_LEAST = 64  # trials that fill a core's vectors; fewer are not worth a thread
+
+
+def _in_threads(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:
+    """Call `one` for each start, several at once, under the caller's x64 setting."""
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+
+    def call(start: int) -> Any:
+        with jax.enable_x64(wide):  # a thread does not inherit it
+            return jax.block_until_ready(one(start))
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(call, starts))
+
+
+def _workers(inputs: Any) -> int:
+    """Return how many chunks to run at once: a program this small keeps one core busy.
+
+    One under a transformation, and on accelerators, which parallelise within a chunk.
+    """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
+        return 1
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _start(key: Array, selector: Selector, availability: Availability) -> tuple[Any, Any]:

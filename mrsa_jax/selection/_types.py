@@ -24,7 +24,12 @@ class SelectorState(NamedTuple):
 
 @runtime_checkable
 class Selector(Protocol):
-    """Whom the server asks in each round: a pytree with pure methods."""
+    """Whom the server asks in each round: a pytree with pure methods.
+
+    `select` is written for one trial. A scheme whose class has `takes_trials = True` also takes
+    many at once: keys [B], counts and availability [N, B], cohorts [N, B]; trials innermost is
+    what makes rollouts of many trials fast. Other schemes are mapped by `jax.vmap`.
+    """
 
     @property
     def num_clients(self) -> int:

@@ -80,7 +80,7 @@ def test_a_trial_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.Mon
     assert many.dtype == jnp.bool_
     assert (many[0] == rollout(6, selector, ONLINE, 30)).all()
     assert (many[:3] == rollout_trials(6, selector, ONLINE, 30, 3)).all()
-    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 24)  # two trials at once
+    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 24)  # two trials in a chunk
     assert (many == rollout_trials(6, selector, ONLINE, 30, 7)).all()
     assert len(np.unique(np.asarray(many).reshape(7, -1), axis=0)) == 7
     assert (many[:, :11] == rollout_trials(6, selector, ONLINE, 11, 7)).all()
@@ -165,7 +165,8 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
         assert (row == rollout(key, SELECTOR, model, 15)).all()
 
 
-def test_x64_changes_nothing() -> None:
+def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 12)  # a thread for each trial
     plain = {name: np.asarray(rollout_trials(5, s, ONLINE, 20, 2)) for name, s in SELECTORS.items()}
     with jax.enable_x64(True):
         for name, selector in SELECTORS.items():
@@ -174,6 +175,15 @@ def test_x64_changes_nothing() -> None:
             metrics = rollout_metrics(5, selector, ONLINE, 20, 2)
             assert metrics.fairness_gap.dtype == jnp.float32
             assert metrics.counts.dtype == jnp.int32
+
+
+def test_chunks_work_under_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 12 * 5)  # one trial of five rounds
+    keys = jax.random.split(jax.random.key(2), 2)
+    selector = SELECTORS["bernoulli"]
+    mapped = jax.vmap(lambda key: rollout_trials(key, selector, ONLINE, 5, 3))(keys)
+    for row, key in zip(mapped, keys, strict=True):
+        assert (row == rollout_trials(key, selector, ONLINE, 5, 3)).all()
 
 
 class _RoundRobin:
@@ -280,7 +290,6 @@ sys.exit(peak > 4e9 / 2**30)
 """
 
 
-@pytest.mark.slow
 def test_a_million_clients_fit_in_four_gigabytes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _HUGE], capture_output=True, text=True, timeout=600, check=False
