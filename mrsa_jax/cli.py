@@ -227,7 +227,7 @@ def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> N
         line = _report.cells(row)
         table.add_row(*(_escape(line[i]) for i in used))
     console.print(table)
-    console.print(_report.READING, style="dim", highlight=False)
+    console.print(_report.reading(saved.rows), style="dim", highlight=False)
     for sentence in saved.sentences:
         console.print(f"\n{sentence}", highlight=False, markup=False)
     path = saved.out / "report.html"

@@ -11,7 +11,7 @@ from typing import Any
 
 from mrsa_jax.study._summary import Row
 
-__all__ = ["COLUMNS", "READING", "cells", "used_columns", "write_report"]
+__all__ = ["COLUMNS", "cells", "reading", "used_columns", "write_report"]
 
 COLUMNS = (
     "Scheme",
@@ -117,7 +117,7 @@ def write_report(
         f"<h1>{html.escape(title)}: multi-round secure aggregation</h1>{words}"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
-        f"<p>{html.escape(READING)}</p>"
+        f"<p>{html.escape(reading(rows))}</p>"
         f'<h2>Figures</h2><div class="figures">{pictures}</div>'
         f"<h2>Settings and provenance</h2><pre>{html.escape(json.dumps(manifest, indent=2))}</pre>"
         "</body></html>\n"
@@ -127,15 +127,23 @@ def write_report(
     return path
 
 
-READING = (
+_READING = (
     "T: strong multi-round privacy, the fewest clients whom the sums never separate. Rank: of the "
     "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
     "update the server can solve for, decided exactly, and from which round on (counted from 1). "
     "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
-    "error. Error: median relative squared error of the updates that least squares reconstructs, "
-    "models frozen over all rounds (the worst case)."
+    "error."
 )
-"""How to read the table."""
+_READING_ERROR = (
+    " Error: median relative squared error of the updates that least squares reconstructs, models "
+    "frozen over all rounds (the worst case)."
+)
+
+
+def reading(rows: Sequence[Row]) -> str:
+    """Return how to read the table of these rows."""
+    attacked = any(row.reconstruction_error is not None for row in rows)
+    return _READING + (_READING_ERROR if attacked else "")
 
 
 def _figure(name: str, path: pathlib.Path) -> str:
