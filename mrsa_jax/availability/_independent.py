@@ -1,7 +1,7 @@
 """Clients who drop out of each round independently, each at its own rate.
 
-Multi-RoundSecAgg, Section 3.1: client i is available with chance 1 - p_i, independently over
-clients and rounds. p_i -> `dropout_rate`.
+Multi-RoundSecAgg (AAAI version), Section 4: client i is available with chance 1 - p_i,
+independently over clients and rounds. p_i -> `dropout_rate`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def independent(dropout_rate: Any) -> Independent:
         >>> available.tolist()
         [True, False]
 
-    Source: Multi-RoundSecAgg, Section 3.1.
+    Source: Multi-RoundSecAgg, Section 4, and Section 6, "Modeling dropouts".
     """
     rates = check_chances("dropout_rate", dropout_rate)
     return Independent(jnp.asarray(threshold(rates)))

@@ -1,6 +1,6 @@
 """Bernoulli selection: every available client joins by its own coin.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 5.3, Theorem 3 (i.i.d. participation).
+Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 (i.i.d. random selection).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
         >>> bool(everybody.all())
         True
 
-    Source: Multi-RoundSecAgg (AAAI version), Theorem 3.
+    Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 and Theorem 3.
     """
     n = check_count("num_clients", num_clients)
     chance = _chance.check_chances("probability", probability)

@@ -123,7 +123,7 @@ def uniform(num_clients: int, cohort_size: int) -> BlockSelection:
         >>> history.sum(axis=1).tolist()
         [2, 2, 2, 2, 2]
 
-    Source: Multi-RoundSecAgg, Section 6, "Random selection".
+    Source: Multi-RoundSecAgg, Section 3.3, "Random Selection".
     """
     n, k, _ = check_sizes(num_clients, cohort_size)
     return _build(n, 1, k, 0)
@@ -153,7 +153,7 @@ def weighted(num_clients: int, cohort_size: int) -> BlockSelection:
         >>> history.sum(axis=0).tolist()  # everybody once in N/K rounds
         [1, 1, 1, 1, 1, 1]
 
-    Source: Multi-RoundSecAgg, Section 6, "Weighted random selection".
+    Source: Multi-RoundSecAgg, Section 3.3, "Random Weighted Selection".
     """
     n, k, _ = check_sizes(num_clients, cohort_size)
     return _build(n, 1, k, k)
@@ -183,7 +183,7 @@ def partition(num_clients: int, cohort_size: int) -> BlockSelection:
         >>> bool((history[:, ::2] == history[:, 1::2]).all())
         True
 
-    Source: Multi-RoundSecAgg, Section 6, "User partition".
+    Source: Multi-RoundSecAgg, Section 3.3, "User Partitioning (Grouping)".
     """
     n, k, _ = check_sizes(num_clients, cohort_size)
     require(n % k == 0, "num_clients", "must be a multiple of `cohort_size`", n, k)

@@ -1,7 +1,8 @@
 """Fairness gap and aggregation cardinality of participation histories.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 3.1, eq. (6) F and eq. (7) C; both after the
-same number of rounds, skipped ones counted (FACTS 5.7, 6).
+Source: Multi-RoundSecAgg (AAAI version), Section 3.2, F of eq. (6) and C of eq. (7), and their
+instantaneous forms of Section 6; both after the same number of rounds, skipped ones counted
+(FACTS 5.7, 6).
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*l
         >>> fairness_gap([[1, 1, 0, 0], [0, 0, 1, 1]]).tolist()
         [1.0, 0.0]
 
-    Source: Multi-RoundSecAgg, Section 3.1, average fairness gap; one sample path of it, without
+    Source: Multi-RoundSecAgg, Section 3.2, average fairness gap; one sample path of it, without
         the expectation.
     """
     return _trajectories(as_history(participation))[0]
@@ -120,7 +121,7 @@ def aggregation_cardinality(
         >>> aggregation_cardinality([[1, 1, 0, 0], [0, 0, 0, 0]]).tolist()
         [2.0, 1.0]
 
-    Source: Multi-RoundSecAgg, Section 3.1, average aggregation cardinality; one sample path.
+    Source: Multi-RoundSecAgg, Section 3.2, average aggregation cardinality; one sample path.
     """
     return _trajectories(as_history(participation))[1]
 

@@ -1,6 +1,6 @@
 """Closed forms: family sizes, small families in full, and the expected size of a round's sum.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 4 (eq. (6) R_BP) and Theorem 1. Everything here
+Source: Multi-RoundSecAgg (AAAI version), Section 4 (R_BP) and Theorem 1. Everything here
 is NumPy and Python integers: exact, or float64.
 """
 
