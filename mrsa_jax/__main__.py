@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from mrsa_jax.cli import main
+from mrsa_jax.cli import INTERRUPTED, main
+
+
+def run() -> None:
+    """Run the command line and leave with its exit status."""
+    status = main()
+    if status == INTERRUPTED:
+        # XLA may still be computing what was interrupted, and crashes a process that tears the
+        # interpreter down under it; everything of ours is already cleaned up.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

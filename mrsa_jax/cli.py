@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from mrsa_jax.study import SavedStudy
 
-__all__ = ["main"]
+__all__ = ["INTERRUPTED", "main"]
+
+INTERRUPTED = 130
 
 _COMMANDS: dict[str, tuple[type, str]] = {
     "demo": (
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         _error_console().print("interrupted; nothing half-written was left behind")
-        return 130
+        return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
         return stop.code if isinstance(stop.code, int) else 2
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -164,6 +168,21 @@ def test_a_diverging_learning_rate_is_named(
     assert main([*words, "--out", str(tmp_path / "out"), "--scheme", "uniform"]) == 2
     assert "`learning_rate` must let training converge" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathlib.Path) -> None:
+    words = ["train", *SMALL, "--rounds", "2000", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mrsa_jax", *words], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "training" in process.stderr.readline()
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    process.stderr.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bernoulli_selection_trains_whatever_the_cohorts(tmp_path: pathlib.Path) -> None:
