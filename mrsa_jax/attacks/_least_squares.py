@@ -15,6 +15,7 @@ from jaxtyping import Float64
 
 from mrsa_jax import modular
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import as_integers
 
 __all__ = ["AggregateView", "least_squares", "reconstruction_error"]
 
@@ -131,15 +132,9 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
 
 
 def _checked_participation(participation: Any) -> np.ndarray:
-    weights = np.asarray(participation)
+    weights = np.asarray(as_integers(participation, "participation", min_ndim=1))
     require(
-        weights.dtype == np.bool_ or np.issubdtype(weights.dtype, np.integer),
-        "participation",
-        "must be boolean or integer weights",
-        f"dtype {weights.dtype}",
-    )
-    require(
-        weights.ndim == 2 and weights.shape[1] > 0,
+        weights.ndim == 2,
         "participation",
         "must have a row for each sum and a column for each client",
         weights.shape,

@@ -15,9 +15,9 @@ import mrsa_jax as mj
 @pytest.mark.parametrize(
     ("participation", "aggregates", "message"),
     [
-        (np.ones((2, 3)), np.ones((2, 4)), "`participation` must be boolean or integer"),
+        (np.full((2, 3), 0.5), np.ones((2, 4)), "`participation` must hold bools or integers"),
         (np.ones(3, bool), np.ones((1, 4)), "`participation` must have a row for each sum"),
-        (np.ones((2, 0), bool), np.ones((2, 4)), "`participation` must have a row for each sum"),
+        (np.ones((2, 0), bool), np.ones((2, 4)), "`participation` must not be empty"),
         (np.ones((2, 3), bool), np.ones((3, 4)), "`aggregates` must have one row"),
         (np.ones((2, 3), bool), np.ones(2), "`aggregates` must have one row"),
         (np.ones((1, 3), bool), np.full((1, 2), np.nan), "`aggregates` must be finite"),
@@ -38,7 +38,8 @@ def test_three_pairs_solve_three_clients() -> None:
     history = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
     updates = np.array([[1.0, -2.0], [3.0, 0.5], [-5.0, 4.0]])
     sums = np.array([[4.0, -1.5], [-2.0, 4.5], [-4.0, 2.0]])  # by hand
-    np.testing.assert_allclose(mj.attacks.least_squares(history, sums), updates, atol=1e-12)
+    for weights in (history, history.astype(np.int8), history.astype(np.float64)):
+        np.testing.assert_allclose(mj.attacks.least_squares(weights, sums), updates, atol=1e-12)
 
 
 def test_full_column_rank_is_exact_and_zero_rows_do_no_harm() -> None:
