@@ -104,7 +104,8 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     exposed, safe = _split(rows)
     text = f"Although every round's sum is securely aggregated, after {rounds} rounds "
     if not exposed:
-        return text + "the server can solve for no client's own update under any of the schemes."
+        where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
+        return f"{text}the server can solve for no client's own update under {where}."
     text += "the server can solve for the own updates of " + _join(
         [
             f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
