@@ -10,7 +10,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -163,21 +165,39 @@ class _Bars:
         )
         self._task: TaskID | None = None
         self._start = time.perf_counter()
+        self._is_interrupted = False
+        self._previous: Any = None
 
     def __enter__(self) -> _Bars:
         self._bars.start()
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
         self._bars.stop()
 
+    def _interrupt(self, *_: object) -> None:
+        # An interrupt that strikes inside a callback of the compiler is swallowed there; the next
+        # progress report raises it again.
+        self._is_interrupted = True
+        raise KeyboardInterrupt
+
+    def _check_interrupt(self) -> None:
+        if self._is_interrupted:
+            raise KeyboardInterrupt
+
     def stage(self, name: str, total: int) -> None:
+        self._check_interrupt()
         if not self._console.is_terminal:
             elapsed = time.perf_counter() - self._start
             self._console.print(f"[{elapsed:6.1f} s] {name} ({total})", markup=False)
         self._task = self._bars.add_task(name, total=total)
 
     def update(self, done: int, total: int) -> None:
+        self._check_interrupt()
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import cli
 from mrsa_jax.cli import main
 from mrsa_jax.study import open_study
 
@@ -183,6 +185,16 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
     assert process.wait(timeout=60) == 130
     process.stderr.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_swallowed_interrupt_is_raised_again() -> None:
+    with cli._Bars() as bars:
+        bars.stage("stage", 2)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            bars.update(1, 2)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_bernoulli_selection_trains_whatever_the_cohorts(tmp_path: pathlib.Path) -> None:
