@@ -177,13 +177,17 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
     process = subprocess.Popen(
         [sys.executable, "-m", "mrsa_jax", *words], stderr=subprocess.PIPE, text=True
     )
-    assert process.stderr is not None
-    assert "training" in process.stderr.readline()
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    assert "interrupted" in process.stderr.read()
-    assert process.wait(timeout=60) == 130
-    process.stderr.close()
+    try:
+        assert process.stderr is not None
+        assert "training" in process.stderr.readline()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
+    assert "interrupted" in said
+    assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
 
 
