@@ -36,13 +36,8 @@ __all__ = [
 
 
 def _batch_partitioning(scheme: Scheme, n: int, k: int) -> selection.Selector:
-    return selection.batch_partitioning(
-        n, k, _target(scheme, k), fairness=_fairness(scheme.fairness)
-    )
-
-
-def _fairness(name: str) -> Any:
-    return name
+    fairness: Any = scheme.fairness  # a literal, checked when the scheme was parsed
+    return selection.batch_partitioning(n, k, _target(scheme, k), fairness=fairness)
 
 
 def _bernoulli(scheme: Scheme, n: int, k: int) -> selection.Selector:

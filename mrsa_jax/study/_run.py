@@ -257,8 +257,6 @@ def _train_one(
     trainer = _build.build_trainer(config.training, model)
     dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
     width = int(history.participation.sum(axis=1).max(initial=2))
-    if scheme.probability is None:
-        width = config.population.cohort_size
     progress.stage(f"{scheme.label}: training", _trial.rounds_with_sums(history.participation))
     result = federated.train(
         as_key(config.seed),

@@ -120,7 +120,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     )
     bits = aggregation.modulus_bits
     require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
-    any_number = any(scheme.name == "bernoulli" for scheme in schemes)
+    any_number = any(scheme.probability is not None for scheme in schemes)
     population = config.population
     most = population.num_clients if any_number else population.cohort_size
     require(
