@@ -44,8 +44,10 @@ ORDER = (
 LATE = {
     "cryptography",
     "matplotlib",
+    "flint",
     "mlxtend",
     "pandas",
+    "pyarrow",
     "scipy",
     "sklearn",
     "tensorflow_datasets",
@@ -240,7 +242,7 @@ def test_lazy_names_exist() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mrsa_jax.nothing
     packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
-    assert packages <= set(mrsa_jax.__all__)
+    assert packages - {"cli"} <= set(mrsa_jax.__all__)
 
 
 def test_configuration_literals_equal_the_registry() -> None:

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import cli
-from mrsa_jax.cli import main
+from mrsa_jax.cli import _console, main
 from mrsa_jax.study import open_study
 
 SMALL = ["--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.1", "0.2"]
@@ -192,7 +191,7 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
 
 
 def test_a_swallowed_interrupt_is_raised_again() -> None:
-    with cli._Bars() as bars:
+    with _console.Bars() as bars:
         bars.stage("stage", 2)
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

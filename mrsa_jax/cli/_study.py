@@ -1,0 +1,74 @@
+"""`mrsa-jax demo | simulate | train`: run a study, print its table, write its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from mrsa_jax.cli._console import Bars, escape, use_compile_cache
+from mrsa_jax.study import _config, validate
+
+if TYPE_CHECKING:
+    from mrsa_jax.study import SavedStudy
+
+
+def run_study(config: _config.Config) -> int:
+    """Run a configured study and return the exit status."""
+    validate(config)  # before JAX is imported: a misuse is answered at once
+    use_compile_cache()
+    from mrsa_jax import study
+
+    study.check(config)
+    start = time.perf_counter()
+    with Bars() as bars:
+        saved = study.run_and_save(config, bars)
+    if config.json:
+        _print_json(saved)
+    else:
+        _print_table(config, saved, time.perf_counter() - start)
+    return 0
+
+
+def _print_json(saved: SavedStudy) -> None:
+    content = {
+        "out": str(saved.out),
+        "rows": [dataclasses.asdict(row) for row in saved.rows],
+        "sentences": list(saved.sentences),
+    }
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+
+def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from mrsa_jax.study import _report
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    population = config.population
+    trials = f"{config.trials} trials, " if isinstance(config, _config.SimulateConfig) else ""
+    table = Table(
+        title=f"{population.num_clients} clients, {population.cohort_size} a round, "
+        f"{config.rounds} rounds, {trials}seed {config.seed}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    used = _report.used_columns(saved.rows)
+    for i in used:
+        table.add_column(_report.COLUMNS[i], justify="left" if i == 0 else "right")
+    for row in saved.rows:
+        line = _report.cells(row)
+        table.add_row(*(escape(line[i]) for i in used))
+    console.print(table)
+    console.print(_report.reading(saved.rows), style="dim", highlight=False)
+    for sentence in saved.sentences:
+        console.print(f"\n{sentence}", highlight=False, markup=False)
+    path = saved.out / "report.html"
+    console.print(f"\nWritten in {seconds:.0f} s; open {path}", highlight=False, markup=False)

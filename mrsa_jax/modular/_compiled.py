@@ -1,0 +1,25 @@
+"""Compiled loops for exact searches on the CPU.
+
+XLA splits the small, branching steps of an elimination or an enumeration over threads and loses
+most of its time there; such loops are compiled by numba instead. Modules of compiled loops are
+imported only by the functions that use them, so that the package starts without numba.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+__all__ = ["compiled"]
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function of NumPy arrays and integers; it runs without Python's lock.
+
+    The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`.
+    """
+    # A type checker may have wrapped the function on import; the loop itself is compiled.
+    return numba.njit(inspect.unwrap(function), cache=True, nogil=True, error_model="numpy")
