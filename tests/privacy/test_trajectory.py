@@ -1,0 +1,194 @@
+"""Weak privacy after every round of simulated histories, against exhaustive search."""
+
+from __future__ import annotations
+
+import functools
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import row_space_oracle as oracle
+
+import mrsa_jax as mj
+from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
+
+ROUNDS = 24
+SCHEMES = {
+    "uniform": lambda: mj.selection.uniform(14, 4),
+    "uniform_wide": lambda: mj.selection.uniform(16, 6),
+    "weighted": lambda: mj.selection.weighted(16, 4),
+    "weighted_12": lambda: mj.selection.weighted(12, 3),
+    "partition": lambda: mj.selection.partition(16, 4),
+    "blocks_of_two": lambda: mj.selection.batch_partitioning(16, 4, 2),
+    "blocks_of_four": lambda: mj.selection.batch_partitioning(16, 8, 4),
+    "blocks_of_two_of_three": lambda: mj.selection.batch_partitioning(16, 6, 2, "uniform"),
+    "bernoulli": lambda: mj.selection.bernoulli(13, 0.3),
+}
+RATES = (0.0, 0.3, 0.6)
+
+
+@functools.cache
+def history(name, trial):
+    """Return bool[rounds, clients] of one simulated trial; trials differ in their dropouts."""
+    online = mj.availability.independent(RATES[trial])
+    return np.asarray(mj.selection.rollout(11 + trial, SCHEMES[name](), online, ROUNDS))
+
+
+@functools.cache
+def truth(name, trial):
+    """Return rank and T after each round."""
+    return np.array(oracle.trajectory(history(name, trial))).T
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([[0.5, 1.0]], r"`P` must hold bools or integers; got \[0.5\]"),
+        ([[np.nan, 1.0]], r"`P` must hold bools or integers; got \[nan\]"),
+        ([1, 0], r"`P` must have .*; got \(2,\)"),
+        (np.zeros((0, 4), bool), r"`P` must not be empty; got \(0, 4\)"),
+        (np.zeros((4, 0), bool), r"`P` must not be empty; got \(4, 0\)"),
+        ([["1", "0"]], r"`P` must hold bools or integers; got"),
+    ],
+)
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_rejects_what_is_no_history(bad, message, method):
+    with pytest.raises(mj.ConfigurationError, match=message):
+        weak_privacy_trajectory(bad, method=method)
+
+
+@pytest.mark.parametrize("method", ["exact", "certifed", "", None, 1])
+def test_rejects_an_unknown_method(method):
+    with pytest.raises(mj.ConfigurationError, match=r"`method` .*certified"):
+        weak_privacy_trajectory([[1, 0]], method=method)
+
+
+@pytest.mark.parametrize("effort", [-1.0, float("nan"), "1", None])
+def test_rejects_an_effort_that_is_no_amount(effort):
+    with pytest.raises(mj.ConfigurationError, match=r"`effort` must .*; got"):
+        weak_privacy_trajectory([[1, 0]], effort=effort)
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_there_is_no_privacy_to_report_before_the_first_sum(method):
+    rows = [[0, 0, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0]]
+    found = weak_privacy_trajectory(rows, method=method)
+    assert found.rank.tolist() == [0, 0, 1, 1, 2]
+    assert found.lower.tolist() == found.upper.tolist() == [-1, -1, 3, 3, 1]
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_types_and_shapes(method):
+    found = weak_privacy_trajectory(history("weighted", 1), method=method)
+    for values in (found.lower, found.upper, found.rank):
+        assert values.dtype == np.int32
+        assert values.shape == (ROUNDS,)
+    assert found.certified.dtype == np.bool_
+    assert found.certified.shape == (ROUNDS,)
+
+
+def test_certified_is_the_default_method():
+    rows = history("weighted", 1)[:9]
+    default, named = weak_privacy_trajectory(rows), weak_privacy_trajectory(rows, "certified")
+    assert np.array_equal(default.lower, named.lower)
+    assert np.array_equal(default.certified, named.certified)
+
+
+@pytest.mark.parametrize("trial", range(3))
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_prefix_is_certified_exactly(name, trial):
+    ranks, weak = truth(name, trial)
+    found = weak_privacy_trajectory(history(name, trial), method="certified")
+    assert np.array_equal(found.rank, ranks)
+    assert np.array_equal(found.lower, weak)
+    assert np.array_equal(found.upper, weak)
+    assert found.certified.all()
+
+
+@pytest.mark.parametrize("trial", range(3))
+@pytest.mark.parametrize("name", SCHEMES)
+def test_bounds_enclose_the_truth(name, trial):
+    ranks, weak = truth(name, trial)
+    found = weak_privacy_trajectory(history(name, trial), method="bounds")
+    assert np.array_equal(found.rank, ranks)
+    assert (found.lower <= weak).all()
+    assert (weak <= found.upper).all()
+    assert np.array_equal(found.upper == -1, ranks == 0)
+    assert np.array_equal(found.lower == -1, ranks == 0)
+    seen = ranks > 0
+    assert (np.diff(found.lower[seen]) <= 0).all()
+    assert (np.diff(found.upper[seen]) <= 0).all()
+    assert (found.lower[found.certified] == weak[found.certified]).all()
+    assert (found.upper[found.certified] == weak[found.certified]).all()
+
+
+def test_bounds_say_more_than_nothing():
+    # the worst an upper bound can do is the smallest sum, the worst a lower one 1
+    gaps = []
+    for name in SCHEMES:
+        found = weak_privacy_trajectory(history(name, 1), method="bounds")
+        gaps += [(found.upper - found.lower)[found.rank > 0].mean()]
+    assert max(gaps) < 2.0
+
+
+def test_blocks_are_exact_without_a_search():
+    for name in ("partition", "blocks_of_two", "blocks_of_four", "blocks_of_two_of_three"):
+        found = weak_privacy_trajectory(history(name, 1), method="bounds")
+        assert np.array_equal(found.lower, truth(name, 1)[1]), name
+        assert np.array_equal(found.upper, truth(name, 1)[1]), name
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_a_row_of_a_batch_is_that_history_alone(method):
+    batch = np.stack([history("weighted", trial) for trial in range(3)])
+    found = weak_privacy_trajectory(batch, method=method)
+    assert found.lower.shape == found.certified.shape == (3, ROUNDS)
+    for trial in range(3):
+        alone = weak_privacy_trajectory(batch[trial], method=method)
+        for field in ("lower", "upper", "rank", "certified"):
+            assert np.array_equal(getattr(found, field)[trial], getattr(alone, field)), field
+
+
+def test_more_leading_axes_are_kept():
+    batch = np.stack([history("partition", trial) for trial in (0, 1)])[:, None, :6]
+    found = weak_privacy_trajectory(batch, method="bounds")
+    assert found.upper.shape == (2, 1, 6)
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_the_last_entry_is_the_whole_history(method):
+    rows = history("uniform", 1)[:10]
+    whole = weak_privacy(rows)
+    found = weak_privacy_trajectory(rows, method=method)
+    assert found.rank[-1] == whole.rank
+    assert found.lower[-1] <= whole.upper
+    assert whole.lower <= found.upper[-1]
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+def test_array_library_and_x64_change_nothing(method):
+    rows = history("blocks_of_two", 1)
+    plain = weak_privacy_trajectory(rows, method=method)
+    with jax.enable_x64(True):
+        wide = weak_privacy_trajectory(jnp.asarray(rows, jnp.int64), method=method)
+    for field in ("lower", "upper", "rank", "certified"):
+        assert np.array_equal(getattr(plain, field), getattr(wide, field)), field
+
+
+@pytest.mark.parametrize("method", ["certified", "bounds"])
+@hypothesis.given(
+    st.lists(st.lists(st.integers(-2, 2), min_size=6, max_size=6), min_size=7, max_size=7)
+)
+def test_weighted_rows(method, rows):
+    ranks, weak = np.array(oracle.trajectory(rows)).T
+    found = weak_privacy_trajectory(rows, method=method)
+    assert np.array_equal(found.rank, ranks)
+    assert (found.lower <= weak).all()
+    assert (weak <= found.upper).all()
+    if method == "certified":
+        assert found.certified.all()
+        assert np.array_equal(found.lower, weak)
+        assert np.array_equal(found.upper, weak)
