@@ -10,7 +10,18 @@ from mrsa_jax.selection._blocks import (
     weighted,
 )
 from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
+from mrsa_jax.selection._poisson import poisson
+from mrsa_jax.selection._power_of_choice import (
+    PowerOfChoice,
+    PowerOfChoiceState,
+    power_of_choice,
+)
 from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
+from mrsa_jax.selection._separation import (
+    SeparatedSelection,
+    SeparationState,
+    minimum_separation,
+)
 from mrsa_jax.selection._theory import enumerate_family, expected_cardinality, family_size
 from mrsa_jax.selection._types import Selector, SelectorState
 
@@ -18,9 +29,13 @@ __all__ = [
     "BernoulliSelection",
     "BlockSelection",
     "Fairness",
+    "PowerOfChoice",
+    "PowerOfChoiceState",
     "RolloutMetrics",
     "Selector",
     "SelectorState",
+    "SeparatedSelection",
+    "SeparationState",
     "aggregation_cardinality",
     "batch_partitioning",
     "bernoulli",
@@ -28,7 +43,10 @@ __all__ = [
     "expected_cardinality",
     "fairness_gap",
     "family_size",
+    "minimum_separation",
     "partition",
+    "poisson",
+    "power_of_choice",
     "rollout",
     "rollout_metrics",
     "rollout_trials",

@@ -28,7 +28,8 @@ class BernoulliSelection:
     """Every available client joins independently; build it with `bernoulli`.
 
     Attributes:
-        threshold: uint32 scalar; a client joins when its word is below; the largest value: always.
+        threshold: uint32, one for all clients or [N] (`poisson`); a client joins when its word is
+            below; the largest value: always.
         num_clients: N, static.
     """
 

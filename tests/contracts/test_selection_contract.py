@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import availability, selection
+from mrsa_jax import ConfigurationError, availability, selection
 from mrsa_jax._streams import as_key, trial_key
-from mrsa_jax.selection import Selector, SelectorState
+from mrsa_jax.selection import Selector
 
 N, K = 12, 6
+_SEPARATED = selection.minimum_separation
+_POWER = selection.power_of_choice
+_RATES = np.linspace(0, 1, N)
 # factory -> [(scheme, the same scheme with other numbers, block size, cohort size or None)]
 SELECTORS = {
     "uniform": [(selection.uniform(N, K), selection.uniform(N, 3), 1, K)],
@@ -29,12 +33,52 @@ SELECTORS = {
         for t in (1, 2, 3, 6)
         for fairness in ("least_used", "uniform", "greedy")
     ],
+    "power_of_choice": [
+        (_POWER(N, K, 8), _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5), 1, K),
+        (_POWER(N, K, 12, initial_loss=1.0 + _RATES), _POWER(N, 5, 7, final_loss=0.5), 1, K),
+    ],
+    "minimum_separation": [
+        (_SEPARATED(selection.uniform(N, 3), 3), _SEPARATED(selection.uniform(N, 5), 2), 1, 3),
+        (
+            _SEPARATED(selection.batch_partitioning(N, 4, 2), 2),
+            _SEPARATED(selection.batch_partitioning(N, 6, 3), 3),
+            2,
+            4,
+        ),
+        (_SEPARATED(_POWER(N, 4, 8), 2), _SEPARATED(_POWER(N, 3, 9), 3), 1, 4),
+        (
+            _SEPARATED(selection.bernoulli(N, 0.5), 2),
+            _SEPARATED(selection.bernoulli(N, 0.9), 4),
+            1,
+            None,
+        ),
+    ],
+    "poisson": [(selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)],
     "bernoulli": [(selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
 }
+_TRACES = np.random.default_rng(3).random((2, 7, N)) < 0.6
 AVAILABILITY = {
     "independent": [
         (availability.independent(0.3), availability.independent(0.9)),
-        (availability.independent([0.2] * N), availability.independent(np.linspace(0, 1, N))),
+        (availability.independent([0.2] * N), availability.independent(_RATES)),
+    ],
+    "markov": [
+        (availability.markov(0.3, 4.0), availability.markov(0.5, 2.0)),
+        (availability.markov(_RATES * 0.9, 12.0), availability.markov(0.5, 1.0 + _RATES)),
+    ],
+    "cyclic": [(availability.cyclic([0.1, 0.9, 0.4], 2), availability.cyclic([0.3, 0.2, 0.0]))],
+    "diurnal": [
+        (
+            availability.diurnal(0.5, 0.4, 6, list(range(N))),
+            availability.diurnal(0.4, 0.1, 6, [0] * N),
+        )
+    ],
+    "replay": [
+        (
+            availability.replay(_TRACES[0]),
+            availability.replay(_TRACES[1], beyond="absent"),
+        ),
+        (availability.replay(_TRACES[1], start="random"), availability.replay(_TRACES[0])),
     ],
 }
 ROWS = [
@@ -69,18 +113,33 @@ def test_every_factory_is_in_its_table() -> None:
     assert _factories(availability, availability.Availability) == set(AVAILABILITY)
 
 
-def _states(trials: int) -> tuple[jax.Array, SelectorState, jax.Array]:
-    """Keys [B], counts [N, B] equal within blocks of 6, availability [N, B]."""
+def _keys(trials: int, seed: int = 1) -> jax.Array:
+    return jax.vmap(lambda t: trial_key(as_key(seed), t))(jnp.arange(trials, dtype=jnp.uint32))
+
+
+def _states(selector: Selector, trials: int) -> tuple[jax.Array, Any, jax.Array]:
+    """Keys [B], states after two rounds, each leaf [..., B], and availability [N, B]."""
     rng = np.random.default_rng(0)
-    keys = jax.vmap(lambda t: trial_key(as_key(1), t))(jnp.arange(trials, dtype=jnp.uint32))
-    counts = np.repeat(rng.integers(0, 3, (2, trials)), 6, axis=0)
-    available = rng.random((N, trials)) < rng.choice([0.5, 0.9, 0.98], trials)
-    return keys, SelectorState(jnp.asarray(counts, jnp.int32)), jnp.asarray(available)
+
+    def online() -> jax.Array:
+        return jnp.asarray(rng.random((N, trials)) < rng.choice([0.5, 0.9, 0.98], trials))
+
+    state = jax.tree.map(lambda leaf: jnp.stack([leaf] * trials, axis=-1), selector.init())
+    for seed in (2, 3):
+        _, state = _mapped(selector, _keys(trials, seed), state, online())
+    return _keys(trials), state, online()
+
+
+def _eligible(state: Any, available: np.ndarray) -> np.ndarray:
+    """Who may be asked: the available clients, where the state knows of rest the rested ones."""
+    rest = getattr(state, "rest", None)
+    return available if rest is None else available & (np.asarray(rest) == 0)
 
 
 _select = jax.jit(lambda s, *a: s.select(*a))
 _mapped = jax.jit(lambda s, *a: jax.vmap(s.select, in_axes=(0, -1, -1), out_axes=-1)(*a))
-_sample = jax.jit(lambda m, key: m.sample(key, m.init(key))[0])
+_init = jax.jit(lambda m, key: m.init(key))
+_sample = jax.jit(lambda m, key, state: m.sample(key, state))
 
 
 @pytest.mark.parametrize(("selector", "other", "block", "size"), ROWS)
@@ -91,56 +150,117 @@ def test_selector(selector: Selector, other: Selector, block: int, size: int | N
     assert start.counts.dtype == jnp.int32
     assert start.counts.tolist() == [0] * N
     trials = 64
-    keys, states, available = _states(trials)
-    together, after = _select(selector, keys, states, available)  # trials as trailing axes
+    keys, states, available = _states(selector, trials)
+    together, after = _mapped(selector, keys, states, available)
     assert together.shape == (N, trials)
     assert together.dtype == jnp.bool_
-    mapped, _ = _mapped(selector, keys, states, available)
-    assert (mapped == together).all()
+    _assert_equal(jax.tree.map(lambda leaf: leaf.dtype, after), _dtypes(states))
+    if getattr(selector, "takes_trials", False):  # trials as trailing axes
+        _assert_equal(_select(selector, keys, states, available), (together, after))
     for b in range(8):  # a row of a batch is the same trial alone
-        alone = _select(selector, keys[b], SelectorState(states.counts[:, b]), available[:, b])
-        assert (alone[0] == together[:, b]).all()
-        assert (alone[1].counts == after.counts[:, b]).all()
 
-    cohorts = np.asarray(together)
-    assert not (cohorts & ~np.asarray(available)).any()
+        def row(tree: Any, b: int = b) -> Any:
+            return jax.tree.map(lambda leaf: leaf[..., b], tree)
+
+        alone = _select(selector, keys[b], row(states), available[:, b])
+        _assert_equal(alone, row((together, after)))
+
+    cohorts, free = np.asarray(together), _eligible(states, np.asarray(available))
+    assert not (cohorts & ~free).any()
     assert (np.asarray(after.counts - states.counts) == cohorts).all()
     blocks = cohorts.reshape(-1, block, trials)
     assert (blocks.all(1) == blocks.any(1)).all()
     if size is not None:
-        whole = np.asarray(available).reshape(-1, block, trials).all(1).sum(0)
+        whole = free.reshape(-1, block, trials).all(1).sum(0)
         assert (cohorts.sum(0) == np.where(whole >= size // block, size, 0)).all()
         assert set(cohorts.sum(0)) == {0, size}
 
-    compiled = _select._cache_size()
-    _select(other, keys, states, available)
-    assert _select._cache_size() == compiled
+    compiled = _mapped._cache_size()
+    _mapped(other, keys, states, available)
+    assert _mapped._cache_size() == compiled
 
 
-@pytest.mark.parametrize(("selector", "other", "block", "size"), ROWS[:1] + ROWS[-1:])
+def _dtypes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.dtype, tree)
+
+
+def _assert_equal(ours: Any, theirs: Any) -> None:
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert np.array_equal(np.asarray(a), np.asarray(b))
+
+
+FIRST = [row for row in ROWS if str(row.id).endswith("0")]
+EAGER = ("uniform0", "power_of_choice0", "minimum_separation0", "bernoulli0")
+
+
+@pytest.mark.parametrize(
+    ("selector", "other", "block", "size"), [row for row in ROWS if row.id in EAGER]
+)
 def test_selector_without_jit(
     selector: Selector, other: Selector, block: int, size: int | None
 ) -> None:
     del other, block, size
-    keys, states, available = _states(3)
-    together, _ = _select(selector, keys, states, available)
-    eager, _ = selector.select(keys, states, available)
-    assert (eager == together).all()
+    keys, states, available = _states(selector, 3)
+    together = _mapped(selector, keys, states, available)
+    alone = jax.tree.map(lambda leaf: leaf[..., 1], (states, available))
+    eager = selector.select(keys[1], *alone)
+    _assert_equal(eager, jax.tree.map(lambda leaf: leaf[..., 1], together))
+
+
+@pytest.mark.parametrize(("selector", "other", "block", "size"), FIRST)
+def test_selector_stacks_and_widens(
+    selector: Selector, other: Selector, block: int, size: int | None
+) -> None:
+    """Schemes of equal structure are the rows of one stacked scheme; x64 changes nothing."""
+    del block, size
+    keys, state, available = _states(selector, 1)
+    arguments = (keys[0], jax.tree.map(lambda leaf: leaf[..., 0], state), available[:, 0])
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), selector, other)
+    stacked = jax.jit(jax.vmap(lambda s, *a: s.select(*a), in_axes=(0, None, None, None)))
+    with jax.enable_x64(True):
+        cohorts, _ = stacked(both, *arguments)
+    for ours, scheme in zip(cohorts, (selector, other), strict=True):
+        assert (np.asarray(ours) == _select(scheme, *arguments)[0]).all()
 
 
 @pytest.mark.parametrize(("model", "other"), MODELS)
 def test_availability(model: availability.Availability, other: availability.Availability) -> None:
     assert isinstance(model, availability.Availability)
     model, other = model.for_clients(N), other.for_clients(N)
-    keys, _, _ = _states(32)
-    alone = jnp.stack([_sample(model, key) for key in keys], axis=-1)
-    assert alone.shape == (N, 32)
-    assert alone.dtype == jnp.bool_
-    assert (alone == jax.vmap(lambda key: _sample(model, key), out_axes=-1)(keys)).all()
+    keys = _keys(32)
+    start = jax.vmap(lambda key: _init(model, key), out_axes=-1)(_keys(32, 5))
+
+    def row(tree: Any, b: int) -> Any:
+        return jax.tree.map(lambda leaf: leaf[..., b], tree)
+
+    many = jax.jit(jax.vmap(model.sample, in_axes=-1, out_axes=-1))
+    together, after = many(keys, start)
+    assert together.shape == (N, 32)
+    assert together.dtype == jnp.bool_
+    _assert_equal(_dtypes(after), _dtypes(start))
+    for b in range(32):  # a row of a batch is the same trial alone
+        _assert_equal(_sample(model, keys[b], row(start, b)), row((together, after), b))
     if getattr(model, "takes_trials", False):
-        assert (alone == model.sample(keys, model.init(keys[0]))[0]).all()
+        _assert_equal(model.sample(keys, start), (together, after))
     compiled = _sample._cache_size()
-    _sample(other, keys[0])
+    _sample(other, keys[0], row(start, 0))
     assert _sample._cache_size() == compiled
     with jax.enable_x64(True):
-        assert (np.asarray(model.sample(keys[0], model.init(keys[0]))[0]) == alone[:, 0]).all()
+        wide = model.sample(keys[0], row(start, 0))
+        _assert_equal(wide, row((together, after), 0))
+        _assert_equal(model.init(keys[0]), _init(model, keys[0]))
+
+
+@pytest.mark.parametrize(("model", "other"), MODELS)
+def test_availability_in_rollouts(
+    model: availability.Availability, other: availability.Availability
+) -> None:
+    """Trials side by side are the same trials one by one."""
+    del other
+    everybody = selection.bernoulli(N, 1.0)
+    many = selection.rollout_trials(4, everybody, model, 9, 3)
+    assert (many[0] == selection.rollout(4, everybody, model, 9)).all()
+    assert (many == selection.rollout_trials(4, everybody, model, 9, 5)[:3]).all()
+    with pytest.raises(ConfigurationError, match=f"{N + 1}.*, one for each client"):
+        model.for_clients(N).for_clients(N + 1)

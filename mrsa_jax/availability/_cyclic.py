@@ -1,0 +1,134 @@
+"""Clients whose chance to be away follows a cycle: day and night, each at its own phase.
+
+A departure from the papers' model, in which a client's rate never changes. Devices join when they
+charge at night, so clients of one time zone are away together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import client_words
+from mrsa_jax.availability._chance import check_chances, happens, threshold
+from mrsa_jax.availability._checks import check_integers, check_numbers, is_integer, spread
+
+__all__ = ["Cyclic", "cyclic", "diurnal"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Cyclic:
+    """Independent dropouts at a rate that repeats; build it with `cyclic` or `diurnal`.
+
+    Attributes:
+        thresholds: uint32[L], of the chance to be offline at each place of the cycle.
+        phase: int32, one for all clients or [N], in [0, L): in round j, from 0, client i is at
+            place (j + phase_i) mod L.
+    """
+
+    thresholds: Array
+    phase: Array
+    takes_trials: ClassVar[bool] = True
+
+    def for_clients(self, num_clients: int) -> Cyclic:
+        """Return the model with a phase for each of `num_clients` clients.
+
+        Raises:
+            ConfigurationError: If it holds phases of another number of clients.
+        """
+        return Cyclic(self.thresholds, spread("phase", self.phase, num_clients))
+
+    def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
+        """Return the place of phase 0 before the first round, 0; nothing is drawn."""
+        del key
+        return jnp.int32(0)
+
+    def sample(
+        self, key: Key[Array, "*trials"], state: Int32[Array, "*trials"]
+    ) -> tuple[Bool[Array, " clients *trials"], Int32[Array, "*trials"]]:
+        """Draw who is online, each client at its own place of the cycle."""
+        length = self.thresholds.shape[-1]
+        ends = tuple(range(1, 1 + state.ndim))
+        place = (jnp.expand_dims(self.phase, ends) + state[None]) % length
+        words = client_words(key, self.phase.shape[-1])
+        return ~happens(words, self.thresholds[place]), (state + 1) % length
+
+
+def cyclic(dropout_rates: ArrayLike | list[float], phase: ArrayLike | list[int] = 0) -> Cyclic:
+    """Return the model in which the chance to be offline repeats every L rounds.
+
+    Given a client's place in the cycle, its rounds are independent. For a cosine see `diurnal`.
+
+    Args:
+        dropout_rates: Chance to be offline at each of the L places of the cycle, in [0, 1], [L].
+        phase: How many rounds a client is ahead: an integer for everybody, or [N] of them. Round
+            j, from 0, uses `dropout_rates[(j + phase) % L]`.
+
+    Returns:
+        The model, a pytree; rates and phases are data, L is a size.
+
+    Raises:
+        ConfigurationError: If a rate is outside [0, 1], there is none, or a phase is no integer.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> everybody = mj.selection.bernoulli(2, 1.0)
+        >>> history = mj.selection.rollout(0, everybody, cyclic([0.0, 1.0], [0, 1]), num_rounds=3)
+        >>> history.tolist()
+        [[True, False], [False, True], [True, False]]
+    """
+    rates = np.atleast_1d(check_chances("dropout_rates", dropout_rates))
+    require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
+    places = check_integers("phase", phase) % rates.size
+    return Cyclic(jnp.asarray(threshold(rates)), jnp.asarray(places.astype(np.int32)))
+
+
+def diurnal(
+    dropout_rate: float, amplitude: float, period: int, phase: ArrayLike | list[int] = 0
+) -> Cyclic:
+    """Return the model in which clients are away by day: a cosine cycle, a phase for each client.
+
+    In round j, from 0, client i is offline with chance
+    p + a cos(2 pi (j + phase_i) / L). Equal phases make whole populations vanish together and
+    rounds be skipped; phases that follow the blocks keep blocks whole, mixed ones break them.
+
+    Args:
+        dropout_rate: p, mean over the cycle, in [0, 1].
+        amplitude: a >= 0, at most min(p, 1 - p); 0 is `independent(p)`.
+        period: L >= 1, rounds a cycle.
+        phase: Rounds that a client is ahead: an integer for everybody, or [N] of them.
+
+    Returns:
+        The model, a pytree; p, a and phases are data, L is a size.
+
+    Raises:
+        ConfigurationError: If p is outside [0, 1], the amplitude leads out of [0, 1], the period
+            is no positive integer, or a phase no integer.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> flat, plain = diurnal(0.3, 0.0, 24), mj.availability.independent(0.3)
+        >>> online = [mj.selection.rollout(0, mj.selection.uniform(9, 2), model, num_rounds=20)
+        ...           for model in (flat, plain)]
+        >>> bool((online[0] == online[1]).all())
+        True
+    """
+    rate = check_chances("dropout_rate", dropout_rate)
+    require(rate.ndim == 0, "dropout_rate", "must be one number", f"shape {rate.shape}")
+    swing = check_numbers("amplitude", amplitude)
+    require(swing.ndim == 0, "amplitude", "must be one number", f"shape {swing.shape}")
+    p, a = float(rate), float(swing)
+    rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
+    require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
+    require(is_integer(period), "period", "must be an integer", period)
+    require(period >= 1, "period", "must be at least 1", period)
+    wave = p + a * np.cos(2.0 * np.pi * np.arange(int(period)) / int(period))
+    return cyclic(np.clip(wave, 0.0, 1.0), phase)

@@ -1,0 +1,194 @@
+"""Power-of-choice: the K clients of highest loss among d candidates, on simulated losses.
+
+Cho, Wang, Joshi, "Client Selection in Federated Learning: Convergence Analysis and
+Power-of-Choice Selection Strategies" (2020). Symbols: K `cohort_size`, d `num_candidates`,
+F_k(w) `losses`. Losses live in the selector's state, so that histories can be rolled out without
+training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import client_words
+from mrsa_jax.availability._checks import check_numbers
+from mrsa_jax.selection import _ranking
+from mrsa_jax.selection._checks import check_count, check_sizes
+
+__all__ = ["PowerOfChoice", "PowerOfChoiceState", "power_of_choice"]
+
+_UNIT = 2.0**-16  # logarithms of losses are multiples of this: integers, equal on every machine
+
+
+class PowerOfChoiceState(NamedTuple):
+    """What power-of-choice remembers between rounds.
+
+    Attributes:
+        counts: int32[N], rounds in whose sum each client was.
+        log_losses: int32[N], natural logarithm of each client's loss, in units of 2^-16.
+    """
+
+    counts: Int32[Array, " clients *trials"]
+    log_losses: Int32[Array, " clients *trials"]
+
+    @property
+    def losses(self) -> Float32[Array, " clients *trials"]:
+        """Each client's simulated loss."""
+        return jnp.exp(self.log_losses.astype(jnp.float32) * jnp.float32(_UNIT))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PowerOfChoice:
+    """The K clients of highest loss among d candidates; build it with `power_of_choice`.
+
+    Attributes:
+        cohort_size: int32 scalar, K.
+        num_candidates: int32 scalar, d.
+        highest: int32[N], logarithm of the initial loss (also its ceiling), in units of 2^-16.
+        lowest: int32[N], logarithm of the loss that training cannot go below.
+        fall: int32 scalar, what the logarithm loses in a round with the client.
+        rise: int32 scalar, what it gains in one without.
+        num_clients: N, static.
+    """
+
+    cohort_size: Array
+    num_candidates: Array
+    highest: Array
+    lowest: Array
+    fall: Array
+    rise: Array
+    num_clients: int = dataclasses.field(metadata={"static": True})
+    takes_trials: ClassVar[bool] = True
+
+    def init(self) -> PowerOfChoiceState:
+        """Return the state before the first round: nobody has taken part."""
+        return PowerOfChoiceState(jnp.zeros(self.num_clients, jnp.int32), self.highest)
+
+    def select(
+        self,
+        key: Key[Array, "*trials"],
+        state: PowerOfChoiceState,
+        available: Bool[Array, " clients *trials"],
+    ) -> tuple[Bool[Array, " clients *trials"], PowerOfChoiceState]:
+        """Return a cohort of K available clients, or nobody, and the new losses.
+
+        Takes trials as trailing axes.
+        """
+        online = _ranking.count(available)
+        works = online >= self.cohort_size
+        candidates = _ranking.k_smallest_words(
+            client_words(key, self.num_clients, word=0),
+            available,
+            jnp.where(works, jnp.minimum(self.num_candidates, online), 0),
+        )
+        gain = jnp.max(self.highest) - state.log_losses  # at least 0, smallest for the highest loss
+        cohort = _ranking.k_smallest(
+            gain,
+            client_words(key, self.num_clients, word=1),
+            candidates,
+            jnp.where(works, self.cohort_size, 0),
+        )
+        # A skipped round trains nothing: losses stay.
+        moves = works.astype(jnp.int32)[None]
+        ends = tuple(range(1, available.ndim))
+        highest, lowest = jnp.expand_dims(self.highest, ends), jnp.expand_dims(self.lowest, ends)
+        lower = jnp.maximum(state.log_losses - self.fall, lowest)
+        higher = jnp.minimum(state.log_losses + self.rise * moves, highest)
+        counts = state.counts + cohort.astype(jnp.int32)
+        return cohort, PowerOfChoiceState(counts, jnp.where(cohort, lower, higher))
+
+
+def power_of_choice(
+    num_clients: int,
+    cohort_size: int,
+    num_candidates: int,
+    *,
+    initial_loss: ArrayLike | list[float] = 1.0,
+    final_loss: ArrayLike | list[float] = 0.01,
+    decay: float = 0.9,
+    recovery: float = 1.01,
+) -> PowerOfChoice:
+    """Return power-of-choice selection on simulated losses: the K worst off of d candidates.
+
+    Of the available clients d are drawn uniformly (all, where fewer are online), and the K with
+    the highest loss are asked, ties uniformly; a round with fewer than K available is skipped.
+    d = K is `uniform`. Larger d chases losses: fairer where losses are equal, biased to clients
+    whose loss stays high, and like every scheme without blocks, T = 1 before long.
+
+    The losses are a model, not measured: a round with client k multiplies F_k by `decay`, a round
+    without by `recovery` (the others' updates undo some of it), within [final, initial]; a skipped
+    round leaves them. Progress that all clients share does not change the ranking and is left
+    out. Logarithms are integers in units of 2^-16, the same on every machine.
+
+    Args:
+        num_clients: N >= 1.
+        cohort_size: K, from 1 to N.
+        num_candidates: d, from K to N.
+        initial_loss: F_k before training, positive: a number for everybody, or [N].
+        final_loss: What F_k cannot fall below, positive, at most the initial: a number, or [N].
+        decay: Factor in (0, 1] of a client's loss in a round with it.
+        recovery: Factor >= 1 in a round without it.
+
+    Returns:
+        A selector; all numbers but N are data.
+
+    Raises:
+        ConfigurationError: If a size is no positive integer, K <= d <= N does not hold, or a loss
+            or a factor is outside its range or not finite.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> scheme = power_of_choice(4, 1, 4, initial_loss=[4.0, 1.0, 3.0, 2.0], decay=0.5)
+        >>> history = mj.selection.rollout(0, scheme, mj.availability.independent(0.0), 2)
+        >>> history.argmax(axis=1).tolist()  # first the loss of 4, then the 3
+        [0, 2]
+
+    Source: Cho, Wang, Joshi (2020), Section 4, pi_pow-d. Differs in that candidates are drawn
+        uniformly (equal data sets) among the available, and losses are simulated.
+    """
+    n, k, _ = check_sizes(num_clients, cohort_size)
+    d = check_count("num_candidates", num_candidates)
+    require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
+    require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
+    high, low = _losses("initial_loss", initial_loss, n), _losses("final_loss", final_loss, n)
+    over = low > high
+    rule = "must be at most `initial_loss`"
+    require(not over.any(), "final_loss", rule, *low[over][:1].tolist(), *high[over][:1].tolist())
+    down, up = _factor("decay", decay), _factor("recovery", recovery)
+    require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
+    require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
+    require(down >= 1e-9, "decay", "must be at least 1e-9", down)
+    fall, rise = -_units(np.asarray(down)), _units(np.asarray(up))
+    return PowerOfChoice(
+        jnp.int32(k), jnp.int32(d), _units(high), _units(low), fall, rise, num_clients=n
+    )
+
+
+def _losses(argument: str, value: object, num_clients: int) -> np.ndarray:
+    losses = check_numbers(argument, value)
+    fits = losses.ndim == 0 or losses.size == num_clients
+    rule = "must be one number or one for each client"
+    require(fits, argument, rule, f"{losses.size} numbers, {num_clients} clients")
+    bad = losses[~((losses >= 1e-30) & (losses <= 1e30))]
+    require(bad.size == 0, argument, "must lie in [1e-30, 1e30]", *bad[:1].tolist())
+    return np.broadcast_to(losses, (num_clients,))
+
+
+def _factor(argument: str, value: object) -> float:
+    factor = check_numbers(argument, value)
+    require(factor.ndim == 0, argument, "must be one number", f"shape {factor.shape}")
+    return float(factor)
+
+
+def _units(values: np.ndarray) -> Array:
+    """Return natural logarithms in units of 2^-16."""
+    return jnp.asarray(np.round(np.log(values) / _UNIT).astype(np.int32))
