@@ -1,0 +1,91 @@
+"""Clients with equal columns of P seen as one group with a weight.
+
+Every vector of the row space is constant on such a group, so weak privacy is decided on one
+column a group, a client's column counting as many times as the group has members.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Groups", "collapse", "row_codes"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """A participation history with equal columns taken together.
+
+    Attributes:
+        matrix: Integers `[rounds, groups]` (int64, or Python integers where they are larger), one
+            column for each class of identical non-zero columns, lighter groups first.
+        sizes: int64 `[groups]`, clients in each.
+        members: Client indices of each group.
+    """
+
+    matrix: np.ndarray
+    sizes: np.ndarray
+    members: tuple[np.ndarray, ...]
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups."""
+        return len(self.sizes)
+
+    def clients(self, groups: Any) -> tuple[int, ...]:
+        """Return the sorted clients of some groups."""
+        return tuple(sorted(int(i) for k in groups for i in self.members[k]))
+
+
+def collapse(history: np.ndarray) -> Groups:
+    """Group the clients of a history `[rounds, clients]` by identical non-zero columns."""
+    part = np.flatnonzero((history != 0).any(axis=0))
+    codes = row_codes(history.T[part])
+    _, first, label, sizes = np.unique(
+        codes, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((first, sizes))  # lighter groups first, then by their first client
+    by_label = np.split(part[np.argsort(label, kind="stable")], np.cumsum(sizes)[:-1])
+    matrix = history[:, part[first[order]]]
+    return Groups(
+        _primitive(matrix), sizes[order].astype(np.int64), tuple(by_label[k] for k in order)
+    )
+
+
+def row_codes(matrix: np.ndarray) -> np.ndarray:
+    """Return values that are equal exactly where the rows of a matrix are."""
+    if matrix.shape[1] == 0:
+        return np.zeros(len(matrix), np.int64)
+    if matrix.dtype == object:
+        matrix = np.unique(matrix, return_inverse=True)[1].reshape(matrix.shape)
+    if matrix.dtype == np.bool_:
+        matrix = np.packbits(matrix, axis=1)
+    lines = np.ascontiguousarray(matrix)
+    return lines.view(np.dtype((np.void, lines.shape[1] * lines.dtype.itemsize)))[:, 0]
+
+
+def _primitive(matrix: np.ndarray) -> np.ndarray:
+    """Return the integers as int64 where they fit, as Python integers elsewhere."""
+    if matrix.dtype != object:
+        if matrix.dtype != np.uint64 or not matrix.size or int(matrix.max()) < 1 << 62:
+            return matrix.astype(np.int64)
+        return matrix.astype(object)
+    fits = all(abs(int(value)) < 1 << 62 for value in matrix.ravel())
+    return matrix.astype(np.int64) if fits else matrix
+
+
+def log2_hadamard(matrix: np.ndarray, order: int) -> float:
+    """Return a bound on log2 of the absolute value of all minors of a size (Hadamard).
+
+    A minor's rows are parts of the matrix's rows, so their lengths bound it; rounded up.
+    """
+    lengths = sorted((_log2_length(row) for row in matrix), reverse=True)
+    return math.fsum(lengths[:order]) * (1 + 1e-9) + 1e-6
+
+
+def _log2_length(row: np.ndarray) -> float:
+    total = sum(int(value) ** 2 for value in row if value)
+    return 0.5 * math.log2(total) if total else 0.0

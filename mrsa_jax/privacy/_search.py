@@ -1,0 +1,345 @@
+"""Proofs that no light vector exists, or one that does: the searches and what they cost.
+
+Two searches share the work, each where it is the cheaper one by a cost model: a walk through
+sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax.privacy._exact import PRIME, residues_of
+from mrsa_jax.privacy._two_adic import Checks, parity_checks
+
+__all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
+
+_SMALL_PRIMES = (8191, 8179)
+_LARGE_PRIMES = (PRIME, 1_199_999_993)
+# Measured on one core of the machine of benchmarks/results.
+_SECONDS_PER_KEY = 14e-9  # girth: one pair of vectors
+_SECONDS_PER_HALF = 45e-9  # lifting: one half of a word, stored and looked up
+_SECONDS_PER_WORD = 0.8e-6  # lifting: a word and its second digit
+_SECONDS_PER_SET = 3e-6  # lifting: a determinant
+_HALVES_A_PART = 1 << 21  # so many stored halves stay near the processor
+_MOST_COLUMNS = 4096
+_ATTEMPTS = 4
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Duals:
+    """Dual vectors of a row space: the columns of a kernel basis, modulo several primes.
+
+    Attributes:
+        weights: int64 `[groups]`, ascending.
+        kernels: uint64 `[2, groups, corank]`, modulo the large primes.
+        small: int64 `[2, groups, corank]`, modulo the small ones; None when the rank falls there.
+        checks: The lattice modulo 4, if it could be computed.
+    """
+
+    weights: np.ndarray
+    kernels: np.ndarray
+    small: np.ndarray | None
+    checks: Checks | None
+
+    @property
+    def corank(self) -> int:
+        """Dimension of the kernel."""
+        return self.kernels.shape[2]
+
+    def most_groups(self, limit: int) -> int:
+        """Return how many groups a set of at most this weight can have."""
+        return int(np.searchsorted(np.cumsum(self.weights), limit, side="right"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How a limit would be searched, and for how long on one core."""
+
+    method: str
+    limit: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        is_proof: Whether no vector of weight at most the limit exists.
+        subset: Columns that carry a vector within the limit (modulo two large primes), or None.
+        method: Which search.
+    """
+
+    is_proof: bool
+    subset: tuple[int, ...] | None
+    method: str
+
+
+def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
+    """Return the dual vectors of independent integer rows; None if a large prime loses rank."""
+    kernels = [_kernel(matrix, prime) for prime in _LARGE_PRIMES]
+    corank = matrix.shape[1] - matrix.shape[0]
+    if any(kernel.shape[1] != corank for kernel in kernels):
+        return None
+    small = [_kernel(matrix, prime) for prime in _SMALL_PRIMES]
+    whole = all(kernel.shape[1] == corank for kernel in small)
+    return Duals(
+        weights,
+        np.stack(kernels),
+        np.stack(small).astype(np.int64) if whole else None,
+        parity_checks(matrix) if whole else None,
+    )
+
+
+def _kernel(matrix: np.ndarray, prime: int) -> np.ndarray:
+    """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
+    from mrsa_jax.modular import _elimination
+
+    columns = matrix.shape[1]
+    form, pivots = _elimination.reduced_echelon(
+        residues_of(matrix, prime), np.arange(columns), np.uint64(prime)
+    )
+    free = np.setdiff1d(np.arange(columns), pivots)
+    kernel = np.zeros((columns, len(free)), np.uint64)
+    kernel[free, np.arange(len(free))] = 1
+    kernel[pivots] = (np.uint64(prime) - form[:, free]) % np.uint64(prime)
+    return kernel
+
+
+def plan(of: Duals, limit: int) -> Plan | None:
+    """Return the cheaper search for vectors of weight at most `limit`, None if there is none."""
+    groups, most = len(of.weights), of.most_groups(limit)
+    if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
+        return None
+    options = [Plan("girth", limit, girth_seconds(groups, most))]
+    if of.checks is not None and most >= 4:
+        options.append(
+            Plan("lifting", limit, lifting_seconds(groups, of.corank, most, of.checks.is_even))
+        )
+    return min(options, key=lambda option: option.seconds)
+
+
+def girth_seconds(groups: int, most: int) -> float:
+    """Predict the walk's time on one core: a key for each set of one vector less."""
+    return 1e-4 + _SECONDS_PER_KEY * math.comb(groups, min(most, groups) - 1) * 1.0
+
+
+def lifting_seconds(groups: int, corank: int, most: int, is_even: bool) -> float:
+    """Predict the lifting's time on one core: halves of words, words, and what follows each."""
+    bits = min(corank, 63)
+    total = 1e-4
+    for size in range(1, most + 1):
+        if is_even and size % 2:
+            continue
+        right = size - size // 2
+        words = math.comb(groups, size) / 2.0 ** (bits - is_even)
+        total += _SECONDS_PER_HALF * (math.comb(groups, right) + math.comb(groups, size // 2))
+        total += words * _word_seconds(groups, bits - size + 1, most - size)
+    return total
+
+
+def _word_seconds(groups: int, bits: int, extra: int) -> float:
+    """Predict the time for one word with `extra` further groups, in a code of so many checks."""
+    odds = 2.0 ** -max(bits, 0)
+    total = _SECONDS_PER_WORD + odds * _extension_seconds(groups, extra)
+    for size in range(1, extra + 1):
+        if size > 1:
+            total += 6e-9 * math.comb(groups, size - size // 2) + 1e-6
+        total += odds * math.comb(groups, size) * _extension_seconds(groups, extra - size)
+    return total
+
+
+def _extension_seconds(groups: int, extra: int) -> float:
+    if extra == 0:
+        return _SECONDS_PER_SET
+    if extra == 1:
+        return 3 * _SECONDS_PER_SET
+    return 2e-4 + girth_seconds(groups, max(extra, 3))
+
+
+def run(of: Duals, chosen: Plan, progress: Progress | None = None) -> Outcome:
+    """Search as planned, on all cores; the same answer whatever their number."""
+    search = _girth_tasks if chosen.method == "girth" else _lifting_tasks
+    for attempt in range(_ATTEMPTS):
+        subset, is_clean = _first(search(of, chosen, attempt), chosen, progress)
+        if subset is not None:
+            return Outcome(False, subset, chosen.method)
+        if is_clean:
+            return Outcome(True, None, chosen.method)
+    return Outcome(False, None, chosen.method)
+
+
+Task = Callable[[], tuple[int, tuple[int, ...]]]
+
+
+def _first(
+    tasks: list[Task], chosen: Plan, progress: Progress | None
+) -> tuple[tuple[int, ...] | None, bool]:
+    """Run tasks until one finds a set; return the earliest task's, and whether all were clean."""
+    from mrsa_jax.privacy._girth import ANOMALY, FOUND
+
+    label = f"{chosen.method}: weight up to {chosen.limit}, about {chosen.seconds:.0f} core-s"
+    if len(tasks) == 1:
+        status, subset = tasks[0]()
+        return (subset if status == FOUND else None), status != ANOMALY
+    is_clean = True
+    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
+        pending = _submit(pool, tasks)
+        try:
+            for done, (status, subset) in enumerate(pending):
+                if status == FOUND:
+                    return subset, True
+                is_clean &= status != ANOMALY
+                if progress is not None:
+                    progress(label, done + 1, len(tasks))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return None, is_clean
+
+
+def _submit(
+    pool: concurrent.futures.Executor, tasks: list[Task]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Return the tasks' results in order, only as many running ahead as keep all cores busy."""
+    ahead: list[concurrent.futures.Future[Any]] = []
+    for task in tasks:
+        ahead.append(pool.submit(task))
+        if len(ahead) >= 2 * num_cores():
+            yield ahead.pop(0).result()
+    for future in ahead:
+        yield future.result()
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
+    from mrsa_jax.privacy import _girth
+
+    most = of.most_groups(chosen.limit)
+    depth = max(most, 3)
+    count = 1 if depth < 5 or chosen.seconds < 0.2 else 8 * num_cores()
+    first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
+    primes = np.asarray(_LARGE_PRIMES, np.uint64)
+
+    def task(number: int) -> tuple[int, tuple[int, ...]]:
+        found = np.zeros(depth, np.int64)
+        status, size = _girth.search(
+            first, second, of.kernels, primes, of.weights, _inverses(_SMALL_PRIMES[0]),
+            _inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found,
+        )  # fmt: skip
+        return status, tuple(int(k) for k in found[:size])
+
+    return [functools.partial(task, number) for number in range(count)]
+
+
+def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
+    from mrsa_jax.privacy import _lifting
+
+    assert of.checks is not None
+    assert of.small is not None
+    most = of.most_groups(chosen.limit)
+    keys, highs, bits = _mixed_checks(of.checks, attempt)
+    small = _folded(of, 0, max(most, 3), attempt)
+    again = _inverses(_SMALL_PRIMES[1])
+    prefix = np.concatenate([[0], np.cumsum(of.weights)])
+    problem = (of.kernels, np.asarray(_LARGE_PRIMES, np.uint64), of.weights,
+               _inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
+
+    def task(size: int, parts: int, part: int, slots: int) -> tuple[int, tuple[int, ...]]:
+        found = np.zeros(most + 1, np.int64)
+        shift, starts, items = _buckets(keys, bits, parts)
+        status, total, _ = _lifting.words(
+            keys, highs, small, problem, chosen.limit, size, np.uint64(shift), np.uint64(part),
+            starts, items, slots, found,
+        )  # fmt: skip
+        return status, tuple(int(k) for k in found[:total])
+
+    tasks: list[Task] = []
+    for size in range(1, most + 1):
+        if of.checks.is_even and size % 2:
+            continue
+        halves = math.comb(len(keys), size // 2)
+        parts = max(0, min(bits - 2, math.ceil(math.log2(max(1, halves / _HALVES_A_PART)))))
+        slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
+        for part in range(1 << parts):
+            tasks.append(functools.partial(task, size, parts, part, slots))
+    return tasks
+
+
+def _buckets(keys: np.ndarray, bits: int, parts: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Order columns by the leading bits of their keys; a single bucket when there are no parts."""
+    shift = bits - parts if parts else 63
+    lead = (keys >> np.uint64(shift)).astype(np.int64)
+    items = np.argsort(lead, kind="stable")
+    starts = np.searchsorted(lead[items], np.arange((1 << parts) + 1))
+    return shift, starts, items
+
+
+def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return random combinations of the parity checks as bits of one word a column."""
+    corank = checks.digits.shape[0]
+    bits = min(corank, 63)
+    rng = np.random.default_rng([20_219, attempt])
+    while True:
+        mix = rng.integers(0, 2, (bits, corank))
+        if bits < corank or _binary_rank(mix) == bits:
+            break
+    digits = mix @ checks.digits.astype(np.int64) % 4
+    places = np.uint64(1) << np.arange(bits, dtype=np.uint64)[:, None]
+    keys = ((digits & 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
+    highs = ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
+    return keys, highs, bits
+
+
+def _binary_rank(matrix: np.ndarray) -> int:
+    rows = [int("".join(map(str, row)), 2) for row in matrix.tolist()]
+    rank = 0
+    while rows:
+        row = rows.pop()
+        if row:
+            rank += 1
+            low = row & -row
+            rows = [other ^ row if other & low else other for other in rows]
+    return rank
+
+
+def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
+    """Return the dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
+    assert of.small is not None
+    prime = _SMALL_PRIMES[which]
+    rng = np.random.default_rng([prime, attempt])
+    mix = rng.integers(0, prime, (of.corank, axes))
+    return np.ascontiguousarray(of.small[which] @ mix % prime).astype(np.int32)
+
+
+@functools.cache
+def _inverses(prime: int) -> np.ndarray:
+    """Return the inverses of all residues modulo a small prime (of 0: 0)."""
+    inverses = np.zeros(prime, np.int32)
+    inverses[1] = 1
+    for value in range(2, prime):
+        inverses[value] = (prime - prime // value) * int(inverses[prime % value]) % prime
+    return inverses
+
+
+def timed(of: Duals, chosen: Plan, progress: Progress | None = None) -> tuple[Outcome, float]:
+    """Run a search and return its wall seconds too."""
+    begin = time.perf_counter()
+    outcome = run(of, chosen, progress)
+    return outcome, time.perf_counter() - begin
