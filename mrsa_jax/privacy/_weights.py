@@ -146,9 +146,7 @@ def _converter(argument: str) -> Callable[[Any], Fraction]:
     """Return a function from any real number to the fraction that it is."""
 
     def convert(value: Any) -> Fraction:
-        is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(
-            value, "as_integer_ratio"
-        )
+        is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(value, "as_integer_ratio")
         require(is_number, argument, _RULE, value)
         if isinstance(value, np.bool_ | np.integer):
             return Fraction(int(value))
