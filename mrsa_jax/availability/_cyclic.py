@@ -7,6 +7,7 @@ charge at night, so clients of one time zone are away together.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -62,7 +63,9 @@ class Cyclic:
         return ~happens(words, self.thresholds[place]), (state + 1) % length
 
 
-def cyclic(dropout_rates: ArrayLike | list[float], phase: ArrayLike | list[int] = 0) -> Cyclic:
+def cyclic(
+    dropout_rates: ArrayLike | Sequence[float | int], phase: ArrayLike | Sequence[int] = 0
+) -> Cyclic:
     """Return the model in which the chance to be offline repeats every L rounds.
 
     Given a client's place in the cycle, its rounds are independent. For a cosine see `diurnal`.
@@ -92,7 +95,7 @@ def cyclic(dropout_rates: ArrayLike | list[float], phase: ArrayLike | list[int] 
 
 
 def diurnal(
-    dropout_rate: float, amplitude: float, period: int, phase: ArrayLike | list[int] = 0
+    dropout_rate: float, amplitude: float, period: int, phase: ArrayLike | Sequence[int] = 0
 ) -> Cyclic:
     """Return the model in which clients are away by day: a cosine cycle, a phase for each client.
 

@@ -7,6 +7,7 @@ offline stay so for some rounds, with the same long-run dropout rate. p_i -> `dr
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -63,7 +64,9 @@ class Markov:
         return online, online
 
 
-def markov(dropout_rate: ArrayLike | list[float], mean_absence: ArrayLike | list[float]) -> Markov:
+def markov(
+    dropout_rate: ArrayLike | Sequence[float | int], mean_absence: ArrayLike | Sequence[float | int]
+) -> Markov:
     """Return the model in which each client is an on/off chain: absences last for a while.
 
     For the same dropout rate, long absences leave the same few clients online round after round,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ class Replay:
 
 
 def replay(
-    trace: ArrayLike | list[list[int]], *, beyond: Beyond = "repeat", start: Start = "first"
+    trace: ArrayLike | Sequence[Any], *, beyond: Beyond = "repeat", start: Start = "first"
 ) -> Replay:
     """Return the model that replays a recorded trace of who was online.
 

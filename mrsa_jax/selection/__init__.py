@@ -9,12 +9,28 @@ from mrsa_jax.selection._blocks import (
     uniform,
     weighted,
 )
+from mrsa_jax.selection._bounds import (
+    RandomScheme,
+    family_size_bound,
+    full_rank_probability_bound,
+)
+from mrsa_jax.selection._convergence import (
+    ConvexConstants,
+    Form,
+    convergence_bound,
+    convex_constants,
+)
 from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
 from mrsa_jax.selection._poisson import poisson
 from mrsa_jax.selection._power_of_choice import (
     PowerOfChoice,
     PowerOfChoiceState,
     power_of_choice,
+)
+from mrsa_jax.selection._quadratic import (
+    QuadraticProblem,
+    quadratic_problem,
+    simulate_convergence,
 )
 from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
 from mrsa_jax.selection._separation import (
@@ -28,9 +44,13 @@ from mrsa_jax.selection._types import Selector, SelectorState
 __all__ = [
     "BernoulliSelection",
     "BlockSelection",
+    "ConvexConstants",
     "Fairness",
+    "Form",
     "PowerOfChoice",
     "PowerOfChoiceState",
+    "QuadraticProblem",
+    "RandomScheme",
     "RolloutMetrics",
     "Selector",
     "SelectorState",
@@ -39,17 +59,23 @@ __all__ = [
     "aggregation_cardinality",
     "batch_partitioning",
     "bernoulli",
+    "convergence_bound",
+    "convex_constants",
     "enumerate_family",
     "expected_cardinality",
     "fairness_gap",
     "family_size",
+    "family_size_bound",
+    "full_rank_probability_bound",
     "minimum_separation",
     "partition",
     "poisson",
     "power_of_choice",
+    "quadratic_problem",
     "rollout",
     "rollout_metrics",
     "rollout_trials",
+    "simulate_convergence",
     "uniform",
     "weighted",
 ]

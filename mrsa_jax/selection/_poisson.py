@@ -6,6 +6,8 @@ Bernoulli selection (survey statistics keep "Poisson" for unequal chances).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
@@ -17,7 +19,7 @@ from mrsa_jax.selection._checks import check_count
 __all__ = ["poisson"]
 
 
-def poisson(num_clients: int, probability: ArrayLike | list[float]) -> BernoulliSelection:
+def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) -> BernoulliSelection:
     """Return Poisson sampling: each available client joins independently, with its own chance.
 
     The same scheme as `bernoulli`, which it equals draw for draw when one chance serves all;

@@ -9,6 +9,7 @@ training.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -112,8 +113,8 @@ def power_of_choice(
     cohort_size: int,
     num_candidates: int,
     *,
-    initial_loss: ArrayLike | list[float] = 1.0,
-    final_loss: ArrayLike | list[float] = 0.01,
+    initial_loss: ArrayLike | Sequence[float | int] = 1.0,
+    final_loss: ArrayLike | Sequence[float | int] = 0.01,
     decay: float = 0.9,
     recovery: float = 1.01,
 ) -> PowerOfChoice:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
 from mrsa_jax.availability._chance import check_chances
+from mrsa_jax.availability._checks import check_integers
 from mrsa_jax.selection._checks import check_count, check_sizes
 
 __all__ = ["enumerate_family", "expected_cardinality", "family_size"]
@@ -84,6 +85,8 @@ def expected_cardinality(
     cohort_size: int,
     privacy_target: int,
     dropout_rate: ArrayLike | Sequence[float | int],
+    *,
+    blocks: ArrayLike | Sequence[int] | None = None,
 ) -> float:
     """Return C, the expected number of clients in a round's sum.
 
@@ -95,15 +98,16 @@ def expected_cardinality(
     Args:
         num_clients: N, a multiple of T.
         cohort_size: K, a multiple of T.
-        privacy_target: T. The block of client i is i // T.
+        privacy_target: T.
         dropout_rate: p in [0, 1], or one for each client, [N].
+        blocks: The block of each client, integers [N], each block T times; i // T by default.
 
     Returns:
         C in [0, K], float64, relative error about N · 1e-16 (only positive terms are added).
 
     Raises:
         ConfigurationError: If a size is wrong (as `family_size`), or a rate is NaN or outside
-            [0, 1], or the rates are not N.
+            [0, 1], or the rates are not N, or a block does not have T clients.
 
     Examples:
         >>> round(expected_cardinality(120, 12, 12, 0.1), 10)
@@ -121,8 +125,24 @@ def expected_cardinality(
     if rates.ndim == 1:
         rule = "must hold one rate for each client"
         require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
-    chances = np.prod(1.0 - np.broadcast_to(rates, (n,)).reshape(n // t, t), axis=1)
+    online = 1.0 - np.broadcast_to(rates, (n,))
+    if blocks is not None:
+        online = online[_by_block(blocks, n, t)]
+    chances = np.prod(online.reshape(n // t, t), axis=1)
     return k * _at_least(chances, k // t)
+
+
+def _by_block(blocks: ArrayLike | Sequence[int], n: int, t: int) -> np.ndarray:
+    """Return the clients sorted by block, or raise unless every block has T of them."""
+    labels = check_integers("blocks", blocks)
+    rule = "must hold one integer for each client"
+    require(labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}")
+    names, sizes = np.unique(labels, return_counts=True)
+    wrong = sizes != t
+    rule = "must name each block as often as `privacy_target`"
+    got = [f"block {names[wrong][0]}: {sizes[wrong][0]} times", t] if wrong.any() else []
+    require(not wrong.any(), "blocks", rule, *got)
+    return np.argsort(labels, kind="stable")
 
 
 def _at_least(chances: np.ndarray, m: int) -> float:
