@@ -156,3 +156,33 @@ def test_expectation_of_large_populations_against_the_binomial_law() -> None:
 
 def test_public_names_are_reachable() -> None:
     assert mj.selection.family_size is family_size
+
+
+# --- blocks given by name ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([0, 0, 1], r"`blocks` must hold one integer for each client; got 'shape \(3,\)'"),
+        ([0, 0, 0, 1, 2, 2], "`blocks` must name each block as often .* 'block 0: 3 times' and 2"),
+        ([0.0] * 6, "`blocks` must be an integer or one integer per client"),
+        ([True] * 6, "`blocks` must be an integer or one integer per client"),
+    ],
+)
+def test_blocks_that_make_no_sense(blocks: object, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        inspect.unwrap(expected_cardinality)(6, 2, 2, 0.1, blocks=blocks)
+
+
+def test_blocks_by_name_are_a_permutation_of_clients() -> None:
+    rng = np.random.default_rng(4)
+    rates, order = rng.random(12), rng.permutation(12)
+    consecutive = np.arange(12) // 3
+    value = expected_cardinality(12, 6, 3, rates)
+    assert expected_cardinality(12, 6, 3, rates, blocks=consecutive) == value
+    renamed = 10 - 7 * consecutive  # any integers
+    assert expected_cardinality(12, 6, 3, rates, blocks=renamed) == pytest.approx(value, rel=1e-14)
+    moved = expected_cardinality(12, 6, 3, rates[order], blocks=consecutive[order])
+    assert moved == pytest.approx(value, rel=1e-14)
+    assert expected_cardinality(12, 6, 3, rates[order]) != pytest.approx(value, rel=1e-3)
