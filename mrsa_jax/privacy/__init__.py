@@ -1,13 +1,24 @@
 """What any participation history leaks, computed exactly."""
 
+from mrsa_jax.privacy._audit import Audit, Gate, audit
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
+from mrsa_jax.privacy._log import ParticipationLog, read_log
+from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
+from mrsa_jax.privacy._weights import integer_weights
 
 __all__ = [
+    "Audit",
+    "Gate",
+    "ParticipationLog",
+    "Recipe",
+    "audit",
     "first_exposure",
+    "integer_weights",
     "leverage",
     "leverage_trajectory",
+    "read_log",
     "strong_privacy",
     "strong_privacy_trajectory",
 ]

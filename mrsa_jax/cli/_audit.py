@@ -1,0 +1,192 @@
+"""`mrsa-jax audit FILE`: what a participation log of any system leaks, and a gate for pipelines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax.cli._console import Bars, escape, use_compile_cache
+
+if TYPE_CHECKING:
+    from mrsa_jax.privacy import Audit, Gate
+
+__all__ = ["BELOW_TARGET", "AuditConfig", "run_audit"]
+
+BELOW_TARGET = 3  # exit status of a gate that failed
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditConfig:
+    """Audit a participation log of any system."""
+
+    file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
+        tyro.MISSING
+    )
+    """CSV with a header (round,client), or a 0/1 matrix without one; Parquet, NPY or NPZ."""
+
+    layout: Literal["auto", "long", "matrix"] = "auto"
+    """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
+
+    round_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with the round; the usual names are known."""
+
+    client_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with the client; the usual names are known."""
+
+    weight_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with each client's weight in the sum; "weight" is known."""
+
+    round_order: Literal["sorted", "file"] = "sorted"
+    """Order of the rounds: by number or name, or as in the file."""
+
+    array: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Which array of an NPZ archive."""
+
+    memory_gib: float = 2.0
+    """Most memory that the history may take as a matrix."""
+
+    effort: float = 1.0
+    """How hard weak privacy is tried, in about a minute of two cores."""
+
+    fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    """Exit with status 3 unless privacy of at least this T is proven (2: nobody is exposed)."""
+
+    definition: Literal["weak", "strong"] = "weak"
+    """Of --fail-below: clients in any combination of sums, or clients who only move together."""
+
+    recipe_file: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Where to write the whole recipe as CSV."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def run_audit(config: AuditConfig) -> int:
+    """Audit a log and return the exit status: 0, or 3 where the gate fails."""
+    _validate(config)  # before JAX is imported: a misuse is answered at once
+    use_compile_cache()
+    from mrsa_jax import privacy
+
+    with Bars() as bars:
+        bars.stage(f"reading {config.file}", 1)
+        log = privacy.read_log(
+            config.file,
+            layout=config.layout,
+            round_column=config.round_column,
+            client_column=config.client_column,
+            weight_column=config.weight_column,
+            round_order=config.round_order,
+            array=config.array,
+            memory_bytes=int(config.memory_gib * 2**30),
+        )
+        bars.update(1, 1)
+        found = privacy.audit(log, effort=config.effort, progress=_stages(bars))
+    gate = None
+    if config.fail_below is not None:
+        gate = found.gate(config.fail_below, config.definition)
+    if config.recipe_file is not None:
+        _write_recipe(config.recipe_file, found)
+    if config.json:
+        content = {"file": str(config.file), **found.to_dict()}
+        content["gate"] = None if gate is None else gate._asdict()
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    else:
+        _print(config, found, gate)
+    return 0 if gate is None or gate.passed else BELOW_TARGET
+
+
+def _validate(config: AuditConfig) -> None:
+    positive = math.isfinite(config.memory_gib) and config.memory_gib > 0
+    require(positive, "memory_gib", "must be positive", config.memory_gib)
+    finite = math.isfinite(config.effort) and config.effort >= 0
+    require(finite, "effort", "must be a number of at least 0", config.effort)
+    enough = config.fail_below is None or config.fail_below >= 1
+    require(enough, "fail_below", "must be at least 1", config.fail_below)
+
+
+def _stages(bars: Bars) -> Any:
+    """Return a report of stages: each one ends the one before."""
+    started: list[str] = []
+
+    def report(stage: str) -> None:
+        if started:
+            bars.update(1, 1)
+        started.append(stage)
+        bars.stage(stage, 1)
+
+    return report
+
+
+def _write_recipe(path: pathlib.Path, found: Audit) -> None:
+    lines = found.recipe.lines() if found.recipe is not None else ["kind,name,coefficient"]
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"`recipe_file` must be a file that can be written; got {path} ({error.strerror})"
+        ) from error
+
+
+def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
+    table = Table(
+        title=escape(
+            f"{config.file}: {found.num_rounds} rounds{empty}, {found.num_clients} clients, "
+            f"{'weighted' if found.is_weighted else 'plain'} sums"
+        ),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("question", "answer", "how sure"):
+        table.add_column(name)
+    for row in _rows(found):
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for sentence in found.sentences():
+        console.print(sentence, highlight=False, markup=False)
+    if found.recipe is not None:
+        console.print(
+            "Exact where a client's update stays the same over the rounds; otherwise the recipe "
+            "gives it up to the change.",
+            style="dim",
+        )
+    if gate is not None:
+        verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
+        console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)
+
+
+def _rows(found: Audit) -> list[tuple[str, str, str]]:
+    weak = found.weak
+    if weak.lower is None:
+        return [("clients in any sum", "0", "exact")]
+    first = f", first after round {found.exposed[0][1]}" if found.exposed else ""
+    leverage = "not computed" if found.max_leverage is None else (
+        f"{found.max_leverage:.3f} (client {found.max_leverage_client})")  # fmt: skip
+    both = weak.lower == weak.upper
+    return [
+        ("exposed clients", f"{len(found.exposed)}{first}", "exact"),
+        ("maximum leverage", leverage, "float64"),
+        ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
+         f"{'certified' if weak.certified else 'interval' if not both else 'rank not proven'}; "
+         f"from below: {weak.lower_method}, from above: {weak.upper_method}"),
+        ("strong privacy T", str(found.strong), "exact"),
+        ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", ""),
+    ]  # fmt: skip

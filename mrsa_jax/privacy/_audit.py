@@ -1,0 +1,250 @@
+"""What a participation log leaks, in order of urgency, with names, certificate and recipe.
+
+Exposed clients first, then the largest leverage, then weak and strong multi-round privacy
+(Multi-RoundSecAgg, Remark 1 and equation (5)).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.modular._inputs import as_integers
+from mrsa_jax.privacy import _wide
+from mrsa_jax.privacy._log_table import ParticipationLog
+from mrsa_jax.privacy._recipe import Recipe, recipe_of
+from mrsa_jax.privacy._strong import strong_privacy
+
+__all__ = ["Audit", "Definition", "Gate", "audit"]
+
+Definition = Literal["weak", "strong"]
+
+
+class Gate(NamedTuple):
+    """Whether a history keeps a privacy that somebody demands.
+
+    Attributes:
+        target: T that is demanded.
+        definition: `"weak"` or `"strong"`.
+        passed: Whether it is proven that T is at least the target.
+        reason: Why, in a sentence.
+    """
+
+    target: int
+    definition: Definition
+    passed: bool
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What a participation history leaks; made by `audit`.
+
+    Attributes:
+        num_rounds: Rows of the history.
+        num_clients: Columns of the history.
+        empty_rounds: Rows in which nobody took part.
+        is_weighted: Whether entries other than 0 and 1 occur.
+        exposed: (client, first round after which its update can be solved for), by round.
+        max_leverage: Largest share of a client's variance that a linear estimate explains; None
+            where nobody took part or the history is too large.
+        max_leverage_client: Whose it is.
+        weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
+        strong: Strong privacy; None when nobody took part.
+        recipe: The witness of weak privacy with names; None when nobody took part.
+    """
+
+    num_rounds: int
+    num_clients: int
+    empty_rounds: int
+    is_weighted: bool
+    exposed: tuple[tuple[Hashable, Hashable], ...]
+    max_leverage: float | None
+    max_leverage_client: Hashable | None
+    weak: Any  # WeakPrivacy
+    strong: int | None
+    recipe: Recipe | None
+
+    def gate(self, target: int, definition: Definition = "weak") -> Gate:
+        """Return whether privacy of at least `target` is proven; what is uncertain fails.
+
+        Args:
+            target: T demanded, at least 1. A weak T of 2 means that nobody is exposed.
+            definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
+                who only ever move together.
+
+        Raises:
+            ConfigurationError: If `target` is no positive integer or the definition unknown.
+        """
+        is_count = isinstance(target, int) and not isinstance(target, bool) and target >= 1
+        require(is_count, "target", "must be an integer of at least 1", target)
+        known = typing.get_args(Definition)
+        rule = f"must be a known definition: {nearest(str(definition), known)}"
+        require(definition in known, "definition", rule, definition)
+        lower = self.strong if definition == "strong" else self.weak.lower
+        upper = self.strong if definition == "strong" else self.weak.upper
+        if lower is None or upper is None:
+            reason = "nobody took part, so T is undefined and nothing is proven"
+            return Gate(target, definition, False, reason)
+        proven = definition == "strong" or self.weak.certified or lower < upper
+        value = f"{definition} privacy T is {_interval(lower, upper)}"
+        if upper < target:
+            return Gate(target, definition, False, f"{value}, below {target}")
+        if lower < target or not proven:
+            reason = f"{value} at this effort: {target} is not proven, more effort may decide"
+            return Gate(target, definition, False, reason)
+        return Gate(target, definition, True, f"{value}, at least {target}")
+
+    def sentences(self) -> list[str]:
+        """Return the findings in words, the most urgent first."""
+        if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
+            return ["Nobody took part in any round: nothing is learnt, and T is undefined."]
+        sure = "proven" if self.weak.certified else "not decided at this effort"
+        interval = _interval(self.weak.lower, self.weak.upper)
+        return [
+            *self._urgent(),
+            f"Weak privacy T is {interval} ({sure}): any combination of the sums involves at "
+            f"least {self.weak.lower} {_clients(self.weak.lower)}.",
+            self.recipe.text(),
+            f"Strong privacy T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+        ]
+
+    def _urgent(self) -> list[str]:
+        if self.exposed:
+            shown = [f"client {client} (from round {first} on)" for client, first in self.exposed]
+            more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
+            exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
+                       f"solve for their own updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
+        else:
+            exposed = "No client is exposed: nobody's own update follows from the sums."
+        if self.max_leverage is None:
+            return [exposed]
+        mean = self.weak.rank / self.num_clients
+        return [exposed, f"The best linear estimate explains {self.max_leverage:.1%} of the "
+                f"variance of client {self.max_leverage_client}'s update, and {mean:.1%} of a "
+                "client's on average."]  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; large integers as decimal strings."""
+        weak, recipe = self.weak, self.recipe
+        return {
+            "num_rounds": self.num_rounds,
+            "num_clients": self.num_clients,
+            "empty_rounds": self.empty_rounds,
+            "is_weighted": self.is_weighted,
+            "exposed": [
+                {"client": _plain(client), "first_round": _plain(first)}
+                for client, first in self.exposed
+            ],
+            "max_leverage": self.max_leverage,
+            "max_leverage_client": _plain(self.max_leverage_client),
+            "weak_privacy": {
+                "lower": weak.lower,
+                "upper": weak.upper,
+                "certified": weak.certified,
+                "rank": weak.rank,
+                "num_groups": weak.num_groups,
+                "lower_method": weak.lower_method,
+                "upper_method": weak.upper_method,
+                "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
+                "witness": [str(value) for value in weak.witness],
+            },
+            "strong_privacy": self.strong,
+            "recipe": None if recipe is None else {
+                "text": recipe.text(),
+                "rounds": _terms("round", recipe.rounds),
+                "clients": _terms("client", recipe.clients),
+            },
+        }  # fmt: skip
+
+
+def audit(
+    log_or_P: Any,
+    *,
+    effort: float = 1.0,
+    progress: Callable[[str], None] | None = None,
+) -> Audit:
+    """Return what a participation history leaks, with the names of its log.
+
+    Args:
+        log_or_P: A log (`read_log`), or a participation matrix of bools or integer weights,
+            `[rounds, clients]`, whose rows and columns are then named from 0.
+        effort: How hard weak privacy is tried, in about a minute of two cores (`weak_privacy`).
+        progress: Called with the name of each stage before it starts.
+
+    Returns:
+        The findings.
+
+    Raises:
+        ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two axes or an
+            empty one.
+
+    Examples:
+        >>> found = audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> found.exposed, found.strong
+        (((2, 1), (3, 2)), 1)
+        >>> found.gate(2).passed
+        False
+
+    Source: Multi-RoundSecAgg, Remark 1 and equation (5); leverage and recipes are this package's.
+    """
+    from mrsa_jax.privacy import weak_privacy
+
+    log = log_or_P if isinstance(log_or_P, ParticipationLog) else _unnamed(log_or_P)
+    report = progress or (lambda stage: None)
+    P = log.participation
+    report("weak privacy")
+    weak = weak_privacy(P, effort=effort)
+    report("first rounds of exposure")
+    firsts = _wide.first_rounds(P, weak.exposed)
+    by_round = sorted(zip(firsts, weak.exposed, strict=True))
+    report("leverage")
+    leverage = _wide.leverages(P, weak.rank) if weak.rank else None
+    top = None if leverage is None else int(np.argmax(leverage))
+    report("strong privacy")
+    return Audit(
+        num_rounds=P.shape[0],
+        num_clients=P.shape[1],
+        empty_rounds=int((~(P != 0).any(axis=1)).sum()),
+        is_weighted=P.dtype != np.bool_ and not bool(((P == 0) | (P == 1)).all()),
+        exposed=tuple((log.clients[i], log.rounds[j]) for j, i in by_round),
+        max_leverage=None if leverage is None or top is None else float(leverage[top]),
+        max_leverage_client=None if top is None else log.clients[top],
+        weak=weak,
+        strong=strong_privacy(P),
+        recipe=recipe_of(log, weak.witness, weak.support) if weak.rank else None,
+    )
+
+
+def _unnamed(P: Any) -> ParticipationLog:
+    array = np.asarray(as_integers(P, "P"))
+    require(array.ndim == 2, "P", "must have two axes", array.shape)
+    require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
+    return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))
+
+
+def _interval(lower: int, upper: int) -> str:
+    return str(lower) if lower == upper else f"between {lower} and {upper}"
+
+
+def _strong_meaning(strong: int) -> str:
+    if strong == 1:
+        return "some combination gives a client a coefficient of its own"
+    return f"in any combination a client shares its coefficient with at least {strong - 1} more"
+
+
+def _clients(count: int) -> str:
+    return "client" if count == 1 else "clients"
+
+
+def _plain(name: Any) -> Any:
+    return name if name is None or isinstance(name, int | float | str) else str(name)
+
+
+def _terms(kind: str, terms: tuple[tuple[Hashable, int], ...]) -> list[dict[str, Any]]:
+    return [{kind: _plain(name), "coefficient": str(value)} for name, value in terms]

@@ -1,0 +1,146 @@
+"""A witness of weak privacy in words: which rounds to add and subtract, and whose sum is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax.privacy._log_table import ParticipationLog
+
+__all__ = ["Recipe", "join_names", "recipe_of"]
+
+_MOST_NAMES = 10
+_MOST_TERMS = 12
+_MOST_DIGITS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A combination of learnt sums that involves few clients.
+
+    Attributes:
+        rounds: (name of a round, coefficient of its sum), coefficients not 0.
+        clients: (name of a client, coefficient of its update in the combination).
+    """
+
+    rounds: tuple[tuple[Hashable, int], ...]
+    clients: tuple[tuple[Hashable, int], ...]
+
+    def text(self) -> str:
+        """Return the recipe as one sentence, shortened where numbers or lists are long.
+
+        Examples:
+            >>> Recipe(((3, 1), (9, 1), (12, -1)), ((41, 1),)).text()
+            "The sum of rounds 3 and 9 minus round 12 is client 41's update alone."
+        """
+        text = f"{_combination(self.rounds)} is {_result(self.clients)}."
+        return text[0].upper() + text[1:]
+
+    def lines(self) -> list[str]:
+        """Return the whole recipe as lines of CSV: kind, name, coefficient."""
+        lines = ["kind,name,coefficient"]
+        for kind, terms in (("round", self.rounds), ("client", self.clients)):
+            lines += [f"{kind},{_quoted(name)},{coefficient}" for name, coefficient in terms]
+        return lines
+
+
+def recipe_of(log: ParticipationLog, witness: Sequence[int], support: Sequence[int]) -> Recipe:
+    """Return the recipe of a witness z: coefficients of the sums as the server learnt them.
+
+    Common factors are taken out, and signs chosen so that more clients are added than subtracted.
+
+    Args:
+        log: The history.
+        witness: z, an integer for each round.
+        support: The clients on which z P is not zero.
+    """
+    rows = [j for j, value in enumerate(witness) if value]
+    scales = log.scales or (1,) * len(witness)
+    sums = [int(witness[j] * scales[j]) for j in rows]
+    part = log.participation[np.ix_(rows, list(support))].astype(object) * 1
+    left = [int(value) for value in np.array([witness[j] for j in rows], dtype=object) @ part]
+    common = math.gcd(*sums, *left)
+    if sum(value < 0 for value in left) > sum(value > 0 for value in left):
+        common = -common
+    rounds = tuple((log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True))
+    clients = tuple((log.clients[i], v // common) for i, v in zip(support, left, strict=True))
+    return Recipe(rounds, clients)
+
+
+def join_names(kind: str, names: Sequence[Any]) -> str:
+    """Return "round 3", "rounds 3 and 9" or "rounds 1, 2, ..., 60 (60 of them)"."""
+    words = [str(name) for name in names]
+    if len(words) == 1:
+        return f"{kind} {words[0]}"
+    if len(words) > _MOST_NAMES:
+        shown = ", ".join(words[: _MOST_NAMES - 4])
+        return f"{kind}s {shown}, ..., {words[-1]} ({len(words)} of them)"
+    return f"{kind}s {', '.join(words[:-1])} and {words[-1]}"
+
+
+def _combination(terms: Sequence[tuple[Hashable, int]]) -> str:
+    coefficients = [value for _, value in terms]
+    if all(abs(value) == 1 for value in coefficients):
+        plus = [name for name, value in terms if value > 0]
+        minus = [name for name, value in terms if value < 0]
+        parts = [("the sum of " if len(plus) > 1 else "") + join_names("round", plus)] * bool(plus)
+        parts += ["minus " + ("the sum of " if len(minus) > 1 else "")
+                  + join_names("round", minus)] * bool(minus)  # fmt: skip
+        return " ".join(parts)
+    if _is_long(coefficients):
+        rounds = join_names("round", [name for name, _ in terms])
+        return f"a combination of {rounds} with {_sizes(coefficients)}"
+    return _terms("round", terms)
+
+
+def _result(terms: Sequence[tuple[Hashable, int]]) -> str:
+    names, values = [name for name, _ in terms], [value for _, value in terms]
+    if len(set(values)) == 1:
+        times = "" if values[0] == 1 else f"{_number(values[0])} times "
+        if len(terms) == 1:
+            return f"{times}client {names[0]}'s update alone"
+        return f"{times}the sum of {join_names('client', names)} alone"
+    if _is_long(values):
+        return f"a combination of {join_names('client', names)} alone, with {_sizes(values)}"
+    return f"{_terms('client', terms)} alone"
+
+
+def _is_long(coefficients: Sequence[int]) -> bool:
+    return len(coefficients) > _MOST_TERMS or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
+
+
+def _digits(value: int) -> int:
+    return max(1, math.ceil(abs(value).bit_length() * math.log10(2)))
+
+
+def _sizes(coefficients: Sequence[int]) -> str:
+    largest = max(map(abs, coefficients))
+    if largest < 10**_MOST_DIGITS:
+        return f"whole coefficients up to {largest}"
+    return f"whole coefficients of up to {_digits(largest)} digits"
+
+
+def _number(value: int) -> str:
+    if abs(value) < 10**_MOST_DIGITS:
+        return str(value)
+    return f"(a whole number of {_digits(value)} digits)"
+
+
+def _terms(kind: str, terms: Sequence[tuple[Hashable, int]]) -> str:
+    words = []
+    for i, (name, value) in enumerate(terms):
+        sign = "-" if value < 0 else "+" if i else ""
+        times = "" if abs(value) == 1 else f"{abs(value)} × "
+        words.append(f"{sign} {times}{kind} {name}".strip())
+    return " ".join(words)
+
+
+def _quoted(name: Any) -> str:
+    text = str(name)
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
