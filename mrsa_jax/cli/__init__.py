@@ -1,7 +1,7 @@
-"""The command line: `mrsa-jax demo | simulate | train`.
+"""The command line: `mrsa-jax demo | simulate | audit | train`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
-Exit status: 0 done, 1 failed, 2 misuse, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
+from mrsa_jax.cli._audit import AuditConfig, run_audit
 from mrsa_jax.cli._console import error_console, escape
+from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.study import _config
 
@@ -40,10 +42,20 @@ _COMMANDS: dict[str, _Command] = {
         "Study client selection alone, without training: many trials of each scheme.",
         run_study,
     ),
+    "audit": _Command(
+        AuditConfig,
+        "Say what a participation log of any system leaks: who is exposed, and proof.",
+        run_audit,
+    ),
     "train": _Command(
         _config.TrainConfig,
         "Train one model under one scheme with secure aggregation, on real data.",
         run_study,
+    ),
+    "reproduce": _Command(
+        ReproduceCommand,
+        "Remake a paper's tables and figures and judge them against what it printed.",
+        run_reproduce,
     ),
 }
 

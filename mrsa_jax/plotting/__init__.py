@@ -1,5 +1,17 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
+from mrsa_jax.plotting._multiround import (
+    plot_cardinality_of_target,
+    plot_early_leaks,
+    plot_echelon_error,
+    plot_family,
+    plot_family_sizes,
+    plot_full_rank,
+    plot_metric,
+    plot_swaps,
+    plot_tradeoff,
+    plot_weak_privacy,
+)
 from mrsa_jax.plotting._study import (
     plot_accuracy,
     plot_cardinality,
@@ -14,10 +26,20 @@ from mrsa_jax.plotting._style import scheme_colour, style
 __all__ = [
     "plot_accuracy",
     "plot_cardinality",
+    "plot_cardinality_of_target",
+    "plot_early_leaks",
+    "plot_echelon_error",
     "plot_exposure",
     "plot_fairness",
+    "plot_family",
+    "plot_family_sizes",
+    "plot_full_rank",
+    "plot_metric",
     "plot_privacy",
     "plot_reconstruction",
+    "plot_swaps",
+    "plot_tradeoff",
+    "plot_weak_privacy",
     "save_study_figures",
     "scheme_colour",
     "style",

@@ -24,6 +24,7 @@ __all__ = [
     "DemoConfig",
     "PopulationConfig",
     "Scheme",
+    "Settings",
     "SimulateConfig",
     "TrainConfig",
     "TrainingConfig",
@@ -274,6 +275,26 @@ class TrainConfig:
 Config = DemoConfig | SimulateConfig | TrainConfig
 
 
+@typing.runtime_checkable
+class Settings(typing.Protocol):
+    """What the store needs of a frozen dataclass of settings, a study's or another command's."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of everything random."""
+        ...
+
+    @property
+    def out(self) -> pathlib.Path:
+        """Folder that the results go to."""
+        ...
+
+    @property
+    def overwrite(self) -> bool:
+        """Whether to replace other results in that folder."""
+        ...
+
+
 def schemes_of(config: Config) -> tuple[Scheme, ...]:
     """Return the parsed schemes of a configuration, in order."""
     texts = (config.scheme,) if isinstance(config, TrainConfig) else config.schemes
@@ -301,7 +322,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     return result
 
 
-def config_hash(config: Config) -> str:
+def config_hash(config: Settings) -> str:
     """Return 16 hex digits that name what is studied, whatever folder it is written to.
 
     Examples:

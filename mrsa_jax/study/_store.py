@@ -21,7 +21,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, OutputExistsError
-from mrsa_jax.study._config import Config, config_hash, to_dict
+from mrsa_jax.study._config import Settings, config_hash, to_dict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +33,7 @@ _STORE = "results.zarr"
 _SCHEMA = 1
 
 
-def provenance(config: Config) -> dict[str, Any]:
+def provenance(config: Settings) -> dict[str, Any]:
     """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
     import jax
 
@@ -71,7 +71,7 @@ def _commit() -> str | None:
     return done.stdout.strip() or None
 
 
-def check_output(config: Config) -> pathlib.Path:
+def check_output(config: Settings) -> pathlib.Path:
     """Return the output folder if this study may be written there; call before any work.
 
     Free are a folder that does not exist, an empty one, and one that holds the same study
@@ -138,7 +138,7 @@ class StudyFolder:
 
 
 @contextlib.contextmanager
-def study_folder(config: Config) -> Iterator[StudyFolder]:
+def study_folder(config: Settings) -> Iterator[StudyFolder]:
     """Give a folder to write a study into, and move it to `config.out` if the block succeeds.
 
     On any exception, an interrupt included, what was written is removed and `config.out` is left

@@ -1,0 +1,48 @@
+"""Every table and figure of the papers, remade and judged against what was printed.
+
+What needs JAX loads when first used: the command line's help lists the items and must not wait.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax.reproduce._config import ITEMS, ReproduceConfig, check_items
+
+if TYPE_CHECKING:
+    from mrsa_jax.reproduce._echelon import echelon_estimate
+    from mrsa_jax.reproduce._items import Check, Item
+    from mrsa_jax.reproduce._multiround import multiround
+    from mrsa_jax.reproduce._save import SavedReproduction, run_and_save
+
+__all__ = [
+    "ITEMS",
+    "Check",
+    "Item",
+    "ReproduceConfig",
+    "SavedReproduction",
+    "check_items",
+    "echelon_estimate",
+    "multiround",
+    "run_and_save",
+]
+
+_HOME = {
+    "Check": "_items",
+    "Item": "_items",
+    "SavedReproduction": "_save",
+    "echelon_estimate": "_echelon",
+    "multiround": "_multiround",
+    "run_and_save": "_save",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"mrsa_jax.reproduce.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mrsa_jax.reproduce' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,79 @@
+"""What to reproduce and where to write it: settings that load without JAX.
+
+`mrsa-jax reproduce --help` shows them and must answer at once. The names of items are literals;
+a test holds them equal to what the papers' modules build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable
+
+from mrsa_jax._errors import ConfigurationError, nearest
+
+__all__ = ["ITEMS", "ReproduceConfig", "check_items"]
+
+ITEMS: dict[str, tuple[str, ...]] = {
+    "multiround": (
+        "table1",
+        "fig2",
+        "fig3",
+        "remark7",
+        "fig4a",
+        "echelon",
+        "fig4b",
+        "fig4c",
+        "fig5a",
+        "theorem3",
+        "early_leaks",
+    ),
+}
+"""Names of the items of each paper, in the order in which they are made."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceConfig:
+    """Remake a paper's tables and figures and compare them with what it printed."""
+
+    paper: str = "multiround"
+    """Which paper: multiround (Multi-RoundSecAgg)."""
+    only: tuple[str, ...] = ()
+    """Items to make, such as table1 fig4a theorem3; all of them when left out."""
+    small: bool = False
+    """Fewer trials and rounds: a check in under a minute instead of minutes."""
+    seed: int = 0
+    """Seed of everything random."""
+    out: pathlib.Path = pathlib.Path("results/reproduce")
+    """Folder for tables, figures with their data, and the report."""
+    json: bool = False
+    """Print the verdicts as JSON on standard output."""
+    overwrite: bool = False
+    """Replace another study in --out."""
+
+
+def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names of the items to make, in the paper's order.
+
+    Args:
+        paper: `"multiround"`.
+        items: Names, or None or nothing for all of the paper's.
+
+    Raises:
+        ConfigurationError: For an unknown paper or item, naming the nearest known one.
+
+    Examples:
+        >>> check_items("multiround", ["fig4a", "table1"])
+        ('table1', 'fig4a')
+    """
+    if paper not in ITEMS:
+        raise ConfigurationError(
+            f"`paper` must be a known paper; got {paper!r}; {nearest(paper, ITEMS)}"
+        )
+    wanted = [items] if isinstance(items, str) else list(items or ITEMS[paper])
+    for name in wanted:
+        if name not in ITEMS[paper]:
+            raise ConfigurationError(
+                f"`only` must be a known item; got {name!r}; {nearest(name, ITEMS[paper])}"
+            )
+    return tuple(name for name in ITEMS[paper] if name in wanted)

@@ -1,0 +1,81 @@
+"""Which figure shows which item."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax import plotting
+from mrsa_jax.reproduce._items import Item
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES", "save_figure"]
+
+
+def _one(plot: Callable[..., Axes], **words: Any) -> Callable[[Figure, pd.DataFrame], None]:
+    """Return what draws an item on the only axes of its figure."""
+
+    def draw(figure: Figure, data: pd.DataFrame) -> None:
+        plot(data, ax=figure.subplots(), **words)
+
+    return draw
+
+
+def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw proven bounds and the published estimate side by side."""
+    figure.set_size_inches(11, 3.9)
+    left, right = figure.subplots(1, 2)
+    panels = dict(list(data.groupby("panel", sort=False)))
+    plotting.plot_weak_privacy(panels["proven bounds"], ax=left)
+    plotting.plot_weak_privacy(panels["echelon estimate"], ax=right)
+    left.get_legend().remove()
+    left.set(ylim=(0, 13))
+    right.set(ylabel="estimate of T (clients)")
+    right.axhline(12, color="#777777", lw=0.8, ls=":")
+    right.set_title("Echelon-form estimate (dots: K = 12, never exceeded by T)")
+
+
+FIGURES: dict[str, Callable[[Figure, pd.DataFrame], None]] = {
+    "table1": _one(plotting.plot_family_sizes),
+    "fig2": _one(plotting.plot_family),
+    "fig3": _one(plotting.plot_cardinality_of_target),
+    "remark7": _one(plotting.plot_swaps),
+    "fig4a": _privacy_over_rounds,
+    "echelon": _one(plotting.plot_echelon_error),
+    "fig4b": _one(
+        plotting.plot_metric,
+        ylabel="fairness gap F",
+        title="Most minus least often summed client, a round",
+        top=0.5,
+    ),
+    "fig4c": _one(
+        plotting.plot_metric,
+        ylabel="aggregation cardinality C (clients)",
+        title="Mean number of clients in a sum",
+    ),
+    "fig5a": _one(plotting.plot_tradeoff),
+    "theorem3": _one(plotting.plot_full_rank),
+    "early_leaks": _one(functools.partial(plotting.plot_early_leaks, period=6)),
+}
+"""What draws each item on a figure."""
+
+
+def save_figure(item: Item, folder: pathlib.Path) -> pathlib.Path:
+    """Write an item's figure as PNG and SVG, its data as CSV beside them; return the PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with plotting.style():
+        figure = Figure(layout="constrained")
+        FigureCanvasAgg(figure)
+        FIGURES[item.name](figure, item.data)
+        for suffix in ("png", "svg"):
+            figure.savefig(folder / f"{item.name}.{suffix}")
+    item.data.to_csv(folder / f"{item.name}.csv", index=False)
+    return folder / f"{item.name}.png"
