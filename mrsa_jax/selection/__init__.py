@@ -22,6 +22,12 @@ from mrsa_jax.selection._convergence import (
 )
 from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
 from mrsa_jax.selection._poisson import poisson
+from mrsa_jax.selection._population import (
+    BlockPolicy,
+    changing_population,
+    form_blocks,
+    rollout_population,
+)
 from mrsa_jax.selection._power_of_choice import (
     PowerOfChoice,
     PowerOfChoiceState,
@@ -43,6 +49,7 @@ from mrsa_jax.selection._types import Selector, SelectorState
 
 __all__ = [
     "BernoulliSelection",
+    "BlockPolicy",
     "BlockSelection",
     "ConvexConstants",
     "Fairness",
@@ -59,6 +66,7 @@ __all__ = [
     "aggregation_cardinality",
     "batch_partitioning",
     "bernoulli",
+    "changing_population",
     "convergence_bound",
     "convex_constants",
     "enumerate_family",
@@ -66,6 +74,7 @@ __all__ = [
     "fairness_gap",
     "family_size",
     "family_size_bound",
+    "form_blocks",
     "full_rank_probability_bound",
     "minimum_separation",
     "partition",
@@ -74,6 +83,7 @@ __all__ = [
     "quadratic_problem",
     "rollout",
     "rollout_metrics",
+    "rollout_population",
     "rollout_trials",
     "simulate_convergence",
     "uniform",

@@ -25,7 +25,7 @@ from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._metrics import Running
 from mrsa_jax.selection._types import Selector
 
-__all__ = ["RolloutMetrics", "rollout", "rollout_metrics", "rollout_trials"]
+__all__ = ["RolloutMetrics", "initial_availability", "rollout", "rollout_metrics", "rollout_trials"]
 
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"
 
@@ -233,9 +233,14 @@ def _start(key: Array, selector: Selector, availability: Availability) -> tuple[
     )
 
     def init(own: Array) -> Any:
-        return availability.init(fold(own, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY)))
+        return initial_availability(own, availability)
 
     return chosen, _over_trials(init, key.ndim)(key)
+
+
+def initial_availability(key: Array, availability: Availability) -> Any:
+    """Return the availability model's state before the first round of a trial."""
+    return availability.init(fold(key, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY)))
 
 
 def _over_trials(function: Any, ndim: int) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -132,7 +133,7 @@ def expected_cardinality(
     return k * _at_least(chances, k // t)
 
 
-def _by_block(blocks: ArrayLike | Sequence[int], n: int, t: int) -> np.ndarray:
+def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
     labels = check_integers("blocks", blocks)
     rule = "must hold one integer for each client"
