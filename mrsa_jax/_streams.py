@@ -34,6 +34,7 @@ class Stream(enum.IntEnum):
     PARTITION = 6
     ATTACK = 7
     ASSIGNMENT = 8
+    STEPS = 9
 
 
 def as_key(seed: int | Key[Array, ""]) -> Key[Array, ""]:

@@ -1,0 +1,100 @@
+"""Who survives the steps of one round of a secure-aggregation protocol.
+
+CCESA, Section 2 and Algorithm 1: V0 is the cohort; V1, V2, V3 and V4 are the clients still there
+after key exchange, share distribution, masked inputs and unmasking, each within the one before.
+The sum is over V3. q -> `step_dropout_rate`, q_total = 1 - (1 - q)^4 -> `total_dropout_rate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import client_words
+from mrsa_jax.availability._chance import check_chances, happens, threshold
+
+__all__ = ["IndependentSteps", "StepDropout", "independent_steps"]
+
+_STEPS = 4
+
+
+@runtime_checkable
+class StepDropout(Protocol):
+    """Who survives the protocol's steps: a pytree whose numbers are leaves.
+
+    `sample` is written for one round; a model whose class has `takes_trials = True` also takes
+    keys [B] and cohorts [n, B], and returns [5, n, B]. Other models are mapped by `jax.vmap`.
+    """
+
+    def sample(
+        self, key: Key[Array, ""], cohort: Bool[Array, " clients"]
+    ) -> Bool[Array, "5 clients"]:
+        """Return V0 (the cohort) to V4 as rows, each within the one before."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class IndependentSteps:
+    """Clients who leave at each step independently; built by `independent_steps`.
+
+    Attributes:
+        thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s when its word
+            is below entry s - 1, so that one word a client decides all steps.
+    """
+
+    thresholds: Array
+    takes_trials: ClassVar[bool] = True
+
+    def sample(
+        self, key: Key[Array, "*trials"], cohort: Bool[Array, " clients *trials"]
+    ) -> Bool[Array, "5 clients *trials"]:
+        """Return V0 to V4; client i's draw does not depend on the number of clients.
+
+        Keys of many trials give trials as trailing axes.
+        """
+        num_clients = cohort.shape[0]
+        rates = self.thresholds.shape[1:]
+        rule = f"must be one rate or {num_clients}, one for each client"
+        require(rates in ((), (num_clients,)), "step_dropout_rate", rule, f"shape {rates}")
+        words = client_words(key, num_clients)
+        left = [happens(words, self.thresholds[step]) for step in range(_STEPS)]
+        return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
+
+
+def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> IndependentSteps:
+    """Return the model in which every client leaves at each of the four steps with chance q.
+
+    Args:
+        step_dropout_rate: q in [0, 1], for everybody or [N]: the chance to leave at one step
+            of those who are still there. Chances to have left by a step are rounded to
+            multiples of 2^-32.
+
+    Returns:
+        The model, a pytree; rates are traced, so that changing them compiles nothing new.
+
+    Raises:
+        ConfigurationError: If a rate is not a number in [0, 1], or there is none.
+
+    Edge cases: q = 0 keeps everybody; q = 1 leaves V1 to V4 empty.
+
+    Examples:
+        >>> model = independent_steps([0.0, 1.0])
+        >>> model.sample(jax.random.key(0), jnp.asarray([True, True])).tolist()[3:]
+        [[True, False], [True, False]]
+
+    Source: CCESA, Section 2 (dropout of each step independent, with one rate q).
+    """
+    rates = check_chances("step_dropout_rate", step_dropout_rate)
+    steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape((-1,) + (1,) * rates.ndim)
+    with np.errstate(divide="ignore"):
+        left = -np.expm1(steps * np.log1p(-rates)[None])
+    return IndependentSteps(jnp.asarray(threshold(left)))

@@ -1,0 +1,305 @@
+"""Inside a round: which sum the server learns when a block loses a member.
+
+Multi-RoundSecAgg keeps blocks of T clients whole in every sum, but takes cohort and sum for the
+same. If members drop out of the protocol (CCESA's V1 to V4), a policy decides what is learnt;
+P (`participation`) has a row for each learnt sum.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax.availability import Availability, StepDropout
+from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._types import Selector
+
+__all__ = ["RoundHistory", "SplitPolicy", "component_sums", "learnt_sums", "rollout_rounds"]
+
+SplitPolicy = Literal["ignore", "abort", "drop_block"]
+_BEFORE_ROUNDS = 2**32 - 1
+_V3, _V4 = 3, 4
+
+
+class RoundHistory(NamedTuple):
+    """Rounds with dropouts inside, of one trial or many.
+
+    Attributes:
+        survivors: bool[..., J, 5, N], V0 (the cohort) to V4.
+        participation: bool[..., J, N], who is in the sum that the server learnt; a row of zeros
+            where it learnt none.
+    """
+
+    survivors: Bool[Array, "*trials rounds 5 clients"]
+    participation: Bool[Array, "*trials rounds clients"]
+
+
+def learnt_sums(
+    survivors: ArrayLike | Sequence[Any],
+    blocks: ArrayLike | Sequence[int],
+    policy: SplitPolicy,
+    *,
+    threshold: ArrayLike = 2,
+) -> Bool[Array, "*rounds clients"]:
+    """Return who is in the sum that the server learns from each round.
+
+    The sum is over V3, the clients whose masked inputs arrived, if at least `threshold` of them
+    are left to unmask it (V4). A block of which some member was asked but is not in V3 would be
+    split. By policy:
+
+    - `"ignore"`: the sum over V3 is learnt as it is, and blocks no longer move together;
+    - `"abort"`: the round ends before unmasking, and nothing is learnt;
+    - `"drop_block"`: the members who are left are treated as dropped too: only the pads they share
+      with others are removed, their self pads stay and hide their inputs. The sum is over whole
+      blocks.
+
+    Args:
+        survivors: bool[..., 5, N], V0 to V4 (`availability.StepDropout`), nested.
+        blocks: T, for blocks i // T of client i; or [N], the number of each client's block in
+            [0, N).
+        policy: What to do.
+        threshold: t >= 1, shares needed to unmask: fewer clients in V4 and nothing is learnt.
+
+    Returns:
+        bool[..., N]: a row of P for each round; zeros where nothing is learnt. A sum over fewer
+        than two clients is withheld.
+
+    Raises:
+        ConfigurationError: If shapes do not match, a block is out of range, survivors are no
+            bools, or the policy is unknown.
+
+    Edge cases: a client who is lost after V3 is in the sum and splits nothing. Blocks of which
+        only some members were asked (T does not divide the cohort) count as whole when none of
+        those asked is lost.
+
+    Examples:
+        >>> cohort = [1, 1, 1, 1, 0, 0]
+        >>> lost = [1, 1, 1, 0, 0, 0]  # client 3, of block {2, 3}, is lost before V3
+        >>> survivors = jnp.asarray([cohort, cohort, cohort, lost, lost], jnp.bool_)
+        >>> [learnt_sums(survivors, 2, policy).astype(int).tolist()
+        ...  for policy in ("ignore", "abort", "drop_block")]
+        [[1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
+
+    Cost: a few passes over N.
+
+    Source: Multi-RoundSecAgg, Section 4, where P holds cohorts; the policies are this package's.
+    """
+    array = jnp.asarray(survivors)
+    require(array.dtype == jnp.bool_, "survivors", "must be bools", array.dtype)
+    shape_ok = array.ndim >= 2 and array.shape[-2] == 5
+    require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
+    labels = block_labels(blocks, array.shape[-1])
+    keep = _policy(policy)
+    flat = array.reshape((-1, *array.shape[-2:]))
+    rows = _learnt_rows(flat, labels, jnp.asarray(threshold, jnp.int32), keep)
+    return rows.reshape((*array.shape[:-2], array.shape[-1]))
+
+
+def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
+    """Return the number of each client's block, from T or from the numbers themselves."""
+    if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
+        size = check_count("blocks", blocks)
+        return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
+    array = np.asarray(blocks)
+    rule = f"must be a block size, or {num_clients} numbers of blocks"
+    is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
+    require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
+    inside = array.min() >= 0 and array.max() < num_clients
+    require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
+    return jnp.asarray(array, jnp.int32)
+
+
+def _ignore(included: Array, split: Array, labels: Array) -> Array:
+    del split, labels
+    return included
+
+
+def _abort(included: Array, split: Array, labels: Array) -> Array:
+    del labels
+    return included & ~jnp.any(split)
+
+
+def _drop_block(included: Array, split: Array, labels: Array) -> Array:
+    return included & ~split[labels]
+
+
+# policy -> (who is in V3, which blocks would be split, block of each client) -> who is summed
+_POLICIES: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "ignore": _ignore,
+    "abort": _abort,
+    "drop_block": _drop_block,
+}
+
+
+def _policy(name: Any) -> Callable[[Array, Array, Array], Array]:
+    hint = f"must be a known policy: {nearest(str(name), _POLICIES)}"
+    require(name in typing.get_args(SplitPolicy), "policy", hint, name)
+    return _POLICIES[name]
+
+
+def _learnt(survivors: Array, labels: Array, threshold: Array, keep: Any) -> Array:
+    """Return the row of one round."""
+    lost = survivors[0] & ~survivors[_V3]
+    split = jnp.zeros(labels.shape, jnp.bool_).at[labels].max(lost)
+    row = keep(survivors[_V3], split, labels)
+    enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= threshold
+    return row & enough & (jnp.sum(row, dtype=jnp.int32) >= jnp.int32(2))
+
+
+@functools.partial(jax.jit, static_argnames=("keep",))
+def _learnt_rows(survivors: Array, labels: Array, threshold: Array, keep: Any) -> Array:
+    return jax.vmap(_learnt, in_axes=(0, None, None, None))(survivors, labels, threshold, keep)
+
+
+def component_sums(
+    participation: ArrayLike | Sequence[Any],
+    components: ArrayLike | Sequence[Any],
+    num_components: int,
+) -> Bool[Array, "*rounds components clients"]:
+    """Return the rows of P for rounds of which the server learns partial sums.
+
+    Where the graph of a round falls apart, the pads of each component cancel by themselves, and
+    the server learns the sum of each component whose self pads it can remove (CCESA, Theorem 2).
+    They replace the round's row of P; their own sum, the row itself, is still in the row space.
+
+    Args:
+        participation: bool[..., N], who is in each round's sum (`learnt_sums`).
+        components: int[..., N], the component of each client in its round, in
+            [0, num_components); -1 for clients whose component stays hidden.
+        num_components: Rows for each round; unused ones are zeros.
+
+    Returns:
+        bool[..., num_components, N]; reshape to [-1, N] for the participation history.
+
+    Raises:
+        ConfigurationError: If shapes do not match or a component is out of range.
+
+    Examples:
+        >>> component_sums([True, True, True, False], [0, 1, 0, 0], 2).astype(int).tolist()
+        [[1, 0, 1, 0], [0, 1, 0, 0]]
+
+    Source: CCESA, Theorem 2; what is learnt are the unions of fully informative components
+        (FACTS section 4).
+    """
+    rows, labels = jnp.asarray(participation), jnp.asarray(components)
+    count = check_count("num_components", num_components)
+    require(rows.dtype == jnp.bool_, "participation", "must be bools", rows.dtype)
+    whole = jnp.issubdtype(labels.dtype, jnp.integer)
+    same = rows.shape == labels.shape and rows.ndim >= 1
+    require(whole and same, "components", "must be integers of the shape of `participation`",
+            f"{labels.dtype} of shape {labels.shape}", rows.shape)  # fmt: skip
+    if not isinstance(labels, jax.core.Tracer) and labels.size:
+        low, high = int(labels.min()), int(labels.max())
+        require(low >= -1 and high < count, "components", "must lie in [-1, num_components)",
+                low, high)  # fmt: skip
+    index = jnp.arange(count, dtype=jnp.int32)[:, None]
+    each = jnp.expand_dims(labels.astype(jnp.int32), -2)
+    index = index.reshape((1,) * (each.ndim - 2) + index.shape)
+    return jnp.expand_dims(rows, -2) & (each == index)
+
+
+def rollout_rounds(
+    seed: int | Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    steps: StepDropout,
+    num_rounds: int,
+    *,
+    policy: SplitPolicy,
+    blocks: ArrayLike | Sequence[int],
+    threshold: ArrayLike = 2,
+    num_trials: int | None = None,
+) -> RoundHistory:
+    """Roll rounds out in which clients also drop out between the protocol's steps.
+
+    `rollout` with dropouts inside rounds. A selector's counts are of sums that were learnt: who was
+    asked in vain is not served.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks.
+        availability: Who is online when it asks.
+        steps: Who survives the protocol's steps, e.g. `availability.independent_steps(0.01)`.
+        num_rounds: J >= 1.
+        policy: What happens to a block that loses a member (`learnt_sums`).
+        blocks: T, or the number of each client's block.
+        threshold: t, shares needed to unmask.
+        num_trials: B, for that many independent trials as leading axis; None for one without.
+
+    Returns:
+        Survivors and participation of each round. Rates, T and thresholds are data: new values
+        compile nothing new.
+
+    Raises:
+        ConfigurationError: As `rollout` and `learnt_sums`.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> selector = mj.selection.batch_partitioning(12, 4, 2)
+        >>> online = mj.availability.independent(0.1)
+        >>> stays = mj.availability.independent_steps(0.0)
+        >>> played = rollout_rounds(5, selector, online, stays, 9, policy="abort", blocks=2)
+        >>> bool((played.participation == mj.selection.rollout(5, selector, online, 9)).all())
+        True
+
+    Source: Multi-RoundSecAgg, Section 4; CCESA, Algorithm 1, for the steps.
+    """
+    rounds = check_count("num_rounds", num_rounds)
+    trials = 1 if num_trials is None else check_count("num_trials", num_trials)
+    for name, value, kind in (("selector", selector, Selector),
+                              ("availability", availability, Availability),
+                              ("steps", steps, StepDropout)):  # fmt: skip
+        require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
+    labels = block_labels(blocks, selector.num_clients)
+    history = _roll(
+        as_key(seed),
+        jnp.arange(trials, dtype=jnp.uint32),
+        (selector, availability.for_clients(selector.num_clients), steps),
+        labels,
+        jnp.asarray(threshold, jnp.int32),
+        _policy(policy),
+        rounds,
+    )
+    return history if num_trials is not None else RoundHistory(*(leaf[0] for leaf in history))
+
+
+@functools.partial(jax.jit, static_argnames=("keep", "num_rounds"))
+def _roll(
+    key: Key[Array, ""],
+    trials: Array,
+    schemes: Any,
+    labels: Array,
+    threshold: Array,
+    keep: Any,
+    num_rounds: int,
+) -> RoundHistory:
+    selector, availability, steps = schemes
+
+    def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
+        chosen, online = states
+        available, online = availability.sample(round_key(own, j, Stream.AVAILABILITY), online)
+        cohort, after = selector.select(round_key(own, j, Stream.SELECTION), chosen, available)
+        survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
+        row = _learnt(survivors, labels, threshold, keep)
+        after = after._replace(counts=chosen.counts + row.astype(jnp.int32))
+        return (after, online), RoundHistory(survivors, row)
+
+    def one(trial: Array) -> RoundHistory:
+        own = trial_key(key, trial)
+        first = fold(own, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
+        start = (selector.init(), availability.init(first))
+        rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
+        return lax.scan(functools.partial(play, own), start, rounds)[1]
+
+    return jax.vmap(one)(trials)
