@@ -67,11 +67,11 @@ class Item:
 
 def compare(
     claim: str,
-    paper: float,
-    ours: float,
+    paper: int | float,
+    ours: int | float,
     *,
-    tolerance: float = 0.0,
-    truth: float | None = None,
+    tolerance: int | float = 0,
+    truth: int | float | None = None,
     note: str = "",
 ) -> Check:
     """Return the check of a printed number.

@@ -234,6 +234,7 @@ def full_rank(context: Context) -> Item:
     context.progress.stage("Theorem 3: full rank", 2 * len(sizes))
     for done, ((n, k), kind) in enumerate(itertools.product(sizes, ("iid", "K-uniform"))):
         rounds = _rounds_to_full_rank(context.seed, n, k, kind, draws)
+        bound = selection.full_rank_probability_bound(n, k) if kind == "iid" else math.nan
         for extra in range(-2, 13):
             rows.append(
                 {
@@ -242,7 +243,7 @@ def full_rank(context: Context) -> Item:
                     "selection": kind,
                     "rounds": n + extra,
                     "full_rank": float((rounds <= n + extra).mean()),
-                    "bound": _bound_32(n, k) if kind == "iid" else float("nan"),
+                    "bound": bound,
                 }
             )
         context.progress.update(done + 1, 2 * len(sizes))
@@ -256,12 +257,6 @@ def full_rank(context: Context) -> Item:
         "the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric value "
         "(its constant is unknown).",
     )
-
-
-def _bound_32(n: int, k: int) -> float:
-    """Return (32) with o(1) = 0: 1 - 2N(1-t)^N - N(N-1)(t^2 + (1-t)^2)^N, t = K/N."""
-    t = k / n
-    return 1 - 2 * n * (1 - t) ** n - n * (n - 1) * (t**2 + (1 - t) ** 2) ** n
 
 
 def _rounds_to_full_rank(seed: int, n: int, k: int, kind: str, draws: int) -> np.ndarray:
@@ -284,7 +279,7 @@ def _rounds_to_full_rank(seed: int, n: int, k: int, kind: str, draws: int) -> np
 
 def _first_full(histories: np.ndarray) -> np.ndarray:
     """Return after how many rounds each history has rank N (rounds + 1: never)."""
-    count, horizon, n = histories.shape
+    _, horizon, n = histories.shape
     is_full = np.asarray(modular.rank(histories[:, :n])) == n  # no sooner than after N rounds
     found = np.where(is_full, n, horizon + 1)
     later = np.flatnonzero(~is_full)

@@ -1,0 +1,217 @@
+"""Items and verdicts: what counts as reproduced, and items whose truth is known without us."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import typing
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mrsa_jax as mj
+from mrsa_jax.reproduce import ITEMS, check_items, echelon_estimate, multiround
+from mrsa_jax.reproduce._context import Context, Silent, target_of
+from mrsa_jax.reproduce._figures import FIGURES
+from mrsa_jax.reproduce._items import Check, Item, Verdict, compare, state
+from mrsa_jax.reproduce._multiround import MAKERS
+from mrsa_jax.reproduce._multiround_leaks import recount, window_bounds, window_witness
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_items("multi", None), "did you mean 'multiround'"),
+        (lambda: check_items("multiround", ["fg4a"]), "did you mean 'fig4a'"),
+        (lambda: multiround(["tabel1"]), "did you mean 'table1'"),
+        (lambda: multiround(["table1"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
+        (lambda: multiround(["table1"], seed=2**32), r"`seed` must .*; got 4294967296"),
+        (lambda: multiround(["table1"], seed=True), "`seed` must .*; got True"),
+        (lambda: echelon_estimate([1, 0, 1]), "`P` must have"),
+        (lambda: echelon_estimate([[0.5, 1.0]]), "`P` must"),
+        (lambda: echelon_estimate(np.zeros((0, 3), bool)), "`P` must"),
+    ],
+)
+def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        call()
+
+
+def test_every_name_has_a_maker_and_a_figure() -> None:
+    assert ITEMS["multiround"] == tuple(MAKERS) == tuple(FIGURES)
+
+
+def test_names_keep_the_papers_order_and_come_once() -> None:
+    assert check_items("multiround", ("fig5a", "fig2", "fig2")) == ("fig2", "fig5a")
+    assert check_items("multiround", ()) == check_items("multiround", None) == ITEMS["multiround"]
+    assert check_items("multiround", "fig3") == ("fig3",)
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "tolerance", "truth", "verdict"),
+    [
+        (10, 10, 0, None, "reproduced"),
+        (10, 11, 0, None, "differs"),
+        (10.0, 10.4, 0.5, None, "reproduced"),
+        (10, 11, 0, 11, "paper errs"),
+        (10, 12, 0, 11, "differs"),
+        (10, math.nan, 0.5, 10, "differs"),
+    ],
+)
+def test_verdicts_of_numbers(
+    paper: float, ours: float, tolerance: float, truth: float | None, verdict: Verdict
+) -> None:
+    assert compare("x", paper, ours, tolerance=tolerance, truth=truth).verdict == verdict
+
+
+def test_an_item_is_as_good_as_its_worst_check() -> None:
+    def item(*verdicts: Verdict) -> Verdict:
+        checks = tuple(Check("c", "p", "o", "exact", verdict) for verdict in verdicts)
+        return Item("fig2", "t", checks, mj.reproduce.multiround(["fig2"])[0].data, "").verdict
+
+    assert item("reproduced", "reproduced") == "reproduced"
+    assert item("paper errs", "reproduced") == "paper errs"
+    assert item("paper errs", "differs", "reproduced") == "differs"
+    words = {"paper": "p", "ours": "o", "tolerance": "t"}
+    assert state("c", False, **words).verdict == "differs"
+    assert state("c", False, otherwise="paper errs", **words).verdict == "paper errs"
+    assert state("c", True, otherwise="paper errs", **words).verdict == "reproduced"
+
+
+def test_table_1_finds_the_misprint_and_nothing_else() -> None:
+    (item,) = multiround(["table1"])
+    assert item.verdict == "paper errs"
+    wrong = [check for check in item.checks if check.verdict != "reproduced"]
+    assert [(check.paper, check.ours) for check in wrong] == [("91389", "91390")]
+    assert math.comb(40, 4) == 91390
+    sizes = dict(zip(item.data["scheme"], item.data["ours"], strict=True))
+    assert sizes["Random"] == math.comb(120, 12)
+
+
+def test_figure_2_is_all_unions_of_two_blocks() -> None:
+    (item,) = multiround(["fig2"])
+    assert item.verdict == "reproduced"
+    matrix = item.data.pivot(index="row", columns="client", values="member").to_numpy()
+    blocks = [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    wanted = [a | b for a, b in itertools.combinations(blocks, 2)]
+    assert [set(np.flatnonzero(row).tolist()) for row in matrix] == wanted
+
+
+def test_figure_3_has_the_verified_values() -> None:
+    """FACTS 2 lists them, from exact rationals by another program."""
+    (item,) = multiround(["fig3"], small=True)
+    assert item.verdict == "reproduced"
+    values = item.data.set_index(["p", "T"])["theorem"]
+    for (rate, target), value in {
+        (0.1, 12): 11.5656630406,
+        (0.2, 4): 11.9996219672,
+        (0.3, 6): 8.4001348921,
+        (0.4, 3): 11.8024724385,
+        (0.5, 12): 0.0292647094,
+    }.items():
+        assert values[rate, target] == pytest.approx(value, abs=6e-11)
+
+
+def test_remark_7_swaps_within_a_block_change_no_sum() -> None:
+    (item,) = multiround(["remark7"], small=True)
+    assert item.verdict == "reproduced"
+    assert (item.data.loc[item.data["T"] > 1, "sums"] > 0).all()
+
+
+def test_remark_7_on_padded_sums() -> None:
+    """The server's whole view of the totals is the same when a block's clients swap updates."""
+    history = np.asarray(
+        mj.selection.rollout(
+            1, mj.selection.batch_partitioning(12, 6, 3), mj.availability.independent(0.1), 8
+        )
+    )
+    updates = np.random.default_rng(0).normal(0, 0.1, (12, 5)).astype(np.float32)
+    swapped = updates[[1, 2, 0, 5, 3, 4, 6, 8, 7, 10, 11, 9]]
+    codes = [np.rint(values * 2**16).astype(np.int64) % 2**32 for values in (updates, swapped)]
+    sums = [history.astype(np.int64) @ values % 2**32 for values in codes]
+    assert history.any(axis=1).sum() >= 3
+    np.testing.assert_array_equal(*sums)
+    assert (codes[0] != codes[1]).any()
+
+
+def test_theorem_3_at_small_size() -> None:
+    (item,) = multiround(["theorem3"], small=True)
+    assert item.verdict == "reproduced"
+    bounds = item.data.groupby("N")["bound"].max()
+    for n, value in {20: 0.369022, 40: 0.989054659, 60: 0.760490}.items():
+        assert bounds[n] == pytest.approx(value, abs=5e-7)
+    for _, curve in item.data.groupby(["N", "selection"]):
+        assert (np.diff(curve["full_rank"]) >= 0).all()
+
+
+def test_targets_follow_the_schemes() -> None:
+    context = Context(0, True, Silent())
+    assert [target_of(label) for label in context.schemes] == [1, 1, 12, 6, 4, 3]
+    assert np.unique(context.rates).tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ([[0, 0, 0]], [-1]),
+        ([[1, 1, 0], [0, 1, 1]], [2, 2]),
+        ([[1, 1, 0], [0, 1, 1], [1, 0, 1]], [2, 2, 1]),  # the paper's three users
+        ([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]], [4, 2, 2]),
+        ([[2, 2, 0], [3, 3, 0]], [2, 2]),
+        # rows {3,4,5}, {0,1,2} make an echelon form of weights 3, 3; adding {0,1,2,3} finds {3}
+        ([[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 0, 0]], [3, 3, 1]),
+    ],
+)
+def test_the_estimate_is_the_smallest_echelon_row(rows: list[list[int]], wanted: list[int]) -> None:
+    assert echelon_estimate(rows).tolist() == wanted
+
+
+def test_the_estimate_misses_a_lighter_combination() -> None:
+    """Reduced rows of weight 4 and 4 whose difference has weight 2: T = 2, estimated 4."""
+    rows = np.array([[1, 0, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 0, 0]])
+    assert echelon_estimate(rows).tolist() == [4, 4]
+    assert np.count_nonzero(rows[0] - rows[1]) == 2
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_estimate_is_an_upper_bound(seed: int) -> None:
+    """Against all combinations of up to four sums with coefficients in -3..3 of a small matrix."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 2, (4, 6))
+    weights = [
+        int(np.count_nonzero(np.array(z) @ rows))
+        for z in itertools.product(range(-3, 4), repeat=4)
+        if np.any(np.array(z) @ rows)
+    ]
+    estimate = int(echelon_estimate(rows)[-1])
+    assert estimate == -1 if not weights else estimate >= min(weights)
+
+
+def test_windows_and_their_witness_agree_with_a_loop() -> None:
+    rng = np.random.default_rng(3)
+    history = rng.random((4, 12, 10)) < 0.3
+    upper = window_bounds(history)
+    for trial, rounds in itertools.product(range(4), (1, 2, 5, 12)):
+        past = history[trial, :rounds].astype(int)
+        pairs = [
+            past[t - 2 * m : t - m].sum(0) - past[t - m : t].sum(0)
+            for t in range(1, rounds + 1)
+            for m in range(1, t // 2 + 1)
+        ]
+        weights = [int(np.count_nonzero(row)) for row in [*past, *pairs]]
+        assert upper[trial, rounds - 1] == min([w for w in weights if w], default=11)
+    witness = window_witness(history[0], 10)
+    assert witness is not None
+    assert recount(history[0], witness) == np.count_nonzero(np.array(witness) @ history[0])
+    assert window_witness(np.eye(4, dtype=bool)[:2], 1) is None
+
+
+def test_weighted_random_leaks_at_multiples_of_an_epoch() -> None:
+    (item,) = multiround(["early_leaks"], small=True)
+    assert item.verdict == "reproduced"
+    leaked = item.data.pivot(index="rounds", columns="scheme", values="leaked")
+    rises = np.flatnonzero(np.diff(leaked["Weighted random"], prepend=0.0)) + 1
+    assert len(rises) > 0
+    assert (rises % 6 == 0).mean() > 0.5
