@@ -39,6 +39,13 @@ from mrsa_jax.selection._quadratic import (
     simulate_convergence,
 )
 from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
+from mrsa_jax.selection._rounds import (
+    RoundHistory,
+    SplitPolicy,
+    component_sums,
+    learnt_sums,
+    rollout_rounds,
+)
 from mrsa_jax.selection._separation import (
     SeparatedSelection,
     SeparationState,
@@ -59,14 +66,17 @@ __all__ = [
     "QuadraticProblem",
     "RandomScheme",
     "RolloutMetrics",
+    "RoundHistory",
     "Selector",
     "SelectorState",
     "SeparatedSelection",
     "SeparationState",
+    "SplitPolicy",
     "aggregation_cardinality",
     "batch_partitioning",
     "bernoulli",
     "changing_population",
+    "component_sums",
     "convergence_bound",
     "convex_constants",
     "enumerate_family",
@@ -76,6 +86,7 @@ __all__ = [
     "family_size_bound",
     "form_blocks",
     "full_rank_probability_bound",
+    "learnt_sums",
     "minimum_separation",
     "partition",
     "poisson",
@@ -84,6 +95,7 @@ __all__ = [
     "rollout",
     "rollout_metrics",
     "rollout_population",
+    "rollout_rounds",
     "rollout_trials",
     "simulate_convergence",
     "uniform",
