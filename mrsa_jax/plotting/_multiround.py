@@ -79,9 +79,10 @@ def plot_family(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.imshow(matrix, cmap="Greys", vmin=0, vmax=1.4, aspect="equal")
         for (row, client), member in np.ndenumerate(matrix):
             colour = "white" if member else "#555555"
-            ax.text(client, row, int(member), ha="center", va="center", color=colour, fontsize=9)
-        ax.set_xticks(range(matrix.shape[1]), range(1, matrix.shape[1] + 1))
-        ax.set_yticks(range(matrix.shape[0]), range(1, matrix.shape[0] + 1))
+            ax.text(client, row, str(member), ha="center", va="center", color=colour, fontsize=9)
+        rows, clients = (np.arange(size) for size in matrix.shape)
+        ax.set_xticks(clients, [str(client + 1) for client in clients])
+        ax.set_yticks(rows, [str(row + 1) for row in rows])
         ax.set(xlabel="client", ylabel="cohort (row of B)")
         ax.set_title("Family of N = 8, K = 4, T = 2")
         ax.grid(visible=False)
@@ -93,8 +94,14 @@ def plot_cardinality_of_target(data: pd.DataFrame, *, ax: Axes | None = None) ->
     with style():
         ax = _axes(ax)
         for i, (rate, curve) in enumerate(data.groupby("p")):
-            look = {"color": _SHADES[i % 5], "marker": _MARKERS[i % 5], "ms": 5}
-            ax.plot(curve["T"], curve["theorem"], label=f"p = {rate:g}", **look)  # type: ignore[arg-type]
+            ax.plot(
+                curve["T"],
+                curve["theorem"],
+                color=_SHADES[i % 5],
+                marker=_MARKERS[i % 5],
+                ms=5,
+                label=f"p = {rate:g}",
+            )
             ax.plot(curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444")
         ax.plot([], [], ls="none", marker="x", ms=9, color="#444444", label="simulated")
         ax.set(xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)")
@@ -244,9 +251,8 @@ def plot_full_rank(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             for kind, curve in both.groupby("selection"):
                 is_iid = kind == "iid"
                 label = f"N = {n}, K = {k}" if is_iid else None
-                x = curve["rounds"] - n
                 ax.plot(
-                    x,
+                    curve["rounds"] - curve["N"],
                     curve["full_rank"],
                     color=_SHADES[i % 5],
                     marker=_MARKERS[i % 5],

@@ -193,10 +193,8 @@ def echelon_against_truth(context: Context) -> Item:
                 f"{label}: rounds in which the estimate is above a proven upper bound of T",
                 not over.any(),
                 paper="0, if it is to be T",
-                ours=f"{int(over.sum())} of {int((upper > 0).sum())}"
-                + (
-                    f"; {estimate[worst]} for T <= {upper[worst]} in round {worst + 1}" * over.any()
-                ),
+                ours=f"{int(over.sum())} of {int((upper > 0).sum())}; in round {worst + 1} "
+                f"{estimate[worst]} where T <= {upper[worst]}",
                 tolerance="exact",
                 otherwise="paper errs",
                 note="the bound comes with a combination of sums that has so few clients",
