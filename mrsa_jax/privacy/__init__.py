@@ -6,6 +6,7 @@ from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._log import ParticipationLog, read_log
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
+from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 from mrsa_jax.privacy._weights import integer_weights
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Gate",
     "ParticipationLog",
     "Recipe",
+    "WeakPrivacy",
     "audit",
     "first_exposure",
     "integer_weights",
@@ -21,4 +23,5 @@ __all__ = [
     "read_log",
     "strong_privacy",
     "strong_privacy_trajectory",
+    "weak_privacy",
 ]

@@ -5,15 +5,16 @@ Everything here is decided over the integers. Residues only choose which system 
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from mrsa_jax.privacy._groups import log2_hadamard
+from mrsa_jax.privacy._groups import collapse, log2_length, row_codes
 
-__all__ = ["PRIME", "combination_on", "is_rank_proven", "large_primes", "residues_of"]
+__all__ = ["PRIME", "combination_on", "large_primes", "prefix_ranks", "residues_of", "support_of"]
 
 # The prime of the searches: products of two residues fit 62 bits.
 PRIME = 2**31 - 1
@@ -48,7 +49,7 @@ def prefix_ranks(matrix: np.ndarray, *, most_primes: int = 400) -> tuple[np.ndar
     from mrsa_jax.modular import _elimination
 
     ranks = np.zeros(len(matrix), np.int64)
-    bounds = _prefix_bounds(matrix)
+    bounds = ranks
     bits = 0.0
     needed = np.zeros(len(matrix))
     for tried, prime in enumerate(large_primes()):
@@ -57,6 +58,7 @@ def prefix_ranks(matrix: np.ndarray, *, most_primes: int = 400) -> tuple[np.ndar
         if (found > ranks).any():
             ranks = np.maximum(ranks, found)
             needed = _minor_bits(matrix, ranks)
+            bounds = _prefix_bounds(matrix, ranks)
         bits += math.log2(prime)
         proven = (ranks == bounds) | (bits > needed)
         if proven.all() or tried + 1 == most_primes:
@@ -64,32 +66,29 @@ def prefix_ranks(matrix: np.ndarray, *, most_primes: int = 400) -> tuple[np.ndar
     raise AssertionError("primes never end")
 
 
-def _prefix_bounds(matrix: np.ndarray) -> np.ndarray:
-    """Return min(distinct non-zero columns, distinct non-zero rows) of every prefix."""
-    from mrsa_jax.privacy._groups import row_codes
+def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return min(distinct non-zero columns, distinct non-zero rows) of every prefix.
 
-    active = matrix != 0
-    codes = row_codes(matrix)
-    _, first = np.unique(codes, return_index=True)
+    Columns are counted only where the rows leave the rank open.
+    """
+    _, first = np.unique(row_codes(matrix), return_index=True)
     new = np.zeros(len(matrix), np.int64)
     new[first] = 1
-    rows = np.cumsum(new * active.any(axis=1))
-    label = np.zeros(matrix.shape[1], np.int64)
-    ever = np.zeros(matrix.shape[1], np.bool_)
-    columns = np.zeros(len(matrix), np.int64)
-    for j, row in enumerate(matrix):
-        ever |= active[j]
-        values = np.unique(row, return_inverse=True)[1] if row.dtype == object else row
-        pairs = np.stack([label, values.astype(np.int64)])
-        label = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-        columns[j] = len(np.unique(label[ever]))
-    return np.minimum(rows, columns)
+    bounds = np.cumsum(new * (matrix != 0).any(axis=1))
+    for j in np.flatnonzero(ranks < bounds):
+        bounds[j] = min(bounds[j], collapse(matrix[: j + 1]).num_groups)
+    return bounds
 
 
 def _minor_bits(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return log2 of a bound on the minors one larger than the rank, for every prefix."""
-    full = {int(r): log2_hadamard(matrix, int(r) + 1) for r in np.unique(ranks)}
-    return np.asarray([full[int(r)] for r in ranks])
+    lengths = [log2_length(row) for row in matrix]
+    longest: list[float] = []
+    bits = []
+    for length, rank in zip(lengths, ranks, strict=True):
+        bisect.insort(longest, -length)
+        bits.append(-math.fsum(longest[: int(rank) + 1]) * (1 + 1e-9) + 1e-6)
+    return np.asarray(bits)
 
 
 def combination_on(
@@ -148,3 +147,37 @@ def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
         for k in np.flatnonzero(row):
             total[k] += z * int(row[k])
     return np.asarray([value != 0 for value in total])
+
+
+def unit_vectors(matrix: np.ndarray, columns: list[int]) -> list[int]:
+    """Return those of some columns whose unit vector is a combination of the rows.
+
+    Args:
+        matrix: Integers `[rank, columns]` whose rows are independent.
+        columns: Candidates.
+
+    A unit vector in the space belongs to a column in every basis of columns: two primes sieve,
+    exact integers decide.
+    """
+    from mrsa_jax.modular import _elimination
+
+    rank, width = matrix.shape
+    if rank == width:
+        return list(columns)
+    suspects = np.asarray(columns, np.int64)
+    for which, prime in enumerate((PRIME, 1_199_999_993)):
+        order = np.random.default_rng(which).permutation(width)
+        form, pivots = _elimination.reduced_echelon(
+            residues_of(matrix, prime), order, np.uint64(prime)
+        )
+        alone = pivots[(form != 0).sum(axis=1) == 1]
+        suspects = np.intersect1d(suspects, alone)
+        if not len(suspects):
+            return []
+    return [int(k) for k in suspects if _is_unit(matrix, pivots, int(k))]
+
+
+def _is_unit(matrix: np.ndarray, basis: np.ndarray, column: int) -> bool:
+    order = np.concatenate([basis[basis != column], [column]])
+    solved = _solve(matrix, order)
+    return solved is not None and np.flatnonzero(solved[1]).tolist() == [column]

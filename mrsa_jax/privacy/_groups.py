@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Groups", "collapse", "row_codes"]
+__all__ = ["Groups", "collapse", "log2_length", "row_codes"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,19 +40,21 @@ class Groups:
         return tuple(sorted(int(i) for k in groups for i in self.members[k]))
 
 
-def collapse(history: np.ndarray) -> Groups:
-    """Group the clients of a history `[rounds, clients]` by identical non-zero columns."""
+def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
+    """Group the columns of a history `[rounds, columns]` that are identical and not zero.
+
+    `weights` counts the clients behind each column, one unless given.
+    """
     part = np.flatnonzero((history != 0).any(axis=0))
-    codes = row_codes(history.T[part])
-    _, first, label, sizes = np.unique(
-        codes, return_index=True, return_inverse=True, return_counts=True
-    )
+    counts = np.ones(len(part), np.int64) if weights is None else weights[part]
+    _, first, label = np.unique(row_codes(history.T[part]), return_index=True, return_inverse=True)
+    sizes = np.zeros(len(first), np.int64)
+    np.add.at(sizes, label, counts)
     order = np.lexsort((first, sizes))  # lighter groups first, then by their first client
-    by_label = np.split(part[np.argsort(label, kind="stable")], np.cumsum(sizes)[:-1])
-    matrix = history[:, part[first[order]]]
-    return Groups(
-        _primitive(matrix), sizes[order].astype(np.int64), tuple(by_label[k] for k in order)
-    )
+    ends = np.cumsum(np.bincount(label, minlength=len(first)))[:-1]
+    by_label = np.split(part[np.argsort(label, kind="stable")], ends)
+    matrix = _smallest_type(history[:, part[first[order]]])
+    return Groups(matrix, sizes[order], tuple(by_label[k] for k in order))
 
 
 def row_codes(matrix: np.ndarray) -> np.ndarray:
@@ -67,7 +69,7 @@ def row_codes(matrix: np.ndarray) -> np.ndarray:
     return lines.view(np.dtype((np.void, lines.shape[1] * lines.dtype.itemsize)))[:, 0]
 
 
-def _primitive(matrix: np.ndarray) -> np.ndarray:
+def _smallest_type(matrix: np.ndarray) -> np.ndarray:
     """Return the integers as int64 where they fit, as Python integers elsewhere."""
     if matrix.dtype != object:
         if matrix.dtype != np.uint64 or not matrix.size or int(matrix.max()) < 1 << 62:
@@ -77,15 +79,7 @@ def _primitive(matrix: np.ndarray) -> np.ndarray:
     return matrix.astype(np.int64) if fits else matrix
 
 
-def log2_hadamard(matrix: np.ndarray, order: int) -> float:
-    """Return a bound on log2 of the absolute value of all minors of a size (Hadamard).
-
-    A minor's rows are parts of the matrix's rows, so their lengths bound it; rounded up.
-    """
-    lengths = sorted((_log2_length(row) for row in matrix), reverse=True)
-    return math.fsum(lengths[:order]) * (1 + 1e-9) + 1e-6
-
-
-def _log2_length(row: np.ndarray) -> float:
+def log2_length(row: np.ndarray) -> float:
+    """Return log2 of a row's Euclidean length, 0 for a zero row."""
     total = sum(int(value) ** 2 for value in row if value)
     return 0.5 * math.log2(total) if total else 0.0

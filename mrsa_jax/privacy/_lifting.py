@@ -172,11 +172,9 @@ def _reduced(keys, word, size, target, outside, count, reduced):  # type: ignore
     for k in range(rank):
         if target & tops[k]:
             target ^= basis[k]
-        shift = np.uint64(0)
-        while (tops[k] >> shift) != np.uint64(1):
-            shift += np.uint64(1)
+        vector, top = basis[k], tops[k]
         for i in range(count):
-            reduced[i] ^= basis[k] * ((reduced[i] >> shift) & np.uint64(1))
+            reduced[i] ^= vector if reduced[i] & top else np.uint64(0)
     return target
 
 
@@ -352,6 +350,46 @@ def _extend(chosen, size, room, small, problem, found):  # type: ignore[no-untyp
 
 
 @compiled
+def _examine_few(size, room, most, count, target, small, problem, space, found):  # type: ignore[no-untyped-def]
+    """Do what `_examine` does for Y of two groups and, if `most` is 3, of three."""
+    weights = problem[2]
+    outside, reduced, chosen, _, _, _, _, head, links = space
+    order = np.uint64(64 - 10)
+    head[:1024] = _EMPTY
+    for d in range(count):
+        # the table holds the groups before d: every set is met once, at its last member
+        for c in range(d, count if most == 3 else d + 1):
+            # c == d stands for no third group
+            if c == d:
+                want = target ^ reduced[d]
+            else:
+                want = target ^ reduced[d] ^ reduced[c]
+            place = np.uint64(head[np.int64((want * _MIX) >> order)])
+            while place != _EMPTY:
+                i = np.int64(place)
+                if reduced[i] == want:
+                    chosen[size] = outside[i]
+                    chosen[size + 1] = outside[d]
+                    heavy = weights[outside[i]] + weights[outside[d]]
+                    more = 2
+                    if c != d:
+                        chosen[size + 2] = outside[c]
+                        heavy += weights[outside[c]]
+                        more = 3
+                    if heavy <= room:
+                        status, total = _extend(
+                            chosen, size + more, room - heavy, small, problem, found
+                        )
+                        if status != NONE:
+                            return status, total
+                place = links[i]
+        slot = np.int64((reduced[d] * _MIX) >> order)
+        links[d] = np.uint64(head[slot])
+        head[slot] = np.uint32(d)
+    return NONE, 0
+
+
+@compiled
 def _examine(word, size, room, keys, highs, small, problem, space, found):  # type: ignore[no-untyped-def]
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
@@ -393,16 +431,22 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):  # ty
                 )
                 if status != NONE:
                     return status, total
+    if extra >= 2 and count >= 2:
+        status, total = _examine_few(
+            size, room, min(extra, 3), count, target, small, problem, space, found
+        )
+        if status != NONE:
+            return status, total
     width = 10
     starts = np.zeros(2, np.int64)
     starts[1] = count
     items = np.arange(count)
-    for more in range(2, extra + 1):
+    for more in range(4, extra + 1):
         if more > count:
             break
         left = more // 2
         right = more - left
-        bits = 8 if left == 1 else (13 if left == 2 else 18)
+        bits = 13 if left == 2 else 18
         order = np.uint64(64 - bits)
         head[: 1 << bits] = _EMPTY
         stored = 0

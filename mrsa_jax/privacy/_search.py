@@ -20,7 +20,7 @@ import numpy as np
 from mrsa_jax.privacy._exact import PRIME, residues_of
 from mrsa_jax.privacy._two_adic import Checks, parity_checks
 
-__all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
+__all__ = ["Duals", "Outcome", "Plan", "duals", "inverses", "plan", "run"]
 
 _SMALL_PRIMES = (8191, 8179)
 _LARGE_PRIMES = (PRIME, 1_199_999_993)
@@ -240,8 +240,8 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     def task(number: int) -> tuple[int, tuple[int, ...]]:
         found = np.zeros(depth, np.int64)
         status, size = _girth.search(
-            first, second, of.kernels, primes, of.weights, _inverses(_SMALL_PRIMES[0]),
-            _inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found,
+            first, second, of.kernels, primes, of.weights, inverses(_SMALL_PRIMES[0]),
+            inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found,
         )  # fmt: skip
         return status, tuple(int(k) for k in found[:size])
 
@@ -256,10 +256,10 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     most = of.most_groups(chosen.limit)
     keys, highs, bits = _mixed_checks(of.checks, attempt)
     small = _folded(of, 0, max(most, 3), attempt)
-    again = _inverses(_SMALL_PRIMES[1])
+    again = inverses(_SMALL_PRIMES[1])
     prefix = np.concatenate([[0], np.cumsum(of.weights)])
     problem = (of.kernels, np.asarray(_LARGE_PRIMES, np.uint64), of.weights,
-               _inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
+               inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
 
     def task(size: int, parts: int, part: int, slots: int) -> tuple[int, tuple[int, ...]]:
         found = np.zeros(most + 1, np.int64)
@@ -329,7 +329,7 @@ def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
 
 
 @functools.cache
-def _inverses(prime: int) -> np.ndarray:
+def inverses(prime: int) -> np.ndarray:
     """Return the inverses of all residues modulo a small prime (of 0: 0)."""
     inverses = np.zeros(prime, np.int32)
     inverses[1] = 1
