@@ -1,0 +1,236 @@
+"""Weak privacy after every round of one history, proved backwards from the ends of plateaus.
+
+The row space only grows, so a light vector found after a round is there ever after, and a lower
+bound proved after a round holds for all rounds before it. T changes only when the rank
+grows: everything here is in levels, the number of independent rows so far.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from mrsa_jax.privacy import _candidates
+from mrsa_jax.privacy._exact import prefix_ranks
+from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._search import Progress
+from mrsa_jax.privacy._space import Space, Vector
+from mrsa_jax.privacy._weak import independent
+
+__all__ = ["Curve", "Witness", "certify"]
+
+_CHEAP_SECONDS = 0.3
+_SETS_A_LEVEL = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Witness:
+    """A combination of rounds that a weak privacy was read off.
+
+    Attributes:
+        round: From this round on it can be formed.
+        weight: Clients in it.
+        support: Their sorted indices.
+        coefficients: Python integers, one for each round up to `round`.
+        method: Where it was found.
+    """
+
+    round: int
+    weight: int
+    support: tuple[int, ...]
+    coefficients: tuple[int, ...]
+    method: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """What is known of T after every round of one history; -1 where nobody took part yet."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    certified: np.ndarray
+    rank: np.ndarray
+    lower_method: tuple[str, ...]
+    witnesses: tuple[Witness, ...]
+
+
+def certify(history: np.ndarray, seconds: float, progress: Progress | None) -> Curve:
+    """Return the curve of a history `[rounds, clients]`, each search taking at most `seconds`."""
+    groups = collapse(history)
+    rounds = len(history)
+    if not groups.num_groups:
+        nothing = np.full(rounds, -1, np.int32)
+        return Curve(nothing, nothing.copy(), np.ones(rounds, np.bool_),
+                     np.zeros(rounds, np.int32), ("",) * rounds, ())  # fmt: skip
+    ranks, proven = prefix_ranks(groups.matrix)
+    kept = independent(groups.matrix)
+    levels = np.searchsorted(kept, np.arange(rounds), side="right")
+    if kept.size != ranks[-1] or (levels != ranks).any():
+        # A prime divided a minor: the rows chosen do not span what the sums do.
+        proven = np.zeros_like(proven)
+    search = _Levels(groups.matrix[kept], groups.sizes, seconds, progress)
+    search.run()
+    return _by_round(search, groups, kept, levels, ranks, proven)
+
+
+def _by_round(
+    search: _Levels, groups: Groups, kept: np.ndarray, levels: np.ndarray, ranks: np.ndarray,
+    proven: np.ndarray,
+) -> Curve:  # fmt: skip
+    lower = np.concatenate([[-1], search.lower[1:]])[levels]
+    upper = np.concatenate([[-1], search.upper[1:]])[levels]
+    # Without a proven rank only the classes of equal columns bound T from below.
+    lower = np.where(proven | (levels == 0), lower, np.minimum(lower, 1))
+    witnesses = []
+    for vector in search.changes():
+        coefficients = [0] * (int(kept[vector.last_row]) + 1)
+        for j, z in zip(kept, vector.coefficients[: vector.last_row + 1], strict=False):
+            coefficients[j] = z
+        witnesses.append(
+            Witness(
+                len(coefficients) - 1,
+                vector.weight,
+                groups.clients(np.flatnonzero(vector.columns)),
+                tuple(coefficients),
+                vector.method,
+            )
+        )
+    methods = tuple(search.method[level] for level in levels)
+    return Curve(
+        lower.astype(np.int32),
+        upper.astype(np.int32),
+        proven & (lower == upper),
+        ranks.astype(np.int32),
+        methods,
+        tuple(witnesses),
+    )
+
+
+class _Levels:
+    """Bounds on T for every number of independent rows, level 0 standing for none.
+
+    Attributes:
+        lower: int64 `[rank + 1]`.
+        upper: int64 `[rank + 1]`.
+        method: What proves each lower bound.
+    """
+
+    def __init__(
+        self, rows: np.ndarray, weights: np.ndarray, seconds: float, progress: Progress | None
+    ) -> None:
+        self._rows = rows
+        self._weights = weights
+        self._seconds = seconds
+        self._progress = progress
+        self._vectors: list[Vector] = []
+        self._has_guessed = False
+        count = len(rows)
+        self.lower = np.ones(count + 1, np.int64)
+        self.upper = np.full(count + 1, int(weights.sum()), np.int64)
+        self.method = ["classes"] * (count + 1)
+
+    def run(self) -> None:
+        """Prove what the effort allows, from the last level down to the first."""
+        self._start()
+        level = len(self._rows)
+        while level >= 1:
+            if self.lower[level] >= self.upper[level] or not self._improve(level):
+                level -= 1
+        self._confirm()
+
+    def changes(self) -> list[Vector]:
+        """Return the vectors that the upper bound was lowered by, first levels first."""
+        best: list[Vector] = []
+        for vector in sorted(self._vectors, key=lambda v: (v.last_row, v.weight)):
+            if not best or vector.weight < best[-1].weight:
+                best.append(vector)
+        return best
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019  (lives as long as one history's search)
+    def _space(self, level: int) -> Space:
+        return Space(self._rows[:level], self._weights)
+
+    def _start(self) -> None:
+        loads = (self._rows != 0) @ self._weights
+        for row in range(len(self._rows)):
+            if loads[row] < self.upper[row + 1]:
+                coefficients = tuple(int(j == row) for j in range(row + 1))
+                self._add(Vector(int(loads[row]), self._rows[row] != 0, coefficients, "one round"))
+        for level in range(1, len(self._rows) + 1):
+            space = self._space(level)
+            self.lower[level] = space.strong
+            self.upper[level:] = np.minimum(self.upper[level:], space.singleton)
+
+    def _add(self, vector: Vector) -> bool:
+        """Take a vector into account; return whether it lowers a bound."""
+        first = vector.last_row + 1
+        is_news = bool(vector.weight < self.upper[first])
+        self.upper[first:] = np.minimum(self.upper[first:], vector.weight)
+        self._vectors.append(vector)
+        return is_news
+
+    def _prove(self, level: int, weight: int, method: str) -> None:
+        for earlier in range(level, 0, -1):
+            if self.lower[earlier] < weight:
+                self.lower[earlier] = weight
+                self.method[earlier] = method
+
+    def _improve(self, level: int) -> bool:
+        """Narrow the interval of a level; return False when the effort does not allow it."""
+        space = self._space(level)
+        target = int(self.upper[level]) - 1
+        chosen = space.best_plan(target, _CHEAP_SECONDS)
+        if chosen is None or chosen.limit < self.lower[level]:
+            if not self._has_guessed:
+                self._guess(level)
+                return True
+            chosen = space.best_plan(target, self._seconds)
+            if chosen is None or chosen.limit < self.lower[level]:
+                return False
+        is_proof, vector = space.search(chosen, self._progress)
+        if is_proof:
+            self._prove(level, chosen.limit + 1, chosen.method)
+            return True
+        return vector is not None and self._add(vector)
+
+    def _guess(self, level: int) -> None:
+        """Look for light vectors at every level up to this one, each with the newest row."""
+        self._has_guessed = True
+        for count in range(2, level + 1):
+            if self.lower[count] >= self.upper[count]:
+                continue
+            space = self._space(count)
+            matrix, sizes = space.groups.matrix, space.groups.sizes
+            below = int(self.upper[count])
+            for method, supports in (
+                ("few rounds", (v != 0 for v in _candidates.few_rounds(matrix, sizes))),
+                ("linear program", [_candidates.sparse_remainder(matrix, sizes, count - 1)]),
+                ("information sets",
+                 _candidates.information_sets(matrix, sizes, below, _SETS_A_LEVEL, count)),
+            ):  # fmt: skip
+                for support in supports:
+                    if support is None or not 0 < sizes[support].sum() < self.upper[count]:
+                        continue
+                    vector = space.vector(np.flatnonzero(support), method)
+                    if vector is not None and vector.weight < self.upper[count]:
+                        self._add(vector)
+            if self._progress is not None:
+                self._progress("looking for light combinations", count, level)
+
+    def _confirm(self) -> None:
+        """Find an exact vector wherever an upper bound rests on counting dimensions alone."""
+        shown = np.full(len(self.upper), np.iinfo(np.int64).max)
+        for vector in self._vectors:
+            first = vector.last_row + 1
+            shown[first:] = np.minimum(shown[first:], vector.weight)
+        for level in range(1, len(self.upper)):
+            if shown[level] > self.upper[level]:
+                vector = self._space(level).singleton_vector()
+                if vector is not None:
+                    self._add(vector)
+                    first = vector.last_row + 1
+                    shown[first:] = np.minimum(shown[first:], vector.weight)
+        # A bound without an exact vector is none.
+        self.upper[1:] = shown[1:]
