@@ -115,7 +115,7 @@ def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     rule = f"must be a block size, or {num_clients} numbers of blocks"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
     require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
-    inside = array.min() >= 0 and array.max() < num_clients
+    inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
     return jnp.asarray(array, jnp.int32)
 

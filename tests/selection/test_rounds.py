@@ -1,0 +1,245 @@
+"""What is learnt when a block loses a member: misuse, worked rounds, a plain loop as oracle."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, availability, privacy, selection
+from mrsa_jax.selection import component_sums, learnt_sums, rollout_rounds
+
+POLICIES = ("ignore", "abort", "drop_block")
+EVERYBODY = np.ones((5, 4), bool)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((EVERYBODY, 2, "drop"), "`policy` must be a known policy: did you mean 'drop_block'"),
+        ((EVERYBODY[:4], 2, "abort"), r"`survivors` must have axes \[..., 5, clients\]"),
+        ((EVERYBODY[0], 2, "abort"), r"`survivors` must have axes \[..., 5, clients\]"),
+        ((EVERYBODY.astype(np.int32), 2, "abort"), "`survivors` must be bools; got dtype"),
+        ((EVERYBODY, 0, "abort"), "`blocks` must be at least 1; got 0"),
+        ((EVERYBODY, [0, 0, 1], "abort"), "`blocks` must be a block size, or 4 numbers"),
+        ((EVERYBODY, [0, 0, 1, 4], "abort"), r"`blocks` must lie in \[0, num_clients\); got 0 and"),
+        ((EVERYBODY, [0, 0, 1, -1], "abort"), r"`blocks` must lie in \[0, num_clients\); got -1"),
+        ((EVERYBODY, [0.0, 0.0, 1.0, 1.0], "abort"), "`blocks` must be a block size, or 4"),
+    ],
+)
+def test_sums_that_make_no_sense(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        inspect.unwrap(learnt_sums)(*arguments)
+
+
+def test_components_that_make_no_sense() -> None:
+    row = np.ones(3, bool)
+    with pytest.raises(ConfigurationError, match=r"`components` must lie in \[-1, num_compon"):
+        component_sums(row, [0, 1, 2], 2)
+    with pytest.raises(ConfigurationError, match="`components` must be integers of the shape"):
+        component_sums(row, [0, 1], 2)
+    with pytest.raises(ConfigurationError, match="`participation` must be bools"):
+        component_sums(row.astype(np.int32), [0, 1, 1], 2)
+    with pytest.raises(ConfigurationError, match="`num_components` must be at least 1"):
+        component_sums(row, [0, 0, 0], 0)
+
+
+def test_a_rollout_without_a_step_model_is_refused() -> None:
+    selector, online = selection.uniform(4, 2), availability.independent(0.0)
+    with pytest.raises(ConfigurationError, match="`steps` must be a `StepDropout`"):
+        inspect.unwrap(rollout_rounds)(0, selector, online, 0.1, 3, policy="abort", blocks=1)
+
+
+def _survivors(*steps: list[int]) -> np.ndarray:
+    return np.array(steps, bool)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "wanted"),
+    [
+        # nobody leaves
+        ([[1, 1, 1, 1]] * 5, [[1, 1, 1, 1]] * 3),
+        # client 3 leaves before V3: block {2, 3} would be split
+        (
+            [[1, 1, 1, 1]] * 2 + [[1, 1, 1, 0]] * 3,
+            [[1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0]],
+        ),
+        # client 3 leaves after its masked input came: it is in the sum, nothing is split
+        ([[1, 1, 1, 1]] * 4 + [[1, 1, 1, 0]], [[1, 1, 1, 1]] * 3),
+        # a whole block leaves: no policy but abort minds
+        (
+            [[1, 1, 1, 1]] + [[1, 1, 0, 0]] * 4,
+            [[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]],
+        ),
+        # one of each block
+        (
+            [[1, 1, 1, 1]] * 3 + [[1, 0, 0, 1]] * 2,
+            [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]],
+        ),
+        # too few left to unmask, or in the sum
+        ([[1, 1, 1, 1]] * 4 + [[0, 1, 0, 0]], [[0, 0, 0, 0]] * 3),
+        ([[1, 1, 1, 1]] + [[1, 0, 0, 0]] * 4, [[0, 0, 0, 0]] * 3),
+        # nobody was asked
+        ([[0, 0, 0, 0]] * 5, [[0, 0, 0, 0]] * 3),
+    ],
+)
+def test_worked_rounds(survivors: list[list[int]], wanted: list[list[int]]) -> None:
+    for policy, row in zip(POLICIES, wanted, strict=True):
+        found = learnt_sums(_survivors(*survivors), 2, policy)
+        assert found.dtype == jnp.bool_
+        assert found.astype(int).tolist() == row, policy
+
+
+def _oracle(survivors: np.ndarray, blocks: list[int], policy: str, threshold: int) -> list[bool]:
+    """Plain sets: who is summed in one round."""
+    cohort, third, fourth = (
+        {i for i in range(len(blocks)) if survivors[step][i]} for step in (0, 3, 4)
+    )
+    members: dict[int, set[int]] = {}
+    for client in cohort:
+        members.setdefault(blocks[client], set()).add(client)
+    whole = [block for block in members.values() if block <= third]
+    if policy == "ignore":
+        summed = third
+    elif policy == "abort":
+        summed = third if len(whole) == len(members) else set()
+    else:
+        summed = set().union(*whole)
+    if len(fourth) < threshold or len(summed) < 2:
+        summed = set()
+    return [i in summed for i in range(len(blocks))]
+
+
+def test_every_pattern_of_two_steps_agrees_with_sets() -> None:
+    """All nested V0, V3, V4 of four clients, for blocks by size and by irregular numbers."""
+    patterns = []
+    for stay in itertools.product(range(4), repeat=4):  # not asked, lost early, lost late, stays
+        rows = [[s >= 1 for s in stay]] * 3 + [[s >= 2 for s in stay]] + [[s >= 3 for s in stay]]
+        patterns.append(rows)
+    survivors = np.array(patterns)
+    for blocks, labels in ((2, [0, 0, 1, 1]), ([3, 0, 3, 3], [3, 0, 3, 3]), (1, [0, 1, 2, 3])):
+        for policy, threshold in itertools.product(POLICIES, (1, 2, 3)):
+            found = learnt_sums(survivors, blocks, policy, threshold=threshold)
+            wanted = [_oracle(rows, labels, policy, threshold) for rows in survivors]
+            assert found.tolist() == wanted
+
+
+def test_policies_map_and_thresholds_compile_once() -> None:
+    rng = np.random.default_rng(0)
+    survivors = np.cumprod(rng.random((6, 3, 5, 8)) < 0.9, axis=2).astype(bool)
+    together = learnt_sums(survivors, 4, "drop_block")
+    assert together.shape == (6, 3, 8)
+    mapped = jax.vmap(lambda s: learnt_sums(s, 4, "drop_block"))(jnp.asarray(survivors))
+    assert (mapped == together).all()
+    sweep = jax.vmap(lambda t: learnt_sums(survivors, 4, "abort", threshold=t))
+    rows = sweep(jnp.arange(1, 9, dtype=jnp.int32))
+    for t in range(1, 9):
+        assert (rows[t - 1] == learnt_sums(survivors, 4, "abort", threshold=t)).all()
+
+
+def test_components_become_rows_whose_sum_is_the_round() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.random((5, 7)) < 0.7
+    components = rng.integers(0, 3, (5, 7))
+    found = np.asarray(component_sums(rows, components, 4))
+    assert found.shape == (5, 4, 7)
+    assert (found.sum(axis=1) == rows).all()
+    for j, c, i in np.ndindex(found.shape):
+        assert found[j, c, i] == (rows[j, i] and components[j, i] == c)
+    hidden = np.where(components == 2, -1, components)
+    assert (np.asarray(component_sums(rows, hidden, 4))[:, :2] == found[:, :2]).all()
+    assert not np.asarray(component_sums(rows, hidden, 4))[:, 2:].any()
+
+
+def test_partial_sums_never_raise_privacy() -> None:
+    """One round of two components tells more than its total."""
+    total = np.array([[True, True, True, True, False, False]])
+    parts = component_sums(total, np.array([[0, 0, 0, 1, 0, 0]]), 2)
+    assert privacy.strong_privacy(total) == 4
+    assert privacy.strong_privacy(parts.reshape(-1, 6)) == 1
+
+
+def _play(policy: str, rate: float, **more: Any) -> selection.RoundHistory:
+    return rollout_rounds(
+        11,
+        selection.batch_partitioning(24, 8, 4),
+        availability.independent(0.05),
+        availability.independent_steps(rate),
+        60,
+        policy=policy,  # type: ignore[arg-type]
+        blocks=4,
+        num_trials=3,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_step_dropouts_rounds_are_the_plain_rollout(policy: str) -> None:
+    selector, online = selection.batch_partitioning(24, 8, 4), availability.independent(0.05)
+    plain = selection.rollout_trials(11, selector, online, 60, 3)
+    played = _play(policy, 0.0)
+    assert (played.participation == plain).all()
+    assert (played.survivors == plain[:, :, None, :]).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
+    played = _play(policy, 0.04, threshold=5)
+    survivors, rows = np.asarray(played.survivors), np.asarray(played.participation)
+    labels = [i // 4 for i in range(24)]
+    for b, j in np.ndindex(3, 60):
+        assert rows[b, j].tolist() == _oracle(survivors[b, j], labels, policy, 5)
+    alone = rollout_rounds(
+        11,
+        selection.batch_partitioning(24, 8, 4),
+        availability.independent(0.05),
+        availability.independent_steps(0.04),
+        60,
+        policy=policy,  # type: ignore[arg-type]
+        blocks=4,
+        threshold=5,
+    )
+    assert (alone.participation == rows[0]).all()
+
+
+def test_counts_are_of_sums_that_were_learnt() -> None:
+    """Weighted selection asks those least often summed, not those least often asked."""
+    played = rollout_rounds(
+        2,
+        selection.weighted(12, 4),
+        availability.independent(0.0),
+        availability.independent_steps(0.1),
+        40,
+        policy="ignore",
+        blocks=1,
+        num_trials=2,
+    )
+    rows, asked = np.asarray(played.participation), np.asarray(played.survivors)[:, :, 0]
+    assert (asked & ~rows).any()
+    for b, j in np.ndindex(rows.shape[:2]):
+        counts = rows[b, :j].sum(axis=0)
+        assert counts[asked[b, j]].max() <= counts[~asked[b, j]].min()
+
+
+def test_ignoring_breaks_blocks_and_the_others_keep_them() -> None:
+    strong = {
+        policy: [privacy.strong_privacy(P) for P in np.asarray(_play(policy, 0.03).participation)]
+        for policy in POLICIES
+    }
+    assert max(t for t in strong["ignore"] if t) < 4
+    assert min(t or 4 for t in strong["abort"]) >= 4
+    assert min(t or 4 for t in strong["drop_block"]) >= 4
+
+
+def test_dropping_blocks_keeps_more_rounds_than_aborting() -> None:
+    kept = {
+        policy: np.asarray(_play(policy, 0.03).participation).any(axis=-1).sum(axis=-1)
+        for policy in POLICIES
+    }
+    assert (kept["drop_block"] > kept["abort"]).all()
+    assert (kept["ignore"] >= kept["drop_block"]).all()
