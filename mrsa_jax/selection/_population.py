@@ -172,7 +172,7 @@ def rollout_population(
         >>> mj.privacy.strong_privacy(history) >= 2
         True
 
-    Cost: O(M) a round, for K and N up to memory of one int32[J, M].
+    Cost: O(M) a round; memory of a few int32[J, M].
 
     Source: none of the papers; Multi-RoundSecAgg, Appendix D, Algorithm 2 is the choice of
         blocks.
@@ -181,8 +181,7 @@ def rollout_population(
     k, t = check_count("cohort_size", cohort_size), check_count("privacy_target", privacy_target)
     require(k % t == 0, "cohort_size", "must be a multiple of `privacy_target`", k, t)
     labels = form_blocks(present, t, policy)
-    num_blocks = max(int(labels.max()) + 1, k // t)
-    chooser = batch_partitioning(num_blocks, k // t, 1, fairness)
+    chooser = batch_partitioning(max(present.shape[1] // t, k // t), k // t, 1, fairness)
     is_model = isinstance(availability, Availability)
     rule = "must have `for_clients`, `init` and `sample`"
     require(is_model, "availability", rule, availability)
