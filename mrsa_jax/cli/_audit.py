@@ -89,6 +89,7 @@ def run_audit(config: AuditConfig) -> int:
         )
         bars.update(1, 1)
         found = privacy.audit(log, effort=config.effort, progress=_stages(bars))
+        bars.update(1, 1)
     gate = None
     if config.fail_below is not None:
         gate = found.gate(config.fail_below, config.definition)
@@ -113,14 +114,16 @@ def _validate(config: AuditConfig) -> None:
 
 
 def _stages(bars: Bars) -> Any:
-    """Return a report of stages: each one ends the one before."""
-    started: list[str] = []
+    """Return a report of stages and of the parts of each that are done."""
+    last = ""
 
-    def report(stage: str) -> None:
-        if started:
+    def report(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        if stage != last:
             bars.update(1, 1)
-        started.append(stage)
-        bars.stage(stage, 1)
+            bars.stage(stage, total)
+            last = stage
+        bars.update(done, total)
 
     return report
 
@@ -185,7 +188,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
         ("exposed clients", f"{len(found.exposed)}{first}", "exact"),
         ("maximum leverage", leverage, "float64"),
         ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
-         f"{'certified' if weak.certified else 'interval' if not both else 'rank not proven'}; "
+         f"{'certified' if weak.certified else 'not decided' if not both else 'not certified'}; "
          f"from below: {weak.lower_method}, from above: {weak.upper_method}"),
         ("strong privacy T", str(found.strong), "exact"),
         ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", ""),

@@ -19,6 +19,7 @@ from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._log_table import ParticipationLog
 from mrsa_jax.privacy._recipe import Recipe, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
+from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 
 __all__ = ["Audit", "Definition", "Gate", "audit"]
 
@@ -66,7 +67,7 @@ class Audit:
     exposed: tuple[tuple[Hashable, Hashable], ...]
     max_leverage: float | None
     max_leverage_client: Hashable | None
-    weak: Any  # WeakPrivacy
+    weak: WeakPrivacy
     strong: int | None
     recipe: Recipe | None
 
@@ -91,11 +92,10 @@ class Audit:
         if lower is None or upper is None:
             reason = "nobody took part, so T is undefined and nothing is proven"
             return Gate(target, definition, False, reason)
-        proven = definition == "strong" or self.weak.certified or lower < upper
         value = f"{definition} privacy T is {_interval(lower, upper)}"
         if upper < target:
             return Gate(target, definition, False, f"{value}, below {target}")
-        if lower < target or not proven:
+        if lower < target:
             reason = f"{value} at this effort: {target} is not proven, more effort may decide"
             return Gate(target, definition, False, reason)
         return Gate(target, definition, True, f"{value}, at least {target}")
@@ -125,7 +125,7 @@ class Audit:
         if self.max_leverage is None:
             return [exposed]
         mean = self.weak.rank / self.num_clients
-        return [exposed, f"The best linear estimate explains {self.max_leverage:.1%} of the "
+        return [exposed, f"The best linear estimate explains {share(self.max_leverage)} of the "
                 f"variance of client {self.max_leverage_client}'s update, and {mean:.1%} of a "
                 "client's on average."]  # fmt: skip
 
@@ -167,7 +167,7 @@ def audit(
     log_or_P: Any,
     *,
     effort: float = 1.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
     """Return what a participation history leaks, with the names of its log.
 
@@ -175,7 +175,7 @@ def audit(
         log_or_P: A log (`read_log`), or a participation matrix of bools or integer weights,
             `[rounds, clients]`, whose rows and columns are then named from 0.
         effort: How hard weak privacy is tried, in about a minute of two cores (`weak_privacy`).
-        progress: Called with the name of each stage before it starts.
+        progress: Called with the name of a stage, the parts of it that are done, and their number.
 
     Returns:
         The findings.
@@ -193,20 +193,18 @@ def audit(
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); leverage and recipes are this package's.
     """
-    from mrsa_jax.privacy import weak_privacy
-
     log = log_or_P if isinstance(log_or_P, ParticipationLog) else _unnamed(log_or_P)
-    report = progress or (lambda stage: None)
+    report = progress or (lambda stage, done, total: None)
     P = log.participation
-    report("weak privacy")
-    weak = weak_privacy(P, effort=effort)
-    report("first rounds of exposure")
+    report("weak privacy", 0, 1)
+    weak = weak_privacy(P, effort=effort, progress=report)
+    report("first rounds of exposure", 0, 1)
     firsts = _wide.first_rounds(P, weak.exposed)
     by_round = sorted(zip(firsts, weak.exposed, strict=True))
-    report("leverage")
+    report("leverage", 0, 1)
     leverage = _wide.leverages(P, weak.rank) if weak.rank else None
     top = None if leverage is None else int(np.argmax(leverage))
-    report("strong privacy")
+    report("strong privacy", 0, 1)
     return Audit(
         num_rounds=P.shape[0],
         num_clients=P.shape[1],
@@ -226,6 +224,13 @@ def _unnamed(P: Any) -> ParticipationLog:
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
     return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))
+
+
+def share(leverage: float) -> str:
+    """Return a leverage in percent; what is below 1 never reads as all."""
+    if leverage < 1.0 and round(leverage, 3) == 1.0:
+        return "more than 99.9%"
+    return f"{leverage:.1%}"
 
 
 def _interval(lower: int, upper: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._leverage import leverage
 
 __all__ = ["first_rounds", "leverages"]
 
@@ -66,8 +67,6 @@ def leverages(P: np.ndarray, rank: int) -> np.ndarray | None:
     Returns:
         float64[N]; None where even that matrix is too large.
     """
-    from mrsa_jax.privacy import leverage
-
     rows = P.any(axis=1)
     if P.shape[1] <= _MOST_CLIENTS:
         return np.asarray(leverage(P))
