@@ -177,12 +177,15 @@ def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
 
 
 def _rows(found: Audit) -> list[tuple[str, str, str]]:
+    from mrsa_jax.privacy._audit import share
+
     weak = found.weak
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {found.exposed[0][1]}" if found.exposed else ""
-    leverage = "not computed" if found.max_leverage is None else (
-        f"{found.max_leverage:.3f} (client {found.max_leverage_client})")  # fmt: skip
+    leverage = "not computed"
+    if found.max_leverage is not None:
+        leverage = f"{share(found.max_leverage)} (client {found.max_leverage_client})"
     both = weak.lower == weak.upper
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", "exact"),

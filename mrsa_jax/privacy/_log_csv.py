@@ -13,7 +13,7 @@ import io
 import pathlib
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -48,10 +48,11 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     return _read_long(path, options, delimiter, number, len(header), found)
 
 
-def _open(path: pathlib.Path) -> BinaryIO:
+def _open(path: pathlib.Path) -> Any:
+    """Return the bytes of a file, unpacked if they are compressed."""
     with path.open("rb") as stream:
         compressed = stream.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
+    return gzip.open(path, "rb") if compressed else path.open("rb")
 
 
 def _first_line(path: pathlib.Path) -> tuple[int, str]:

@@ -254,7 +254,10 @@ def _order(column: Column, how: str) -> np.ndarray:
     if how == "file":
         return used[np.argsort(first)]
     names = column.names
-    key: Callable[[Any], Any] = _natural if any(isinstance(n, str) for n in names) else _plain
+    key: Callable[[Any], Any] = _plain
+    if any(isinstance(name, str) for name in names):
+        are_numbers = all(_NUMBER.fullmatch(str(name)) for name in names)
+        key = Fraction if are_numbers else _natural
     return np.array(sorted(used.tolist(), key=lambda code: key(names[code])), np.int64)
 
 
