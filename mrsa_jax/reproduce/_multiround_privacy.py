@@ -139,16 +139,18 @@ def _falls_to_one(label: str, found: Bounded, n: int) -> Check:
 
 
 def _falls_sharply(label: str, curve: Any, n: int) -> Check:
-    """Judge "drops sharply" on one certified history: from half of K to 1 within N / 10 rounds."""
-    high = np.flatnonzero(np.asarray(curve.lower) >= 6)
-    one = np.flatnonzero(np.asarray(curve.upper) == 1)
-    width = int(one[0] - high[-1]) if len(high) and len(one) else 10**6
+    """Judge "drops sharply" on one certified history: from half of K to 1 within N / 5 rounds."""
+    lower, upper = np.asarray(curve.lower), np.asarray(curve.upper)
+    one = int(np.argmax(upper == 1)) if (upper == 1).any() else 10**6
+    width = one - int(np.flatnonzero(lower >= 6).max(initial=-1))
+    least = one - int(np.argmax((upper > 0) & (upper < 6)))  # a witness has fewer than 6 clients
     return state(
-        f"{label}: rounds from the last proven T >= 6 to T = 1",
-        width <= n / 10,
+        f"{label}: rounds from T >= 6 to T = 1",
+        width <= n / 5,
         paper="drops sharply",
-        ours=str(width),
-        tolerance=f"at most N / 10 = {n // 10}",
+        ours=f"{width} (after the last round with a proof of T >= 6)",
+        tolerance=f"at most N / 5 = {n // 5}",
+        otherwise="paper errs" if n / 5 < least <= n else "differs",
         note="one history with certificates",
     )
 
