@@ -1,0 +1,387 @@
+"""The fewest clients whose plain sum, or sum with signs, the server can solve for.
+
+Weak privacy (Multi-RoundSecAgg, Remark 1) allows any coefficients; near full rank its witnesses
+need ones of 100 bits. What a server reads with little noise are sums with coefficients 1, or 1
+and -1: differences of clients' updates. This module finds the smallest of those and proves that
+there is none smaller.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import math
+import os
+import random
+from typing import Any, Literal
+
+import numpy as np
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import as_integers, check_integer
+from mrsa_jax.privacy._groups import Groups, collapse
+
+__all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
+
+Coefficients = Literal["plain", "plus_minus"]
+_SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
+
+_PRIME = 2**61 - 1
+_SECONDS = 60.0  # of one core for an effort of 1, by the model below
+_SUM_SECONDS, _TABLE_SECONDS = 1.6e-9, 2.0e-8  # to form a sum; to put it in or look it up
+_TABLE_ENTRIES = 2**19  # expected in one part's table, which is twice as long
+_MOST_PARTS = 2**12
+
+
+@dataclasses.dataclass(frozen=True)
+class UnweightedGroup:
+    """The smallest group of clients that can be isolated as a plain sum, or with signs.
+
+    Attributes:
+        lower: No smaller group can be; None when no group at all can.
+        upper: Size of the smallest group found; None when none was found.
+        certified: Whether lower == upper, or both are None: proven, not only searched.
+        support: The group's clients, sorted.
+        signs: Their coefficients, 1 or -1.
+        witness: J integers: witness . P is one constant times `signs` on `support`, 0 elsewhere.
+    """
+
+    lower: int | None
+    upper: int | None
+    certified: bool
+    support: tuple[int, ...]
+    signs: tuple[int, ...]
+    witness: tuple[int, ...]
+
+
+def unweighted_group(
+    P: Any, *, coefficients: Any = "plain", max_size: Any = None, effort: Any = 1.0
+) -> UnweightedGroup:
+    """Find the fewest clients whose sum, with coefficients 1 or 1 and -1, the server learns.
+
+    Use it beside weak privacy T, which is never larger: T says what is possible with any
+    coefficients, this what can be read off. Where T's witness needs huge coefficients, every
+    change of the updates between the rounds is multiplied by them, and the group found here
+    is the practical threat.
+
+    With V the row space of P: the smallest non-empty S with 1_S in V ("plain"), or with a vector
+    in V that is 1 or -1 on S and 0 elsewhere ("plus_minus"). Clients with equal columns are
+    in S together or not at all.
+
+    Sets are searched through by size, completely (meet in the middle on one number for each
+    class of clients: a random kernel vector of P modulo a 61-bit prime; a set in V sums to zero).
+    None found is a proof, since the rank is computed exactly; what is found is confirmed in exact
+    integers.
+
+    Args:
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
+            sum that the server learnt, skipped rounds being zero rows.
+        coefficients: "plain" (1 only) or "plus_minus" (1 and -1).
+        max_size: Largest size to search for, at least 1; None: as far as `effort` goes.
+        effort: How long to search at most, as a multiple of about a minute of one core (all
+            cores share it); positive. It is predicted, not measured, so results do not depend
+            on the machine.
+
+    Returns:
+        The group and the proof's state. For 0/1 matrices there is always a group: a round's own.
+
+    Raises:
+        ConfigurationError: If P is no integer matrix of two axes, or an argument is out of range.
+
+    Examples:
+        >>> found = unweighted_group([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]])
+        >>> found.lower, found.upper, found.certified
+        (3, 3, True)
+        >>> found = unweighted_group([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]], coefficients="plus_minus")
+        >>> found.support, found.signs, found.witness
+        ((2, 3), (1, -1), (1, -1))
+
+    Edge cases: nobody took part, or weights allow no such sum (`[[1, 2]]`): lower and upper are
+    None, certified if that was proven.
+
+    Cost: about sqrt of the number of sets of a size, 10 to 30 ns each; see `benchmarks`.
+
+    Source:
+        Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the restriction is
+        this package's.
+    """
+    array = as_integers(P, "P")
+    require(array.ndim == 2, "P", "must have two axes", array.shape)
+    signs = _check_coefficients(coefficients)
+    largest = None if max_size is None else check_integer(max_size, "max_size", 1)
+    seconds = _SECONDS * _check_effort(effort)
+    groups = collapse(np.asarray(array))
+    if groups.num_groups == 0:
+        return UnweightedGroup(None, None, True, (), (), ())
+    return _Search(groups, signs, largest, seconds).run()
+
+
+def _check_coefficients(coefficients: Any) -> int:
+    known = isinstance(coefficients, str) and coefficients in _SIGNS
+    require(known, "coefficients", "must be 'plain' or 'plus_minus'", coefficients)
+    return _SIGNS[coefficients]
+
+
+def _check_effort(effort: Any) -> float:
+    number = isinstance(effort, int | float | np.integer | np.floating)
+    require(number and not isinstance(effort, bool), "effort", "must be a number", effort)
+    require(0 < float(effort) < math.inf, "effort", "must be positive and finite", effort)
+    return float(effort)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Vector:
+    """A vector of V with entries 0, 1 and -1 (over groups), and the combination that makes it."""
+
+    size: int
+    entries: tuple[int, ...]
+    witness: tuple[int, ...]
+
+
+class _Search:
+    """One history's search: what is known so far, and what may still be spent."""
+
+    def __init__(self, groups: Groups, signs: int, largest: int | None, seconds: float) -> None:
+        self.groups, self.signs, self.seconds = groups, signs, seconds
+        self.weights = [int(size) for size in groups.sizes]
+        self.system = _System(groups.matrix)
+        self.best = _smallest_by_hand(groups, signs)
+        self.largest = sum(self.weights) if largest is None else largest
+
+    def run(self) -> UnweightedGroup:
+        """Search by the number of groups until all heavier sets are too heavy."""
+        size, least = 0, 0
+        finished = False
+        while not finished:
+            size += 1
+            least = sum(self.weights[:size])
+            finished = size > len(self.weights) or least > self.limit
+            if not finished and not self._can_exclude(size):
+                break
+        return self._result(least, finished)
+
+    @property
+    def limit(self) -> int:
+        """The largest weight of a set that would still be news."""
+        return self.largest if self.best is None else min(self.largest, self.best.size - 1)
+
+    def _can_exclude(self, size: int) -> bool:
+        """Take the best of all sets of `size` groups; False when that costs too much."""
+        while sum(self.weights[:size]) <= self.limit:
+            self.seconds -= _predict(len(self.weights), size, self.signs)
+            if self.seconds < 0:
+                return False
+            entries = self.system.find(self.weights, self.signs, size, self.limit)
+            if entries is None:
+                return True
+            witness = self.system.solve(entries)
+            if witness is None:  # a sum that vanishes by accident: other numbers will not
+                self.system.redraw()
+                continue
+            weight = sum(w for w, value in zip(self.weights, entries, strict=True) if value)
+            self.best = _Vector(weight, tuple(entries), witness)
+        return True
+
+    def _result(self, least: int, finished: bool) -> UnweightedGroup:
+        best = self.best
+        if best is None:
+            none_at_all = finished and self.largest >= sum(self.weights)
+            lower = None if none_at_all else self.largest + 1 if finished else least
+            return UnweightedGroup(lower, None, none_at_all, (), (), ())
+        lower = min(best.size, self.largest + 1) if finished else min(best.size, least)
+        clients = sorted(
+            (int(client), value)
+            for members, value in zip(self.groups.members, best.entries, strict=True)
+            for client in members
+            if value
+        )
+        support = tuple(client for client, _ in clients)
+        signs = tuple(value for _, value in clients)
+        certified = lower == best.size
+        return UnweightedGroup(lower, best.size, certified, support, signs, best.witness)
+
+
+class _System:
+    """P's row space: exact rank, a kernel vector modulo a prime, exact combinations."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        import flint
+
+        self.matrix = matrix
+        self.rows = [[int(value) for value in row] for row in matrix]
+        self.rank = flint.fmpz_mat(self.rows).rank()
+        self.prime = _PRIME
+        form, found = flint.nmod_mat(flint.fmpz_mat(self.rows), self.prime).rref()
+        while found < self.rank:  # the prime divides all minors of that size
+            self.prime = _prime_below(self.prime)
+            form, found = flint.nmod_mat(flint.fmpz_mat(self.rows), self.prime).rref()
+        width = matrix.shape[1]
+        self.form = [[int(form[i, k]) for k in range(width)] for i in range(self.rank)]
+        self.pivots = [next(k for k, value in enumerate(row) if value) for row in self.form]
+        self.draws = 0
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Take another random kernel vector, one number for each group."""
+        self.draws += 1
+        generator = random.Random(self.draws)
+        values = [generator.randrange(self.prime) for _ in range(self.matrix.shape[1])]
+        for pivot in self.pivots:
+            values[pivot] = 0
+        for pivot, row in zip(self.pivots, self.form, strict=True):
+            values[pivot] = -sum(map(int.__mul__, row, values)) % self.prime
+            # a row of the reduced form has no other pivot column: the order does not matter
+        self.values = values
+
+    def find(self, weights: list[int], signs: int, size: int, limit: int) -> list[int] | None:
+        """Return entries 0, 1, -1 of a set of `size` groups that may lie in V, or None."""
+        if size == 1:
+            hit = next((k for k, value in enumerate(self.values) if value == 0), None)
+            if hit is None or weights[hit] > limit:
+                return None
+            return [int(k == hit) for k in range(len(weights))]
+        chosen = _meet_in_the_middle(self.values, weights, signs, size, limit, self.prime)
+        if chosen is None:
+            return None
+        entries = [0] * len(weights)
+        for literal in chosen:
+            entries[literal // signs] = -1 if literal % signs else 1
+        return entries
+
+    def solve(self, entries: list[int]) -> tuple[int, ...] | None:
+        """Return coprime integers z with z P a positive multiple of `entries`, or None."""
+        import flint
+
+        square = flint.fmpz_mat([[self.rows[j][k] for j in self._row_basis] for k in self.pivots])
+        target = flint.fmpz_mat(self.rank, 1, [entries[k] for k in self.pivots])
+        numerators, scale = square.solve(target).numer_denom()
+        values = [int(value) for value in numerators.entries()]
+        divisor = math.gcd(int(scale), *values)
+        witness = [0] * len(self.rows)
+        for j, value in zip(self._row_basis, values, strict=True):
+            witness[j] = value // divisor
+        sums = [0] * self.matrix.shape[1]
+        for z, row in zip(witness, self.rows, strict=True):
+            if z:
+                sums = [total + z * value for total, value in zip(sums, row, strict=True)]
+        factor = int(scale) // divisor
+        return tuple(witness) if sums == [factor * value for value in entries] else None
+
+    @functools.cached_property
+    def _row_basis(self) -> list[int]:
+        """Rows that are independent modulo the prime, as many as the rank."""
+        import flint
+
+        form, _ = flint.nmod_mat(flint.fmpz_mat(self.rows).transpose(), self.prime).rref()
+        width = len(self.rows)
+        return [next(j for j in range(width) if int(form[i, j]) != 0) for i in range(self.rank)]
+
+
+def _prime_below(value: int) -> int:
+    import flint
+
+    return next(v for v in itertools.count(value - 2, -2) if flint.fmpz(v).is_prime())
+
+
+def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:
+    """Return the smallest usable vector among rows, and sums and differences of two rows."""
+    matrix, rounds = groups.matrix, len(groups.matrix)
+    best: _Vector | None = None
+    pairs = itertools.combinations(range(rounds), 2) if matrix.dtype != object else ()
+    candidates = itertools.chain(
+        (((i, 1),) for i in range(rounds)),
+        (((i, 1), (j, factor)) for i, j in pairs for factor in (-1, 1)),
+    )
+    for terms in itertools.islice(candidates, _MOST_BY_HAND):
+        vector = sum(factor * matrix[j] for j, factor in terms)
+        value = _common_value(vector, signs)
+        if value is None:
+            continue
+        size = int(groups.sizes[vector != 0].sum())
+        if best is None or size < best.size:
+            sign = 1 if value > 0 else -1
+            entries = tuple(int(v > 0) - int(v < 0) for v in vector * sign)
+            places = dict(terms)
+            witness = tuple(sign * places.get(j, 0) for j in range(rounds))
+            best = _Vector(size, entries, witness)
+    return best
+
+
+_MOST_BY_HAND = 20_000
+
+
+def _common_value(vector: np.ndarray, signs: int) -> int | None:
+    """Return the one non-zero value of a vector (up to sign if signs are allowed), or None."""
+    values = vector[vector != 0]
+    if not len(values):
+        return None
+    same = abs(values) == abs(values[0]) if signs == 2 else values == values[0]
+    return int(values[0]) if bool(np.all(same)) else None
+
+
+def _count(numbers: int, size: int, signs: int) -> int:
+    """Return how many sums there are of `size` numbers, the first one's sign being fixed."""
+    return math.comb(numbers, size) * signs ** max(0, size - 1)
+
+
+def _parts(numbers: int, size: int, signs: int) -> int:
+    """Return log2 of the number of parts that the range of sums is cut into."""
+    entries = _count(numbers, size // 2, signs)
+    wanted = max(0, math.ceil(math.log2(max(1, entries) / _TABLE_ENTRIES)))
+    return min(wanted, _MOST_PARTS.bit_length() - 1)
+
+
+def _predict(numbers: int, size: int, signs: int) -> float:
+    """Return about how many seconds of one core the sets of a size take."""
+    sums = _count(numbers, size // 2, signs) + _count(numbers, size - size // 2, signs)
+    return sums * (_SUM_SECONDS * 2 ** _parts(numbers, size, signs) + _TABLE_SECONDS)
+
+
+def _meet_in_the_middle(
+    values: list[int], weights: list[int], signs: int, size: int, limit: int, prime: int
+) -> list[int] | None:
+    """Return the literals of a set of `size` numbers that sums to zero, or None."""
+    from mrsa_jax.privacy import _subset_sums
+
+    positive = np.asarray(values, np.uint64)
+    negative = np.asarray([(prime - value) % prime for value in values], np.uint64)
+    pair = (positive, negative)
+    literals, negatives = (
+        np.ascontiguousarray(np.stack(order[:signs], axis=1).ravel())
+        for order in (pair, pair[::-1])
+    )
+    heavy = np.asarray(weights, np.int64)
+    bits = _parts(len(values), size, signs)
+    entries = _count(len(values), size // 2, signs) >> bits
+    length = 1 << max(6, (2 * entries).bit_length())
+
+    def one(part: int) -> list[int] | None:
+        longer = length
+        while True:
+            chosen = np.zeros(size, np.int64)
+            table, loads = np.empty(longer, np.uint64), np.empty(longer, np.int64)
+            # With signs a sum and its negative are one: half of the range, a bit less.
+            shift = np.uint64(62 - signs - bits)
+            status = _subset_sums.search(
+                literals, negatives, signs, heavy, size, limit, np.uint64(prime),
+                np.uint64(part), shift, table, loads, chosen,
+            )  # fmt: skip
+            if status != _subset_sums.FULL:
+                return chosen.tolist() if status == _subset_sums.FOUND else None
+            longer *= 4
+
+    if bits == 0:
+        return one(0)
+    with concurrent.futures.ThreadPoolExecutor(_cores()) as pool:
+        futures = [pool.submit(one, part) for part in range(1 << bits)]
+        try:  # in order, so that what is found does not depend on the number of cores
+            return next((found for f in futures if (found := f.result()) is not None), None)
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
