@@ -87,14 +87,17 @@ def _combination(terms: Sequence[tuple[Hashable, int]]) -> str:
     if all(abs(value) == 1 for value in coefficients):
         plus = [name for name, value in terms if value > 0]
         minus = [name for name, value in terms if value < 0]
-        parts = [("the sum of " if len(plus) > 1 else "") + join_names("round", plus)] * bool(plus)
-        parts += ["minus " + ("the sum of " if len(minus) > 1 else "")
-                  + join_names("round", minus)] * bool(minus)  # fmt: skip
+        parts = [_sum_of(plus)] if plus else []
+        parts += ["minus " + _sum_of(minus)] if minus else []
         return " ".join(parts)
     if _is_long(coefficients):
         rounds = join_names("round", [name for name, _ in terms])
         return f"a combination of {rounds} with {_sizes(coefficients)}"
     return _terms("round", terms)
+
+
+def _sum_of(rounds: Sequence[Any]) -> str:
+    return ("the sum of " if len(rounds) > 1 else "") + join_names("round", rounds)
 
 
 def _result(terms: Sequence[tuple[Hashable, int]]) -> str:

@@ -99,7 +99,8 @@ def _weak_by_subsets(P: np.ndarray) -> int | None:
 
 def _histories(count: int) -> list[np.ndarray]:
     rng = np.random.default_rng(5)
-    return [rng.random((4, 6)) < rng.choice([0.3, 0.5]) for _ in range(count)]
+    pairs = [np.repeat(rng.random((4, 3)) < 0.5, 2, axis=1) for _ in range(count // 2)]
+    return pairs + [rng.random((4, 6)) < 0.4 for _ in range(count - len(pairs))]
 
 
 def test_sample_counts_leave_weak_privacy_and_split_classes() -> None:
