@@ -111,6 +111,9 @@ def _validate(config: AuditConfig) -> None:
     require(finite, "effort", "must be a number of at least 0", config.effort)
     enough = config.fail_below is None or config.fail_below >= 1
     require(enough, "fail_below", "must be at least 1", config.fail_below)
+    recipe = config.recipe_file
+    there = recipe is None or recipe.parent.is_dir()
+    require(there, "recipe_file", "must lie in an existing folder", str(recipe))
 
 
 def _stages(bars: Bars) -> Any:
