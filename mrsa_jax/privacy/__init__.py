@@ -6,15 +6,25 @@ from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._log import ParticipationLog, read_log
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
+from mrsa_jax.privacy._trajectory import (
+    WeakPrivacyTrajectory,
+    Witness,
+    weak_privacy_trajectory,
+)
+from mrsa_jax.privacy._unweighted import Coefficients, UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 from mrsa_jax.privacy._weights import integer_weights
 
 __all__ = [
     "Audit",
+    "Coefficients",
     "Gate",
     "ParticipationLog",
     "Recipe",
+    "UnweightedGroup",
     "WeakPrivacy",
+    "WeakPrivacyTrajectory",
+    "Witness",
     "audit",
     "first_exposure",
     "integer_weights",
@@ -23,5 +33,7 @@ __all__ = [
     "read_log",
     "strong_privacy",
     "strong_privacy_trajectory",
+    "unweighted_group",
     "weak_privacy",
+    "weak_privacy_trajectory",
 ]

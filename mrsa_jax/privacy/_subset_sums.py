@@ -4,12 +4,15 @@ A set is cut where half of its members lie on either side: the sums of all possi
 go into a table as the cut moves up, the sums of last halves are looked up in it. So every set
 is met exactly once, in the square root of the number of sets. A table that outgrew the cache
 would cost a memory access for every sum; instead the range of sums is cut into parts, each with
-a small table, and the sums are formed anew for each.
+a small table. The last number of a sum is read off a sorted list, so that no sums are formed
+but those that lie in the part.
 
 Import inside functions only (see `modular._compiled`).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,226 +22,264 @@ INSERT, PROBE, FIND = 0, 1, 2
 NONE, FOUND, FULL = 0, 1, 2
 EMPTY = np.uint64(2**64 - 1)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_BUCKET_BITS = 6
+_BUCKET_SHIFT = np.uint64(61 - _BUCKET_BITS)
+
+
+class Numbers(NamedTuple):
+    """Residues in the order in which sets are cut, ready to be completed from sorted lists.
+
+    A literal stands for a number with its sign: place * signs for the number itself and, with
+    signs = 2, place * 2 + 1 for its negative.
+
+    Attributes:
+        values: uint64 `[literals]`.
+        weights: int64 `[places]`.
+        lightest: int64 `[places + 1]`: the least weight from each place on.
+        ordered: uint64 `[places + 1, literals]`: row i holds the values from place i on, sorted.
+        literals: int32 `[places + 1, literals]`: whose they are.
+        starts: int32 `[places + 1, 2**6 + 1]`: where the values of each 64th of the range begin.
+    """
+
+    values: np.ndarray
+    weights: np.ndarray
+    lightest: np.ndarray
+    ordered: np.ndarray
+    literals: np.ndarray
+    starts: np.ndarray
+
+
+class Part(NamedTuple):
+    """What does not change during one search.
+
+    Attributes:
+        signs: 1 for plain sums, 2 for coefficients 1 and -1: then a sum and its negative count
+            as the same, the smaller of the two.
+        prime: uint64, at most 2**61.
+        low: uint64; only sums from here on are taken,
+        width: uint64, so many of them.
+        limit: Largest weight of a whole set, both halves together.
+    """
+
+    signs: int
+    prime: np.uint64
+    low: np.uint64
+    width: np.uint64
+    limit: int
+
+
+class Scratch(NamedTuple):
+    """Memory of one search.
+
+    Attributes:
+        table: uint64, a power of two long: sums of first halves, `EMPTY` where free.
+        loads: int64, as long: the least weight of each.
+        used: int64 `[1]`, entries of the table.
+        chosen: int64 `[size + 1]`: literals of the sum at hand.
+        sums: uint64 `[size + 1]`.
+        weights: int64 `[size + 1]`.
+    """
+
+    table: np.ndarray
+    loads: np.ndarray
+    used: np.ndarray
+    chosen: np.ndarray
+    sums: np.ndarray
+    weights: np.ndarray
+
+
+def prepare(values: np.ndarray, weights: np.ndarray) -> Numbers:
+    """Sort what comes after each place; `values` is uint64 `[places, signs]`."""
+    places, signs = values.shape
+    flat = values.ravel()
+    bounds = np.arange(2**_BUCKET_BITS + 1, dtype=np.uint64) << _BUCKET_SHIFT
+    ordered = np.zeros((places + 1, flat.size), np.uint64)
+    literals = np.zeros((places + 1, flat.size), np.int32)
+    starts = np.zeros((places + 1, bounds.size), np.int32)
+    for place in range(places):
+        rest = flat[place * signs :]
+        order = np.argsort(rest, kind="stable")
+        ordered[place, : rest.size] = rest[order]
+        literals[place, : rest.size] = order + place * signs
+        starts[place] = np.searchsorted(rest[order], bounds)
+    least = np.minimum.accumulate(weights[::-1])[::-1]
+    return Numbers(flat, weights, np.append(least, least[-1]), ordered, literals, starts)
 
 
 @compiled
-def _act(mode, key, weight, limit, table, table_weights, state):  # type: ignore[no-untyped-def]
-    """Insert a sum into the table, or look it up; `state[0]` counts the entries."""
+def _act(mode, part, key, weight, scratch):  # type: ignore[no-untyped-def]
+    """Insert a sum into the table, or look it up."""
     if mode == FIND:
         return FOUND
+    table = scratch.table
     last = np.uint64(table.shape[0] - 1)
     slot = key & last
     while table[slot] != EMPTY:
         if table[slot] == key:
             if mode == INSERT:
-                if weight < table_weights[slot]:
-                    table_weights[slot] = weight
+                if weight < scratch.loads[slot]:
+                    scratch.loads[slot] = weight
                 return NONE
-            return FOUND if weight + table_weights[slot] <= limit else NONE
+            return FOUND if weight + scratch.loads[slot] <= part.limit else NONE
         slot = (slot + _ONE) & last
     if mode == INSERT:
-        if 4 * state[0] >= 3 * table.shape[0]:
+        if 4 * scratch.used[0] >= 3 * table.shape[0]:
             return FULL
         table[slot] = key
-        table_weights[slot] = weight
-        state[0] += 1
+        scratch.loads[slot] = weight
+        scratch.used[0] += 1
     return NONE
 
 
 @compiled
-def walk(
-    mode,
-    literals,
-    signs,
-    weights,
-    low,
-    high,
-    count,
-    base,
-    base_weight,
-    cap,
-    limit,
-    prime,
-    part,
-    shift,
-    table,
-    table_weights,
-    state,
-    chosen,
-    sums,
-    loads,
-):  # type: ignore[no-untyped-def]
-    """Form base plus all sums of `count` numbers with indices in [low, high), in order.
+def _complete(mode, part, numbers, first, start, load, cap, scratch):  # type: ignore[no-untyped-def]
+    """Take every sum of `start` and one literal from place `first` on that lies in the part.
 
-    Args:
-        mode: What to do with each: `INSERT`, `PROBE`, or `FIND` (stop at the first).
-        literals: uint64 `[signs * numbers]`: every number, with `signs` 2 followed by its
-            negative; residues.
-        signs: 1 or 2. With 2 a sum and its negative count as the same: the smaller one.
-        weights: int64 `[numbers]`, ascending.
-        low: First index.
-        high: End of the indices.
-        count: How many numbers are added to `base`.
-        base: uint64 residue.
-        base_weight: Its weight.
-        cap: Largest weight of base and numbers.
-        limit: Largest weight of a whole set, both halves together.
-        prime: uint64, below 2**62.
-        part: Only sums with `sum >> shift == part` are taken.
-        shift: uint64.
-        table: uint64, a power of two long, `EMPTY` where free.
-        table_weights: int64: the least weight of each sum.
-        state: int64 `[1]`.
-        chosen: int64 `[count]`, out: literals of the last sum.
-        sums: uint64 scratch.
-        loads: int64 scratch.
-
-    Returns:
-        `NONE`, `FOUND` or `FULL`.
+    Returns the outcome and the literal.
     """
+    signs, prime, width = part.signs, part.prime, part.width
+    ordered = numbers.ordered[first]
+    literals = numbers.literals[first]
+    count = signs * (numbers.weights.shape[0] - first)
+    for side in range(signs):
+        low = part.low
+        if side == 1:  # sums whose negative lies in the part
+            low = prime - part.low - width + _ONE
+        sought = low - start if low >= start else low + (prime - start)
+        place = np.int64(numbers.starts[first, sought >> _BUCKET_SHIFT])
+        while place < count and ordered[place] < sought:
+            place += 1
+        for _ in range(count):
+            if place >= count:
+                place = 0
+            value = ordered[place]
+            beyond = value - sought if value >= sought else value + (prime - sought)
+            if beyond >= width:
+                break
+            literal = np.int64(literals[place])
+            weight = load + numbers.weights[literal >> (signs - 1)]
+            if weight <= cap:
+                key = low + beyond
+                if side == 1:
+                    key = prime - key
+                outcome = _act(mode, part, key, weight, scratch)
+                if outcome != NONE:
+                    return outcome, literal
+            place += 1
+    return NONE, np.int64(0)
+
+
+@compiled
+def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):  # type: ignore[no-untyped-def]
+    """Form `base` plus all sums of `count` literals of different places from `first` on.
+
+    Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome ends the
+    walk, the literals are `scratch.chosen[:count]`.
+    """
+    signs, prime = part.signs, part.prime
     if count == 0:
         key = base
         if signs == 2 and prime - key < key:
             key = prime - key
-        if key >> shift != part:
+        if weight > cap or key < part.low or key - part.low >= part.width:
             return NONE
-        return _act(mode, key, base_weight, limit, table, table_weights, state)
+        return _act(mode, part, key, weight, scratch)
+    places = numbers.weights.shape[0]
+    chosen, sums, weights = scratch.chosen, scratch.sums, scratch.weights
     depth = 0
-    chosen[0] = low * signs
-    sums[0] = base
-    loads[0] = base_weight
+    chosen[0], sums[0], weights[0] = first * signs, base, weight
     while depth >= 0:
-        first = chosen[depth] // signs
-        if depth < count - 1:
-            left = count - depth
-            if first + left > high or loads[depth] + left * weights[first] > cap:
-                depth -= 1
-                if depth >= 0:
-                    chosen[depth] += 1
-                continue
-            total = sums[depth] + literals[chosen[depth]]
-            sums[depth + 1] = total - prime if total >= prime else total
-            loads[depth + 1] = loads[depth] + weights[first]
-            chosen[depth + 1] = (first + 1) * signs
-            depth += 1
+        literal = chosen[depth]
+        place = literal >> (signs - 1)
+        left = count - depth
+        if left == 1:
+            outcome, literal = _complete(
+                mode, part, numbers, place, sums[depth], weights[depth], cap, scratch
+            )
+            if outcome != NONE:
+                chosen[depth] = literal
+                return outcome
+        if left == 1 or place + left > places:
+            depth -= 1
+            if depth >= 0:
+                chosen[depth] += 1
             continue
-        start, load = sums[depth], loads[depth]
-        for place in range(first, high):
-            weight = load + weights[place]
-            if weight > cap:
-                break
-            for literal in range(place * signs, (place + 1) * signs):
-                key = start + literals[literal]
-                key = key - prime if key >= prime else key
-                if signs == 2:
-                    other = prime - key
-                    key = other if other < key else key
-                if key >> shift == part:
-                    done = _act(mode, key, weight, limit, table, table_weights, state)
-                    if done != NONE:
-                        chosen[depth] = literal
-                        return done
-        depth -= 1
-        if depth >= 0:
+        heavier = weights[depth] + numbers.weights[place]
+        if heavier + (left - 1) * numbers.lightest[place + 1] > cap:
             chosen[depth] += 1
+            continue
+        total = sums[depth] + numbers.values[literal]
+        depth += 1
+        sums[depth] = total - prime if total >= prime else total
+        weights[depth] = heavier
+        chosen[depth] = (place + 1) * signs
     return NONE
 
 
 @compiled
-def search(
-    literals,
-    negatives,
-    signs,
-    weights,
-    size,
-    limit,
-    prime,
-    part,
-    shift,
-    table,
-    table_weights,
-    chosen,
-):  # type: ignore[no-untyped-def]
+def search(part, forward, backward, size, scratch, found):  # type: ignore[no-untyped-def]
     """Search one part of the range of sums for a set of `size` numbers that sums to zero.
 
     Args:
-        literals: uint64 `[signs * numbers]` as for `walk`.
-        negatives: The same of the negative numbers.
-        signs: 1 for plain sums, 2 for sums with coefficients 1 and -1.
-        weights: int64 `[numbers]`, ascending.
+        part: The part and its rules.
+        forward: The numbers by ascending weight.
+        backward: Their negatives in the opposite order.
         size: Numbers in the set, at least 2.
-        limit: Largest total weight.
-        prime: uint64.
-        part: uint64.
-        shift: uint64.
-        table: uint64 scratch, a power of two long.
-        table_weights: int64 scratch of the same length.
-        chosen: int64 `[size]`, out: when found the literals of the set.
+        scratch: Memory.
+        found: int64 `[size]`, out: literals of the set (of `forward`).
 
     Returns:
         `NONE`, `FOUND` or `FULL` (the table is too small).
     """
-    numbers = weights.shape[0]
+    signs = part.signs
+    places = forward.weights.shape[0]
     front = size // 2
     back = size - front
-    table[:] = EMPTY
-    state = np.zeros(1, np.int64)
-    inside = np.zeros(size + 1, np.int64)
-    sums = np.zeros(size + 1, np.uint64)
-    loads = np.zeros(size + 1, np.int64)
-    least = 0
-    for i in range(front):
-        least += weights[i]
-    for cut in range(front - 1, numbers - back + 1):
+    scratch.table[:] = EMPTY
+    scratch.used[0] = 0
+    room = part.limit - forward.weights[:front].sum()
+    for cut in range(front - 1, places - back + 1):
+        value, weight = forward.values[cut * signs], forward.weights[cut]
         if cut >= front:
-            done = walk(PROBE, literals, signs, weights, cut + 1, numbers, back - 1, literals[cut * signs], weights[cut], limit - least, limit, prime, part, shift, table, table_weights, state, inside, sums, loads)  # fmt: skip
-            if done == FOUND:
-                chosen[front] = cut * signs
-                for i in range(back - 1):
-                    chosen[front + 1 + i] = inside[i]
-                _find_front(literals, negatives, signs, weights, front, back, limit, prime, table, table_weights, state, chosen, inside, sums, loads)  # fmt: skip
+            outcome = _walk(PROBE, part, forward, cut + 1, back - 1, value, weight, room, scratch)
+            if outcome == FOUND:
+                found[front] = cut * signs
+                found[front + 1 :] = scratch.chosen[: back - 1]
+                _find_front(part, forward, backward, size, scratch, found)
                 return FOUND
-        behind = 0
-        for i in range(cut + 1, min(cut + 1 + back, numbers)):
-            behind += weights[i]
-        done = walk(INSERT, negatives, signs, weights, 0, cut, front - 1, negatives[cut * signs], weights[cut], limit - behind, limit, prime, part, shift, table, table_weights, state, inside, sums, loads)  # fmt: skip
-        if done == FULL:
+        mirrored = places - 1 - cut
+        value = backward.values[mirrored * signs]
+        behind = forward.weights[cut + 1 : cut + 1 + back].sum()
+        cap = part.limit - behind
+        outcome = _walk(
+            INSERT, part, backward, mirrored + 1, front - 1, value, weight, cap, scratch
+        )
+        if outcome == FULL:
             return FULL
     return NONE
 
 
 @compiled
-def _find_front(
-    literals,
-    negatives,
-    signs,
-    weights,
-    front,
-    back,
-    limit,
-    prime,
-    table,
-    table_weights,
-    state,
-    chosen,
-    inside,
-    sums,
-    loads,
-):  # type: ignore[no-untyped-def]
-    """Complete a last half that was met in the table by its first half."""
-    total = _ZERO
-    room = limit
-    for i in range(front, front + back):
-        total = (total + literals[chosen[i]]) % prime
-        room -= weights[chosen[i] // signs]
+def _find_front(part, forward, backward, size, scratch, found):  # type: ignore[no-untyped-def]
+    """Complete a last half whose sum was met in the table by its first half."""
+    signs, prime = part.signs, part.prime
+    places = forward.weights.shape[0]
+    front = size // 2
+    total, room = _ZERO, part.limit
+    for i in range(front, size):
+        total = (total + forward.values[found[i]]) % prime
+        room -= forward.weights[found[i] >> (signs - 1)]
     key = total
     if signs == 2 and prime - key < key:
         key = prime - key
-    cut = chosen[front] // signs
-    walk(FIND, negatives, signs, weights, 0, cut, front, _ZERO, 0, room, limit, prime, key, _ZERO, table, table_weights, state, inside, sums, loads)  # fmt: skip
-    other = _ZERO
+    exactly = Part(signs, prime, key, _ONE, part.limit)
+    after = places - (found[front] >> (signs - 1))
+    _walk(FIND, exactly, backward, after, front, _ZERO, 0, room, scratch)
     for i in range(front):
-        other = (other + literals[inside[i]]) % prime
-    flip = 1 if signs == 2 and (other + total) % prime != _ZERO else 0
-    for i in range(front):
-        chosen[i] = inside[i] ^ flip
+        literal = scratch.chosen[i]
+        place = places - 1 - (literal >> (signs - 1))
+        found[i] = place * signs + (literal & (signs - 1))
+        total = (total + forward.values[found[i]]) % prime
+    if total != _ZERO:  # it is the negative that was met
+        for i in range(front):
+            found[i] ^= signs - 1

@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 import random
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -347,36 +348,45 @@ def _meet_in_the_middle(
 
     positive = np.asarray(values, np.uint64)
     negative = np.asarray([(prime - value) % prime for value in values], np.uint64)
-    pair = (positive, negative)
-    literals, negatives = (
-        np.ascontiguousarray(np.stack(order[:signs], axis=1).ravel())
-        for order in (pair, pair[::-1])
-    )
     heavy = np.asarray(weights, np.int64)
+    forward = np.stack([positive, negative][:signs], axis=1)
+    backward = np.stack([negative, positive][:signs], axis=1)[::-1]
+    sides = _subset_sums.prepare(forward, heavy), _subset_sums.prepare(backward, heavy[::-1].copy())
     bits = _parts(len(values), size, signs)
-    entries = _count(len(values), size // 2, signs) >> bits
-    length = 1 << max(6, (2 * entries).bit_length())
+    # With signs a sum and its negative are one: half of the range.
+    span = prime if signs == 1 else (prime + 1) // 2
+    width = -(-span >> bits)
+    length = 1 << max(6, (2 * _count(len(values), size // 2, signs) >> bits).bit_length())
 
-    def one(part: int) -> list[int] | None:
-        longer = length
+    def one(low: int) -> list[int] | None:
+        part = _subset_sums.Part(
+            signs, np.uint64(prime), np.uint64(low), np.uint64(min(width, span - low)), limit
+        )
+        found, longer = np.zeros(size, np.int64), length
         while True:
-            chosen = np.zeros(size, np.int64)
-            table, loads = np.empty(longer, np.uint64), np.empty(longer, np.int64)
-            # With signs a sum and its negative are one: half of the range, a bit less.
-            shift = np.uint64(62 - signs - bits)
-            status = _subset_sums.search(
-                literals, negatives, signs, heavy, size, limit, np.uint64(prime),
-                np.uint64(part), shift, table, loads, chosen,
+            scratch = _subset_sums.Scratch(
+                np.empty(longer, np.uint64), np.empty(longer, np.int64), np.zeros(1, np.int64),
+                np.zeros(size + 1, np.int64), np.zeros(size + 1, np.uint64),
+                np.zeros(size + 1, np.int64),
             )  # fmt: skip
-            if status != _subset_sums.FULL:
-                return chosen.tolist() if status == _subset_sums.FOUND else None
+            outcome = _subset_sums.search(part, *sides, size, scratch, found)
+            if outcome != _subset_sums.FULL:
+                return found.tolist() if outcome == _subset_sums.FOUND else None
             longer *= 4
 
-    if bits == 0:
-        return one(0)
+    return _first(one, range(0, span, width))
+
+
+def _first(function: Callable[[int], Any], arguments: Sequence[int]) -> Any:
+    """Return the first result that is not None; several are computed at once.
+
+    They are taken in order, so that what is found does not depend on the number of cores.
+    """
+    if len(arguments) == 1:
+        return function(arguments[0])
     with concurrent.futures.ThreadPoolExecutor(_cores()) as pool:
-        futures = [pool.submit(one, part) for part in range(1 << bits)]
-        try:  # in order, so that what is found does not depend on the number of cores
+        futures = [pool.submit(function, argument) for argument in arguments]
+        try:
             return next((found for f in futures if (found := f.result()) is not None), None)
         finally:
             for future in futures:

@@ -1,0 +1,270 @@
+"""Bounds on weak privacy after every round, for thousands of histories at once.
+
+All array code in fixed shapes. One rank-one update of a kernel basis a round, modulo two
+31-bit primes, gives the rank and the groups that stand alone; classes of equal columns give the
+weighted Singleton bound; dependent sets of up to three dual vectors are read off keys of a
+random projection to three axes. Nothing is searched.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Int32, UInt32
+
+from mrsa_jax.modular._linalg import kernel_step
+from mrsa_jax.modular._prime import (
+    PRIMES,
+    Field,
+    companion,
+    fields,
+    inverse,
+    multiply,
+    scale,
+    subtract,
+    sum_residues,
+)
+
+__all__ = ["Bounds", "bounds"]
+
+# Weights are at most 2**26 clients; sums of four stay below 2**31.
+NEVER = 1 << 28
+# Up to so many groups the keys are looked at in every round, otherwise where the bound falls.
+EVERY_ROUND = 48
+_AXES = 3
+
+
+class Bounds(NamedTuple):
+    """Bounds on T after every round; meaningless where the rank is 0."""
+
+    lower: Int32[Array, "... rounds"]
+    upper: Int32[Array, "... rounds"]
+    rank: Int32[Array, "... rounds"]
+
+
+class _State(NamedTuple):
+    kernels: Array  # uint32 [primes, groups, groups]
+    ranks: Array  # int32 [primes]
+    labels: Array  # int32 [groups]: number of each column's class
+    active: Array  # bool [groups]: columns that are not zero so far
+    upper: Array  # int32: lightest vector known
+    grew: Array  # bool: whether the last row raised the rank
+    floor: Array  # int32: lower bound found since the rank last grew, 0 if none
+
+
+class _Classes(NamedTuple):
+    weights: Array  # int32 [groups]: of class k; NEVER if there is none or it is not active
+    count: Array  # int32: active classes
+
+
+@functools.partial(jax.jit, static_argnames=("binary",))
+def bounds(
+    rows: UInt32[Array, "trials primes rounds groups"],
+    codes: Int32[Array, "trials rounds groups"],
+    weights: Int32[Array, "trials groups"],
+    projection: UInt32[Array, "primes axes groups"],
+    binary: bool,
+) -> Bounds:
+    """Return the bounds of histories whose equal columns are already taken together.
+
+    Args:
+        rows: The histories' residues modulo both primes.
+        codes: Numbers that are equal exactly where the entries are, 0 for 0.
+        weights: Clients behind each column, 0 for padding.
+        projection: Random residues.
+        binary: Whether all entries are 0 or 1.
+    """
+    one = functools.partial(_one_history, projection=projection, binary=binary)
+    return lax.map(lambda history: one(*history), (rows, codes, weights))
+
+
+def _one_history(
+    rows: Array, codes: Array, weights: Array, projection: Array, binary: bool
+) -> Bounds:
+    primes, _, groups = rows.shape
+    every_round = groups <= EVERY_ROUND
+    start = _State(
+        jnp.broadcast_to(jnp.eye(groups, dtype=jnp.uint32), (primes, groups, groups)),
+        jnp.zeros(primes, jnp.int32),
+        jnp.zeros(groups, jnp.int32),
+        jnp.zeros(groups, jnp.bool_),
+        jnp.int32(NEVER),
+        jnp.bool_(False),
+        jnp.int32(0),
+    )
+
+    def one_round(
+        before: _State, step: tuple[Array, Array]
+    ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
+        after, strong = _advance(before, *step, weights, binary)
+        # The plateau that ends here, or any round of a small problem: what came before this row.
+        is_due = before.grew if every_round else after.upper < before.upper
+        light, floor = _look(before, weights, projection, is_due)
+        floor = jnp.where(is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor))
+        # A light set of the round before is one now.
+        after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
+        return after, (after.upper, strong, jnp.max(after.ranks), light, floor)
+
+    last, (upper, strong, rank, light, floor) = lax.scan(
+        one_round, start, (rows.swapaxes(0, 1), codes)
+    )
+    final = _look(last, weights, projection, jnp.bool_(True))
+    light = jnp.append(light[1:], final[0])
+    floor = jnp.append(floor[1:], final[1])
+    upper = lax.cummin(jnp.minimum(upper, light))
+    lower = lax.cummax(jnp.maximum(strong, floor), reverse=True)
+    return Bounds(jnp.minimum(lower, upper), upper, rank)
+
+
+def _advance(
+    state: _State, row: Array, codes: Array, weights: Array, binary: bool
+) -> tuple[_State, Array]:
+    """Add a row; return the state with its cheap upper bounds, and strong privacy."""
+    step = functools.partial(kernel_step, binary=binary)
+    kernels, grew = jax.vmap(step)(state.kernels, row, fields())
+    ranks = state.ranks + grew.astype(jnp.int32)
+    active = state.active | (codes != jnp.int32(0))
+    labels = _split(state.labels, codes)
+    classes = _classes(labels, active, weights)
+    alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
+    load = jnp.sum(jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32)
+    ordered = jnp.sort(classes.weights)
+    sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
+    corank = jnp.maximum(classes.count - jnp.max(ranks), jnp.int32(0))
+    never = jnp.int32(NEVER)
+    upper = jnp.min(
+        jnp.stack(
+            [
+                state.upper,
+                jnp.where(load > jnp.int32(0), load, never),
+                jnp.where(jnp.max(ranks) > jnp.int32(0), sums[corank], never),
+                jnp.min(jnp.where(alone, classes.weights[labels], never)),
+            ]
+        )
+    )
+    after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor)
+    return after, jnp.min(classes.weights)
+
+
+def _split(labels: Array, codes: Array) -> Array:
+    """Number the classes of equal pairs (label, code)."""
+    groups = labels.shape[0]
+    old, value, member = lax.sort((labels, codes, jnp.arange(groups, dtype=jnp.int32)), num_keys=2)
+    changed = (old[1:] != old[:-1]) | (value[1:] != value[:-1])
+    place = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(changed, dtype=jnp.int32)])
+    return jnp.zeros_like(labels).at[member].set(place)
+
+
+def _classes(labels: Array, active: Array, weights: Array) -> _Classes:
+    groups = labels.shape[0]
+    counted = jnp.where(active, weights, jnp.int32(0))
+    sizes = jnp.zeros(groups, jnp.int32).at[labels].add(counted)
+    used = sizes > jnp.int32(0)
+    return _Classes(jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32))
+
+
+def _look(state: _State, weights: Array, projection: Array, is_due: Array) -> tuple[Array, Array]:
+    """Return the weight of the lightest set of up to three classes, and a lower bound on T."""
+
+    def look() -> tuple[Array, Array]:
+        return _dependent_sets(state, weights, projection)
+
+    def skip() -> tuple[Array, Array]:
+        return jnp.int32(NEVER), jnp.int32(0)
+
+    return lax.cond(is_due & jnp.any(state.active), look, skip)
+
+
+def _dependent_sets(state: _State, weights: Array, projection: Array) -> tuple[Array, Array]:
+    """Weigh all dependent sets of one, two or three classes' dual vectors.
+
+    Sets that are independent after projection are independent: a lower bound needs no more. A
+    set counts as dependent if it is so modulo both primes. If a coordinate is zero by accident,
+    or the primes disagree on a rank or a pair, nothing is claimed.
+    """
+    classes = _classes(state.labels, state.active, weights)
+    heavy = classes.weights
+    used = heavy < jnp.int32(NEVER)
+    points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(
+        state.kernels, state.labels, projection, fields()
+    )
+    alone = jnp.all(zero, axis=0)
+    shown = used & ~alone
+    one = jnp.min(jnp.where(used & alone, heavy, jnp.int32(NEVER)))
+    delta = jax.vmap(_differences)(points, fields())  # [primes, 2, groups, groups]
+    level = delta == jnp.uint32(0)
+    close = level[:, 0] & level[:, 1]
+    both = shown[:, None] & shown[None, :] & ~jnp.eye(shown.shape[0], dtype=jnp.bool_)
+    pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], jnp.int32(NEVER))
+    two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, jnp.int32(NEVER)))
+    three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy)
+    unsure = (
+        jnp.any(strange & shown[None, :])
+        | jnp.any(zero[0] != zero[1])
+        | jnp.any((close[0] != close[1]) & both)
+        | (state.ranks[0] != state.ranks[1])
+    )
+    four = jnp.sort(jnp.append(heavy, jnp.full(4, NEVER, jnp.int32)))[:4]
+    four = jnp.minimum(jnp.sum(jnp.minimum(four, jnp.int32(NEVER // 2))), jnp.int32(NEVER))
+    light = jnp.minimum(jnp.minimum(one, two), three)
+    return (
+        jnp.where(unsure, jnp.int32(NEVER), light),
+        jnp.where(unsure, jnp.int32(0), jnp.minimum(light, four)),
+    )
+
+
+def _points(
+    kernel: Array, labels: Array, projection: Array, of: Field
+) -> tuple[Array, Array, Array]:
+    """Return each class's projected dual vector as a point x/z, y/z of the plane.
+
+    A class's dual vector is the sum of its columns'. Also returns which vectors are zero, and
+    which are not but have no z.
+    """
+    mixed = []
+    for axis in range(_AXES):
+        factor = projection[axis]
+        products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
+        mixed.append(sum_residues(products.T, of))
+    groups = labels.shape[0]
+    member = labels[None, :] == jnp.arange(groups, dtype=jnp.int32)[:, None]
+    sums = [sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of) for values in mixed]
+    zero = (sums[0] == jnp.uint32(0)) & (sums[1] == jnp.uint32(0)) & (sums[2] == jnp.uint32(0))
+    over = inverse(sums[2], of)
+    points = jnp.stack([multiply(sums[0], over, of), multiply(sums[1], over, of)])
+    return points, zero, ~zero & (sums[2] == jnp.uint32(0))
+
+
+def _differences(points: Array, of: Field) -> Array:
+    shape = (2, points.shape[1], points.shape[1])
+    ends = jnp.broadcast_to(points[:, None, :], shape)
+    begins = jnp.broadcast_to(points[:, :, None], shape)
+    return subtract(ends, begins, of)
+
+
+def _lightest_line(delta: Array, upright: Array, both: Array, heavy: Array) -> Array:
+    """Return the smallest weight of three points in a line, by the slopes seen from the first."""
+    slopes = []
+    for which, prime in enumerate(PRIMES):
+        of = jax.tree.map(lambda leaf, which=which: leaf[which], fields())
+        flat = delta[which].reshape(2, -1)
+        slope = multiply(flat[1], inverse(flat[0], of), of).reshape(upright.shape[1:])
+        slopes.append(jnp.where(upright[which], jnp.uint32(prime), slope))
+    weight = jnp.where(both, jnp.broadcast_to(heavy[None, :], both.shape), jnp.int32(NEVER))
+    first, second, weight = lax.sort((*slopes, weight), dimension=1, num_keys=3)
+    same = (first[:, 1:] == first[:, :-1]) & (second[:, 1:] == second[:, :-1])
+    pairs = jnp.where(same, weight[:, 1:] + weight[:, :-1], jnp.int32(NEVER))
+    lines = jnp.min(pairs, axis=1, initial=NEVER) + jnp.minimum(heavy, jnp.int32(NEVER))
+    return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
+
+
+def random_projection(groups: int) -> UInt32[Array, "primes axes groups"]:
+    """Return residues for `bounds`; fixed, so that results are the same every time."""
+    rng = np.random.default_rng(70_709)
+    values = [rng.integers(1, prime, (_AXES, groups)) for prime in PRIMES]
+    return jnp.asarray(np.stack(values), jnp.uint32)

@@ -1,0 +1,127 @@
+"""How much privacy survives dropouts inside rounds, by what a split block does.
+
+Multi-RoundSecAgg promises T for sums of whole blocks; here members leave between the protocol's
+steps with chance q, and each policy of `selection.learnt_sums` is rolled out and measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax.availability import Availability, independent_steps
+from mrsa_jax.privacy._strong import strong_privacy_trajectory
+from mrsa_jax.selection import Selector, SplitPolicy, rollout_rounds
+
+__all__ = ["PolicyPrivacy", "policy_privacy"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PolicyPrivacy:
+    """Privacy under dropouts inside rounds, by policy, step dropout rate and trial.
+
+    Attributes:
+        policies: Names, the first axis of the arrays.
+        step_dropout_rates: float64[R], q, the second axis.
+        strong: int32[policies, R, B], strong T after the last round; -1 where nothing was learnt.
+        weak_lower: int32[policies, R, B], proven bound of weak T from below; -1 as above.
+        weak_upper: int32[policies, R, B], bound from above.
+        rounds_kept: float64[policies, R, B], share of the rounds with a cohort that gave a sum.
+        cardinality: float64[policies, R, B], mean number of clients in a sum over all rounds.
+    """
+
+    policies: tuple[str, ...]
+    step_dropout_rates: np.ndarray
+    strong: np.ndarray
+    weak_lower: np.ndarray
+    weak_upper: np.ndarray
+    rounds_kept: np.ndarray
+    cardinality: np.ndarray
+
+
+def policy_privacy(
+    seed: int | Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    step_dropout_rates: ArrayLike | Sequence[float | int],
+    num_rounds: int,
+    num_trials: int,
+    *,
+    blocks: ArrayLike | Sequence[int],
+    threshold: ArrayLike = 2,
+    policies: Sequence[SplitPolicy] = typing.get_args(SplitPolicy),
+) -> PolicyPrivacy:
+    """Measure how much of T survives each policy for split blocks, over step dropout rates.
+
+    All policies and rates see the same trials: the same clients are online, and whoever leaves at
+    a rate also leaves at a higher one if asked in the same round.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks.
+        availability: Who is online.
+        step_dropout_rates: q, a vector: the chance to leave at each of four steps.
+        num_rounds: J.
+        num_trials: B.
+        blocks: T, or the number of each client's block.
+        threshold: t, shares needed to unmask.
+        policies: Which of them, in order.
+
+    Returns:
+        Privacy and what it costs, for each policy, rate and trial.
+
+    Raises:
+        ConfigurationError: If a rate, size or policy makes no sense.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> selector = mj.selection.batch_partitioning(12, 4, 2)
+        >>> online = mj.availability.independent(0.1)
+        >>> found = policy_privacy(0, selector, online, [0.0, 0.05], 20, 2, blocks=2)
+        >>> found.strong[:, 0].tolist()  # without dropouts all are the same, and keep T
+        [[2, 2], [2, 2], [2, 2]]
+
+    Source: DESIGN, section 3; the policies are this package's, the paper has no such dropouts.
+    """
+    from mrsa_jax.privacy import weak_privacy_trajectory
+
+    rates = np.atleast_1d(np.asarray(step_dropout_rates, np.float64))
+    require(rates.ndim == 1, "step_dropout_rates", "must be a vector", rates.shape)
+    rows: list[list[tuple[np.ndarray, ...]]] = []
+    for policy in policies:
+        rows.append([])
+        for rate in rates:
+            history = rollout_rounds(
+                seed,
+                selector,
+                availability,
+                independent_steps(float(rate)),
+                num_rounds,
+                policy=policy,
+                blocks=blocks,
+                threshold=threshold,
+                num_trials=num_trials,
+            )
+            P = history.participation
+            weak = weak_privacy_trajectory(P, method="bounds")
+            strong = np.asarray(strong_privacy_trajectory(P))[:, -1]
+            bounds = (np.asarray(weak.lower)[:, -1], np.asarray(weak.upper)[:, -1])
+            rows[-1].append((strong, *bounds, *_kept(history)))
+    columns = [np.stack([[row[i] for row in rates_] for rates_ in rows]) for i in range(5)]
+    return PolicyPrivacy(tuple(policies), rates, *columns)
+
+
+def _kept(history: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of rounds with a cohort that gave a sum, and the mean size of sums."""
+    asked = np.asarray(jax.device_get(history.survivors[:, :, 0])).any(axis=-1)
+    P = np.asarray(history.participation)
+    kept = (P.any(axis=-1)).sum(axis=1) / np.maximum(asked.sum(axis=1), 1)
+    return kept, P.sum(axis=-1).mean(axis=1)
