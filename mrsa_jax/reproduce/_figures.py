@@ -28,17 +28,24 @@ def _one(plot: Callable[..., Axes], **words: Any) -> Callable[[Figure, pd.DataFr
 
 
 def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
-    """Draw proven bounds and the published estimate side by side."""
-    figure.set_size_inches(11, 3.9)
-    left, right = figure.subplots(1, 2)
+    """Draw bounds over trials, one history with certificates, and the published estimate."""
+    figure.set_size_inches(14, 3.9)
+    left, middle, right = figure.subplots(1, 3)
     panels = dict(list(data.groupby("panel", sort=False)))
     plotting.plot_weak_privacy(panels["proven bounds"], ax=left)
+    plotting.plot_weak_privacy(panels["one history"], ax=middle)
     plotting.plot_weak_privacy(panels["echelon estimate"], ax=right)
-    left.get_legend().remove()
-    left.set(ylim=(0, 13))
+    for axes, title in (
+        (left, "Proven bounds of T, means over trials"),
+        (middle, "One history each, with certificates"),
+        (right, "Echelon-form estimate (dots: K)"),
+    ):
+        axes.set_title(title)
+    for axes in (left, middle):
+        axes.get_legend().remove()
+        axes.set(ylim=(0, 13))
     right.set(ylabel="estimate of T (clients)")
     right.axhline(12, color="#777777", lw=0.8, ls=":")
-    right.set_title("Echelon-form estimate (dots: K = 12, never exceeded by T)")
 
 
 FIGURES: dict[str, Callable[[Figure, pd.DataFrame], None]] = {
