@@ -79,7 +79,7 @@ def certified(context: Context) -> dict[str, Any]:
     for done, label in enumerate(labels):
         history = bounded(context)[label].history[0]
         found[label] = privacy.weak_privacy_trajectory(
-            history, method="certified", effort=0.05 if context.small else 1.0
+            history, method="certified", effort=0.05 if context.small else 0.15
         )
         context.progress.update(done + 1, len(labels))
     context.cache["certified"] = found
