@@ -17,6 +17,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._cores import (
+    compiled_prefix_ranks,
+    compiled_ranks,
+    runs_compiled_loops,
+)
 from mrsa_jax.modular._filter import rank_lower_bounds, rank_upper_bounds, round_up
 from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._prime import (
@@ -58,7 +63,8 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         ConfigurationError: If an entry is a fraction or NaN, or the matrix has fewer than two
             axes or an empty one.
 
-    Edge cases: under `jit` nothing is known of the values, and both large primes always run.
+    Edge cases: under `jit` nothing is known of the values, and both large primes always run. On
+    the CPU compiled loops do the elimination if numba is there, on accelerators XLA.
 
     Examples:
         >>> int(rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))  # an odd cycle; its rank mod 2 is 2
@@ -73,13 +79,16 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         both = [_prefix_ranks(array, prime)[:, -1] for prime in PRIMES]
         return jnp.maximum(*both).reshape(array.shape[:-2])
     host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-    ranks = rank_lower_bounds(host)
+    is_compiled = runs_compiled_loops()
+    ranks = compiled_ranks(host) if is_compiled else rank_lower_bounds(host)
     bounds = np.full(len(host), host.shape[1], np.int32)
     left = np.flatnonzero(ranks < bounds)
     bounds[left] = rank_upper_bounds(host[left])
     for prime in PRIMES:
         left = np.flatnonzero(ranks < bounds)
-        if left.size:
+        if left.size and is_compiled:
+            ranks[left] = np.maximum(ranks[left], compiled_ranks(host[left], prime))
+        elif left.size:
             again = _prefix_ranks(round_up(host[left]), prime, left.size)[: left.size, -1]
             ranks[left] = np.maximum(ranks[left], again)
     return jnp.asarray(ranks.reshape(array.shape[:-2]), jnp.int32)
@@ -103,6 +112,10 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         [1, 1, 1, 2]
     """
     array = as_integers(matrix, "matrix")
+    if runs_compiled_loops() and not isinstance(array, jax.core.Tracer):
+        host = np.asarray(array).reshape((-1, *array.shape[-2:]))
+        ranks = np.maximum(*(compiled_prefix_ranks(host, prime) for prime in PRIMES))
+        return jnp.asarray(ranks.reshape(array.shape[:-1]), jnp.int32)
     both = [_prefix_ranks(array, prime) for prime in PRIMES]
     return jnp.maximum(*both).reshape(array.shape[:-1])
 

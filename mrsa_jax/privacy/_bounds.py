@@ -55,6 +55,7 @@ class _State(NamedTuple):
     upper: Array  # int32: lightest vector known
     grew: Array  # bool: whether the last row raised the rank
     floor: Array  # int32: lower bound found since the rank last grew, 0 if none
+    four: Array  # int32: weight of the four lightest classes
 
 
 class _Classes(NamedTuple):
@@ -96,14 +97,17 @@ def _one_history(
         jnp.int32(NEVER),
         jnp.bool_(False),
         jnp.int32(0),
+        jnp.int32(NEVER),
     )
 
     def one_round(
         before: _State, step: tuple[Array, Array]
     ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
         after, strong = _advance(before, *step, weights, binary)
-        # The plateau that ends here, or any round of a small problem: what came before this row.
-        is_due = before.grew if every_round else after.upper < before.upper
+        # Any round of a small problem, or a plateau that ends here below what four classes
+        # weigh: longer ones end with no more to learn from sets of three.
+        ends = (after.upper < before.upper) & (after.upper <= before.four)
+        is_due = before.grew if every_round else ends
         light, floor = _look(before, weights, projection, is_due)
         floor = jnp.where(is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor))
         # A light set of the round before is one now.
@@ -147,7 +151,8 @@ def _advance(
             ]
         )
     )
-    after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor)
+    four = sums[min(3, sums.shape[0] - 1)]
+    after = _State(kernels, ranks, labels, active, upper, jnp.any(grew), state.floor, four)
     return after, jnp.min(classes.weights)
 
 

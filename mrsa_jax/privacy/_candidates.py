@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mrsa_jax.modular._cores import inverses
+
 __all__ = ["few_rounds", "information_sets", "sparse_remainder"]
 
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
@@ -85,7 +87,6 @@ def information_sets(
 ) -> Iterator[np.ndarray]:
     """Return supports lighter than a bound, each lighter than the one before, by random forms."""
     from mrsa_jax.privacy import _information_sets
-    from mrsa_jax.privacy._search import inverses
 
     residues = (matrix % _information_sets.SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])

@@ -10,17 +10,16 @@ import concurrent.futures
 import dataclasses
 import functools
 import math
-import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from mrsa_jax.modular._cores import inverses, num_cores
 from mrsa_jax.privacy._exact import PRIME, residues_of
 from mrsa_jax.privacy._two_adic import Checks, parity_checks
 
-__all__ = ["Duals", "Outcome", "Plan", "duals", "inverses", "plan", "run"]
+__all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
 
 _SMALL_PRIMES = (8191, 8179)
 _LARGE_PRIMES = (PRIME, 1_199_999_993)
@@ -221,13 +220,6 @@ def _submit(
         yield future.result()
 
 
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     from mrsa_jax.privacy import _girth
 
@@ -326,20 +318,3 @@ def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
     rng = np.random.default_rng([prime, attempt])
     mix = rng.integers(0, prime, (of.corank, axes))
     return np.ascontiguousarray(of.small[which] @ mix % prime).astype(np.int32)
-
-
-@functools.cache
-def inverses(prime: int) -> np.ndarray:
-    """Return the inverses of all residues modulo a small prime (of 0: 0)."""
-    inverses = np.zeros(prime, np.int32)
-    inverses[1] = 1
-    for value in range(2, prime):
-        inverses[value] = (prime - prime // value) * int(inverses[prime % value]) % prime
-    return inverses
-
-
-def timed(of: Duals, chosen: Plan, progress: Progress | None = None) -> tuple[Outcome, float]:
-    """Run a search and return its wall seconds too."""
-    begin = time.perf_counter()
-    outcome = run(of, chosen, progress)
-    return outcome, time.perf_counter() - begin

@@ -15,11 +15,12 @@ import jax
 import numpy as np
 
 from mrsa_jax._errors import nearest, require
+from mrsa_jax.modular._cores import num_cores
 from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._prime import PRIMES
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._groups import Groups, collapse
-from mrsa_jax.privacy._search import Progress, num_cores
+from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 
 __all__ = ["WeakPrivacyTrajectory", "Witness", "weak_privacy_trajectory"]
