@@ -12,6 +12,7 @@ from mrsa_jax.plotting._multiround import (
     plot_tradeoff,
     plot_weak_privacy,
 )
+from mrsa_jax.plotting._policies import PolicyQuantity, plot_policies
 from mrsa_jax.plotting._study import (
     plot_accuracy,
     plot_cardinality,
@@ -24,6 +25,7 @@ from mrsa_jax.plotting._study import (
 from mrsa_jax.plotting._style import scheme_colour, style
 
 __all__ = [
+    "PolicyQuantity",
     "plot_accuracy",
     "plot_cardinality",
     "plot_cardinality_of_target",
@@ -35,6 +37,7 @@ __all__ = [
     "plot_family_sizes",
     "plot_full_rank",
     "plot_metric",
+    "plot_policies",
     "plot_privacy",
     "plot_reconstruction",
     "plot_swaps",

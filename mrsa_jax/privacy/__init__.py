@@ -4,6 +4,7 @@ from mrsa_jax.privacy._audit import Audit, Gate, audit
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._log import ParticipationLog, read_log
+from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import (
@@ -20,6 +21,7 @@ __all__ = [
     "Coefficients",
     "Gate",
     "ParticipationLog",
+    "PolicyPrivacy",
     "Recipe",
     "UnweightedGroup",
     "WeakPrivacy",
@@ -30,6 +32,7 @@ __all__ = [
     "integer_weights",
     "leverage",
     "leverage_trajectory",
+    "policy_privacy",
     "read_log",
     "strong_privacy",
     "strong_privacy_trajectory",

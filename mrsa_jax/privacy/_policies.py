@@ -11,7 +11,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key
@@ -19,6 +19,7 @@ from jaxtyping import Array, Key
 from mrsa_jax._errors import require
 from mrsa_jax.availability import Availability, independent_steps
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
+from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.selection import Selector, SplitPolicy, rollout_rounds
 
 __all__ = ["PolicyPrivacy", "policy_privacy"]
@@ -85,43 +86,49 @@ def policy_privacy(
         >>> import mrsa_jax as mj
         >>> selector = mj.selection.batch_partitioning(12, 4, 2)
         >>> online = mj.availability.independent(0.1)
-        >>> found = policy_privacy(0, selector, online, [0.0, 0.05], 20, 2, blocks=2)
-        >>> found.strong[:, 0].tolist()  # without dropouts all are the same, and keep T
-        [[2, 2], [2, 2], [2, 2]]
+        >>> found = policy_privacy(0, selector, online, [0.0], 9, 2, blocks=2, policies=["abort"])
+        >>> found.strong.tolist(), found.rounds_kept.tolist()  # without dropouts nothing is lost
+        ([[[2, 2]]], [[[1.0, 1.0]]])
 
     Source: DESIGN, section 3; the policies are this package's, the paper has no such dropouts.
     """
-    from mrsa_jax.privacy import weak_privacy_trajectory
-
     rates = np.atleast_1d(np.asarray(step_dropout_rates, np.float64))
     require(rates.ndim == 1, "step_dropout_rates", "must be a vector", rates.shape)
-    rows: list[list[tuple[np.ndarray, ...]]] = []
-    for policy in policies:
-        rows.append([])
-        for rate in rates:
-            history = rollout_rounds(
-                seed,
-                selector,
-                availability,
-                independent_steps(float(rate)),
-                num_rounds,
-                policy=policy,
-                blocks=blocks,
-                threshold=threshold,
-                num_trials=num_trials,
-            )
-            P = history.participation
-            weak = weak_privacy_trajectory(P, method="bounds")
-            strong = np.asarray(strong_privacy_trajectory(P))[:, -1]
-            bounds = (np.asarray(weak.lower)[:, -1], np.asarray(weak.upper)[:, -1])
-            rows[-1].append((strong, *bounds, *_kept(history)))
-    columns = [np.stack([[row[i] for row in rates_] for rates_ in rows]) for i in range(5)]
-    return PolicyPrivacy(tuple(policies), rates, *columns)
+    known = typing.get_args(SplitPolicy)
+    unknown = [policy for policy in policies if policy not in known]
+    rule = f"must be known policies: {', '.join(known)}"
+    require(not unknown and len(policies) > 0, "policies", rule, *unknown[:1])
+    models = [independent_steps(float(rate)) for rate in rates]
+    histories = [
+        rollout_rounds(
+            seed,
+            selector,
+            availability,
+            steps,
+            num_rounds,
+            policy=policy,
+            blocks=blocks,
+            threshold=threshold,
+            num_trials=num_trials,
+        )
+        for policy in policies
+        for steps in models
+    ]
+    P = jnp.concatenate([history.participation for history in histories])
+    weak = weak_privacy_trajectory(P, method="bounds")
+    shape = (len(policies), len(rates), num_trials)
+    privacy = (
+        np.asarray(curve)[:, -1].reshape(shape)
+        for curve in (strong_privacy_trajectory(P), weak.lower, weak.upper)
+    )
+    kept = [_kept(history) for history in histories]
+    costs = (np.concatenate(values).reshape(shape) for values in zip(*kept, strict=True))
+    return PolicyPrivacy(tuple(policies), rates, *privacy, *costs)
 
 
 def _kept(history: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the share of rounds with a cohort that gave a sum, and the mean size of sums."""
-    asked = np.asarray(jax.device_get(history.survivors[:, :, 0])).any(axis=-1)
+    asked = np.asarray(history.survivors[:, :, 0]).any(axis=-1)
     P = np.asarray(history.participation)
     kept = (P.any(axis=-1)).sum(axis=1) / np.maximum(asked.sum(axis=1), 1)
     return kept, P.sum(axis=-1).mean(axis=1)

@@ -1,0 +1,93 @@
+"""Figure of how much privacy survives dropouts inside rounds, by policy for split blocks."""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.plotting._style import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PolicyQuantity", "plot_policies"]
+
+PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
+
+_LOOKS = {
+    "ignore": ("#D55E00", "-", "o", "ignore: sum without the lost"),
+    "abort": ("#000000", "--", "s", "abort: no sum at all"),
+    "drop_block": ("#0072B2", "-.", "^", "drop block: sum over whole blocks"),
+}
+_LABELS = {
+    "weak": ("weak privacy T (clients)", "Fewest clients in any combination of sums"),
+    "strong": ("strong privacy T (clients)", "Fewest clients whose updates move only together"),
+    "rounds_kept": ("rounds with a sum (%)", "Rounds that were not lost"),
+    "cardinality": ("aggregation cardinality C (clients)", "Mean number of clients in a sum"),
+}
+
+
+def plot_policies(
+    results: Any, *, quantity: PolicyQuantity = "strong", ax: Axes | None = None
+) -> Axes:
+    """Plot privacy, or what it costs, over step dropout rates, a curve for each policy.
+
+    Lines are means over trials, bands their 5 % to 95 % quantiles; where nothing was learnt in a
+    trial, it is left out. For weak privacy the line is the proven lower bound, and a thin line
+    the upper bound where it differs.
+
+    Args:
+        results: What `privacy.policy_privacy` returns.
+        quantity: `"strong"` or `"weak"` privacy, `"rounds_kept"` or `"cardinality"`.
+        ax: Where to draw; a figure of its own if None.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ConfigurationError: If the quantity is unknown.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
+
+    known = typing.get_args(PolicyQuantity)
+    rule = f"must be a known quantity: {nearest(str(quantity), known)}"
+    require(quantity in known, "quantity", rule, quantity)
+    field = "weak_lower" if quantity == "weak" else quantity
+    values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
+    rates = 100 * np.asarray(results.step_dropout_rates)
+    with style():
+        if ax is None:
+            ax = plt.subplots(layout="constrained")[1]
+        for i, policy in enumerate(results.policies):
+            colour, line, marker, label = _LOOKS[policy]
+            low, mean, high = _spread(values[i])
+            ax.fill_between(rates, low, high, color=colour, alpha=0.13, lw=0)
+            size = 9 if marker == "s" else 4.5  # open and large, to be seen where curves meet
+            ax.plot(rates, mean, color=colour, ls=line, marker=marker, ms=size, mfc="none",
+                    label=label)  # fmt: skip
+            if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
+                ax.plot(rates, _spread(results.weak_upper[i])[1], color=colour, lw=0.8)
+        name, title = _LABELS[quantity]
+        ax.set(xlabel="chance to leave at each step, q (%)", ylabel=name, ylim=(0, None))
+        ax.set_title(title)
+        if quantity in ("weak", "strong"):
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    return ax
+
+
+def _spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return 5 % quantile, mean and 95 % quantile over trials, without those that are -1."""
+    shown = np.where(values < 0, np.nan, values.astype(np.float64))
+    rows = [row[np.isfinite(row)] for row in shown]
+    empty = (np.nan, np.nan, np.nan)
+    spread = [
+        (np.quantile(row, 0.05), row.mean(), np.quantile(row, 0.95)) if row.size else empty
+        for row in rows
+    ]
+    low, mean, high = (np.array(column) for column in zip(*spread, strict=True))
+    return low, mean, high
