@@ -73,7 +73,8 @@ class Scratch(NamedTuple):
 
     Attributes:
         table: uint64, a power of two long: sums of first halves, `EMPTY` where free.
-        loads: int64, as long: the least weight of each.
+        loads: int64, as long: the least weight of each; of length 1 where all numbers weigh the
+            same, as then no pair of halves is too heavy.
         used: int64 `[1]`, entries of the table.
         chosen: int64 `[size + 1]`: literals of the sum at hand.
         sums: uint64 `[size + 1]`.
@@ -106,67 +107,42 @@ def prepare(values: np.ndarray, weights: np.ndarray) -> Numbers:
     return Numbers(flat, weights, np.append(least, least[-1]), ordered, literals, starts)
 
 
+def scratch(size: int, length: int, loads: int) -> Scratch:
+    """Return memory for sets of `size` numbers and a table of `length`."""
+    return Scratch(
+        np.empty(length, np.uint64),
+        np.empty(loads, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(size + 1, np.int64),
+        np.zeros(size + 1, np.uint64),
+        np.zeros(size + 1, np.int64),
+    )
+
+
 @compiled
-def _act(mode, part, key, weight, scratch):  # type: ignore[no-untyped-def]
+def _act(mode, limit, key, weight, table, loads, used):  # type: ignore[no-untyped-def]
     """Insert a sum into the table, or look it up."""
     if mode == FIND:
         return FOUND
-    table = scratch.table
+    weighted = loads.shape[0] > 1
     last = np.uint64(table.shape[0] - 1)
     slot = key & last
     while table[slot] != EMPTY:
         if table[slot] == key:
-            if mode == INSERT:
-                if weight < scratch.loads[slot]:
-                    scratch.loads[slot] = weight
-                return NONE
-            return FOUND if weight + scratch.loads[slot] <= part.limit else NONE
+            if mode == PROBE:
+                return FOUND if not weighted or weight + loads[slot] <= limit else NONE
+            if weighted and weight < loads[slot]:
+                loads[slot] = weight
+            return NONE
         slot = (slot + _ONE) & last
     if mode == INSERT:
-        if 4 * scratch.used[0] >= 3 * table.shape[0]:
+        if 4 * used[0] >= 3 * table.shape[0]:
             return FULL
         table[slot] = key
-        scratch.loads[slot] = weight
-        scratch.used[0] += 1
+        if weighted:
+            loads[slot] = weight
+        used[0] += 1
     return NONE
-
-
-@compiled
-def _complete(mode, part, numbers, first, start, load, cap, scratch):  # type: ignore[no-untyped-def]
-    """Take every sum of `start` and one literal from place `first` on that lies in the part.
-
-    Returns the outcome and the literal.
-    """
-    signs, prime, width = part.signs, part.prime, part.width
-    ordered = numbers.ordered[first]
-    literals = numbers.literals[first]
-    count = signs * (numbers.weights.shape[0] - first)
-    for side in range(signs):
-        low = part.low
-        if side == 1:  # sums whose negative lies in the part
-            low = prime - part.low - width + _ONE
-        sought = low - start if low >= start else low + (prime - start)
-        place = np.int64(numbers.starts[first, sought >> _BUCKET_SHIFT])
-        while place < count and ordered[place] < sought:
-            place += 1
-        for _ in range(count):
-            if place >= count:
-                place = 0
-            value = ordered[place]
-            beyond = value - sought if value >= sought else value + (prime - sought)
-            if beyond >= width:
-                break
-            literal = np.int64(literals[place])
-            weight = load + numbers.weights[literal >> (signs - 1)]
-            if weight <= cap:
-                key = low + beyond
-                if side == 1:
-                    key = prime - key
-                outcome = _act(mode, part, key, weight, scratch)
-                if outcome != NONE:
-                    return outcome, literal
-            place += 1
-    return NONE, np.int64(0)
 
 
 @compiled
@@ -176,43 +152,66 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):  # typ
     Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome ends the
     walk, the literals are `scratch.chosen[:count]`.
     """
-    signs, prime = part.signs, part.prime
+    signs, prime, least, width, limit = part.signs, part.prime, part.low, part.width, part.limit
+    table, loads, used = scratch.table, scratch.loads, scratch.used
     if count == 0:
         key = base
         if signs == 2 and prime - key < key:
             key = prime - key
-        if weight > cap or key < part.low or key - part.low >= part.width:
+        if weight > cap or key < least or key - least >= width:
             return NONE
-        return _act(mode, part, key, weight, scratch)
-    places = numbers.weights.shape[0]
+        return _act(mode, limit, key, weight, table, loads, used)
+    # Arrays are taken out of their tuples once: each time costs an atomic count of references.
     chosen, sums, weights = scratch.chosen, scratch.sums, scratch.weights
+    values, sizes, lightest = numbers.values, numbers.weights, numbers.lightest
+    ordered, literals, starts = numbers.ordered, numbers.literals, numbers.starts
+    places = sizes.shape[0]
+    shift = signs - 1
     depth = 0
     chosen[0], sums[0], weights[0] = first * signs, base, weight
     while depth >= 0:
         literal = chosen[depth]
-        place = literal >> (signs - 1)
+        place = literal >> shift
         left = count - depth
-        if left == 1:
-            outcome, literal = _complete(
-                mode, part, numbers, place, sums[depth], weights[depth], cap, scratch
-            )
-            if outcome != NONE:
-                chosen[depth] = literal
-                return outcome
-        if left == 1 or place + left > places:
-            depth -= 1
-            if depth >= 0:
+        if left > 1 and place + left <= places:
+            heavier = weights[depth] + sizes[place]
+            if heavier + (left - 1) * lightest[place + 1] > cap:
                 chosen[depth] += 1
+                continue
+            total = sums[depth] + values[literal]
+            depth += 1
+            sums[depth] = total - prime if total >= prime else total
+            weights[depth] = heavier
+            chosen[depth] = (place + 1) * signs
             continue
-        heavier = weights[depth] + numbers.weights[place]
-        if heavier + (left - 1) * numbers.lightest[place + 1] > cap:
+        # The last literal: those that complete the sum to one in the part stand side by side.
+        number = signs * (places - place) if left == 1 else 0
+        for side in range(signs if left == 1 else 0):
+            low = least if side == 0 else prime - least - width + _ONE
+            start = sums[depth]
+            sought = low - start if low >= start else low + (prime - start)
+            at = np.int64(starts[place, sought >> _BUCKET_SHIFT])
+            while at < number and ordered[place, at] < sought:
+                at += 1
+            for _ in range(number):
+                if at >= number:
+                    at = 0
+                value = ordered[place, at]
+                beyond = value - sought if value >= sought else value + (prime - sought)
+                if beyond >= width:
+                    break
+                literal = np.int64(literals[place, at])
+                total_weight = weights[depth] + sizes[literal >> shift]
+                if total_weight <= cap:
+                    key = low + beyond if side == 0 else prime - (low + beyond)
+                    outcome = _act(mode, limit, key, total_weight, table, loads, used)
+                    if outcome != NONE:
+                        chosen[depth] = literal
+                        return outcome
+                at += 1
+        depth -= 1
+        if depth >= 0:
             chosen[depth] += 1
-            continue
-        total = sums[depth] + numbers.values[literal]
-        depth += 1
-        sums[depth] = total - prime if total >= prime else total
-        weights[depth] = heavier
-        chosen[depth] = (place + 1) * signs
     return NONE
 
 

@@ -31,9 +31,12 @@ _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 
 _PRIME = 2**61 - 1
 _SECONDS = 60.0  # of one core for an effort of 1, by the model below
-_SUM_SECONDS, _TABLE_SECONDS = 1.6e-9, 2.0e-8  # to form a sum; to put it in or look it up
-_TABLE_ENTRIES = 2**19  # expected in one part's table, which is twice as long
-_MOST_PARTS = 2**12
+_PREFIX_SECONDS = 2.5e-8  # to form a sum but for its last number
+# To put a sum into a table of so many bytes, or to look it up.
+_TABLE_COSTS = ((2**20, 1.5e-8), (2**22, 2.5e-8), (2**24, 5.0e-8))
+_MEMORY_SECONDS = 1.0e-7
+_MOST_ENTRIES, _MOST_BITS = 2**22, 12  # 64 MiB for each core
+_MOST_NUMBERS = 2**12  # above, their sorted lists (the square of it) would take a gigabyte
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +105,8 @@ def unweighted_group(
     Edge cases: nobody took part, or weights allow no such sum (`[[1, 2]]`): lower and upper are
     None, certified if that was proven.
 
-    Cost: about sqrt of the number of sets of a size, 10 to 30 ns each; see `benchmarks`.
+    Cost: about the square root of the number of sets of a size, at some 50 ns each; at N = 120
+    clients in different classes sets of 9 (8 with signs) take about 10 s of one core.
 
     Source:
         Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the restriction is
@@ -171,8 +175,8 @@ class _Search:
     def _can_exclude(self, size: int) -> bool:
         """Take the best of all sets of `size` groups; False when that costs too much."""
         while sum(self.weights[:size]) <= self.limit:
-            self.seconds -= _predict(len(self.weights), size, self.signs)
-            if self.seconds < 0:
+            self.seconds -= _plan(len(self.weights), size, self.signs)[0] if size > 1 else 0.0
+            if self.seconds < 0 or (size > 1 and len(self.weights) > _MOST_NUMBERS):
                 return False
             entries = self.system.find(self.weights, self.signs, size, self.limit)
             if entries is None:
@@ -257,7 +261,8 @@ class _System:
 
         square = flint.fmpz_mat([[self.rows[j][k] for j in self._row_basis] for k in self.pivots])
         target = flint.fmpz_mat(self.rank, 1, [entries[k] for k in self.pivots])
-        numerators, scale = square.solve(target).numer_denom()
+        solution: Any = square.solve(target)
+        numerators, scale = solution.numer_denom()
         values = [int(value) for value in numerators.entries()]
         divisor = math.gcd(int(scale), *values)
         witness = [0] * len(self.rows)
@@ -327,17 +332,24 @@ def _count(numbers: int, size: int, signs: int) -> int:
     return math.comb(numbers, size) * signs ** max(0, size - 1)
 
 
-def _parts(numbers: int, size: int, signs: int) -> int:
-    """Return log2 of the number of parts that the range of sums is cut into."""
-    entries = _count(numbers, size // 2, signs)
-    wanted = max(0, math.ceil(math.log2(max(1, entries) / _TABLE_ENTRIES)))
-    return min(wanted, _MOST_PARTS.bit_length() - 1)
+def _plan(numbers: int, size: int, signs: int) -> tuple[float, int]:
+    """Return about how many seconds of one core the sets of a size take, and in how many parts.
 
+    The parts are given as their log2. More parts mean smaller tables, but every sum without its
+    last number is formed once a part.
+    """
+    front, back = size // 2, size - size // 2
+    entries = _count(numbers, front, signs)
+    sums = entries + _count(numbers, back, signs)
+    prefixes = sum(_count(numbers, max(0, half - 1), signs) for half in (front, back)) * signs
 
-def _predict(numbers: int, size: int, signs: int) -> float:
-    """Return about how many seconds of one core the sets of a size take."""
-    sums = _count(numbers, size // 2, signs) + _count(numbers, size - size // 2, signs)
-    return sums * (_SUM_SECONDS * 2 ** _parts(numbers, size, signs) + _TABLE_SECONDS)
+    def seconds(bits: int) -> float:
+        bytes_ = 16 * entries >> bits
+        each = next((cost for most, cost in _TABLE_COSTS if bytes_ <= most), _MEMORY_SECONDS)
+        return 2**bits * prefixes * _PREFIX_SECONDS + sums * each
+
+    possible = (bits for bits in range(_MOST_BITS + 1) if entries >> bits <= _MOST_ENTRIES)
+    return min(((seconds(bits), bits) for bits in possible), default=(math.inf, 0))
 
 
 def _meet_in_the_middle(
@@ -352,27 +364,28 @@ def _meet_in_the_middle(
     forward = np.stack([positive, negative][:signs], axis=1)
     backward = np.stack([negative, positive][:signs], axis=1)[::-1]
     sides = _subset_sums.prepare(forward, heavy), _subset_sums.prepare(backward, heavy[::-1].copy())
-    bits = _parts(len(values), size, signs)
+    bits = _plan(len(values), size, signs)[1]
     # With signs a sum and its negative are one: half of the range.
     span = prime if signs == 1 else (prime + 1) // 2
     width = -(-span >> bits)
     length = 1 << max(6, (2 * _count(len(values), size // 2, signs) >> bits).bit_length())
 
+    loads = length if len(set(weights)) > 1 else 1
+    spare: list[_subset_sums.Scratch] = []  # memory is used again, not asked for by every part
+
     def one(low: int) -> list[int] | None:
         part = _subset_sums.Part(
             signs, np.uint64(prime), np.uint64(low), np.uint64(min(width, span - low)), limit
         )
-        found, longer = np.zeros(size, np.int64), length
+        scratch = spare.pop() if spare else _subset_sums.scratch(size, length, loads)
+        found = np.zeros(size, np.int64)
         while True:
-            scratch = _subset_sums.Scratch(
-                np.empty(longer, np.uint64), np.empty(longer, np.int64), np.zeros(1, np.int64),
-                np.zeros(size + 1, np.int64), np.zeros(size + 1, np.uint64),
-                np.zeros(size + 1, np.int64),
-            )  # fmt: skip
             outcome = _subset_sums.search(part, *sides, size, scratch, found)
             if outcome != _subset_sums.FULL:
+                spare.append(scratch)
                 return found.tolist() if outcome == _subset_sums.FOUND else None
-            longer *= 4
+            longer = 4 * len(scratch.table)
+            scratch = _subset_sums.scratch(size, longer, longer if loads > 1 else 1)
 
     return _first(one, range(0, span, width))
 
