@@ -108,7 +108,7 @@ def fairness_over_rounds(context: Context) -> Item:
 
 def _fairer(ends: dict[str, dict[str, float]], label: str, rounds: int) -> Check:
     """Judge "a smaller fairness gap than random selection" under the assignment that fits."""
-    below = {how: found[label] < found["Random"] for how, found in ends.items()}
+    below = {how: found[label] < 0.95 * found["Random"] for how, found in ends.items()}
     return state(
         f"F of {label} after {rounds} rounds",
         below["cyclic"] or below["shuffled"],
@@ -117,7 +117,7 @@ def _fairer(ends: dict[str, dict[str, float]], label: str, rounds: int) -> Check
             f"{how} rates {found[label]:.3f} against {found['Random']:.3f}"
             for how, found in ends.items()
         ),
-        tolerance="order of the means, under one of two assignments",
+        tolerance="means 5 % apart, under one of two assignments",
         note="the paper does not say which clients get which dropout rate; "
         + ("both agree" if all(below.values()) else "only where every block mixes all rates"),
     )
