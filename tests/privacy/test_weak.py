@@ -103,7 +103,7 @@ def test_little_effort_still_gives_true_bounds():
     history = np.zeros((22, 40), bool)
     for row in history:
         row[rng.choice(40, 8, replace=False)] = True
-    little, more = weak_privacy(history, effort=0.001), weak_privacy(history, effort=0.2)
+    little, more = weak_privacy(history, effort=0.001), weak_privacy(history, effort=0.02)
     for found in (little, more):
         assert 1 <= found.lower <= found.upper <= 8
         assert found.certified == (found.lower == found.upper)
