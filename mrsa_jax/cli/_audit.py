@@ -189,6 +189,12 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     leverage = "not computed"
     if found.max_leverage is not None:
         leverage = f"{share(found.max_leverage)} (client {found.max_leverage_client})"
+    plain = []
+    group = found.group
+    if group is not None and group.upper is not None:
+        sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
+        sure = "certified" if group.certified else "not decided"
+        plain = [("smallest plain sum", f"{sizes} clients", sure)]
     both = weak.lower == weak.upper
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", "exact"),
@@ -196,6 +202,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
         ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
          f"{'certified' if weak.certified else 'not decided' if not both else 'not certified'}; "
          f"from below: {weak.lower_method}, from above: {weak.upper_method}"),
+        *plain,
         ("strong privacy T", str(found.strong), "exact"),
         ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", ""),
     ]  # fmt: skip

@@ -17,13 +17,17 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._log_table import ParticipationLog
-from mrsa_jax.privacy._recipe import Recipe, recipe_of
+from mrsa_jax.privacy._recipe import Recipe, join_names, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
+from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 
 __all__ = ["Audit", "Definition", "Gate", "audit"]
 
 Definition = Literal["weak", "strong"]
+
+_MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
+_GROUP_EFFORT = 0.2  # of the audit's effort
 
 
 class Gate(NamedTuple):
@@ -56,6 +60,8 @@ class Audit:
             where nobody took part or the history is too large.
         max_leverage_client: Whose it is.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
+        group: The smallest group whose plain sum follows; None where it was not searched for.
+        group_clients: Names of its clients.
         strong: Strong privacy; None when nobody took part.
         recipe: The witness of weak privacy with names; None when nobody took part.
     """
@@ -68,6 +74,8 @@ class Audit:
     max_leverage: float | None
     max_leverage_client: Hashable | None
     weak: WeakPrivacy
+    group: UnweightedGroup | None
+    group_clients: tuple[Hashable, ...]
     strong: int | None
     recipe: Recipe | None
 
@@ -111,6 +119,7 @@ class Audit:
             f"Weak privacy T is {interval} ({sure}): any combination of the sums involves at "
             f"least {self.weak.lower} {_clients(self.weak.lower)}.",
             self.recipe.text(),
+            *self._plain_sum(),
             f"Strong privacy T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
         ]
 
@@ -128,6 +137,16 @@ class Audit:
         return [exposed, f"The best linear estimate explains {share(self.max_leverage)} of the "
                 f"variance of client {self.max_leverage_client}'s update, and {mean:.1%} of a "
                 "client's on average."]  # fmt: skip
+
+    def _plain_sum(self) -> list[str]:
+        group = self.group
+        if group is None or group.upper is None:
+            return []
+        sure = "proven" if group.certified else f"or as few as {group.lower}, not decided"
+        return [
+            f"The smallest plain sum that follows is over {group.upper} {_clients(group.upper)} "
+            f"({sure}): {join_names('client', self.group_clients)}."
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON; large integers as decimal strings."""
@@ -154,6 +173,13 @@ class Audit:
                 "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
                 "witness": [str(value) for value in weak.witness],
             },
+            "unweighted_group": None if self.group is None else {
+                "lower": self.group.lower,
+                "upper": self.group.upper,
+                "certified": self.group.certified,
+                "support": [_plain(name) for name in self.group_clients],
+                "witness": [str(value) for value in self.group.witness],
+            },
             "strong_privacy": self.strong,
             "recipe": None if recipe is None else {
                 "text": recipe.text(),
@@ -166,7 +192,7 @@ class Audit:
 def audit(
     log_or_P: Any,
     *,
-    effort: float = 1.0,
+    effort: float | int = 1.0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
     """Return what a participation history leaks, with the names of its log.
@@ -204,6 +230,10 @@ def audit(
     report("leverage", 0, 1)
     leverage = _wide.leverages(P, weak.rank) if weak.rank else None
     top = None if leverage is None else int(np.argmax(leverage))
+    report("plain sums", 0, 1)
+    group = None
+    if effort > 0 and 0 < weak.num_groups <= _MOST_GROUPS:
+        group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
     report("strong privacy", 0, 1)
     return Audit(
         num_rounds=P.shape[0],
@@ -214,6 +244,8 @@ def audit(
         max_leverage=None if leverage is None or top is None else float(leverage[top]),
         max_leverage_client=None if top is None else log.clients[top],
         weak=weak,
+        group=group,
+        group_clients=tuple(log.clients[i] for i in group.support) if group else (),
         strong=strong_privacy(P),
         recipe=recipe_of(log, weak.witness, weak.support) if weak.rank else None,
     )

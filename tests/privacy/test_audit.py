@@ -98,6 +98,8 @@ def test_everything_is_there_for_machines() -> None:
     ]
     assert content["recipe"]["clients"] == [{"client": 41, "coefficient": "1"}]
     assert content["strong_privacy"] == 1
+    assert content["unweighted_group"]["upper"] == 1
+    assert content["unweighted_group"]["support"] == [41]
 
 
 def test_nobody_took_part() -> None:
@@ -132,6 +134,18 @@ def test_gates_fail_when_unsure() -> None:
         assert "not proven" in gate.reason
     assert "below 6" in unsure.gate(6).reason
     assert "not decided" in unsure.sentences()[2]
+
+
+def test_plain_sums_stand_beside_any_coefficients() -> None:
+    """Of the combinations of these rows only the first is a plain sum; their difference has signs."""
+    found = audit([[1, 1, 1, 0], [0, 1, 2, 1]], effort=0.05)
+    assert found.group is not None
+    assert (found.group.upper, found.group_clients) == (3, (0, 1, 2))
+    said = " ".join(found.sentences())
+    assert (
+        "The smallest plain sum that follows is over 3 clients (proven): clients 0, 1 and" in said
+    )
+    assert audit([[1, 1]], effort=0).group is None
 
 
 def _verify(found: mj.privacy.Audit, log: ParticipationLog) -> None:
