@@ -228,8 +228,8 @@ def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 
 def full_rank(context: Context) -> Item:
     """Return Theorem 3: the chance that N rounds of random selection determine every update."""
-    draws = 300 if context.small else 3000
-    sizes = _SIZES[:3] if context.small else _SIZES
+    draws = 256 if context.small else 3000
+    sizes = _SIZES[:2] if context.small else _SIZES
     rows = []
     context.progress.stage("Theorem 3: full rank", 2 * len(sizes))
     for done, ((n, k), kind) in enumerate(itertools.product(sizes, ("iid", "K-uniform"))):
@@ -280,7 +280,9 @@ def _rounds_to_full_rank(seed: int, n: int, k: int, kind: str, draws: int) -> np
 def _first_full(histories: np.ndarray) -> np.ndarray:
     """Return after how many rounds each history has rank N (rounds + 1: never)."""
     _, horizon, n = histories.shape
-    is_full = np.asarray(modular.rank(histories[:, :n])) == n  # no sooner than after N rounds
+    is_full = np.zeros(len(histories), np.bool_)
+    if len(histories) > _FEW:  # ranks of all after N rounds, no sooner, are the cheap part
+        is_full = np.asarray(modular.rank(histories[:, :n])) == n
     found = np.where(is_full, n, horizon + 1)
     later = np.flatnonzero(~is_full)
     if later.size:
@@ -292,6 +294,7 @@ def _first_full(histories: np.ndarray) -> np.ndarray:
 
 
 _AT_ONCE = 1000
+_FEW = 256  # histories for which one compiled program is cheaper than two
 
 
 def _theorem_3_checks(data: pd.DataFrame, draws: int) -> tuple[Check, ...]:
@@ -315,10 +318,10 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> tuple[Check, ...]:
     checks.append(
         state(
             f"K-uniform selection, N = {largest}: P(full rank) after N rounds",
-            bool(uniform[largest] > (0.8 if largest < 120 else 0.99)),
+            bool(uniform[largest] > (0.9 if largest < 120 else 0.99)),
             paper="tends to 1 (Remark 11: high probability for t >= N)",
             ours=f"{uniform[largest]:.4f}",
-            tolerance="above 0.99 at N = 120 (0.8 at N = 60)",
+            tolerance="above 0.99 at N = 120 (0.9 at N = 40)",
         )
     )
     before = data[data["rounds"] < data["N"]]["full_rank"].max()
