@@ -49,7 +49,7 @@ def test_the_estimate_is_drawn_beside_the_bounds() -> None:
     data = _by_scheme(lower=[2, 2, 1], upper=[4, 2, 1], estimate=[4, 9, 1])
     lines = _lines(plotting.plot_echelon_error(data))
     assert lines["Random: estimate"][1].tolist() == [4, 9, 1]
-    assert lines["Weighted random: T"][1].tolist() == [5, 3, 2]
+    assert lines["Weighted random: T at most"][1].tolist() == [5, 3, 2]
 
 
 def test_a_metric_has_a_line_and_a_band() -> None:
