@@ -162,7 +162,8 @@ def plot_echelon_error(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             colour, rounds = scheme_colour(str(label)), curve["rounds"].to_numpy()
             lower, upper = (curve[name].to_numpy(float) for name in ("lower", "upper"))
             ax.fill_between(rounds, lower, upper, step="post", color=colour, alpha=0.25, lw=0)
-            ax.plot(rounds, upper, color=colour, drawstyle="steps-post", label=f"{label}: T at most")
+            words = f"{label}: T at most"
+            ax.plot(rounds, upper, color=colour, drawstyle="steps-post", label=words)
             ax.plot(rounds, lower, color=colour, lw=0.6, drawstyle="steps-post")
             ax.plot(
                 rounds,
