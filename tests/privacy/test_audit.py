@@ -137,7 +137,7 @@ def test_gates_fail_when_unsure() -> None:
 
 
 def test_plain_sums_stand_beside_any_coefficients() -> None:
-    """Of the combinations of these rows only the first is a plain sum; their difference has signs."""
+    """Of all combinations of these rows only the first row itself is a plain sum."""
     found = audit([[1, 1, 1, 0], [0, 1, 2, 1]], effort=0.05)
     assert found.group is not None
     assert (found.group.upper, found.group_clients) == (3, (0, 1, 2))
