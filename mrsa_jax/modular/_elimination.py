@@ -11,7 +11,7 @@ from mrsa_jax.modular._compiled import compiled
 
 
 @compiled
-def power(base, exponent, prime):  # type: ignore[no-untyped-def]
+def power(base, exponent, prime):
     """Return base ** exponent modulo a prime below 2**32."""
     result = np.uint64(1)
     square = np.uint64(base) % prime
@@ -25,7 +25,7 @@ def power(base, exponent, prime):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _reduce_row(row, basis, pivots, rank, prime):  # type: ignore[no-untyped-def]
+def _reduce_row(row, basis, pivots, rank, prime):
     """Clear the pivots of `basis[:rank]` (rows with a leading 1) from a row, in place.
 
     A multiple is subtracted by adding (prime - factor) times the row, so that all stays positive.
@@ -41,7 +41,7 @@ def _reduce_row(row, basis, pivots, rank, prime):  # type: ignore[no-untyped-def
 
 
 @compiled
-def independent_rows(rows, prime):  # type: ignore[no-untyped-def]
+def independent_rows(rows, prime):
     """Return which rows are not combinations of the rows before them, modulo a prime.
 
     `rows` are residues, uint64 `[rows, columns]`; the answer is bool `[rows]`. Its sum is the rank.
@@ -74,7 +74,7 @@ def independent_rows(rows, prime):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def reduced_echelon(rows, order, prime):  # type: ignore[no-untyped-def]
+def reduced_echelon(rows, order, prime):
     """Return the reduced row-echelon form of residues, choosing pivots in a given column order.
 
     Args:
@@ -120,7 +120,7 @@ def reduced_echelon(rows, order, prime):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def rank_of(rows, prime):  # type: ignore[no-untyped-def]
+def rank_of(rows, prime):
     """Return the rank of residues, uint64 `[rows, columns]`, modulo a prime."""
     work = rows.copy()
     count, columns = work.shape

@@ -15,7 +15,7 @@ _BITS = 13
 
 
 @compiled
-def _rank(work, inverses):  # type: ignore[no-untyped-def]
+def _rank(work, inverses):
     rows, columns = work.shape
     rank = 0
     for column in range(columns):
@@ -51,7 +51,7 @@ def _rank(work, inverses):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def ranks(matrices, inverses):  # type: ignore[no-untyped-def]
+def ranks(matrices, inverses):
     """Return the rank modulo `SMALL` of residues int32 `[batch, rows, columns]` (overwritten)."""
     count = matrices.shape[0]
     found = np.zeros(count, np.int32)

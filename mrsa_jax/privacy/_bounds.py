@@ -60,7 +60,7 @@ class _State(NamedTuple):
 
 class _Classes(NamedTuple):
     weights: Array  # int32 [groups]: of class k; NEVER if there is none or it is not active
-    count: Array  # int32: active classes
+    number: Array  # int32: active classes
 
 
 @functools.partial(jax.jit, static_argnames=("binary",))
@@ -139,7 +139,7 @@ def _advance(
     load = jnp.sum(jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32)
     ordered = jnp.sort(classes.weights)
     sums = jnp.cumsum(jnp.where(ordered < jnp.int32(NEVER), ordered, jnp.int32(0)))
-    corank = jnp.maximum(classes.count - jnp.max(ranks), jnp.int32(0))
+    corank = jnp.maximum(classes.number - jnp.max(ranks), jnp.int32(0))
     never = jnp.int32(NEVER)
     upper = jnp.min(
         jnp.stack(

@@ -20,21 +20,24 @@ _KEPT = 8
 _ATTEMPTS_A_CALL = 8
 
 
-def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[np.ndarray]:
+def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, int]]:
     """Return light differences x_t - x_a and x_t + x_a - x_b - x_c of the last round t.
+
+    Each as the coefficients of its rounds.
 
     Squared lengths come from one Gram matrix; they bound the number of non-zeros of an integer
     vector from above, so the shortest are the ones worth building.
     """
     if len(matrix) < 2 or matrix.dtype == object:
         return
-    rows = matrix[-_MOST_ROWS:].astype(np.float64)
+    offset = max(0, len(matrix) - _MOST_ROWS)
+    rows = matrix[offset:].astype(np.float64)
     gram = (rows * weights) @ rows.T
     last = len(rows) - 1
     norms = np.diag(gram)
     pairs = norms[last] + norms[:last] - 2 * gram[last, :last]
     for a in np.argsort(pairs, kind="stable")[:_KEPT]:
-        yield matrix[-1] - matrix[len(matrix) - len(rows) + a]
+        yield {len(matrix) - 1: 1, offset + int(a): -1}
     if last < 3:
         return
     b, c = np.triu_indices(last, 1)
@@ -46,8 +49,8 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[np.ndarray]:
         lengths[(b == a) | (c == a)] = np.inf
         k = int(lengths.argmin())
         if lengths[k] < 2 * norms[last]:
-            offset = len(matrix) - len(rows)
-            yield matrix[-1] + matrix[offset + a] - matrix[offset + b[k]] - matrix[offset + c[k]]
+            plus = {len(matrix) - 1: 1, offset + a: 1}
+            yield plus | {offset + int(b[k]): -1, offset + int(c[k]): -1}
 
 
 def pairs_of(norms: np.ndarray, gram: np.ndarray, t: int, a: int) -> float:

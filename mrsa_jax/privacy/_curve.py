@@ -12,12 +12,11 @@ import functools
 
 import numpy as np
 
-from mrsa_jax.privacy import _candidates
 from mrsa_jax.privacy._exact import prefix_ranks
 from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._space import Space, Vector
-from mrsa_jax.privacy._weak import independent
+from mrsa_jax.privacy._weak import candidates, independent
 
 __all__ = ["Curve", "Witness", "certify"]
 
@@ -202,20 +201,8 @@ class _Levels:
             if self.lower[count] >= self.upper[count]:
                 continue
             space = self._space(count)
-            matrix, sizes = space.groups.matrix, space.groups.sizes
-            below = int(self.upper[count])
-            for method, supports in (
-                ("few rounds", (v != 0 for v in _candidates.few_rounds(matrix, sizes))),
-                ("linear program", [_candidates.sparse_remainder(matrix, sizes, count - 1)]),
-                ("information sets",
-                 _candidates.information_sets(matrix, sizes, below, _SETS_A_LEVEL, count)),
-            ):  # fmt: skip
-                for support in supports:
-                    if support is None or not 0 < sizes[support].sum() < self.upper[count]:
-                        continue
-                    vector = space.vector(np.flatnonzero(support), method)
-                    if vector is not None and vector.weight < self.upper[count]:
-                        self._add(vector)
+            for vector in candidates(space, int(self.upper[count]), _SETS_A_LEVEL, count, 1):
+                self._add(vector)
             if self._progress is not None:
                 self._progress("looking for light combinations", count, level)
 
@@ -227,10 +214,10 @@ class _Levels:
             shown[first:] = np.minimum(shown[first:], vector.weight)
         for level in range(1, len(self.upper)):
             if shown[level] > self.upper[level]:
-                vector = self._space(level).singleton_vector()
-                if vector is not None:
-                    self._add(vector)
-                    first = vector.last_row + 1
-                    shown[first:] = np.minimum(shown[first:], vector.weight)
+                shorter = self._space(level).singleton_vector()
+                if shorter is not None:
+                    self._add(shorter)
+                    first = shorter.last_row + 1
+                    shown[first:] = np.minimum(shown[first:], shorter.weight)
         # A bound without an exact vector is none.
         self.upper[1:] = shown[1:]

@@ -8,13 +8,22 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax.privacy._groups import collapse, log2_length, row_codes
+from mrsa_jax.privacy._groups import collapse, column_codes, log2_length
 
-__all__ = ["PRIME", "combination_on", "large_primes", "prefix_ranks", "residues_of", "support_of"]
+__all__ = [
+    "PRIME",
+    "combination_on",
+    "large_primes",
+    "prefix_ranks",
+    "residues_of",
+    "solve_on",
+    "support_of",
+    "unit_vectors",
+]
 
 # The prime of the searches: products of two residues fit 62 bits.
 PRIME = 2**31 - 1
@@ -71,7 +80,7 @@ def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 
     Columns are counted only where the rows leave the rank open.
     """
-    _, first = np.unique(row_codes(matrix), return_index=True)
+    _, first = np.unique(column_codes(matrix.T), return_index=True)
     new = np.zeros(len(matrix), np.int64)
     new[first] = 1
     bounds = np.cumsum(new * (matrix != 0).any(axis=1))
@@ -118,11 +127,14 @@ def combination_on(
     # The last column that raises the rank is inside `support` unless those outside have it all.
     if len(basis) < rank or not inside[basis[-1]]:
         return None
-    return _solve(matrix, basis)
+    return solve_on(matrix, basis)
 
 
-def _solve(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:
-    """Return z with z M zero on all basis columns but the last, and the support of z M."""
+def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:
+    """Return z with z M zero on all columns of a basis but the last, and the support of z M.
+
+    None when the columns are no basis after all (dependent over the rationals).
+    """
     import flint
 
     square = flint.fmpz_mat([[int(value) for value in row] for row in matrix[:, basis].T])
@@ -131,7 +143,7 @@ def _solve(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray
         solution = square.solve(target)
     except ZeroDivisionError:
         return None
-    numerators, _ = solution.numer_denom()
+    numerators, _ = cast(Any, solution).numer_denom()
     values = [int(value) for value in numerators.entries()]
     divisor = math.gcd(*values)
     coefficients = [value // divisor for value in values]
@@ -179,5 +191,5 @@ def unit_vectors(matrix: np.ndarray, columns: list[int]) -> list[int]:
 
 def _is_unit(matrix: np.ndarray, basis: np.ndarray, column: int) -> bool:
     order = np.concatenate([basis[basis != column], [column]])
-    solved = _solve(matrix, order)
+    solved = solve_on(matrix, order)
     return solved is not None and np.flatnonzero(solved[1]).tolist() == [column]

@@ -25,7 +25,7 @@ NONE, FOUND, ANOMALY = 0, 1, 2
 
 
 @compiled
-def is_dependent(subset, size, kernels, primes):  # type: ignore[no-untyped-def]
+def is_dependent(subset, size, kernels, primes):
     """Return whether the dual vectors of a set are dependent modulo all primes.
 
     `kernels` is uint64 `[primes, groups, corank]`, `subset` its first `size` groups.
@@ -39,10 +39,10 @@ def is_dependent(subset, size, kernels, primes):  # type: ignore[no-untyped-def]
     return True
 
 
-def _arithmetic(prime):  # type: ignore[no-untyped-def]
+def _arithmetic(prime):
     """Return `project` and `flatten` for one prime, which the compiler then knows."""
 
-    def project(source, target, start, groups, level, chosen):  # type: ignore[no-untyped-def]
+    def project(source, target, start, groups, level, chosen):
         """Write to `target` the vectors from `start` on without their part along `chosen`.
 
         `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
@@ -64,7 +64,7 @@ def _arithmetic(prime):  # type: ignore[no-untyped-def]
                 target[k, a] = (source[k, b] * lead - factor * source[chosen, b]) % prime
         return True
 
-    def flatten(vectors, start, groups, plane, inverses):  # type: ignore[no-untyped-def]
+    def flatten(vectors, start, groups, plane, inverses):
         """Write x/z and y/z of the vectors (x, y, z) from `start` on into `plane`.
 
         Coordinates are mixed until no z is zero; False when a vector is zero.
@@ -97,7 +97,7 @@ _project_again, _flatten_again = _arithmetic(SECOND)
 
 
 @compiled
-def _in_line(plane, i, j, k):  # type: ignore[no-untyped-def]
+def _in_line(plane, i, j, k):
     """Return whether three points of a plane modulo `SECOND` lie on one line."""
     ax, ay = plane[0, j] - plane[0, i], plane[1, j] - plane[1, i]
     bx, by = plane[0, k] - plane[0, i], plane[1, k] - plane[1, i]
@@ -105,7 +105,20 @@ def _in_line(plane, i, j, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search(vectors, again, kernels, primes, weights, inverses, inverses_again, limit, depth, task, tasks, found):  # type: ignore[no-untyped-def]
+def search(
+    vectors,
+    again,
+    kernels,
+    primes,
+    weights,
+    inverses,
+    inverses_again,
+    limit,
+    depth,
+    task,
+    tasks,
+    found,
+):
     """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Groups", "collapse", "log2_length", "row_codes"]
+__all__ = ["Groups", "collapse", "column_codes", "log2_length"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,8 @@ def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
     """
     part = np.flatnonzero((history != 0).any(axis=0))
     counts = np.ones(len(part), np.int64) if weights is None else weights[part]
-    _, first, label = np.unique(row_codes(history.T[part]), return_index=True, return_inverse=True)
+    codes = column_codes(history)[part]
+    _, first, label = np.unique(codes, return_index=True, return_inverse=True)
     sizes = np.zeros(len(first), np.int64)
     np.add.at(sizes, label, counts)
     order = np.lexsort((first, sizes))  # lighter groups first, then by their first client
@@ -57,15 +58,13 @@ def collapse(history: np.ndarray, weights: np.ndarray | None = None) -> Groups:
     return Groups(matrix, sizes[order], tuple(by_label[k] for k in order))
 
 
-def row_codes(matrix: np.ndarray) -> np.ndarray:
-    """Return values that are equal exactly where the rows of a matrix are."""
-    if matrix.shape[1] == 0:
-        return np.zeros(len(matrix), np.int64)
+def column_codes(matrix: np.ndarray) -> np.ndarray:
+    """Return values that are equal exactly where the columns of a matrix are."""
     if matrix.dtype == object:
         matrix = np.unique(matrix, return_inverse=True)[1].reshape(matrix.shape)
     if matrix.dtype == np.bool_:
-        matrix = np.packbits(matrix, axis=1)
-    lines = np.ascontiguousarray(matrix)
+        matrix = np.packbits(matrix, axis=0)
+    lines = np.ascontiguousarray(matrix.T)
     return lines.view(np.dtype((np.void, lines.shape[1] * lines.dtype.itemsize)))[:, 0]
 
 

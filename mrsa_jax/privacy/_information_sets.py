@@ -15,7 +15,7 @@ from mrsa_jax.privacy._girth import SMALL
 
 
 @compiled
-def _echelon(work, order, inverses):  # type: ignore[no-untyped-def]
+def _echelon(work, order, inverses):
     """Reduce residues int32 `[rows, columns]` in place; return the rank and pivot columns."""
     count, columns = work.shape
     pivots = np.zeros(count, np.int64)
@@ -51,7 +51,7 @@ def _echelon(work, order, inverses):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def light_vector(residues, weights, orders, inverses, below, found):  # type: ignore[no-untyped-def]
+def light_vector(residues, weights, orders, inverses, below, found):
     """Search for a vector lighter than a bound among rows and pairs of rows of echelon forms.
 
     Args:
@@ -65,7 +65,7 @@ def light_vector(residues, weights, orders, inverses, below, found):  # type: ig
     Returns:
         Its weight, or `below` if there is none.
     """
-    rank, columns = residues.shape
+    columns = residues.shape[1]
     best = below
     seen = np.zeros(SMALL, np.int64)
     for attempt in range(orders.shape[0]):

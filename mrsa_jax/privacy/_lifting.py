@@ -17,139 +17,14 @@ import numpy as np
 from mrsa_jax.modular._compiled import compiled
 from mrsa_jax.modular._elimination import power
 from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, is_dependent, search
+from mrsa_jax.privacy._words import EMPTY, MIX, insert, probe, subsets, unpack
 
 # At most this many check bits of a column are used; the top bit of a word stays free.
 MOST_BITS = 63
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_TAG = np.uint64(0xC2B2AE3D27D4EB4F)
-_LOW = np.uint64(0xFFFFFFFF)
-_EMPTY = np.uint64(0xFFFFFFFF)
 
 
 @compiled
-def _grow(array):  # type: ignore[no-untyped-def]
-    larger = np.empty(2 * array.shape[0], array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
-
-
-@compiled
-def _subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, packs, width):  # type: ignore[no-untyped-def]
-    """List the sets of `size` columns: `fixed` and others of `low..high - 1`.
-
-    Only those are listed whose keys sum (XOR) to something with the leading bits `part` (the bits
-    from `shift` on): the last column is taken from those with the leading bits still missing.
-
-    Returns:
-        The sums, the sets (`width` bits a column, `fixed` first), and how many there are.
-    """
-    count = 0
-    if size == 1:
-        if keys[fixed] >> shift == part:
-            sums[0] = keys[fixed]
-            packs[0] = np.uint64(fixed)
-            count = 1
-        return sums, packs, count
-    free = size - 2
-    place = np.zeros(free + 1, np.int64)
-    partial = np.zeros(free + 1, np.uint64)
-    packed = np.zeros(free + 1, np.uint64)
-    partial[0] = keys[fixed]
-    packed[0] = np.uint64(fixed)
-    level = 0
-    following = low
-    while True:
-        if level == free:
-            last = place[free - 1] if free > 0 else low - 1
-            key = partial[free]
-            bucket = np.int64(part ^ (key >> shift))
-            place_bits = np.uint64(width * (free + 1))
-            # A single bucket holds all columns in order: skip to the first one allowed
-            first = starts[bucket] + (last + 1 if shift == np.uint64(63) else 0)
-            for t in range(first, starts[bucket + 1]):
-                j = items[t]
-                if j <= last:
-                    continue
-                if j >= high:
-                    break
-                if count == sums.shape[0]:
-                    sums = _grow(sums)
-                    packs = _grow(packs)
-                sums[count] = key ^ keys[j]
-                packs[count] = packed[free] | (np.uint64(j) << place_bits)
-                count += 1
-        elif following <= high - 1 - (free - level):
-            place[level] = following
-            partial[level + 1] = partial[level] ^ keys[following]
-            packed[level + 1] = packed[level] | (
-                np.uint64(following) << np.uint64(width * (level + 1))
-            )
-            level += 1
-            following += 1
-            continue
-        level -= 1
-        if level < 0:
-            return sums, packs, count
-        following = place[level] + 1
-
-
-@compiled
-def _unpack(packed, size, width, target, offset):  # type: ignore[no-untyped-def]
-    field = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    for i in range(size):
-        target[offset + i] = np.int64((packed >> np.uint64(width * i)) & field)
-
-
-@compiled
-def _sum_keys(keys, packed, size, width):  # type: ignore[no-untyped-def]
-    field = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    total = np.uint64(0)
-    for i in range(size):
-        total ^= keys[np.int64((packed >> np.uint64(width * i)) & field)]
-    return total
-
-
-@compiled
-def _probe(keys, target, sums, packs, count, left, width, head, links, order, lefts, rights):  # type: ignore[no-untyped-def]
-    """Match right halves with the left halves in the table; return the pairs that sum to target."""
-    found = 0
-    for i in range(count):
-        want = sums[i] ^ target
-        slot = np.int64((want * _MIX) >> order)
-        tag = (want * _TAG) >> np.uint64(32)
-        place = np.uint64(head[slot])
-        while place != _EMPTY:
-            link = links[2 * np.int64(place)]
-            if link >> np.uint64(32) == tag:
-                packed = links[2 * np.int64(place) + 1]
-                if _sum_keys(keys, packed, left, width) == want:
-                    if found == lefts.shape[0]:
-                        lefts = _grow(lefts)
-                        rights = _grow(rights)
-                    lefts[found] = packed
-                    rights[found] = packs[i]
-                    found += 1
-            place = link & _LOW
-    return lefts, rights, found
-
-
-@compiled
-def _insert(sums, packs, count, head, links, order, stored):  # type: ignore[no-untyped-def]
-    """Add left halves to the table; return its links and how many they are."""
-    for i in range(count):
-        if 2 * stored + 2 > links.shape[0]:
-            links = _grow(links)
-        slot = np.int64((sums[i] * _MIX) >> order)
-        tag = (sums[i] * _TAG) >> np.uint64(32)
-        links[2 * stored] = (tag << np.uint64(32)) | np.uint64(head[slot])
-        links[2 * stored + 1] = packs[i]
-        head[slot] = np.uint64(stored)
-        stored += 1
-    return links, stored
-
-
-@compiled
-def _reduced(keys, word, size, target, outside, count, reduced):  # type: ignore[no-untyped-def]
+def _reduced(keys, word, size, target, outside, count, reduced):
     """Write the keys of the columns `outside` modulo the span of a word's; return target's too."""
     basis = np.zeros(size, np.uint64)
     tops = np.zeros(size, np.uint64)
@@ -179,7 +54,7 @@ def _reduced(keys, word, size, target, outside, count, reduced):  # type: ignore
 
 
 @compiled
-def _clear(small, chosen, size, inverses, others, count, work):  # type: ignore[no-untyped-def]
+def _clear(small, chosen, size, inverses, others, count, work):
     """Eliminate the chosen vectors modulo `SMALL` from themselves and from some others.
 
     `small` is int32 `[groups, axes]`, `work` int32 `[size + count, axes]`: receives the chosen
@@ -210,7 +85,7 @@ def _clear(small, chosen, size, inverses, others, count, work):  # type: ignore[
 
 
 @compiled
-def _quotient(kernels, primes, chosen, size, others, count):  # type: ignore[no-untyped-def]
+def _quotient(kernels, primes, chosen, size, others, count):
     """Return the dual vectors of `others` without their parts along the chosen, all primes."""
     axes = kernels.shape[2]
     result = np.zeros((kernels.shape[0], count, axes), np.uint64)
@@ -240,7 +115,7 @@ def _quotient(kernels, primes, chosen, size, others, count):  # type: ignore[no-
 
 
 @compiled
-def _shrink(vectors, prime, axes, seed):  # type: ignore[no-untyped-def]
+def _shrink(vectors, prime, axes, seed):
     """Return residues `[groups, corank]` of a large prime folded to `axes` random axes, int32.
 
     Folding is linear modulo the large prime and gives residues of it; the caller needs them
@@ -258,7 +133,7 @@ def _shrink(vectors, prime, axes, seed):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _small_quotient(whole, prime, chosen, size, others, count, inverses):  # type: ignore[no-untyped-def]
+def _small_quotient(whole, prime, chosen, size, others, count, inverses):
     """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
     axes = whole.shape[1]
     work = np.empty((size + count, axes), np.int64)
@@ -284,7 +159,7 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):  # typ
 
 
 @compiled
-def _extend(chosen, size, room, small, problem, found):  # type: ignore[no-untyped-def]
+def _extend(chosen, size, room, small, problem, found):
     """Look for a dependent set that is a given set and further groups within a weight."""
     kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
     groups = weights.shape[0]
@@ -350,22 +225,19 @@ def _extend(chosen, size, room, small, problem, found):  # type: ignore[no-untyp
 
 
 @compiled
-def _examine_few(size, room, most, count, target, small, problem, space, found):  # type: ignore[no-untyped-def]
+def _examine_few(size, room, most, count, target, small, problem, space, found):
     """Do what `_examine` does for Y of two groups and, if `most` is 3, of three."""
     weights = problem[2]
     outside, reduced, chosen, _, _, _, _, head, links = space
     order = np.uint64(64 - 10)
-    head[:1024] = _EMPTY
+    head[:1024] = EMPTY
     for d in range(count):
         # the table holds the groups before d: every set is met once, at its last member
         for c in range(d, count if most == 3 else d + 1):
             # c == d stands for no third group
-            if c == d:
-                want = target ^ reduced[d]
-            else:
-                want = target ^ reduced[d] ^ reduced[c]
-            place = np.uint64(head[np.int64((want * _MIX) >> order)])
-            while place != _EMPTY:
+            want = target ^ reduced[d] ^ (reduced[c] if c != d else np.uint64(0))
+            place = np.uint64(head[np.int64((want * MIX) >> order)])
+            while place != EMPTY:
                 i = np.int64(place)
                 if reduced[i] == want:
                     chosen[size] = outside[i]
@@ -383,14 +255,14 @@ def _examine_few(size, room, most, count, target, small, problem, space, found):
                         if status != NONE:
                             return status, total
                 place = links[i]
-        slot = np.int64((reduced[d] * _MIX) >> order)
+        slot = np.int64((reduced[d] * MIX) >> order)
         links[d] = np.uint64(head[slot])
         head[slot] = np.uint32(d)
     return NONE, 0
 
 
 @compiled
-def _examine(word, size, room, keys, highs, small, problem, space, found):  # type: ignore[no-untyped-def]
+def _examine(word, size, room, keys, highs, small, problem, space, found):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
     `room` is the weight left for further groups. With 2 s = the word's checks modulo 4, the
@@ -448,20 +320,20 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):  # ty
         right = more - left
         bits = 13 if left == 2 else 18
         order = np.uint64(64 - bits)
-        head[: 1 << bits] = _EMPTY
+        head[: 1 << bits] = EMPTY
         stored = 0
         view = reduced[:count]
         for b in range(count):
-            sums, packs, n = _subsets(
+            sums, packs, n = subsets(
                 view, b + 1, count, b, right, np.uint64(63), np.uint64(0), starts, items,
                 sums, packs, width,
             )  # fmt: skip
-            lefts, rights, matches = _probe(
+            lefts, rights, matches = probe(
                 view, target, sums, packs, n, left, width, head, links, order, lefts, rights
             )
             for i in range(matches):
-                _unpack(lefts[i], left, width, chosen, size)
-                _unpack(rights[i], right, width, chosen, size + left)
+                unpack(lefts[i], left, width, chosen, size)
+                unpack(rights[i], right, width, chosen, size + left)
                 heavy = 0
                 for k in range(size, size + more):
                     chosen[k] = outside[chosen[k]]
@@ -472,15 +344,15 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):  # ty
                     )
                     if status != NONE:
                         return status, total
-            sums, packs, n = _subsets(
+            sums, packs, n = subsets(
                 view, 0, b, b, left, np.uint64(63), np.uint64(0), starts, items, sums, packs, width
             )
-            links, stored = _insert(sums, packs, n, head, links, order, stored)
+            links, stored = insert(sums, packs, n, head, links, order, stored)
     return NONE, 0
 
 
 @compiled
-def words(keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, found):  # type: ignore[no-untyped-def]
+def words(keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, found):
     """Go through the words of one size whose left half has given leading bits; examine each.
 
     Args:
@@ -522,7 +394,7 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
     lefts = np.empty(1024, np.uint64)
     rights = np.empty(1024, np.uint64)
     order = np.uint64(64 - slot_bits)
-    head = np.full(1 << slot_bits, _EMPTY, np.uint32)
+    head = np.full(1 << slot_bits, EMPTY, np.uint32)
     links = np.empty(1 << max(slot_bits, 10), np.uint64)
     stored = 0
     if left == 0:  # words of one column: a column without checks
@@ -535,15 +407,15 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
             rights[0] = np.uint64(b)
             matches = 1
         else:
-            sums, packs, n = _subsets(
+            sums, packs, n = subsets(
                 keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, width
             )
-            lefts, rights, matches = _probe(
+            lefts, rights, matches = probe(
                 keys, np.uint64(0), sums, packs, n, left, width, head, links, order, lefts, rights
             )
         for i in range(matches):
-            _unpack(rights[i], right, width, word, left)
-            _unpack(lefts[i], left, width, word, 0)
+            unpack(rights[i], right, width, word, left)
+            unpack(lefts[i], left, width, word, 0)
             heavy = 0
             for k in range(size):
                 heavy += weights[word[k]]
@@ -557,8 +429,8 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
             if status != NONE:
                 return status, total, examined
         if left > 0:
-            sums, packs, n = _subsets(
+            sums, packs, n = subsets(
                 keys, 0, b, b, left, shift, part, starts, items, sums, packs, width
             )
-            links, stored = _insert(sums, packs, n, head, links, order, stored)
+            links, stored = insert(sums, packs, n, head, links, order, stored)
     return NONE, 0, examined

@@ -16,8 +16,8 @@ __all__ = ["read_npy", "read_npz", "read_parquet"]
 
 def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
-    import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.parquet  # type: ignore[import-untyped]
+    import pyarrow as pa
+    import pyarrow.parquet
 
     try:
         names = list(pyarrow.parquet.read_schema(path).names)
@@ -40,8 +40,8 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 
 def _wide_table(path: pathlib.Path, options: Layout, names: list[str]) -> ParticipationLog:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.parquet  # type: ignore[import-untyped]
+    import pyarrow as pa
+    import pyarrow.parquet
 
     schema = pyarrow.parquet.read_schema(path)
     kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
@@ -62,7 +62,7 @@ def _wide_table(path: pathlib.Path, options: Layout, names: list[str]) -> Partic
 
 def _column(values: Any) -> Column:
     """Return an Arrow column of any type, None where it is null."""
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)

@@ -100,8 +100,8 @@ def _read_long(
     width: int,
     columns: tuple[int, int, int | None],
 ) -> ParticipationLog:
-    import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.csv  # type: ignore[import-untyped]
+    import pyarrow as pa
+    import pyarrow.csv
 
     delimiter = delimiter or " "
     kind = pa.dictionary(pa.int32(), pa.string())
@@ -129,7 +129,7 @@ def _read_long(
 
 
 def _column(values: Any) -> Column:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     whole = values.unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):  # no rows at all

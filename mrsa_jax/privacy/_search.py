@@ -25,11 +25,15 @@ _SMALL_PRIMES = (8191, 8179)
 _LARGE_PRIMES = (PRIME, 1_199_999_993)
 # Measured on one core of the machine of benchmarks/results.
 _SECONDS_PER_KEY = 14e-9  # girth: one pair of vectors
-_SECONDS_PER_HALF = 45e-9  # lifting: one half of a word, stored and looked up
-_SECONDS_PER_WORD = 0.8e-6  # lifting: a word and its second digit
+_SECONDS_PER_HALF = 70e-9  # lifting: one half of a word, stored and looked up
+_SECONDS_PER_WORD = 1.3e-6  # lifting: a word and its second digit
 _SECONDS_PER_SET = 3e-6  # lifting: a determinant
-_HALVES_A_PART = 1 << 21  # so many stored halves stay near the processor
+_HALVES_A_PART = 1 << 23  # so many stored halves stay near the processor
+_MOST_PARTS = 9  # as a power of two; more parts cost more than they win
 _MOST_COLUMNS = 4096
+# A search goes in tasks about so long, so that it can be watched and interrupted.
+_SECONDS_A_TASK = 1.0
+_MOST_TASKS = 4096
 _ATTEMPTS = 4
 
 Progress = Callable[[str, int, int], None]
@@ -122,7 +126,9 @@ def plan(of: Duals, limit: int) -> Plan | None:
     if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
         return None
     options = [Plan("girth", limit, girth_seconds(groups, most))]
-    if of.checks is not None and most >= 4:
+    # Halves of words are packed into 64 bits.
+    fits = groups <= 256 or (groups <= 1000 and most <= 10)
+    if of.checks is not None and most >= 4 and fits:
         options.append(
             Plan("lifting", limit, lifting_seconds(groups, of.corank, most, of.checks.is_even))
         )
@@ -131,21 +137,25 @@ def plan(of: Duals, limit: int) -> Plan | None:
 
 def girth_seconds(groups: int, most: int) -> float:
     """Predict the walk's time on one core: a key for each set of one vector less."""
-    return 1e-4 + _SECONDS_PER_KEY * math.comb(groups, min(most, groups) - 1) * 1.0
+    return 1e-4 + _SECONDS_PER_KEY * math.comb(groups, min(most, groups) - 1)
 
 
 def lifting_seconds(groups: int, corank: int, most: int, is_even: bool) -> float:
     """Predict the lifting's time on one core: halves of words, words, and what follows each."""
+    return 1e-4 + sum(
+        size_seconds(groups, corank, size, most, is_even)
+        for size in range(1, most + 1)
+        if not (is_even and size % 2)
+    )
+
+
+def size_seconds(groups: int, corank: int, size: int, most: int, is_even: bool) -> float:
+    """Predict the part of the lifting's time that words of one size take."""
     bits = min(corank, 63)
-    total = 1e-4
-    for size in range(1, most + 1):
-        if is_even and size % 2:
-            continue
-        right = size - size // 2
-        words = math.comb(groups, size) / 2.0 ** (bits - is_even)
-        total += _SECONDS_PER_HALF * (math.comb(groups, right) + math.comb(groups, size // 2))
-        total += words * _word_seconds(groups, bits - size + 1, most - size)
-    return total
+    words = math.comb(groups, size) / 2.0 ** (bits - is_even)
+    halves = math.comb(groups, size - size // 2) + math.comb(groups, size // 2)
+    each = _word_seconds(groups, bits - size + 1, most - size)
+    return _SECONDS_PER_HALF * halves + words * each
 
 
 def _word_seconds(groups: int, bits: int, extra: int) -> float:
@@ -154,7 +164,7 @@ def _word_seconds(groups: int, bits: int, extra: int) -> float:
     total = _SECONDS_PER_WORD + odds * _extension_seconds(groups, extra)
     for size in range(1, extra + 1):
         if size > 1:
-            total += 6e-9 * math.comb(groups, size - size // 2) + 1e-6
+            total += 4e-9 * math.comb(groups, size - size // 2) + 1e-6
         total += odds * math.comb(groups, size) * _extension_seconds(groups, extra - size)
     return total
 
@@ -225,7 +235,9 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
 
     most = of.most_groups(chosen.limit)
     depth = max(most, 3)
-    count = 1 if depth < 5 or chosen.seconds < 0.2 else 8 * num_cores()
+    count = 1
+    if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
+        count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
     first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
     primes = np.asarray(_LARGE_PRIMES, np.uint64)
 
@@ -267,7 +279,9 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
         if of.checks.is_even and size % 2:
             continue
         halves = math.comb(len(keys), size // 2)
-        parts = max(0, min(bits - 2, math.ceil(math.log2(max(1, halves / _HALVES_A_PART)))))
+        seconds = size_seconds(len(keys), of.corank, size, most, of.checks.is_even)
+        wanted = max(1.0, halves / _HALVES_A_PART, seconds / _SECONDS_A_TASK)
+        parts = max(0, min(bits - 2, _MOST_PARTS, math.ceil(math.log2(wanted))))
         slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
         for part in range(1 << parts):
             tasks.append(functools.partial(task, size, parts, part, slots))

@@ -42,13 +42,16 @@ class Space:
     Attributes:
         rows: Integers `[rank, columns]`.
         weights: int64 `[columns]`: clients behind each column.
-        groups: The columns taken together; its members are columns.
     """
 
     def __init__(self, rows: np.ndarray, weights: np.ndarray) -> None:
         self.rows = rows
         self.weights = weights
-        self.groups: Groups = collapse(rows, weights)
+
+    @functools.cached_property
+    def groups(self) -> Groups:
+        """The columns taken together, once they are asked for; its members are columns."""
+        return collapse(self.rows, self.weights)
 
     @property
     def rank(self) -> int:
@@ -81,6 +84,15 @@ class Space:
         row = int(loads.argmin())
         coefficients = tuple(int(j == row) for j in range(self.rank))
         return Vector(int(loads[row]), self.rows[row] != 0, coefficients, "one round")
+
+    def combination(self, coefficients: dict[int, int], method: str) -> Vector | None:
+        """Return a combination of a few rows, given by their coefficients; None if it is zero."""
+        total = sum(z * self.rows[j].astype(object) for j, z in coefficients.items())
+        columns = np.asarray(total != 0, np.bool_)
+        if not columns.any():
+            return None
+        whole = tuple(coefficients.get(j, 0) for j in range(self.rank))
+        return Vector(int(self.weights[columns].sum()), columns, whole, method)
 
     def singleton_vector(self) -> Vector | None:
         """Return a vector on the corank + 1 lightest groups."""

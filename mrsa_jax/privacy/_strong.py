@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import as_integers
+from mrsa_jax.privacy._groups import column_codes
 
 __all__ = ["strong_privacy", "strong_privacy_trajectory"]
 
@@ -52,9 +53,8 @@ def strong_privacy(P: Any) -> int | None:
     """
     array = np.asarray(as_integers(P, "P"))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    codes, active = _dense_weights(array)
-    part = active.any(axis=0)
-    classes = collections.Counter(column.tobytes() for column in codes.T[part])
+    part = (array != 0).any(axis=0)
+    classes = collections.Counter(column_codes(array)[part].tolist())
     return min(classes.values(), default=None)
 
 

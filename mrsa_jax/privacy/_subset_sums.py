@@ -120,7 +120,7 @@ def scratch(size: int, length: int, loads: int) -> Scratch:
 
 
 @compiled
-def _act(mode, limit, key, weight, table, loads, used):  # type: ignore[no-untyped-def]
+def _act(mode, limit, key, weight, table, loads, used):
     """Insert a sum into the table, or look it up."""
     if mode == FIND:
         return FOUND
@@ -146,7 +146,7 @@ def _act(mode, limit, key, weight, table, loads, used):  # type: ignore[no-untyp
 
 
 @compiled
-def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):  # type: ignore[no-untyped-def]
+def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):
     """Form `base` plus all sums of `count` literals of different places from `first` on.
 
     Sums heavier than `cap`, with `base`'s own `weight`, are left out. When an outcome ends the
@@ -216,7 +216,7 @@ def _walk(mode, part, numbers, first, count, base, weight, cap, scratch):  # typ
 
 
 @compiled
-def search(part, forward, backward, size, scratch, found):  # type: ignore[no-untyped-def]
+def search(part, forward, backward, size, scratch, found):
     """Search one part of the range of sums for a set of `size` numbers that sums to zero.
 
     Args:
@@ -259,7 +259,7 @@ def search(part, forward, backward, size, scratch, found):  # type: ignore[no-un
 
 
 @compiled
-def _find_front(part, forward, backward, size, scratch, found):  # type: ignore[no-untyped-def]
+def _find_front(part, forward, backward, size, scratch, found):
     """Complete a last half whose sum was met in the table by its first half."""
     signs, prime = part.signs, part.prime
     places = forward.weights.shape[0]

@@ -104,15 +104,14 @@ def weak_privacy_trajectory(
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     stacked = array.reshape((-1, *array.shape[-2:]))
-    run = _bulk if method == "bounds" else functools.partial(_proved, seconds=seconds)
-    found = run(stacked, progress=progress)
+    found = _bulk(stacked, progress) if method == "bounds" else _proved(stacked, seconds, progress)
     shape = array.shape[:-1]
-    return WeakPrivacyTrajectory(
-        *(values.reshape(shape) for values in found[:-1]), witnesses=found[-1]
-    )
+    lower, upper, certified, rank, methods = (values.reshape(shape) for values in found[0])
+    return WeakPrivacyTrajectory(lower, upper, certified, rank, methods, found[1])
 
 
-Found = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, Any]
+# lower, upper, certified, rank and methods, then the witnesses
+Found = tuple[list[np.ndarray], tuple[tuple[Witness, ...], ...]]
 
 
 def _proved(histories: np.ndarray, seconds: float, progress: Progress | None) -> Found:
@@ -121,14 +120,12 @@ def _proved(histories: np.ndarray, seconds: float, progress: Progress | None) ->
         curves.append(certify(history, seconds, progress))
         if progress is not None and len(histories) > 1:
             progress("histories", trial + 1, len(histories))
-    return (
-        np.stack([curve.lower for curve in curves]),
-        np.stack([curve.upper for curve in curves]),
-        np.stack([curve.certified for curve in curves]),
-        np.stack([curve.rank for curve in curves]),
-        np.stack([np.asarray(curve.lower_method, dtype="U12") for curve in curves]),
-        tuple(curve.witnesses for curve in curves),
-    )
+    arrays = [
+        np.stack([getattr(curve, name) for curve in curves])
+        for name in ("lower", "upper", "certified", "rank")
+    ]
+    methods = np.stack([np.asarray(curve.lower_method, dtype="U12") for curve in curves])
+    return [*arrays, methods], tuple(curve.witnesses for curve in curves)
 
 
 def _bulk(histories: np.ndarray, progress: Progress | None) -> Found:
@@ -154,7 +151,7 @@ def _bulk(histories: np.ndarray, progress: Progress | None) -> Found:
             if progress is not None:
                 progress("histories", done, trials)
     method = np.where(rank > 0, "bounds", "")
-    return lower, upper, np.zeros((trials, rounds), np.bool_), rank, method, ()
+    return [lower, upper, np.zeros((trials, rounds), np.bool_), rank, method], ()
 
 
 def _chunks(members: list[int], width: int) -> list[list[int]]:
@@ -163,9 +160,7 @@ def _chunks(members: list[int], width: int) -> list[list[int]]:
     return [members[i : i + size] for i in range(0, len(members), size)]
 
 
-def _bounds_of(
-    groups: list[Groups], rounds: int, width: int, chunk: list[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _bounds_of(groups: list[Groups], rounds: int, width: int, chunk: list[int]) -> list[np.ndarray]:
     from mrsa_jax.privacy import _bounds
 
     size = 1 << (len(chunk) - 1).bit_length()  # few sizes are ever compiled
@@ -182,7 +177,7 @@ def _bounds_of(
         weights[place, :count] = group.sizes
         binary &= bool(((matrix == 0) | (matrix == 1)).all())
     found = _bounds.bounds(rows, codes, weights, _bounds.random_projection(width), binary)
-    return tuple(np.asarray(jax.device_get(values))[: len(chunk)] for values in found)
+    return [np.asarray(jax.device_get(values))[: len(chunk)] for values in found]
 
 
 def _codes(matrix: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from mrsa_jax.privacy._exact import (
     support_of,
     unit_vectors,
 )
-from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._groups import Groups, collapse, column_codes
 from mrsa_jax.privacy._search import Progress
+from mrsa_jax.privacy._sieve import Sieve, independent_by_mixing
 from mrsa_jax.privacy._space import Space, Vector
 
 __all__ = ["WeakPrivacy", "weak_privacy"]
@@ -36,6 +38,8 @@ SECONDS_PER_EFFORT = 90.0
 _CHEAP_SECONDS = 0.3
 _INFORMATION_SETS = 120
 _MOST_PROGRAMS = 60
+# With more groups no kernel basis is built: single groups and pairs alone are decided.
+_MOST_GROUPS = 3000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,21 +120,30 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
     groups = collapse(array)
     if not groups.num_groups:
         return WeakPrivacy(None, None, True, 0, (), (), (0,) * len(array), 0, None, "", "")
-    ranks, proven = prefix_ranks(groups.matrix)
-    kept = independent(groups.matrix)
+    is_wide = groups.num_groups > _MOST_GROUPS
+    if is_wide:
+        kept = independent_by_mixing(groups.matrix)
+        rank, is_proven = len(kept), len(kept) == most_rank(groups.matrix)
+    else:
+        kept = independent(groups.matrix)
+        ranks, proven = prefix_ranks(groups.matrix)
+        rank, is_proven = int(ranks[-1]), bool(proven[-1]) and len(kept) == ranks[-1]
     space = Space(groups.matrix[kept], groups.sizes)
-    lower, lower_method, best = _narrow(space, seconds, progress)
+    if is_wide:
+        lower, lower_method, best, exposed = _narrow_wide(space, groups)
+    else:
+        lower, lower_method, best = _narrow(space, seconds, progress)
+        exposed = _exposed(space, groups)
     witness = [0] * len(array)
     for j, z in zip(kept, best.coefficients, strict=True):
         witness[j] = z
     is_checked = _is_witness(witness, groups, best)
-    is_proven = bool(proven[-1]) and len(kept) == ranks[-1]
     return WeakPrivacy(
         lower=lower if is_proven else int(groups.sizes[0]),
         upper=best.weight,
         certified=is_proven and is_checked and lower == best.weight,
-        rank=int(ranks[-1]),
-        exposed=_exposed(space, groups),
+        rank=rank,
+        exposed=exposed,
         support=groups.clients(np.flatnonzero(best.columns)),
         witness=tuple(witness),
         num_groups=groups.num_groups,
@@ -170,8 +183,8 @@ def _narrow(space: Space, seconds: float, progress: Progress | None) -> tuple[in
         if chosen is None or chosen.limit < lower:
             if not has_guessed:
                 has_guessed = True
-                for vector in guesses(space, best.weight):
-                    best = vector if vector.weight < best.weight else best
+                for guess in guesses(space, best.weight):
+                    best = guess if guess.weight < best.weight else best
                 continue
             chosen = space.best_plan(target, seconds)
             if chosen is None or chosen.limit < lower:
@@ -184,36 +197,82 @@ def _narrow(space: Space, seconds: float, progress: Progress | None) -> tuple[in
         else:
             break
     if space.singleton < best.weight:
-        vector = space.singleton_vector()
-        if vector is not None and vector.weight < best.weight:
-            best = vector
+        counted = space.singleton_vector()
+        if counted is not None and counted.weight < best.weight:
+            best = counted
     if space.corank == 0:
         method = "full rank"
     return min(lower, best.weight), method, best
 
 
+def most_rank(matrix: np.ndarray) -> int:
+    """Return an upper bound of the rank: the distinct non-zero rows, or the columns."""
+    codes = column_codes((matrix != 0).T if ((matrix == 0) | (matrix == 1)).all() else matrix.T)
+    return min(matrix.shape[1], len(np.unique(codes[(matrix != 0).any(axis=1)])))
+
+
+def _narrow_wide(space: Space, groups: Groups) -> tuple[int, str, Vector, tuple[int, ...]]:
+    """Decide single groups and pairs of them; heavier vectors only by differences of rounds."""
+    best = space.lightest_row()
+    lower, method = int(groups.sizes[0]), "classes"
+    for coefficients in _candidates.few_rounds(space.rows, space.weights):
+        vector = space.combination(coefficients, "few rounds")
+        if vector is not None and vector.weight < best.weight:
+            best = vector
+    sieve = Sieve(groups, space.rows)
+    if not sieve.is_sound:
+        return lower, method, best, ()
+    exposed = groups.clients(k for k in sieve.alone if groups.sizes[k] == 1)
+    single = sieve.lightest_single()
+    if single is not None:
+        best = min(best, single, key=lambda vector: vector.weight)
+    two, pair = sieve.lightest_pair()
+    if pair is not None:
+        best = min(best, pair, key=lambda vector: vector.weight)
+    singles = [int(groups.sizes[k]) for k in sieve.alone]
+    three = int(groups.sizes[:3].sum()) if groups.num_groups > 2 else two
+    proved = min([two, three, *singles])
+    if proved > lower:
+        lower, method = proved, "column basis"
+    return min(lower, best.weight), method, best, exposed
+
+
 def guesses(space: Space, below: int) -> list[Vector]:
     """Return exact vectors lighter than a bound from all sources of candidates."""
     found = []
-    last = space.rank - 1
-    rows = range(last, max(-1, last - _MOST_PROGRAMS), -1)
+    for vector in candidates(space, below, _INFORMATION_SETS, 0, _MOST_PROGRAMS):
+        if vector.weight < below:
+            below = vector.weight
+            found.append(vector)
+    return found
+
+
+def candidates(
+    space: Space, below: int, attempts: int, seed: int, programs: int
+) -> Iterator[Vector]:
+    """Return exact vectors from all sources of guesses that promise less than a weight.
+
+    `attempts` counts information sets, `programs` the last rows that an L1 program starts from.
+    """
+    for coefficients in _candidates.few_rounds(space.rows, space.weights):
+        combined = space.combination(coefficients, "few rounds")
+        if combined is not None and combined.weight < below:
+            below = combined.weight
+            yield combined
     matrix, sizes = space.groups.matrix, space.groups.sizes
-    sources = [
-        ("few rounds", (v != 0 for v in _candidates.few_rounds(matrix, sizes))),
-        ("information sets", _candidates.information_sets(matrix, sizes, below,
-                                                          _INFORMATION_SETS, 0)),
-        ("linear program", (s for row in rows if (
-            s := _candidates.sparse_remainder(matrix, sizes, row)) is not None)),
-    ]  # fmt: skip
-    for method, supports in sources:
+    last = space.rank - 1
+    programmed = (
+        _candidates.sparse_remainder(matrix, sizes, row)
+        for row in range(last, max(-1, last - programs), -1)
+    )
+    sets = _candidates.information_sets(matrix, sizes, below, attempts, seed)
+    for method, supports in (("information sets", sets), ("linear program", programmed)):
         for support in supports:
-            weight = int(sizes[support].sum())
-            if 0 < weight < below:
+            if support is not None and 0 < sizes[support].sum() < below:
                 vector = space.vector(np.flatnonzero(support), method)
                 if vector is not None and vector.weight < below:
                     below = vector.weight
-                    found.append(vector)
-    return found
+                    yield vector
 
 
 def _is_witness(witness: list[int], groups: Groups, best: Vector) -> bool:
