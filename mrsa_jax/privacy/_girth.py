@@ -25,6 +25,13 @@ NONE, FOUND, ANOMALY = 0, 1, 2
 
 
 @compiled
+def assign(target, source, count):
+    """Copy the first entries (a slice's assignment takes seconds to compile)."""
+    for i in range(count):
+        target[i] = source[i]
+
+
+@compiled
 def is_dependent(subset, size, kernels, primes):
     """Return whether the dual vectors of a set are dependent modulo all primes.
 
@@ -33,7 +40,8 @@ def is_dependent(subset, size, kernels, primes):
     for which in range(kernels.shape[0]):
         vectors = np.empty((size, kernels.shape[2]), np.uint64)
         for i in range(size):
-            vectors[i] = kernels[which, subset[i]]
+            for a in range(kernels.shape[2]):
+                vectors[i, a] = kernels[which, subset[i], a]
         if rank_of(vectors, primes[which]) == size:
             return False
     return True
@@ -143,9 +151,13 @@ def search(
     groups = weights.shape[0]
     last = depth - 3  # vectors are chosen one by one down to here, then three at a time
     stack = np.zeros((last + 1, groups, depth), np.int32)
-    stack[0] = vectors
+    for k in range(groups):
+        for a in range(depth):
+            stack[0, k, a] = vectors[k, a]
     stack_again = np.zeros((last + 1, groups, depth), np.int32)
-    stack_again[0] = again
+    for k in range(groups):
+        for a in range(depth):
+            stack_again[0, k, a] = again[k, a]
     chosen = np.full(last + 1, -1, np.int64)
     used = np.zeros(last + 2, np.int64)
     plane = np.zeros((2, groups), np.int32)
@@ -181,7 +193,7 @@ def search(
                             subset[i] = chosen[i]
                         subset[level] = k
                         if is_dependent(subset, level + 1, kernels, primes):
-                            found[: level + 1] = subset[: level + 1]
+                            assign(found, subset, level + 1)
                             return FOUND, level + 1
                         return ANOMALY, 0
                 if level == last:
@@ -214,7 +226,7 @@ def search(
                                     subset[level] = i
                                     subset[level + 1] = j
                                     if is_dependent(subset, level + 2, kernels, primes):
-                                        found[: level + 2] = subset[: level + 2]
+                                        assign(found, subset, level + 2)
                                         return FOUND, level + 2
                                     for k in range(i + 1, groups):
                                         if weights[j] + weights[k] > room:
@@ -223,7 +235,7 @@ def search(
                                             continue
                                         subset[level + 2] = k
                                         if is_dependent(subset, level + 3, kernels, primes):
-                                            found[: level + 3] = subset[: level + 3]
+                                            assign(found, subset, level + 3)
                                             return FOUND, level + 3
                                     continue
                                 key = SMALL
@@ -246,7 +258,7 @@ def search(
                                     subset[level + 1] = k
                                     subset[level + 2] = j
                                     if is_dependent(subset, level + 3, kernels, primes):
-                                        found[: level + 3] = subset[: level + 3]
+                                        assign(found, subset, level + 3)
                                         return FOUND, level + 3
                                 k = following[k]
                 elif level < last:

@@ -16,11 +16,13 @@ import numpy as np
 
 from mrsa_jax.modular._compiled import compiled
 from mrsa_jax.modular._elimination import power
-from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, is_dependent, search
-from mrsa_jax.privacy._words import EMPTY, MIX, insert, probe, subsets, unpack
+from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, assign, is_dependent, search
+from mrsa_jax.privacy._words import EMPTY, MIX, grow, insert, probe, subsets, unpack
 
 # At most this many check bits of a column are used; the top bit of a word stays free.
 MOST_BITS = 63
+# Bits of a group's number in a packed set.
+_WIDTH = np.int64(10)
 
 
 @compiled
@@ -93,9 +95,9 @@ def _quotient(kernels, primes, chosen, size, others, count):
         prime = primes[which]
         work = np.empty((size + count, axes), np.uint64)
         for i in range(size):
-            work[i] = kernels[which, chosen[i]]
+            assign(work[i], kernels[which, chosen[i]], axes)
         for i in range(count):
-            work[size + i] = kernels[which, others[i]]
+            assign(work[size + i], kernels[which, others[i]], axes)
         for i in range(size):
             pivot = -1
             for a in range(axes):
@@ -110,7 +112,8 @@ def _quotient(kernels, primes, chosen, size, others, count):
                     factor = prime - work[k, pivot] * inverse % prime
                     for a in range(axes):
                         work[k, a] = (work[k, a] + factor * work[i, a]) % prime
-        result[which] = work[size:]
+        for i in range(count):
+            assign(result[which, i], work[size + i], axes)
     return result
 
 
@@ -138,9 +141,9 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):
     axes = whole.shape[1]
     work = np.empty((size + count, axes), np.int64)
     for i in range(size):
-        work[i] = whole[chosen[i]]
+        assign(work[i], whole[chosen[i]], axes)
     for i in range(count):
-        work[size + i] = whole[others[i]]
+        assign(work[size + i], whole[others[i]], axes)
     for i in range(size):
         pivot = -1
         for a in range(axes):
@@ -167,16 +170,16 @@ def _extend(chosen, size, room, small, problem, found):
     others = np.empty(groups, np.int64)
     work = np.empty((size + groups, small.shape[1]), np.int32)
     if extra <= 0:
-        if not _clear(small, chosen, size, inverses, others, 0, work) and is_dependent(
+        if not _clear(small, chosen, size, inverses, others, np.int64(0), work) and is_dependent(
             chosen, size, kernels, primes
         ):
-            found[:size] = chosen[:size]
+            assign(found, chosen, size)
             return FOUND, size
         return NONE, 0
     taken = np.zeros(groups, np.bool_)
     for i in range(size):
         taken[chosen[i]] = True
-    count = 0
+    count = np.int64(0)
     for k in range(groups):
         if not taken[k] and weights[k] <= room:
             others[count] = k
@@ -184,7 +187,7 @@ def _extend(chosen, size, room, small, problem, found):
     if extra == 1:
         clean = _clear(small, chosen, size, inverses, others, count, work)
         if not clean and is_dependent(chosen, size, kernels, primes):
-            found[:size] = chosen[:size]
+            assign(found, chosen, size)
             return FOUND, size
         for i in range(count):
             zero = True
@@ -196,14 +199,14 @@ def _extend(chosen, size, room, small, problem, found):
             if zero:
                 chosen[size] = others[i]
                 if is_dependent(chosen, size + 1, kernels, primes):
-                    found[: size + 1] = chosen[: size + 1]
+                    assign(found, chosen, size + 1)
                     return FOUND, size + 1
         return NONE, 0
     if is_dependent(chosen, size, kernels, primes):
-        found[:size] = chosen[:size]
+        assign(found, chosen, size)
         return FOUND, size
     depth = max(extra, 3)
-    first, clean = _small_quotient(whole, SMALL, chosen, size, others, count, inverses)
+    first, clean = _small_quotient(whole, np.int64(SMALL), chosen, size, others, count, inverses)
     second, clean_again = _small_quotient(
         whole_again, inverses_again.shape[0], chosen, size, others, count, inverses_again
     )
@@ -211,13 +214,14 @@ def _extend(chosen, size, room, small, problem, found):
         return ANOMALY, 0
     part = np.zeros(depth, np.int64)
     status, more = search(
-        _shrink(first, SMALL, depth, 1),
-        _shrink(second, inverses_again.shape[0], depth, 2),
+        _shrink(first, np.int64(SMALL), depth, np.int64(1)),
+        _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
-        primes, weights[others[:count]], inverses, inverses_again, room, depth, 0, 1, part,
+        primes, weights[others[:count]], inverses, inverses_again, room, depth,
+        np.int64(0), np.int64(1), part,
     )  # fmt: skip
     if status == FOUND:
-        found[:size] = chosen[:size]
+        assign(found, chosen, size)
         for i in range(more):
             found[size + i] = others[part[i]]
         return FOUND, size + more
@@ -225,40 +229,94 @@ def _extend(chosen, size, room, small, problem, found):
 
 
 @compiled
-def _examine_few(size, room, most, count, target, small, problem, space, found):
-    """Do what `_examine` does for Y of two groups and, if `most` is 3, of three."""
-    weights = problem[2]
-    outside, reduced, chosen, _, _, _, _, head, links = space
+def _list_few(count, more, target, reduced, head, links, lefts, rights):
+    """List the sets of two or three groups whose keys sum to the target, as `_list_sets`."""
     order = np.uint64(64 - 10)
-    head[:1024] = EMPTY
+    shift = np.uint64(_WIDTH)
+    found = np.int64(0)
+    for i in range(1024):
+        head[i] = EMPTY
     for d in range(count):
-        # the table holds the groups before d: every set is met once, at its last member
-        for c in range(d, count if most == 3 else d + 1):
-            # c == d stands for no third group
+        # The table holds the groups before d; c == d stands for no third group.
+        for c in range(d if more == 2 else d + 1, d + 1 if more == 2 else count):
             want = target ^ reduced[d] ^ (reduced[c] if c != d else np.uint64(0))
             place = np.uint64(head[np.int64((want * MIX) >> order)])
             while place != EMPTY:
-                i = np.int64(place)
-                if reduced[i] == want:
-                    chosen[size] = outside[i]
-                    chosen[size + 1] = outside[d]
-                    heavy = weights[outside[i]] + weights[outside[d]]
-                    more = 2
+                if reduced[np.int64(place)] == want:
+                    if found == lefts.shape[0]:
+                        lefts = grow(lefts)
+                        rights = grow(rights)
+                    lefts[found] = place
+                    rights[found] = np.uint64(d)
                     if c != d:
-                        chosen[size + 2] = outside[c]
-                        heavy += weights[outside[c]]
-                        more = 3
-                    if heavy <= room:
-                        status, total = _extend(
-                            chosen, size + more, room - heavy, small, problem, found
-                        )
-                        if status != NONE:
-                            return status, total
-                place = links[i]
+                        rights[found] |= np.uint64(c) << shift
+                    found += 1
+                place = links[np.int64(place)]
         slot = np.int64((reduced[d] * MIX) >> order)
         links[d] = np.uint64(head[slot])
         head[slot] = np.uint32(d)
-    return NONE, 0
+    return lefts, rights, found
+
+
+@compiled
+def _list_many(count, more, target, reduced, space, lefts, rights):
+    """List the sets of four groups or more whose keys sum to the target, as `_list_sets`."""
+    sums, packs, head, links = space[2], space[3], space[6], space[7]
+    left = more // 2
+    right = more - left
+    bits = 13 if left == 2 else 18
+    order = np.uint64(64 - bits)
+    for i in range(1 << bits):
+        head[i] = EMPTY
+    starts = np.zeros(2, np.int64)
+    starts[1] = count
+    items = np.arange(count)
+    nothing, whole = np.uint64(0), np.uint64(63)
+    total, stored = np.int64(0), np.int64(0)
+    some_left, some_right = np.empty(64, np.uint64), np.empty(64, np.uint64)
+    for b in range(count):
+        for half in range(2):
+            low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+            sums, packs, n = subsets(
+                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, _WIDTH
+            )
+            if half == 1:
+                links, stored = insert(sums, packs, n, head, links, order, stored)
+                continue
+            some_left, some_right, found = probe(
+                reduced, target, sums, packs, n, left, _WIDTH, head, links, order,
+                some_left, some_right,
+            )  # fmt: skip
+            while total + found > lefts.shape[0]:
+                lefts = grow(lefts)
+                rights = grow(rights)
+            for i in range(found):
+                lefts[total + i] = some_left[i]
+                rights[total + i] = some_right[i]
+            total += found
+    return lefts, rights, total
+
+
+@compiled
+def _list_sets(count, more, target, reduced, space):
+    """List the sets of `more` groups whose reduced keys sum to the target.
+
+    Returns:
+        The halves of more // 2 and of the remaining groups, packed, and how many sets there are.
+    """
+    lefts, rights = space[4], space[5]
+    if more == 0:
+        return lefts, rights, np.int64(target == np.uint64(0))
+    if more == 1:
+        found = np.int64(0)
+        for i in range(count):
+            if reduced[i] == target:
+                rights[found] = np.uint64(i)
+                found += 1
+        return lefts, rights, found
+    if more <= 3:
+        return _list_few(count, more, target, reduced, space[6], space[7], lefts, rights)
+    return _list_many(count, more, target, reduced, space, lefts, rights)
 
 
 @compiled
@@ -270,7 +328,7 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):
     word's; the remaining groups have entries that are multiples of 4.
     """
     weights, prefix = problem[2], problem[7]
-    outside, reduced, chosen, sums, packs, lefts, rights, head, links = space
+    outside, chosen = space[0], space[1]
     groups = keys.shape[0]
     low = np.uint64(0)
     target = np.uint64(0)
@@ -278,7 +336,7 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):
         target ^= highs[word[i]] ^ (low & keys[word[i]])
         low ^= keys[word[i]]
     extra = np.searchsorted(prefix, room, side="right") - 1
-    count = 0
+    count = np.int64(0)
     if extra > 0:
         at = 0
         for k in range(groups):
@@ -287,67 +345,22 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):
             if (at == size or word[at] != k) and weights[k] <= room:
                 outside[count] = k
                 count += 1
+    reduced = space[8][:count]
     target = _reduced(keys, word, size, target, outside, count, reduced)
-    for i in range(size):
-        chosen[i] = word[i]
-    if target == np.uint64(0):
-        status, total = _extend(chosen, size, room, small, problem, found)
-        if status != NONE:
-            return status, total
-    if extra >= 1:
-        for i in range(count):
-            if reduced[i] == target:
-                chosen[size] = outside[i]
-                status, total = _extend(
-                    chosen, size + 1, room - weights[outside[i]], small, problem, found
-                )
+    assign(chosen, word, size)
+    for more in range(min(extra, count) + 1):
+        lefts, rights, listed = _list_sets(count, more, target, reduced, space)
+        for i in range(listed):
+            unpack(lefts[i], more // 2, _WIDTH, chosen, size)
+            unpack(rights[i], more - more // 2, _WIDTH, chosen, size + more // 2)
+            heavy = np.int64(0)
+            for k in range(size, size + more):
+                chosen[k] = outside[chosen[k]]
+                heavy += weights[chosen[k]]
+            if heavy <= room:
+                status, total = _extend(chosen, size + more, room - heavy, small, problem, found)
                 if status != NONE:
                     return status, total
-    if extra >= 2 and count >= 2:
-        status, total = _examine_few(
-            size, room, min(extra, 3), count, target, small, problem, space, found
-        )
-        if status != NONE:
-            return status, total
-    width = 10
-    starts = np.zeros(2, np.int64)
-    starts[1] = count
-    items = np.arange(count)
-    for more in range(4, extra + 1):
-        if more > count:
-            break
-        left = more // 2
-        right = more - left
-        bits = 13 if left == 2 else 18
-        order = np.uint64(64 - bits)
-        head[: 1 << bits] = EMPTY
-        stored = 0
-        view = reduced[:count]
-        for b in range(count):
-            sums, packs, n = subsets(
-                view, b + 1, count, b, right, np.uint64(63), np.uint64(0), starts, items,
-                sums, packs, width,
-            )  # fmt: skip
-            lefts, rights, matches = probe(
-                view, target, sums, packs, n, left, width, head, links, order, lefts, rights
-            )
-            for i in range(matches):
-                unpack(lefts[i], left, width, chosen, size)
-                unpack(rights[i], right, width, chosen, size + left)
-                heavy = 0
-                for k in range(size, size + more):
-                    chosen[k] = outside[chosen[k]]
-                    heavy += weights[chosen[k]]
-                if heavy <= room:
-                    status, total = _extend(
-                        chosen, size + more, room - heavy, small, problem, found
-                    )
-                    if status != NONE:
-                        return status, total
-            sums, packs, n = subsets(
-                view, 0, b, b, left, np.uint64(63), np.uint64(0), starts, items, sums, packs, width
-            )
-            links, stored = insert(sums, packs, n, head, links, order, stored)
     return NONE, 0
 
 
@@ -379,14 +392,15 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
     weights = problem[2]
     groups = keys.shape[0]
     width = 8 if groups <= 256 else 12
+    table = max(1024, groups)
     space = (
-        np.empty(groups, np.int64), np.empty(groups, np.uint64), np.empty(groups, np.int64),
+        np.empty(groups, np.int64), np.empty(2 * groups, np.int64),
         np.empty(1024, np.uint64), np.empty(1024, np.uint64),
-        np.empty(64, np.uint64), np.empty(64, np.uint64),
-        np.empty(1 << 18, np.uint32), np.empty(1024, np.uint64),
+        np.empty(table, np.uint64), np.empty(table, np.uint64),
+        np.empty(1 << 18, np.uint32), np.empty(table, np.uint64), np.empty(groups, np.uint64),
     )  # fmt: skip
     word = np.zeros(size, np.int64)
-    examined = 0
+    examined = np.int64(0)
     left = size // 2
     right = size - left
     sums = np.empty(1024, np.uint64)
@@ -396,7 +410,7 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
     order = np.uint64(64 - slot_bits)
     head = np.full(1 << slot_bits, EMPTY, np.uint32)
     links = np.empty(1 << max(slot_bits, 10), np.uint64)
-    stored = 0
+    stored = np.int64(0)
     if left == 0:  # words of one column: a column without checks
         links[0] = np.uint64(0)
     for b in range(groups):
@@ -416,7 +430,7 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
         for i in range(matches):
             unpack(rights[i], right, width, word, left)
             unpack(lefts[i], left, width, word, 0)
-            heavy = 0
+            heavy = np.int64(0)
             for k in range(size):
                 heavy += weights[word[k]]
             if heavy > limit:

@@ -21,7 +21,8 @@ EMPTY = np.uint64(0xFFFFFFFF)
 @compiled
 def grow(array):
     larger = np.empty(2 * array.shape[0], array.dtype)
-    larger[: array.shape[0]] = array
+    for i in range(array.shape[0]):
+        larger[i] = array[i]
     return larger
 
 
@@ -35,7 +36,7 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
     Returns:
         The sums, the sets (`width` bits a column, `fixed` first), and how many there are.
     """
-    count = 0
+    count = np.int64(0)
     if size == 1:
         if keys[fixed] >> shift == part:
             sums[0] = keys[fixed]
@@ -104,7 +105,7 @@ def _sum_keys(keys, packed, size, width):
 @compiled
 def probe(keys, target, sums, packs, count, left, width, head, links, order, lefts, rights):
     """Match right halves with the left halves in the table; return the pairs that sum to target."""
-    found = 0
+    found = np.int64(0)
     for i in range(count):
         want = sums[i] ^ target
         slot = np.int64((want * MIX) >> order)
