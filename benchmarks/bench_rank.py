@@ -38,7 +38,7 @@ def measure(case: str, matrices: np.ndarray, note: str) -> Measurement:
         peer_name="numpy.linalg.matrix_rank, loop",
         peer_work=len(floats),
         check=lambda ours, theirs: np.testing.assert_array_equal(ours[: len(theirs)], theirs),
-        aim=3,
+        aim=5,
         repeats=3,
         note=note,
     )

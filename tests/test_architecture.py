@@ -132,7 +132,7 @@ def test_import_is_cheap() -> None:
 
 def test_core_runs_without_optional_libraries() -> None:
     """Accelerator machines hold only JAX, flax, optax, NumPy (and jaxtyping)."""
-    absent = sorted((LATE - {"scipy"}) | {"tyro"})  # scipy comes with jax
+    absent = sorted((LATE - {"scipy"}) | {"numba", "tyro"})  # scipy comes with jax
     done = _run(
         "import sys\n"
         f"absent = set({absent})\n"
@@ -221,6 +221,8 @@ ENTRY_POINTS = {
     "selection.family_size": "num_clients cohort_size privacy_target",
     "selection.enumerate_family": "num_clients cohort_size privacy_target",
     "privacy.strong_privacy": "P",
+    "privacy.weak_privacy": "P",
+    "privacy.weak_privacy_trajectory": "P method",
     "privacy.first_exposure": "P",
     "attacks.least_squares": "participation aggregates",
 }

@@ -12,6 +12,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
 from mrsa_jax.modular import _filter as rank_filter
+from mrsa_jax.modular import _linalg as linalg
 from mrsa_jax.modular import _prime as prime_field
 
 
@@ -233,3 +234,24 @@ def test_participation_like_matrices_against_lapack():
             row[rng.choice(60, 6, replace=False)] = True
     batch[0] = np.repeat(batch[0, :, :20], 3, axis=1)  # blocks of three: rank 20 at most
     assert rank(batch).tolist() == [np.linalg.matrix_rank(h.astype(float)) for h in batch]
+
+
+@pytest.mark.parametrize("name", ["rank", "rank_trajectory"])
+def test_compiled_loops_and_array_code_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    batches = [
+        rng.random((9, 7, 11)) < 0.3,
+        rng.integers(-3, 4, (9, 12, 5)),
+        rng.integers(-(2**62), 2**62, (9, 4, 4)),
+        np.repeat(rng.integers(0, 2, (20, 6, 5)), 2, axis=2),
+    ]
+    function = getattr(linalg, name)
+    for batch in batches:
+        compiled = np.asarray(function(batch))
+        with monkeypatch.context() as patch:
+            patch.setattr(linalg, "runs_compiled_loops", lambda: False)
+            plain = np.asarray(function(batch))
+        np.testing.assert_array_equal(compiled, plain)
+        last = plain if name == "rank" else plain[:, -1]
+        floats = [np.linalg.matrix_rank(matrix.astype(float)) for matrix in batch]
+        np.testing.assert_array_equal(last, floats)

@@ -1,0 +1,187 @@
+"""The two searches for light vectors: against exhaustion, against each other, and their limits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import row_space_oracle as oracle
+
+from mrsa_jax.privacy import _search, _two_adic, _weak, weak_privacy
+from mrsa_jax.privacy._exact import combination_on, prefix_ranks, support_of, unit_vectors
+from mrsa_jax.privacy._groups import collapse
+from mrsa_jax.privacy._space import Space
+
+
+def space_of(matrix):
+    groups = collapse(np.asarray(matrix))
+    return Space(groups.matrix[_weak.independent(groups.matrix)], groups.sizes)
+
+
+def small_matrices(count, seed):
+    """Random histories of every kind: cohorts, dense, signed weights, groups of unequal size."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        clients, rounds = int(rng.integers(8, 15)), int(rng.integers(3, 11))
+        if number % 4 == 0:
+            matrix = np.array([rng.permutation(clients) < 4 for _ in range(rounds)])
+        elif number % 4 == 1:
+            matrix = rng.random((rounds, clients)) < 0.5
+        elif number % 4 == 2:
+            matrix = rng.integers(-2, 3, (rounds, clients))
+        else:
+            half = np.array([rng.permutation(clients // 2) < 2 for _ in range(rounds)])
+            matrix = np.repeat(half, rng.integers(1, 3, clients // 2), axis=1)
+        if np.any(matrix):
+            yield matrix
+
+
+@pytest.mark.parametrize("method", ["girth", "lifting"])
+def test_each_search_finds_exactly_what_is_there(method) -> None:
+    """For every limit below the Singleton bound: a proof iff no vector is that light."""
+    looked = 0
+    for matrix in small_matrices(120, 4):
+        space = space_of(matrix)
+        truth = oracle.weak_privacy(matrix)
+        for limit in range(space.strong, space.singleton):
+            chosen = space.plan(limit)
+            if chosen is None or space.duals.checks is None:
+                continue
+            is_proof, vector = space.search(dataclasses.replace(chosen, method=method), None)
+            assert is_proof == (truth > limit), (matrix.tolist(), limit)
+            if not is_proof:
+                assert truth <= vector.weight <= limit
+                total = np.array(vector.coefficients, object) @ space.rows.astype(object)
+                assert ((total != 0) == vector.columns).all()
+            looked += 1
+    assert looked > 150
+
+
+@pytest.mark.parametrize("method", ["girth", "lifting"])
+def test_a_hidden_light_vector_is_found_and_is_the_lightest(method) -> None:
+    """Thirty clients, a combination of all rounds that leaves five: random rows have none."""
+    rng = np.random.default_rng(12)
+    for coefficients in ([1, -1, 2, -2, 4], [1, 1, 1, 1, 1], [2, 2, 2, 2, 1], [4, 4, 4, 2, 1]):
+        hidden = np.zeros(30, np.int64)
+        hidden[rng.choice(30, 5, replace=False)] = coefficients
+        rows = rng.integers(0, 2, (14, 30))
+        rows[-1] = hidden - rows[:-1].sum(axis=0)
+        space = space_of(rows)
+        chosen = space.plan(4)
+        assert space.search(dataclasses.replace(chosen, method=method), None)[0]
+        chosen = space.plan(5)
+        _, vector = space.search(dataclasses.replace(chosen, method=method), None)
+        assert vector is not None
+        found = np.flatnonzero(hidden)
+        assert vector.weight == 5
+        original = collapse(rows)
+        assert original.clients(np.flatnonzero(vector.columns)) == tuple(found)
+
+
+def test_parts_of_a_search_cover_it_all(monkeypatch) -> None:
+    """However finely a search is cut, the same vector is found in one part and no other."""
+    rng = np.random.default_rng(3)
+    rows = np.array([rng.permutation(26) < 6 for _ in range(16)])
+    space = space_of(rows)
+    truth = weak_privacy(rows).upper
+    reports = []
+
+    def report(*state):
+        reports.append(state)
+
+    for method in ("girth", "lifting"):
+        chosen = dataclasses.replace(space.plan(truth), method=method)
+        below = dataclasses.replace(space.plan(truth - 1), method=method)
+        monkeypatch.setattr(_search, "_SECONDS_A_TASK", 1e-7)
+        tasks = _search._girth_tasks if method == "girth" else _search._lifting_tasks
+        assert len(tasks(space.duals, chosen, 0)) > 8
+        reports.clear()
+        is_proof, vector = space.search(below, report)
+        assert is_proof
+        assert vector is None
+        assert reports[-1][1] == reports[-1][2]
+        is_proof, vector = space.search(chosen, None)
+        assert not is_proof
+        assert vector.weight == truth
+
+
+def test_parity_checks_are_those_of_the_saturated_lattice() -> None:
+    """Rows with a factor 2 in every minor: the integer vectors of their span, enumerated."""
+    for rows in ([[2, 0, 2], [0, 2, 2]], [[1, 1, 0, 0], [1, -1, 0, 2]], [[3, 1, 1, 1, 2]]):
+        matrix = np.array(rows)
+        checks = _two_adic.parity_checks(matrix)
+        values = np.stack(np.meshgrid(*[range(-3, 4)] * matrix.shape[1], indexing="ij"), -1)
+        vectors = values.reshape(-1, matrix.shape[1])
+        inside = [v for v in vectors.tolist() if oracle.rank([*rows, v]) == oracle.rank(rows)]
+        for vector in inside:
+            assert not (checks.digits.astype(int) @ vector % 4).any()
+        odd = {tuple(np.array(vector) % 2) for vector in inside}
+        assert len(odd) == 2 ** oracle.rank(rows)
+        assert checks.is_even == all(sum(word) % 2 == 0 for word in odd)
+
+
+def test_parity_checks_give_up_without_digits_left() -> None:
+    assert _two_adic.parity_checks(np.array([[2**63, 0]], object)) is None
+
+
+def test_ranks_of_all_prefixes_are_proven() -> None:
+    for matrix in small_matrices(60, 9):
+        ranks, proven = prefix_ranks(collapse(matrix).matrix)
+        assert proven.all()
+        assert ranks.tolist() == [oracle.rank(matrix[: j + 1].tolist()) for j in range(len(matrix))]
+
+
+def test_a_rank_that_the_first_primes_lose_is_found_by_the_next() -> None:
+    first, second = 2**31 - 1, 2**31 - 19
+    matrix = np.array([[1, 1], [1, 1 + first * second]], object)
+    ranks, proven = prefix_ranks(matrix)
+    assert ranks.tolist() == [1, 2]
+    assert proven.all()
+    ranks, proven = prefix_ranks(np.array([[1, 1], [1, 1 + first]], object), most_primes=1)
+    assert ranks.tolist() == [1, 1]
+    assert proven.tolist() == [True, False]
+
+
+def test_combinations_vanish_outside_and_units_are_units() -> None:
+    for matrix in small_matrices(60, 10):
+        space = space_of(matrix)
+        columns = space.rows.shape[1]
+        for support in ([0], list(range(columns // 2)), list(range(columns))):
+            outside = [k for k in range(columns) if k not in support]
+            rest = [[int(v) for v in row] for row in space.rows[:, outside]]
+            exists = (oracle.rank(rest) if outside else 0) < space.rank
+            found = combination_on(space.rows, support, space.weights)
+            assert (found is not None) == exists
+            if found is not None:
+                assert set(np.flatnonzero(found[1])) <= set(support)
+                assert (support_of(found[0], space.rows) == found[1]).all()
+        units = [
+            k for k in range(columns)
+            if oracle.rank([*space.rows.tolist(), [int(j == k) for j in range(columns)]])
+            == space.rank
+        ]  # fmt: skip
+        assert unit_vectors(space.rows, list(range(columns))) == units
+
+
+def test_many_columns_are_decided_without_a_kernel_basis(monkeypatch) -> None:
+    """The way of wide histories, run on narrow ones: true bounds, exact up to two clients."""
+    exact = 0
+    for matrix in small_matrices(200, 11):
+        truth = weak_privacy(matrix)
+        with monkeypatch.context() as patch:
+            patch.setattr(_weak, "_MOST_GROUPS", 0)
+            wide = weak_privacy(matrix)
+        assert wide.rank == truth.rank
+        assert wide.exposed == truth.exposed
+        assert wide.lower <= truth.upper
+        assert wide.upper >= truth.upper
+        total = np.array(wide.witness, object) @ np.asarray(matrix).astype(object)
+        assert np.flatnonzero(total).tolist() == list(wide.support)
+        if wide.certified:
+            assert wide.upper == truth.upper
+        distinct = len(np.unique(matrix[np.any(matrix, axis=1)], axis=0))
+        if truth.upper <= 2 and truth.rank == min(distinct, truth.num_groups):
+            assert wide.certified
+            exact += 1
+    assert exact > 30
