@@ -1,4 +1,4 @@
-"""The command line: `mrsa-jax demo | simulate | audit | train`.
+"""The command line: `mrsa-jax demo | simulate | train | audit | reproduce`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
@@ -80,8 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         config = _parse(words)
-        (command,) = (known for known in _COMMANDS.values() if known.config is type(config))
-        return command.run(config)
+        return _command_of(config).run(config)
     except MrsaError as error:
         error_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2
@@ -90,6 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
         return stop.code if isinstance(stop.code, int) else 2
+
+
+def _command_of(config: Any) -> _Command:
+    (command,) = (known for known in _COMMANDS.values() if known.config is type(config))
+    return command
 
 
 def _parse(words: list[str]) -> Any:

@@ -193,8 +193,9 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     group = found.group
     if group is not None and group.upper is not None:
         sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
+        plural = "" if sizes == "1" else "s"
         sure = "certified" if group.certified else "not decided"
-        plain = [("smallest plain sum", f"{sizes} clients", sure)]
+        plain = [("smallest plain sum", f"{sizes} client{plural}", sure)]
     both = weak.lower == weak.upper
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", "exact"),

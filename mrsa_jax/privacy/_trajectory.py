@@ -16,7 +16,7 @@ import numpy as np
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._cores import num_cores
-from mrsa_jax.modular._inputs import as_integers, residues
+from mrsa_jax.modular._inputs import as_integers, check_integer, residues
 from mrsa_jax.modular._prime import PRIMES
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._groups import Groups, collapse
@@ -26,8 +26,9 @@ from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 __all__ = ["WeakPrivacyTrajectory", "Witness", "weak_privacy_trajectory"]
 
 METHODS = ("certified", "bounds")
-# Histories are brought to the device in chunks of about so many bytes.
-_CHUNK_BYTES = 1 << 26
+DEFAULT_MEMORY_BYTES = 1 << 29
+# Residues, codes, their copies on the device and temporaries, for each entry of a history.
+_BYTES_AN_ENTRY = 64
 _ROUND_UP = 8
 
 
@@ -57,7 +58,12 @@ class WeakPrivacyTrajectory:
 
 
 def weak_privacy_trajectory(
-    P: Any, method: Any = "certified", *, effort: Any = 1.0, progress: Progress | None = None
+    P: Any,
+    method: Any = "certified",
+    *,
+    effort: Any = 1.0,
+    memory_bytes: Any = DEFAULT_MEMORY_BYTES,
+    progress: Progress | None = None,
 ) -> WeakPrivacyTrajectory:
     """Return bounds on weak privacy T after every round of one or many histories.
 
@@ -72,6 +78,8 @@ def weak_privacy_trajectory(
             each sum that the server learnt, skipped rounds being zero rows.
         method: "certified" or "bounds".
         effort: For "certified": how long a search may take, as in `weak_privacy`.
+        memory_bytes: For "bounds": about how much may be used besides P and the result; histories
+            run in chunks that fit, one at a time at least.
         progress: Called with what is done, parts done and their number.
 
     Returns:
@@ -80,7 +88,7 @@ def weak_privacy_trajectory(
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
-            empty one, or `method` or `effort` is not as above.
+            empty one, or `method`, `effort` or `memory_bytes` is not as above.
 
     Edge cases: while nobody took part the rank is 0 and both bounds are -1.
 
@@ -103,6 +111,7 @@ def weak_privacy_trajectory(
     hint = nearest(method, METHODS) if isinstance(method, str) else f"known: {', '.join(METHODS)}"
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
+    memory = check_integer(memory_bytes, "memory_bytes", 1)
     stacked = array.reshape((-1, *array.shape[-2:]))
     found = _bulk(stacked, progress) if method == "bounds" else _proved(stacked, seconds, progress)
     shape = array.shape[:-1]
@@ -128,7 +137,7 @@ def _proved(histories: np.ndarray, seconds: float, progress: Progress | None) ->
     return [*arrays, methods], tuple(curve.witnesses for curve in curves)
 
 
-def _bulk(histories: np.ndarray, progress: Progress | None) -> Found:
+def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> Found:
     trials, rounds, _ = histories.shape
     lower, upper, rank = (np.full((trials, rounds), fill, np.int32) for fill in (-1, -1, 0))
     groups = [collapse(history) for history in histories]
@@ -137,7 +146,9 @@ def _bulk(histories: np.ndarray, progress: Progress | None) -> Found:
         if group.num_groups:
             by_width.setdefault(-(-group.num_groups // _ROUND_UP) * _ROUND_UP, []).append(trial)
     jobs = [
-        (width, chunk) for width, members in by_width.items() for chunk in _chunks(members, width)
+        (width, chunk)
+        for width, members in by_width.items()
+        for chunk in _chunks(members, rounds, width, memory)
     ]
     done = 0
     with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
@@ -154,9 +165,11 @@ def _bulk(histories: np.ndarray, progress: Progress | None) -> Found:
     return [lower, upper, np.zeros((trials, rounds), np.bool_), rank, method], ()
 
 
-def _chunks(members: list[int], width: int) -> list[list[int]]:
-    """Cut trials into parts that keep all cores busy and memory small."""
-    size = max(1, min(-(-len(members) // num_cores()), _CHUNK_BYTES // (16 * width * width)))
+def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[list[int]]:
+    """Cut trials into parts that keep all cores busy within a share of the memory."""
+    each = _BYTES_AN_ENTRY * width * (rounds + width)
+    size = max(1, min(-(-len(members) // num_cores()), memory // num_cores() // each))
+    size = 1 << (size.bit_length() - 1)  # what runs is padded to a power of two
     return [members[i : i + size] for i in range(0, len(members), size)]
 
 

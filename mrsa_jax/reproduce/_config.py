@@ -41,7 +41,7 @@ class ReproduceConfig:
     only: tuple[str, ...] = ()
     """Items to make, such as table1 fig4a theorem3; all of them when left out."""
     small: bool = False
-    """Fewer trials and rounds: a check in under a minute instead of minutes."""
+    """Fewer trials and rounds: a check in a minute or two instead of ten."""
     seed: int = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/reproduce")

@@ -48,7 +48,7 @@ def multiround(
 
     Args:
         items: Names, as in `reproduce.ITEMS["multiround"]`; None for all.
-        small: Fewer trials and rounds, under a minute for all items instead of minutes.
+        small: Fewer trials and rounds, a minute or two for all items instead of ten.
         seed: Integer in [0, 2**32) of everything random.
         progress: Receives how far it is.
 

@@ -79,7 +79,11 @@ def certified(context: Context) -> dict[str, Any]:
     for done, label in enumerate(labels):
         history = bounded(context)[label].history[0]
         found[label] = privacy.weak_privacy_trajectory(
-            history, method="certified", effort=0.05 if context.small else 0.15
+            history,
+            method="certified",
+            effort=0.05 if context.small else 0.6,
+            # a sign of life from inside a search, and where an interrupt is seen
+            progress=lambda *_, done=done: context.progress.update(done, len(labels)),
         )
         context.progress.update(done + 1, len(labels))
     context.cache["certified"] = found

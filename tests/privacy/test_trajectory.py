@@ -194,3 +194,21 @@ def test_weighted_rows(method, rows):
         assert found.certified.all()
         assert np.array_equal(found.lower, weak)
         assert np.array_equal(found.upper, weak)
+
+
+@pytest.mark.parametrize("memory", [0, -5, 1.5, "much", True])
+def test_rejects_a_memory_that_is_no_number_of_bytes(memory):
+    with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must"):
+        weak_privacy_trajectory([[1, 0]], memory_bytes=memory)
+
+
+def test_little_memory_changes_nothing_but_the_chunks():
+    batch = np.stack([history("weighted", trial) for trial in range(3)])
+    reports = []
+    plain = weak_privacy_trajectory(batch, "bounds")
+    small = weak_privacy_trajectory(
+        batch, "bounds", memory_bytes=1, progress=lambda *state: reports.append(state)
+    )
+    for field in ("lower", "upper", "rank"):
+        assert np.array_equal(getattr(plain, field), getattr(small, field)), field
+    assert [done for _, done, _ in reports] == [1, 2, 3]
