@@ -113,7 +113,10 @@ def weak_privacy_trajectory(
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     memory = check_integer(memory_bytes, "memory_bytes", 1)
     stacked = array.reshape((-1, *array.shape[-2:]))
-    found = _bulk(stacked, progress) if method == "bounds" else _proved(stacked, seconds, progress)
+    if method == "bounds":
+        found = _bulk(stacked, memory, progress)
+    else:
+        found = _proved(stacked, seconds, progress)
     shape = array.shape[:-1]
     lower, upper, certified, rank, methods = (values.reshape(shape) for values in found[0])
     return WeakPrivacyTrajectory(lower, upper, certified, rank, methods, found[1])
