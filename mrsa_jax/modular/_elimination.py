@@ -25,6 +25,23 @@ def power(base, exponent, prime):
 
 
 @compiled
+def bring_up(work, rank, column):
+    """Swap the first row from `rank` on that is not zero in a column to place `rank`.
+
+    Returns False when there is none.
+    """
+    for i in range(rank, work.shape[0]):
+        if work[i, column] != 0:
+            if i != rank:
+                for j in range(work.shape[1]):
+                    kept = work[rank, j]
+                    work[rank, j] = work[i, j]
+                    work[i, j] = kept
+            return True
+    return False
+
+
+@compiled
 def _reduce_row(row, basis, pivots, rank, prime):
     """Clear the pivots of `basis[:rank]` (rows with a leading 1) from a row, in place.
 
@@ -93,18 +110,8 @@ def reduced_echelon(rows, order, prime):
         if rank == count:
             break
         column = order[place]
-        chosen = -1
-        for i in range(rank, count):
-            if work[i, column] != np.uint64(0):
-                chosen = i
-                break
-        if chosen < 0:
+        if not bring_up(work, rank, column):
             continue
-        if chosen != rank:
-            for j in range(columns):
-                kept = work[rank, j]
-                work[rank, j] = work[chosen, j]
-                work[chosen, j] = kept
         inverse = power(work[rank, column], prime - np.uint64(2), prime)
         for j in range(columns):
             work[rank, j] = work[rank, j] * inverse % prime
@@ -128,18 +135,8 @@ def rank_of(rows, prime):
     for column in range(columns):
         if rank == count:
             break
-        chosen = -1
-        for i in range(rank, count):
-            if work[i, column] != np.uint64(0):
-                chosen = i
-                break
-        if chosen < 0:
+        if not bring_up(work, rank, column):
             continue
-        if chosen != rank:
-            for j in range(column, columns):
-                kept = work[rank, j]
-                work[rank, j] = work[chosen, j]
-                work[chosen, j] = kept
         inverse = power(work[rank, column], prime - np.uint64(2), prime)
         for i in range(rank + 1, count):
             factor = work[i, column] * inverse % prime

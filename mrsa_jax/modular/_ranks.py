@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax.modular._compiled import compiled
+from mrsa_jax.modular._elimination import bring_up
 
 # A Mersenne prime: a product of two residues is reduced by one shift and one subtraction.
 SMALL = 8191
@@ -21,21 +22,11 @@ def _rank(work, inverses):
     for column in range(columns):
         if rank == rows:
             break
-        chosen = -1
-        for i in range(rank, rows):
-            if work[i, column] != 0:
-                chosen = i
-                break
-        if chosen < 0:
+        if not bring_up(work, rank, column):
             continue
-        if chosen != rank:
-            for j in range(column, columns):
-                kept = work[rank, j]
-                work[rank, j] = work[chosen, j]
-                work[chosen, j] = kept
         inverse = inverses[work[rank, column]]
         top = work[rank, column + 1 :]
-        for i in range(max(rank, chosen) + 1, rows):
+        for i in range(rank + 1, rows):
             head = work[i, column]
             if head != 0:
                 product = head * inverse

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax.modular._compiled import compiled
+from mrsa_jax.modular._elimination import bring_up
 from mrsa_jax.privacy._girth import SMALL
 
 
@@ -24,18 +25,8 @@ def _echelon(work, order, inverses):
         if rank == count:
             break
         column = order[place]
-        chosen = -1
-        for i in range(rank, count):
-            if work[i, column] != 0:
-                chosen = i
-                break
-        if chosen < 0:
+        if not bring_up(work, rank, column):
             continue
-        if chosen != rank:
-            for j in range(columns):
-                kept = work[rank, j]
-                work[rank, j] = work[chosen, j]
-                work[chosen, j] = kept
         inverse = inverses[work[rank, column]]
         for j in range(columns):
             work[rank, j] = work[rank, j] * inverse % SMALL
