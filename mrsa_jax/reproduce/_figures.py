@@ -36,7 +36,7 @@ def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
     plotting.plot_weak_privacy(panels["one history"], ax=middle)
     plotting.plot_weak_privacy(panels["echelon estimate"], ax=right)
     for axes, title in (
-        (left, "Proven bounds of T, means over trials"),
+        (left, "Bounds of T, means over trials"),
         (middle, "One history each, with certificates"),
         (right, "Echelon-form estimate (dots: K)"),
     ):
