@@ -34,8 +34,10 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.made
 demo: $(VENV)/.run
 	$(BIN)/mrsa-jax demo
 
+# two workers: most tests compile and compute on one core
+WORKERS ?= 2
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
