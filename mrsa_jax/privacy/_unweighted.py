@@ -106,7 +106,7 @@ def unweighted_group(
     None, certified if that was proven.
 
     Cost: about the square root of the number of sets of a size, at some 50 ns each; at N = 120
-    clients in different classes sets of 9 (8 with signs) take about 10 s of one core.
+    clients in different classes sets of 9 (8 with signs) take some 20 (25) seconds of one core.
 
     Source:
         Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the restriction is
