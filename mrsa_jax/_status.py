@@ -13,6 +13,8 @@ class Status(enum.IntEnum):
     `OK` is 0, so `not status` reads "worked". `SKIPPED` is a round in which no cohort could be
     chosen (FACTS of Multi-RoundSecAgg: fewer than K/T blocks fully available).
     `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an input.
+    `UNRELIABLE`: too few shares came back to remove every pad from the sum (CCESA, Theorem 1).
+    `ABORTED`: a policy ended the round before unmasking, because a block had lost a member.
 
     Examples:
         >>> Status.OK == 0, Status(1).name
@@ -22,3 +24,5 @@ class Status(enum.IntEnum):
     OK = 0
     SKIPPED = 1
     TOO_FEW_SURVIVORS = 2
+    UNRELIABLE = 3
+    ABORTED = 4

@@ -8,6 +8,7 @@ from mrsa_jax.secagg._aggregator import (
     ring_average,
 )
 from mrsa_jax.secagg._masking import pad_inputs, ring_sum
+from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._types import (
     Block,
@@ -21,6 +22,7 @@ from mrsa_jax.secagg._types import (
 
 __all__ = [
     "AggregateOut",
+    "AggregateResult",
     "Aggregator",
     "AggregatorState",
     "Block",
@@ -28,6 +30,8 @@ __all__ = [
     "RingResult",
     "Seeds",
     "SegmentPlan",
+    "StepReport",
+    "Transcript",
     "complete_plan",
     "derive_seeds",
     "edge_index",

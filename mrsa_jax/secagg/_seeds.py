@@ -58,7 +58,12 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
     return jnp.asarray(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
 
 
-def derive_seeds(key_material: ArrayLike, members: ArrayLike, round_index: ArrayLike) -> Seeds:
+def derive_seeds(
+    key_material: ArrayLike,
+    members: ArrayLike,
+    round_index: ArrayLike,
+    edges: ArrayLike | None = None,
+) -> Seeds:
     """Derive the seeds of one round for the clients in its slots.
 
     Args:
@@ -66,6 +71,7 @@ def derive_seeds(key_material: ArrayLike, members: ArrayLike, round_index: Array
         members: int32[n], global client ids by slot (distinct wherever somebody is present; a
             place nobody fills may hold anything).
         round_index: Round, a number that never comes twice under one key material.
+        edges: int[E, 2], pairs of slots i < j that share a seed; all pairs if None.
 
     Returns:
         Seeds: the pair seeds depend on the two clients only, self seeds on client and round.
@@ -80,17 +86,21 @@ def derive_seeds(key_material: ArrayLike, members: ArrayLike, round_index: Array
 
     Cost: one ChaCha20 block for each client and pair.
     """
+    members = jnp.asarray(members).astype(jnp.int32)
+    if edges is None:
+        edges = np.stack(np.triu_indices(members.shape[0], 1), axis=1)
     return _derive(
         jnp.asarray(key_material, jnp.uint32),
-        jnp.asarray(members).astype(jnp.int32),
+        members,
         jnp.asarray(round_index).astype(jnp.uint32),
+        jnp.asarray(edges).astype(jnp.int32),
     )
 
 
 @jax.jit
-def _derive(material: Array, members: Array, round_index: Array) -> Seeds:
+def _derive(material: Array, members: Array, round_index: Array, edges: Array) -> Seeds:
     count = members.shape[0]
-    first, second = np.triu_indices(count, 1)
+    first, second = edges[:, 0], edges[:, 1]
     low = jnp.minimum(members[first], members[second]).astype(jnp.uint32)
     high = jnp.maximum(members[first], members[second]).astype(jnp.uint32)
     pairs = jnp.stack([jnp.full(low.shape, _PAIR_SEED, jnp.uint32), low, high])
@@ -104,4 +114,4 @@ def _derive(material: Array, members: Array, round_index: Array) -> Seeds:
         jnp.broadcast_to(material[:, None], (8, total)), jnp.zeros(total, jnp.uint32), nonces
     )
     seeds = words[:8].T
-    return Seeds(client_ids=members, self_seed=seeds[:count], pair_seed=seeds[count:])
+    return Seeds(members, self_seed=seeds[:count], pair_seed=seeds[count:], edges=edges)

@@ -61,13 +61,15 @@ class Seeds:
         client_ids: int32[n], global ids: of a pair, the smaller id adds the pad and the larger
             one subtracts it.
         self_seed: uint32[n, 8], b_i of each participant, fresh in every round.
-        pair_seed: uint32[n (n - 1) / 2, 8], s_ij of each pair of slots i < j in lexicographic
-            order (`edge_index`).
+        pair_seed: uint32[E, 8], s_ij of each pair of slots that shares one.
+        edges: int32[E, 2], those pairs i < j in lexicographic order; all n (n - 1) / 2 of them
+            in the complete graph (`edge_index`).
     """
 
     client_ids: Array
     self_seed: Array
     pair_seed: Array
+    edges: Array
 
 
 @jax.tree_util.register_dataclass

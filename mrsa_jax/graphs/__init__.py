@@ -1,0 +1,3 @@
+"""Assignment graphs: who shares keys, shares and pads with whom, and what losses leave of them."""
+
+__all__: list[str] = []
