@@ -17,7 +17,7 @@ from jaxtyping import Array, Key, UInt32
 
 from mrsa_jax._errors import require
 
-__all__ = ["Stream", "as_key", "client_words", "fold", "round_key", "trial_key"]
+__all__ = ["Stream", "as_key", "client_words", "fold", "pair_words", "round_key", "trial_key"]
 
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
 _IMPLEMENTATION = "threefry2x32"
@@ -107,7 +107,42 @@ def client_words(
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 
+def pair_words(
+    key: Key[Array, "*trials"], num_clients: int, word: int = 0
+) -> UInt32[Array, "{num_clients} {num_clients} *trials"]:
+    """Return one uniform 32-bit word for each pair of clients, whatever `num_clients` is.
+
+    The word of i <= j is the first output of Threefry-2x32 with 20 rounds under the key, at the
+    counter (`_PAIRS` + word, j (j + 1) / 2 + i). Entries (i, j) and (j, i) are both computed:
+    measured against half the work and a gather, that is twice as fast on the CPU.
+
+    Args:
+        key: One key, or an array of keys, whose axes then follow the clients'.
+        num_clients: n, at most 92,680, so that the counters of pairs fit 32 bits.
+        word: Which of several independent words of a pair, from 0.
+
+    Returns:
+        uint32[n, n, ...], symmetric, trials (the key's axes) innermost.
+
+    Source: as `client_words`, at other counters.
+    """
+    require(num_clients <= _MAX_PAIRED, "num_clients", f"must be at most {_MAX_PAIRED}")
+    keys = _key_words(key)
+    shape = (num_clients, num_clients, *key.shape)
+    row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
+    column = jax.lax.broadcasted_iota(jnp.uint32, shape, 1)
+    high, low = jnp.maximum(row, column), jnp.minimum(row, column)
+    # j (j + 1) may pass 2^32 although its half does not, so the even factor is halved first
+    even, odd = high + (high & jnp.uint32(1)), high | jnp.uint32(1)
+    index = (even >> jnp.uint32(1)) * odd + low
+    stream = jnp.full(shape, _PAIRS + word, jnp.uint32)
+    spread = [jnp.broadcast_to(half[None, None], shape) for half in keys]
+    return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
+
+
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
+_PAIRS = 0x70616900  # "pai\0": room for 256 words a pair
+_MAX_PAIRED = 92_680
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 

@@ -1,3 +1,26 @@
 """Assignment graphs: who shares keys, shares and pads with whom, and what losses leave of them."""
 
-__all__: list[str] = []
+from mrsa_jax.graphs._connectivity import component_labels, degrees, is_connected
+from mrsa_jax.graphs._harary import Harary, harary
+from mrsa_jax.graphs._lists import check_adjacency, edges, neighbour_lists
+from mrsa_jax.graphs._random import Complete, ErdosRenyi, complete, erdos_renyi
+from mrsa_jax.graphs._random_regular import RandomRegular, random_regular
+from mrsa_jax.graphs._types import GraphModel
+
+__all__ = [
+    "Complete",
+    "ErdosRenyi",
+    "GraphModel",
+    "Harary",
+    "RandomRegular",
+    "check_adjacency",
+    "complete",
+    "component_labels",
+    "degrees",
+    "edges",
+    "erdos_renyi",
+    "harary",
+    "is_connected",
+    "neighbour_lists",
+    "random_regular",
+]

@@ -1,0 +1,389 @@
+"""Which sums a round's shares give away: Theorems 1 and 2 of CCESA as predicates on sets.
+
+Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation", Section 4.2.
+Symbols: Adj(i) -> row i of `adjacency`; V_0 to V_4 -> rows of `survivors`; t_i -> `thresholds`;
+G_3 -> the graph that V_3 induces, C_l its components, C_l+ those and their neighbours in V_2.
+The functions `_informative`, `_reliable`, `_private`, `_learnt_components` are pure and traced.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int32
+
+from mrsa_jax._errors import require
+from mrsa_jax.graphs import check_adjacency
+from mrsa_jax.graphs._connectivity import labels
+
+__all__ = [
+    "check_round",
+    "informative",
+    "is_private",
+    "is_reliable",
+    "learned_sets",
+    "learnt_components",
+    "unmasking_risk",
+]
+
+_Matrix = ArrayLike | Sequence[Any]
+
+
+def is_reliable(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> bool | Bool[np.ndarray, "*rounds"]:
+    """Return whether the sum over V_3 can be unmasked (Theorem 1).
+
+    It can if and only if every client of V_3+ = V_3 u {i in V_2: Adj(i) n V_3 not empty} is
+    informative (`informative`): of those in V_3 the server needs b_i, of their neighbours who
+    were lost in between s_i.
+
+    Args:
+        adjacency: bool[n, n], symmetric, with a false diagonal.
+        survivors: bool[5, n], rows V_0 to V_4, each within the one before.
+        thresholds: t_i, integers of at least 1, one for all or [n]; above |Adj(i)| + 1 the
+            secrets of i can never be recovered.
+
+    Each may have leading axes for rounds; they broadcast against each other.
+
+    Returns:
+        A bool for one round, an array over the leading axes for several.
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Edge cases: True for an empty V_3. For |V_3| = 1 the theorem speaks of shares alone: clients
+    refuse to unmask such a sum.
+
+    Examples:
+        >>> from mrsa_jax import graphs
+        >>> everybody = np.ones((5, 3), bool)
+        >>> complete = graphs.complete(3).sample(jax.random.key(0))
+        >>> is_reliable(complete, everybody, 3), is_reliable(complete, everybody, 4)
+        (True, False)
+
+    Source: CCESA, Definition 3 and Theorem 1; as written there, a client's own share counts.
+    """
+    return _verdict(_reliable, adjacency, survivors, thresholds)
+
+
+def is_private(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> bool | Bool[np.ndarray, "*rounds"]:
+    """Return whether no sum over a part of V_3 can be unmasked (Theorem 2).
+
+    None can if and only if G_3 is connected, or every component C_l has in C_l+ = C_l u
+    {i in V_2: Adj(i) n C_l not empty} a client who is not informative.
+
+    Args:
+        adjacency: bool[n, n], symmetric, with a false diagonal.
+        survivors: bool[5, n], rows V_0 to V_4, each within the one before.
+        thresholds: t_i, integers of at least 1, one for all or [n].
+
+    Each may have leading axes for rounds; they broadcast against each other.
+
+    Returns:
+        A bool for one round, an array over the leading axes for several.
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Edge cases: True for |V_3| of 0 and 1, which have no proper part. The adversary is honest but
+    curious and alone: see `unmasking_risk` for one who lies about who dropped out.
+
+    Examples:
+        >>> nobody_joined = np.zeros((2, 2), bool)
+        >>> is_private(nobody_joined, np.ones((5, 2), bool), 1)
+        False
+        >>> is_private(nobody_joined, np.ones((5, 2), bool), 2)
+        True
+
+    Source: CCESA, Theorem 2. Differs from the paper's proof, whose converse asks for C_l where
+    C_l+ is meant: a neighbour in V_2 - V_3 who is not informative protects the component.
+    """
+    return _verdict(_private, adjacency, survivors, thresholds)
+
+
+def informative(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> Bool[np.ndarray, " clients"]:
+    """Return of whom enough shares came back: |(Adj(i) u {i}) n V_4| >= t_i.
+
+    For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its secret
+    key. Clients outside V_2 have shared no secret; the count is taken all the same.
+
+    Args:
+        adjacency: bool[n, n].
+        survivors: bool[5, n].
+        thresholds: Integer or int[n].
+
+    Returns:
+        bool[n].
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Examples:
+        >>> informative(np.zeros((2, 2), bool), np.ones((5, 2), bool), [1, 2]).tolist()
+        [True, False]
+
+    Source: CCESA, Definition 3.
+    """
+    return np.asarray(_jitted(_informative)(*_arrays(adjacency, survivors, thresholds)))
+
+
+def learnt_components(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> Int32[np.ndarray, " clients"]:
+    """Return which component's sum each client of V_3 is in, if that sum can be unmasked.
+
+    What can be computed from a round are exactly the sums over the components C_l of G_3 all of
+    whose C_l+ is informative, and the sums of those.
+
+    Args:
+        adjacency: bool[n, n].
+        survivors: bool[5, n].
+        thresholds: Integer or int[n].
+
+    Returns:
+        int32[n]: the smallest member of the client's component; -1 for clients outside V_3, and
+        for those whose component's pads stay on.
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Edge cases: all -1 for |V_3| < 2, because clients then refuse to unmask. A component of one
+    client among others counts: its input is exposed.
+
+    Examples:
+        >>> learnt_components(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).tolist()
+        [0, -1, 2]
+
+    Source: CCESA, proof of Theorem 2, with C_l+ for C_l in its converse.
+    """
+    return np.asarray(_jitted(_learnt_components)(*_arrays(adjacency, survivors, thresholds)))
+
+
+def learned_sets(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> Bool[np.ndarray, "sets clients"]:
+    """Return the sets of clients whose sums can be unmasked, one a row.
+
+    Args:
+        adjacency: bool[n, n].
+        survivors: bool[5, n].
+        thresholds: Integer or int[n].
+
+    Returns:
+        bool[L, n], disjoint sets in the order of their smallest members: V_3 alone for a round
+        that is reliable and private; the components of `learnt_components` otherwise; no rows
+        where nothing can be unmasked.
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Examples:
+        >>> learned_sets(np.zeros((3, 3), bool), np.ones((5, 3), bool), [1, 2, 1]).astype(int)
+        array([[1, 0, 0],
+               [0, 0, 1]])
+    """
+    label = learnt_components(adjacency, survivors, thresholds)
+    return label[None, :] == np.unique(label[label >= 0])[:, None]
+
+
+def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, " clients"]:
+    """Return whose input a server can unmask by lying about who dropped out: 2 t_i <= |Adj(i)|+1.
+
+    Such a server tells t_i holders that i is there and asks for b_i, tells t_i others that i is
+    lost and asks for its secret key, and has both. Outside Theorems 1 and 2, whose server is
+    honest but curious.
+
+    Args:
+        adjacency: bool[n, n], symmetric, with a false diagonal.
+        thresholds: Integer or int[n], at least 1.
+
+    Returns:
+        bool[n].
+
+    Raises:
+        ConfigurationError: See `check_round`.
+
+    Examples:
+        >>> pair = [[False, True], [True, False]]
+        >>> unmasking_risk(pair, 1).tolist(), unmasking_risk(pair, 2).tolist()
+        ([True, True], [False, False])
+
+    Source: CCESA, Appendix F; Remark 4 sets t just above the limit at the mean degree.
+    """
+    matrix = check_adjacency(adjacency)
+    limits = _check_thresholds(thresholds, matrix.shape[:1], batch=False)
+    return 2 * limits.astype(np.int64) <= matrix.sum(axis=1) + 1
+
+
+def check_round(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> tuple[
+    Bool[np.ndarray, "clients clients"],
+    Bool[np.ndarray, "5 clients"],
+    Int32[np.ndarray, " clients"],
+]:
+    """Return one round's graph, survivors and thresholds as checked NumPy arrays.
+
+    Args:
+        adjacency: bool[n, n], symmetric, with a false diagonal.
+        survivors: bool[5, n], rows V_0 to V_4, each within the one before.
+        thresholds: Integers in [1, 2^31), one for all or [n].
+
+    Returns:
+        bool[n, n], bool[5, n] and int32[n].
+
+    Raises:
+        ConfigurationError: If a shape or a type is wrong, the graph is asymmetric or joins a
+            client to itself, survivors are not nested, or a threshold is no integer or below 1.
+
+    Examples:
+        >>> check_round([[False]], [[True]] * 5, 1)[2]
+        array([1], dtype=int32)
+    """
+    matrix = check_adjacency(adjacency)
+    clients = len(matrix)
+    alive = _check_survivors(survivors, clients)
+    require(alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape)
+    limits = _check_thresholds(thresholds, (clients,), batch=False)
+    return matrix, alive, np.broadcast_to(limits, (clients,)).copy()
+
+
+def _check_survivors(survivors: _Matrix, clients: int) -> np.ndarray:
+    """Return nested bool[..., 5, n]."""
+    alive = np.asarray(survivors)
+    require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
+    rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
+    require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
+    back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
+    rule = "must be nested, each set within the one before"
+    found = [f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]]
+    require(not found, "survivors", rule, *found)
+    return alive
+
+
+def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: bool) -> np.ndarray:
+    """Return int32[] or int32[..., n]."""
+    limits = np.asarray(thresholds)
+    kind = "must hold integers" if limits.ndim else "must be an integer"
+    require(np.issubdtype(limits.dtype, np.integer), "thresholds", kind, thresholds)
+    fits = limits.ndim == 0 or (limits.shape[-1:] == shape and (batch or limits.ndim == 1))
+    rule = f"must be one for all or one for each of the {shape[0]} clients"
+    require(fits, "thresholds", rule, f"shape {limits.shape}")
+    bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
+    require(bad.size == 0, "thresholds", "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
+    return limits.astype(np.int32)
+
+
+def _arrays(adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix) -> tuple[Array, ...]:
+    return tuple(jnp.asarray(a) for a in check_round(adjacency, survivors, thresholds))
+
+
+def _check_rounds(
+    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> tuple[tuple[np.ndarray, ...], tuple[int, ...]]:
+    """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
+    graphs = np.asarray(adjacency)
+    if graphs.ndim <= 2:
+        graphs = check_adjacency(graphs)
+    else:
+        flat = graphs.reshape(-1, *graphs.shape[-2:])
+        require(len(flat) > 0, "adjacency", "must hold at least one round", graphs.shape)
+        graphs = np.stack([check_adjacency(one) for one in flat]).reshape(graphs.shape)
+    clients = graphs.shape[-1]
+    alive = _check_survivors(survivors, clients)
+    limits = _check_thresholds(thresholds, (clients,), batch=True)
+    limits = np.broadcast_to(limits, limits.shape or (clients,))
+    try:
+        rounds = np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
+    except ValueError:
+        shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
+        require(False, "survivors", "must have leading axes that broadcast with the rest", *shapes)
+    return tuple(
+        np.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
+            -1, *a.shape[a.ndim - own :]
+        )
+        for a, own in ((graphs, 2), (alive, 2), (limits, 1))
+    ), rounds
+
+
+def _verdict(
+    core: Callable[..., Array], adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
+) -> bool | np.ndarray:
+    """Apply a predicate to one round or to all rounds of the leading axes."""
+    arrays, rounds = _check_rounds(adjacency, survivors, thresholds)
+    if not rounds:
+        return bool(_jitted(core)(*(jnp.asarray(a[0]) for a in arrays)))
+    return np.asarray(_mapped(core)(*(jnp.asarray(a) for a in arrays))).reshape(rounds)
+
+
+@functools.cache
+def _jitted(core: Callable[..., Array]) -> Callable[..., Array]:
+    return jax.jit(core)
+
+
+@functools.cache
+def _mapped(core: Callable[..., Array]) -> Callable[..., Array]:
+    return jax.jit(jax.vmap(core))
+
+
+def _informative(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> Bool[Array, " n"]:
+    """Return `informative` of checked arrays."""
+    answered = survivors[4]
+    from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
+    return from_others + answered.astype(jnp.int32) >= thresholds
+
+
+def _reliable(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> Bool[Array, ""]:
+    """Return `is_reliable` of checked arrays."""
+    summed = survivors[3]
+    beside = survivors[2] & jnp.any(adjacency & summed[None, :], axis=1)
+    return jnp.all(_informative(adjacency, survivors, thresholds) | ~(summed | beside))
+
+
+def _private(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> Bool[Array, ""]:
+    """Return `is_private` of checked arrays."""
+    label = labels(adjacency, survivors[3])
+    index = jax.lax.iota(jnp.int32, label.shape[0])
+    connected = jnp.sum(label == index, dtype=jnp.int32) <= 1
+    return connected | ~jnp.any(_unmasked(adjacency, survivors, thresholds, label))
+
+
+def _learnt_components(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> Int32[Array, " n"]:
+    """Return `learnt_components` of checked arrays."""
+    label = labels(adjacency, survivors[3])
+    enough = jnp.sum(survivors[3], dtype=jnp.int32) >= 2
+    learnt = _unmasked(adjacency, survivors, thresholds, label) & enough
+    return jnp.where(learnt, label, jnp.int32(-1))
+
+
+def _unmasked(
+    adjacency: Bool[Array, "n n"],
+    survivors: Bool[Array, "5 n"],
+    thresholds: Int32[Array, " n"],
+    label: Int32[Array, " n"],
+) -> Bool[Array, " n"]:
+    """Return who is in a component of G_3 all of whose C_l+ is informative."""
+    silent = ~_informative(adjacency, survivors, thresholds)
+    beside = jnp.any(adjacency & (survivors[2] & silent)[None, :], axis=1)
+    together = label[:, None] == label[None, :]
+    protected = jnp.any(together & (silent | beside)[None, :], axis=1)
+    return survivors[3] & ~protected
