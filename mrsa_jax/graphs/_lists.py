@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 
-__all__ = ["check_adjacency", "edges", "neighbour_lists"]
+__all__ = ["check_adjacency", "check_graphs", "edges", "neighbour_lists"]
 
 
 def check_adjacency(adjacency: ArrayLike | Sequence[Any]) -> Bool[np.ndarray, "clients clients"]:
@@ -38,16 +38,25 @@ def check_adjacency(adjacency: ArrayLike | Sequence[Any]) -> Bool[np.ndarray, "c
         >>> check_adjacency([[False, True], [True, False]]).sum()
         np.int64(2)
     """
+    matrix = check_graphs(adjacency)
+    require(matrix.ndim == 2, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
+    return matrix
+
+
+def check_graphs(
+    adjacency: ArrayLike | Sequence[Any],
+) -> Bool[np.ndarray, "*rounds clients clients"]:
+    """Return one graph or, along leading axes, many, after the checks of `check_adjacency`."""
     matrix = np.asarray(adjacency)
     require(matrix.dtype == np.bool_, "adjacency", "must hold bools", str(matrix.dtype))
-    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
+    square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
-    loops = np.flatnonzero(np.diagonal(matrix))
+    loops = np.argwhere(np.diagonal(matrix, axis1=-2, axis2=-1))
     rule = "must not join a client to itself"
-    require(loops.size == 0, "adjacency", rule, *[f"client {i}" for i in loops[:1]])
-    uneven = np.argwhere(matrix & ~matrix.T)
-    rule = "must be symmetric"
-    require(len(uneven) == 0, "adjacency", rule, *[f"only {i} -> {j}" for i, j in uneven[:1]])
+    require(len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]])
+    uneven = np.argwhere(matrix & ~np.swapaxes(matrix, -1, -2))
+    found = [f"only {at[-2]} -> {at[-1]}" for at in uneven[:1]]
+    require(len(uneven) == 0, "adjacency", "must be symmetric", *found)
     return matrix
 
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._errors import require
 from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.graphs._connectivity import labels
+from mrsa_jax.graphs._lists import check_graphs
 
 __all__ = [
     "check_round",
@@ -293,13 +294,7 @@ def _check_rounds(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
 ) -> tuple[tuple[np.ndarray, ...], tuple[int, ...]]:
     """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
-    graphs = np.asarray(adjacency)
-    if graphs.ndim <= 2:
-        graphs = check_adjacency(graphs)
-    else:
-        flat = graphs.reshape(-1, *graphs.shape[-2:])
-        require(len(flat) > 0, "adjacency", "must hold at least one round", graphs.shape)
-        graphs = np.stack([check_adjacency(one) for one in flat]).reshape(graphs.shape)
+    graphs = check_graphs(adjacency)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
     limits = _check_thresholds(thresholds, (clients,), batch=True)
