@@ -125,9 +125,10 @@ def following_range(
     known = typing.get_args(RangeStatistic)
     hint = f"must be a known statistic: {nearest(str(statistic), known)}"
     require(statistic in known, "statistic", hint, statistic)
-    for name, value in (("multiplier", multiplier), ("floor", floor)):
-        is_number = not isinstance(value, bool) and math.isfinite(value)
-        require(is_number and float(value) > 0, name, "must be positive and finite", value)
+    numbers: Any = (("multiplier", multiplier), ("floor", floor))
+    for name, value in numbers:
+        good = not isinstance(value, bool) and math.isfinite(value) and value > 0
+        require(bool(good), name, "must be positive and finite", value)
     enough = statistic != "max" or multiplier >= 1
     require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
     return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)

@@ -39,10 +39,11 @@ from mrsa_jax.selection._quadratic import (
     simulate_convergence,
 )
 from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
+from mrsa_jax.selection._round_rules import LearntRound, RoundRule, SplitPolicy, ThresholdRule
 from mrsa_jax.selection._rounds import (
     RoundHistory,
-    SplitPolicy,
     component_sums,
+    learnt_rows,
     learnt_sums,
     rollout_rounds,
 )
@@ -61,17 +62,20 @@ __all__ = [
     "ConvexConstants",
     "Fairness",
     "Form",
+    "LearntRound",
     "PowerOfChoice",
     "PowerOfChoiceState",
     "QuadraticProblem",
     "RandomScheme",
     "RolloutMetrics",
     "RoundHistory",
+    "RoundRule",
     "Selector",
     "SelectorState",
     "SeparatedSelection",
     "SeparationState",
     "SplitPolicy",
+    "ThresholdRule",
     "aggregation_cardinality",
     "batch_partitioning",
     "bernoulli",
@@ -86,6 +90,7 @@ __all__ = [
     "family_size_bound",
     "form_blocks",
     "full_rank_probability_bound",
+    "learnt_rows",
     "learnt_sums",
     "minimum_separation",
     "partition",

@@ -8,9 +8,8 @@ P (`participation`) has a row for each learnt sum.
 from __future__ import annotations
 
 import functools
-import typing
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +18,22 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._round_rules import (
+    RoundRule,
+    SplitPolicy,
+    ThresholdRule,
+    block_labels,
+    check_policy,
+)
 from mrsa_jax.selection._types import Selector
 
-__all__ = ["RoundHistory", "SplitPolicy", "component_sums", "learnt_sums", "rollout_rounds"]
+__all__ = ["RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"]
 
-SplitPolicy = Literal["ignore", "abort", "drop_block"]
 _BEFORE_ROUNDS = 2**32 - 1
-_V3, _V4 = 3, 4
 
 
 class RoundHistory(NamedTuple):
@@ -37,12 +41,22 @@ class RoundHistory(NamedTuple):
 
     Attributes:
         survivors: bool[..., J, 5, N], V0 (the cohort) to V4.
-        participation: bool[..., J, N], who is in the sum that the server learnt; a row of zeros
-            where it learnt none.
+        participation: bool[..., J, N], who is in the round's sum, if the server learnt it; a row
+            of zeros where it did not.
+        status: int32[..., J], a `Status` for each round; OK exactly where there is a row.
+        assignment_keys: key[..., J], from which each round's assignment graph is drawn: the
+            trial's round key of the stream `ASSIGNMENT`. `federated.train` hands it to the
+            aggregator, which so draws the same graph.
+        components: int32[..., J, N], for each client the number of the learnt sum that it is in,
+            -1 for none; None under rules that know no partial sums. Privacy is a matter of all
+            these sums (`learnt_rows`), failed rounds' included.
     """
 
     survivors: Bool[Array, "*trials rounds 5 clients"]
     participation: Bool[Array, "*trials rounds clients"]
+    status: Int32[Array, "*trials rounds"]
+    assignment_keys: Key[Array, "*trials rounds"]
+    components: Int32[Array, "*trials rounds clients"] | None = None
 
 
 def learnt_sums(
@@ -100,66 +114,15 @@ def learnt_sums(
     shape_ok = array.ndim >= 2 and array.shape[-2] == 5
     require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
     labels = block_labels(blocks, array.shape[-1])
-    keep = _policy(policy)
-    flat = array.reshape((-1, *array.shape[-2:]))
-    rows = _learnt_rows(flat, labels, jnp.asarray(threshold, jnp.int32), keep)
+    rule = ThresholdRule(labels, jnp.asarray(threshold, jnp.int32), check_policy(policy))
+    rows = _learnt_rows(rule, array.reshape((-1, *array.shape[-2:])))
     return rows.reshape((*array.shape[:-2], array.shape[-1]))
 
 
-def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
-    """Return the number of each client's block, from T or from the numbers themselves."""
-    if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
-        size = check_count("blocks", blocks)
-        return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
-    array = np.asarray(blocks)
-    rule = f"must be a block size, or {num_clients} numbers of blocks"
-    is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
-    require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
-    inside = bool(array.min() >= 0 and array.max() < num_clients)
-    require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
-    return jnp.asarray(array, jnp.int32)
-
-
-def _ignore(included: Array, split: Array, labels: Array) -> Array:
-    del split, labels
-    return included
-
-
-def _abort(included: Array, split: Array, labels: Array) -> Array:
-    del labels
-    return included & ~jnp.any(split)
-
-
-def _drop_block(included: Array, split: Array, labels: Array) -> Array:
-    return included & ~split[labels]
-
-
-# policy -> (who is in V3, which blocks would be split, block of each client) -> who is summed
-_POLICIES: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "ignore": _ignore,
-    "abort": _abort,
-    "drop_block": _drop_block,
-}
-
-
-def _policy(name: Any) -> Callable[[Array, Array, Array], Array]:
-    hint = f"must be a known policy: {nearest(str(name), _POLICIES)}"
-    require(name in typing.get_args(SplitPolicy), "policy", hint, name)
-    return _POLICIES[name]
-
-
-def _learnt(survivors: Array, labels: Array, threshold: Array, keep: Any) -> Array:
-    """Return the row of one round."""
-    lost = survivors[0] & ~survivors[_V3]
-    split = jnp.zeros(labels.shape, jnp.bool_).at[labels].max(lost)
-    row = keep(survivors[_V3], split, labels)
-    enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= threshold
-    return row & enough & (jnp.sum(row, dtype=jnp.int32) >= jnp.int32(2))
-
-
-@functools.partial(jax.jit, static_argnames=("keep",))
-def _learnt_rows(survivors: Array, labels: Array, threshold: Array, keep: Any) -> Array:
-    return jax.vmap(_learnt, in_axes=(0, None, None, None))(survivors, labels, threshold, keep)
+@jax.jit
+def _learnt_rows(rule: RoundRule, survivors: Array) -> Array:
+    unused = jax.random.key(0)
+    return jax.vmap(lambda alive: rule.learn(unused, alive).summed)(survivors)
 
 
 def component_sums(
@@ -209,6 +172,44 @@ def component_sums(
     return jnp.expand_dims(rows, -2) & (each == index)
 
 
+def learnt_rows(
+    history: RoundHistory,
+) -> tuple[Bool[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
+    """Return a row of P for each sum that the server learnt, and the round that it is of.
+
+    Args:
+        history: Rounds of one trial.
+
+    Returns:
+        bool[L, N] and int32[L], in the order of rounds: the round's sum where it is all there is,
+        the sums over parts of V3 where the graph fell apart, those from failed rounds included.
+        The rows of a round add up to its sum.
+
+    Raises:
+        ConfigurationError: If the history is of many trials.
+
+    Examples:
+        >>> whole = jnp.asarray([[True, True, True], [False] * 3])
+        >>> parts = jnp.asarray([[0, 1, 0], [-1, 1, -1]], jnp.int32)
+        >>> keys, status = jax.random.split(jax.random.key(0), 2), jnp.asarray([0, 3], jnp.int32)
+        >>> alive = jnp.ones((2, 5, 3), bool)
+        >>> rows, rounds = learnt_rows(RoundHistory(alive, whole, status, keys, parts))
+        >>> rows.astype(int).tolist(), rounds.tolist()
+        ([[1, 0, 1], [0, 1, 0], [0, 1, 0]], [0, 0, 1])
+    """
+    whole = np.asarray(history.participation)
+    require(whole.ndim == 2, "history", "must be of one trial", whole.shape)
+    if history.components is None:
+        rounds = np.flatnonzero(whole.any(axis=1))
+        return whole[rounds], rounds.astype(np.int32)
+    labels = np.asarray(history.components)
+    sums = [(j, label) for j, row in enumerate(labels) for label in np.unique(row[row >= 0])]
+    rows = np.zeros((len(sums), whole.shape[1]), np.bool_)
+    for place, (j, label) in enumerate(sums):
+        rows[place] = labels[j] == label
+    return rows, np.asarray([j for j, _ in sums], np.int32)
+
+
 def rollout_rounds(
     seed: int | Key[Array, ""],
     selector: Selector,
@@ -216,9 +217,10 @@ def rollout_rounds(
     steps: StepDropout,
     num_rounds: int,
     *,
-    policy: SplitPolicy,
-    blocks: ArrayLike | Sequence[int],
+    policy: SplitPolicy | None = None,
+    blocks: ArrayLike | Sequence[int] | None = None,
     threshold: ArrayLike = 2,
+    rule: RoundRule | None = None,
     num_trials: int | None = None,
 ) -> RoundHistory:
     """Roll rounds out in which clients also drop out between the protocol's steps.
@@ -235,14 +237,16 @@ def rollout_rounds(
         policy: What happens to a block that loses a member (`learnt_sums`).
         blocks: T, or the number of each client's block.
         threshold: t, shares needed to unmask.
+        rule: What is learnt from a round, in place of the three above, e.g. `secagg.graph_rule`.
         num_trials: B, for that many independent trials as leading axis; None for one without.
 
     Returns:
-        Survivors and participation of each round. Rates, T and thresholds are data: new values
-        compile nothing new.
+        What happened in each round. Rates, T and thresholds are data: new values compile nothing
+        new.
 
     Raises:
-        ConfigurationError: As `rollout` and `learnt_sums`.
+        ConfigurationError: As `rollout` and `learnt_sums`; if not exactly one of `rule` or
+            `policy` with `blocks` is given, or a cohort is larger than the rule's rounds.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -261,27 +265,42 @@ def rollout_rounds(
                               ("availability", availability, Availability),
                               ("steps", steps, StepDropout)):  # fmt: skip
         require(isinstance(value, kind), name, f"must be a `{kind.__name__}`", value)
-    labels = block_labels(blocks, selector.num_clients)
+    if rule is None:
+        given = policy is not None and blocks is not None
+        require(given, "policy", "must be given with `blocks`, or `rule`", policy, blocks)
+        labels = block_labels(blocks, selector.num_clients)
+        rule = ThresholdRule(labels, jnp.asarray(threshold, jnp.int32), check_policy(policy))
+    else:
+        free = policy is None and blocks is None
+        require(free, "rule", "must not be given with `policy` or `blocks`", policy, blocks)
+        require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
     history = _roll(
         as_key(seed),
         jnp.arange(trials, dtype=jnp.uint32),
         (selector, availability.for_clients(selector.num_clients), steps),
-        labels,
-        jnp.asarray(threshold, jnp.int32),
-        _policy(policy),
+        rule,
         rounds,
     )
-    return history if num_trials is not None else RoundHistory(*(leaf[0] for leaf in history))
+    _check_places(rule, history.survivors)
+    return history if num_trials is not None else jax.tree.map(lambda leaf: leaf[0], history)
 
 
-@functools.partial(jax.jit, static_argnames=("keep", "num_rounds"))
+def _check_places(rule: RoundRule, survivors: Array) -> None:
+    """Raise if some cohort had more members than the rule has places."""
+    places = getattr(rule, "num_participants", None)
+    if places is not None and not isinstance(survivors, jax.core.Tracer):
+        largest = int(jnp.max(jnp.sum(survivors[..., 0, :], axis=-1, dtype=jnp.int32)))
+        most = f"{places} places"
+        require(largest <= places, "rule", "must have a place for each member of a cohort",
+                most, f"{largest} members")  # fmt: skip
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
 def _roll(
     key: Key[Array, ""],
     trials: Array,
     schemes: Any,
-    labels: Array,
-    threshold: Array,
-    keep: Any,
+    rule: RoundRule,
     num_rounds: int,
 ) -> RoundHistory:
     selector, availability, steps = schemes
@@ -291,9 +310,11 @@ def _roll(
         available, online = availability.sample(round_key(own, j, Stream.AVAILABILITY), online)
         cohort, after = selector.select(round_key(own, j, Stream.SELECTION), chosen, available)
         survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
-        row = _learnt(survivors, labels, threshold, keep)
-        after = after._replace(counts=chosen.counts + row.astype(jnp.int32))
-        return (after, online), RoundHistory(survivors, row)
+        graph_key = round_key(own, j, Stream.ASSIGNMENT)
+        learnt = rule.learn(graph_key, survivors)
+        after = after._replace(counts=chosen.counts + learnt.summed.astype(jnp.int32))
+        row = RoundHistory(survivors, learnt.summed, learnt.status, graph_key, learnt.components)
+        return (after, online), row
 
     def one(trial: Array) -> RoundHistory:
         own = trial_key(key, trial)

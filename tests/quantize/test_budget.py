@@ -36,7 +36,7 @@ from mrsa_jax.quantize import (
         (lambda: largest_levels(8, 2, 4), "`modulus` must exceed the largest sum of weights"),
         (
             lambda: check_fits(2**16, 12, 2**32, 5462),
-            "total weight .* got 4294967296 and 4295426040",
+            "total weight .* and 4295426040",
         ),
         (lambda: budget(2**16, 12, 5462), r"`modulus_bits` must lie in \[1, 32\]; got 33"),
         (lambda: budget(2**16, 2, modulus_bits=16), "`modulus` must exceed total weight"),

@@ -1,0 +1,160 @@
+"""What the server learns from one round of the protocol: rules as values.
+
+Multi-RoundSecAgg takes cohort and sum for the same. Once clients drop out between the protocol's
+steps, a rule decides which sums are learnt: the one here counts the answers, `secagg.graph_rule`
+applies Theorem 1 of CCESA to the round's assignment graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax._status import Status
+from mrsa_jax.selection._checks import check_count
+
+__all__ = [
+    "LearntRound",
+    "RoundRule",
+    "SplitPolicy",
+    "ThresholdRule",
+    "block_labels",
+    "check_policy",
+    "kept_by",
+    "round_status",
+]
+
+SplitPolicy = Literal["ignore", "abort", "drop_block"]
+_V3, _V4 = 3, 4
+
+
+class LearntRound(NamedTuple):
+    """What the server learns from a round.
+
+    Attributes:
+        summed: bool[N], who is in the round's sum; zeros unless the status is OK.
+        components: int32[N], for each client the number of the learnt sum that it is in, -1 for
+            none. Sums over parts of V3 are learnt in rounds that are not private, and may be in
+            rounds that failed. None from a rule under which a round's sum is all there is.
+        status: int32, a `Status`.
+    """
+
+    summed: Array
+    components: Array | None
+    status: Array
+
+
+@runtime_checkable
+class RoundRule(Protocol):
+    """Which sums the server learns, given who survived the steps: a pytree.
+
+    A rule for rounds of at most so many clients has an attribute `num_participants`.
+    """
+
+    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
+        """Return what is learnt; the key is the round's, stream `ASSIGNMENT`."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ThresholdRule:
+    """The sum over V3 is learnt if enough clients are left in V4, whatever the graph.
+
+    Attributes:
+        labels: int32[N], the number of each client's block.
+        threshold: int32, t.
+        policy: What happens to blocks that lost a member (static).
+    """
+
+    labels: Array
+    threshold: Array
+    policy: str = dataclasses.field(metadata={"static": True})
+
+    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
+        """Return what is learnt; nothing is drawn."""
+        del key
+        kept = kept_by(self.policy, survivors, self.labels, self.labels.shape[0])
+        enough = jnp.sum(survivors[_V4], dtype=jnp.int32) >= self.threshold
+        status = round_status(survivors, kept, enough)
+        return LearntRound(kept & (status == jnp.int32(Status.OK)), None, status)
+
+
+def round_status(
+    survivors: Bool[Array, "5 clients"], kept: Bool[Array, " clients"], is_reliable: Array
+) -> Int32[Array, ""]:
+    """Return a round's status, from what went wrong first.
+
+    Nobody was asked; fewer than two inputs came; the policy left fewer than two; too few shares.
+    """
+
+    def fewer_than_two(row: Array) -> Array:
+        return jnp.sum(row, dtype=jnp.int32) < jnp.int32(2)
+
+    status = jnp.where(is_reliable, jnp.int32(Status.OK), jnp.int32(Status.UNRELIABLE))
+    status = jnp.where(fewer_than_two(kept), jnp.int32(Status.ABORTED), status)
+    few = jnp.int32(Status.TOO_FEW_SURVIVORS)
+    status = jnp.where(fewer_than_two(survivors[_V3]), few, status)
+    return jnp.where(jnp.any(survivors[0]), status, jnp.int32(Status.SKIPPED))
+
+
+def kept_by(
+    policy: str,
+    survivors: Bool[Array, "5 clients"],
+    labels: Int32[Array, " clients"],
+    num_labels: int,
+) -> Bool[Array, " clients"]:
+    """Return who of V3 the policy keeps in the sum."""
+    lost = survivors[0] & ~survivors[_V3]
+    split = jnp.zeros(num_labels, jnp.bool_).at[labels].max(lost)
+    return _POLICIES[policy](survivors[_V3], split[labels] & survivors[0])
+
+
+def _ignore(included: Array, split: Array) -> Array:
+    del split
+    return included
+
+
+def _abort(included: Array, split: Array) -> Array:
+    return included & ~jnp.any(split)
+
+
+def _drop_block(included: Array, split: Array) -> Array:
+    return included & ~split
+
+
+# policy -> (who is in V3, who was asked and is of a split block) -> who is summed
+_POLICIES: dict[str, Callable[[Array, Array], Array]] = {
+    "ignore": _ignore,
+    "abort": _abort,
+    "drop_block": _drop_block,
+}
+
+
+def check_policy(name: Any) -> str:
+    """Return the name of a policy, or raise naming the nearest."""
+    hint = f"must be a known policy: {nearest(str(name), _POLICIES)}"
+    require(name in typing.get_args(SplitPolicy), "policy", hint, name)
+    return str(name)
+
+
+def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
+    """Return the number of each client's block, from T or from the numbers themselves."""
+    if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
+        size = check_count("blocks", blocks)
+        return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
+    array = np.asarray(blocks)
+    rule = f"must be a block size, or {num_clients} numbers of blocks"
+    is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
+    require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
+    inside = bool(array.min() >= 0 and array.max() < num_clients)
+    require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
+    return jnp.asarray(array, jnp.int32)
