@@ -1,44 +1,46 @@
 """Padded inputs and the sum the server gets from them.
 
-Every present member of a block adds its self pad PRG(b_i), and for each other present member j
-the pair's pad PRG(s_ij): plus where i < j, minus where i > j (global ids). The pair pads cancel
-in the sum and the server takes the self pads off. Pads are ChaCha20 keystream (RFC 8439) with
-round and block in the nonce, so none is used twice; the papers' PRG.
+Every client of V2 shares a pad PRG(s_ij) with each neighbour: of the clients whose inputs arrive
+(V3), i adds it where i < j and subtracts it where i > j (global ids), and adds its self pad
+PRG(b_i). The server sums what arrives and takes off the self pads, and the pairs' pads with
+clients of V2 whose inputs did not arrive. Pads are ChaCha20 keystream (RFC 8439) with round and
+block in the nonce, so none is used twice.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import dataclasses
 import functools
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
-from mrsa_jax.modular import (
-    add,
-    chacha20_columns,
-    reduce_words,
-    ring_sum_over,
-    subtract,
-    words_per_residue,
+from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
+from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
+from mrsa_jax.secagg._pads_xla import (
+    PAIR_PAD,
+    SELF_PAD,
+    Edges,
+    Round,
+    edge_places,
+    pads_by_xla,
+    status_of,
 )
-from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, turn_schedule
+from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan
 
-__all__ = ["Fidelity", "pad_inputs", "ring_sum"]
+__all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "ring_sum"]
 
 Fidelity = Literal["array", "sets"]
 
-# First nonce word of a pad: pair and self streams can never meet, whatever the seeds.
-_PAIR_PAD, _SELF_PAD = 1, 2
-# ChaCha20 blocks computed at a time, over all streams; about 2,048 of them stay in cache.
-_CHUNK_COLUMNS = 2048
-_SMALLEST_CHUNK = 8
+# Edges are padded to shapes this much apart, relatively, so that random graphs compile rarely.
+_EDGE_STEPS = 8
 
 
 def pad_inputs(
@@ -48,16 +50,19 @@ def pad_inputs(
     round_index: ArrayLike,
     *,
     present: ArrayLike | None = None,
+    survivors: ArrayLike | None = None,
 ) -> UInt32[Array, "participants dim"]:
     """Return what each client sends: its input under all its pads.
 
     Args:
-        seeds: Seeds of the round.
+        seeds: Seeds of the round; their edges say who shares pads.
         inputs: uint32[n, d], residues of each block's ring.
         plan: Blocks of the round (static).
         round_index: Round, part of the nonce.
-        present: bool[n], who answers; everybody if None. Pads are shared over the complete
-            graph of a block's present members.
+        present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
+            None.
+        survivors: bool[5, n], V0 to V4, in place of `present`: pads are shared with all
+            neighbours in V2, and V3 sends.
 
     Returns:
         uint32[n, d]: residues that look uniform to anyone without the seeds; zeros for the
@@ -72,9 +77,10 @@ def pad_inputs(
         >>> padded = pad_inputs(seeds, jnp.zeros((2, 3), "uint32"), plan, 0)
         >>> bool((padded[0] == 0).all())
         False
+
+    Source: CCESA, eq. (3); with the complete graph Bonawitz et al. (2017), eq. (1) there.
     """
-    inputs, present = _checked(seeds, inputs, plan, present)
-    return _pad_inputs(seeds, inputs, jnp.asarray(round_index).astype(jnp.uint32), present, plan)
+    return padded_and_sum(seeds, inputs, plan, round_index, present, survivors)[0]
 
 
 def ring_sum(
@@ -84,19 +90,23 @@ def ring_sum(
     round_index: ArrayLike,
     *,
     present: ArrayLike | None = None,
+    survivors: ArrayLike | None = None,
     fidelity: Fidelity = "array",
 ) -> RingResult:
-    """Sum the present members' inputs of each block, as the server would.
+    """Sum the present members' inputs of each block, as a server would who recovers every secret.
 
     Args:
-        seeds: Seeds of the round (not read by "sets").
+        seeds: Seeds of the round; their edges say who shares pads (not read by "sets").
         inputs: uint32[n, d], residues of each block's ring.
-        plan: Blocks of the round (static; one compilation serves all rounds).
+        plan: Blocks of the round (static).
         round_index: Round, part of the nonce.
-        present: bool[n], who answers; everybody if None.
+        present: bool[n], who answers, where nobody is lost once pads are shared; everybody if
+            None.
+        survivors: bool[5, n], V0 to V4, in place of `present`: pads are shared within V2, the sum
+            is over V3, and the pads that V3 shares with the rest of V2 are removed again.
         fidelity: "array": each block is summed from its padded inputs, chunk by chunk, every
-            pair's keystream made once and used with both signs, and the self pads are taken off
-            again. "sets": the plain modular sum, without pads. The totals are bit-equal.
+            pair's keystream made once and used with both signs, and what the server removes is
+            taken off again. "sets": the plain modular sum, without pads. The totals are bit-equal.
 
     Returns:
         The totals and a status for each block: a sum over fewer than two present members is
@@ -116,193 +126,184 @@ def ring_sum(
         >>> ring_sum(seeds, inputs, plan, 0, present=here).total.tolist()
         [101, 202]
 
-    Cost: n (n + 1) / 2 keystreams of d words ("array"; twice that if R is no power of two).
+    Cost: a keystream of d words for each client and edge ("array"; twice that if R is no power of
+    two). On the CPU compiled loops do it where numba is installed, elsewhere and under `jit` XLA;
+    the bits are the same.
+
+    Source: CCESA, eq. (4).
     """
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
-    inputs, present = _checked(seeds, inputs, plan, present)
-    index = jnp.asarray(round_index).astype(jnp.uint32)
-    return _ring_sum(seeds, inputs, index, present, plan, fidelity == "array")
+    if fidelity == "array":
+        return padded_and_sum(seeds, inputs, plan, round_index, present, survivors, padded=False)[1]
+    round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
+    return _plain_sums(round_.inputs, round_.sends, plan)
+
+
+def padded_and_sum(
+    seeds: Seeds,
+    inputs: ArrayLike,
+    plan: SegmentPlan,
+    round_index: ArrayLike,
+    present: ArrayLike | None = None,
+    survivors: ArrayLike | None = None,
+    *,
+    padded: bool = True,
+) -> tuple[Array, RingResult]:
+    """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
+    round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
+    leaves = jax.tree.leaves(round_)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    if runs_compiled_loops() and not is_traced:
+        return _compiled(round_, plan, padded)
+    if not is_traced:
+        return _xla(round_, plan, padded)
+    everything = tuple(Edges(edge_places(block, round_), round_.seeds.pair_seed) for block in plan)
+    return pads_by_xla(round_, everything, plan, padded)
 
 
 def _checked(
-    seeds: Seeds, inputs: ArrayLike, plan: SegmentPlan, present: ArrayLike | None
-) -> tuple[Array, Array]:
-    values = jnp.asarray(inputs)
-    require(values.dtype == jnp.uint32, "inputs", "must be uint32", values.dtype)
+    seeds: Seeds,
+    inputs: ArrayLike,
+    plan: SegmentPlan,
+    round_index: ArrayLike,
+    present: ArrayLike | None,
+    survivors: ArrayLike | None,
+) -> Round:
+    values = inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
+    require(values.dtype == np.uint32, "inputs", "must be uint32", values.dtype)
     require(values.ndim == 2, "inputs", "must have the shape [participants, dim]", values.shape)
     participants, dim = values.shape
     members = seeds.client_ids.shape
     require(members == (participants,), "seeds", "must match `inputs`", members, values.shape)
+    rows, edges = seeds.pair_seed.shape[0], seeds.edges.shape[0]
+    require(rows == edges, "seeds", "must have a pair seed for each edge", rows, edges)
     last = max(block.members[-1] for block in plan)
     stop = max(block.stop for block in plan)
     fits = last < participants and stop <= dim
     require(fits, "plan", "must fit the shape of `inputs`", (last + 1, stop), values.shape)
-    here = jnp.ones(participants, jnp.bool_) if present is None else jnp.asarray(present)
-    require(here.dtype == jnp.bool_, "present", "must be bool", here.dtype)
-    require(here.shape == (participants,), "present", "must match `inputs`", here.shape)
-    return values, here
+    one = present is None or survivors is None
+    require(one, "present", "must be left out where `survivors` is given")
+    if survivors is not None:
+        steps = survivors if isinstance(survivors, jax.Array) else np.asarray(survivors)
+        require(steps.dtype == np.bool_, "survivors", "must be bool", steps.dtype)
+        shape = (5, participants)
+        require(steps.shape == shape, "survivors", f"must have the shape {shape}", steps.shape)
+        shares, sends = steps[2], steps[3]
+    else:
+        here = np.ones(participants, np.bool_) if present is None else present
+        here = here if isinstance(here, jax.Array) else np.asarray(here)
+        require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
+        require(here.shape == (participants,), "present", "must match `inputs`", here.shape)
+        shares = sends = here
+    return Round(seeds, values, shares, sends, _word(round_index))
+
+
+def _word(round_index: ArrayLike) -> Any:
+    if isinstance(round_index, jax.Array):
+        return round_index.astype(jnp.uint32)
+    return np.asarray(round_index).astype(np.uint32)
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
-def _pad_inputs(
-    seeds: Seeds, inputs: Array, round_index: Array, present: Array, plan: SegmentPlan
-) -> Array:
-    padded = jnp.zeros_like(inputs)
-    for number, block in enumerate(plan):
-        job = _job(seeds, inputs, round_index, present, block, number)
-        chunks = lax.map(lambda args, job=job: _padded_chunk(job, *args)[0], job.chunks)
-        # [chunk, word, member, column] -> [member, coordinate]
-        rows = chunks.transpose(2, 0, 3, 1).reshape(len(block.members), -1)
-        width = block.stop - block.start
-        where = np.asarray(block.members)
-        padded = padded.at[where, block.start : block.stop].set(rows[:, :width])
-    return padded
-
-
-@functools.partial(jax.jit, static_argnames=("plan", "padded"))
-def _ring_sum(
-    seeds: Seeds,
-    inputs: Array,
-    round_index: Array,
-    present: Array,
-    plan: SegmentPlan,
-    padded: bool,
-) -> RingResult:
+def _plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
     totals, statuses = [], []
-    for number, block in enumerate(plan):
-        job = _job(seeds, inputs, round_index, present, block, number)
-        if padded:
-            chunks = lax.map(lambda args, job=job: _server_chunk(job, *args), job.chunks)
-            total = chunks.swapaxes(1, 2).reshape(-1)[: block.stop - block.start]
-        else:
-            rows = inputs[np.asarray(block.members), block.start : block.stop]
-            rows = jnp.where(job.present[:, None], rows, jnp.uint32(0))
-            total = ring_sum_over(rows, block.modulus)
-        enough = jnp.sum(job.present, dtype=jnp.int32) >= jnp.int32(2)
-        totals.append(jnp.where(enough, total, jnp.uint32(0)))
-        statuses.append(
-            jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
-        )
+    for block in plan:
+        members = np.asarray(block.members)
+        here = sends[members]
+        rows = inputs[members, block.start : block.stop]
+        total = ring_sum_over(jnp.where(here[:, None], rows, jnp.uint32(0)), block.modulus)
+        status = status_of(jnp.sum(here, dtype=jnp.int32))
+        totals.append(jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)))
+        statuses.append(status)
     return RingResult(tuple(totals), jnp.stack(statuses))
 
 
-class _Job(NamedTuple):
-    """One block, ready to be padded: everything but the chunk."""
-
-    self_seed: Array  # uint32[members, 8]
-    shifts: tuple[Array, ...]  # of whole turns: distance, seeds and signs of its pairs
-    half: tuple[Array, Array]  # seeds and signs of the pairs half a turn apart
-    present: Array  # bool[members]
-    nonces: tuple[Array, Array]  # of pair and self pads
-    modulus: int
-    chunks: tuple[Array, Array]  # first block counter, inputs [chunk, word, member, column]
+# ---- on the host: which pairs of a block share a pad that somebody sends
 
 
-def _job(
-    seeds: Seeds, inputs: Array, round_index: Array, present: Array, block: Block, number: int
-) -> _Job:
-    members = jnp.asarray(block.members, jnp.int32)
-    here = present[members]
-    segment = jnp.uint32(number)
-    turns, half = turn_schedule(block, inputs.shape[0])
-    signs = _signs(seeds.client_ids[members], here)
-    whole = np.arange(len(block.members))
-    distances = np.arange(1, len(turns) + 1)
-    partners = (whole[None, :] + distances[:, None]) % len(whole)
-    halves = whole[: len(half)]
-    return _Job(
-        self_seed=seeds.self_seed[members],
-        shifts=(
-            jnp.asarray(distances, jnp.int32),
-            seeds.pair_seed[turns],
-            signs[whole[None, :], partners],
-        ),
-        half=(seeds.pair_seed[half], signs[halves, halves + len(half)]),
-        present=here,
-        nonces=(
-            jnp.stack([jnp.uint32(_PAIR_PAD), segment, round_index]),
-            jnp.stack([jnp.uint32(_SELF_PAD), segment, round_index]),
-        ),
-        modulus=block.modulus,
-        chunks=_chunks(inputs[members, block.start : block.stop], block.modulus),
+def _used_edges(block: Block, round_: Round) -> Edges:
+    """Return the pairs within V2 of which one sends: who adds first, then who subtracts."""
+    edges = np.asarray(round_.seeds.edges)
+    places = edge_places(block, round_)
+    shares, sends = np.asarray(round_.shares), np.asarray(round_.sends)
+    used = (places >= 0).all(axis=1) & shares[edges].all(axis=1) & sends[edges].any(axis=1)
+    places, edges = places[used], edges[used]
+    ids = np.asarray(round_.seeds.client_ids)[edges]
+    ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)
+    return Edges(ordered.astype(np.int32), np.asarray(round_.seeds.pair_seed)[used])
+
+
+def _nonces(number: int, index: Any) -> np.ndarray:
+    return np.asarray([[PAIR_PAD, number, index], [SELF_PAD, number, index]], np.uint32)
+
+
+# ---- compiled loops
+
+
+def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
+    inputs = np.ascontiguousarray(round_.inputs)
+    sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
+    out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
+    totals, statuses = [], []
+    for number, block in enumerate(plan):
+        members = np.asarray(block.members, np.int32)
+        here = sends[members]
+        total = np.zeros(block.stop - block.start, np.uint32)
+        if padded or here.sum() >= 2:
+            edges = _used_edges(block, round_)
+            nonces = _nonces(number, round_.index)
+            own = np.ascontiguousarray(self_seed[members])
+            _run_tiles((inputs, block, members, here, edges, own, nonces), out, total)
+        if here.sum() < 2:
+            total[:] = 0
+        totals.append(jnp.asarray(total))
+        statuses.append(status_of(jnp.int32(here.sum())))
+    return jnp.asarray(out), RingResult(tuple(totals), jnp.stack(statuses))
+
+
+def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None:
+    """Share a block's tiles of coordinates over the cores."""
+    from mrsa_jax.modular._chacha20_loops import TILE
+    from mrsa_jax.secagg._pad_loops import pad_tiles
+
+    inputs, block, members, here, edges, own, nonces = job
+    is_power = is_power_of_two(block.modulus)
+    modulus = np.uint32(0 if is_power else block.modulus)
+    low_bits = np.uint32(block.modulus - 1 if is_power else 2**32 - 1)
+    tiles = -(-len(total) * words_per_residue(block.modulus) // TILE)
+
+    def part(first: int, last: int) -> None:
+        pad_tiles(inputs, block.start, block.stop, members, here, edges.places, edges.seeds, own,
+                  nonces, modulus, low_bits, first, last, out, total)  # fmt: skip
+
+    cores = min(num_cores(), tiles)
+    if cores == 1:
+        part(0, tiles)
+        return
+    # more parts than cores: a core that is kept waiting holds up one part, not half of the work
+    bounds = np.linspace(0, tiles, min(4 * cores, tiles) + 1).astype(int)
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        list(pool.map(part, bounds[:-1].tolist(), bounds[1:].tolist()))
+
+
+# ---- XLA
+
+
+def _xla(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
+    """Pass only the pairs within each block, in shapes of which there are few."""
+    chosen = []
+    pair_seed = np.asarray(round_.seeds.pair_seed)
+    for block in plan:
+        places = edge_places(block, round_)
+        inside = (places >= 0).all(axis=1)
+        count = int(inside.sum())
+        extra = -count % max(1, 2 ** max(count - 1, 0).bit_length() // _EDGE_STEPS)
+        pad = ((0, extra), (0, 0))
+        chosen.append(
+            Edges(np.pad(places[inside], pad, constant_values=-1), np.pad(pair_seed[inside], pad))
+        )
+    # the seeds' own edge list may have any length: it must not become a shape to compile for
+    bare = dataclasses.replace(
+        round_.seeds, edges=jnp.zeros((0, 2), jnp.int32), pair_seed=jnp.zeros((0, 8), jnp.uint32)
     )
-
-
-def _signs(ids: Array, present: Array) -> Array:
-    """Return int32[members, members]: 1 where the row adds the pair's pad, -1, 0 for no pad."""
-    order = jnp.where(ids[:, None] < ids[None, :], jnp.int32(1), jnp.int32(-1))
-    return jnp.where(present[:, None] & present[None, :], order, jnp.int32(0))
-
-
-def _chunks(values: Array, modulus: int) -> tuple[Array, Array]:
-    """Cut inputs into chunks of keystream blocks, a block being a column.
-
-    Transposing the inputs once spares transposing every stream.
-    """
-    members, dim = values.shape
-    residues = 16 // words_per_residue(modulus)
-    blocks = -(-dim // residues)
-    count = -(-blocks // max(_SMALLEST_CHUNK, _CHUNK_COLUMNS // members))
-    width = -(-blocks // count)
-    values = jnp.pad(values, ((0, 0), (0, count * width * residues - dim)))
-    columns = values.reshape(members, count, width, residues).transpose(1, 3, 0, 2)
-    return jnp.arange(count, dtype=jnp.uint32) * jnp.uint32(width), columns
-
-
-def _pads(seeds: Array, nonce: Array, counter: Array, width: int, modulus: int) -> Array:
-    """Return one chunk of many seeds' pads, [residues of a block, seeds, blocks]."""
-    count = seeds.shape[0]
-    counters = counter + jnp.arange(width, dtype=jnp.uint32)
-    words = chacha20_columns(
-        jnp.repeat(seeds.T, width, axis=1, total_repeat_length=count * width),
-        jnp.tile(counters, count),
-        jnp.broadcast_to(nonce[:, None], (3, count * width)),
-    ).reshape(16, count, width)
-    if words_per_residue(modulus) == 1:
-        return reduce_words(words, words, modulus)
-    return reduce_words(words[1::2], words[0::2], modulus)
-
-
-def _signed(values: Array, pads: Array, signs: Array, modulus: int) -> Array:
-    """Return values + signs * pads in the ring, signs int32[seeds] in {-1, 0, 1}."""
-    signs = signs[None, :, None]
-    plus = jnp.where(signs == jnp.int32(1), pads, jnp.uint32(0))
-    minus = jnp.where(signs == jnp.int32(-1), pads, jnp.uint32(0))
-    return subtract(add(values, plus, modulus), minus, modulus)
-
-
-def _padded_chunk(
-    job: _Job, counter: Array, values: UInt32[Array, "word members column"]
-) -> tuple[Array, Array]:
-    """Return the padded inputs of one chunk, and the sum of the present members' self pads.
-
-    The complete graph is walked in turns: at distance s every member i meets member i + s (mod
-    n), so that a turn is one array operation; for even n, half a turn pairs everybody once.
-    """
-    (_, members, width), modulus = values.shape, job.modulus
-
-    def turn(padded: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
-        distance, seeds, signs = step
-        pads = _pads(seeds, job.nonces[0], counter, width, modulus)
-        padded = _signed(padded, pads, signs, modulus)
-        start = jnp.int32(members) - distance
-        met = lax.dynamic_slice_in_dim(jnp.concatenate([pads, pads], 1), start, members, 1)
-        opposite = -lax.dynamic_slice_in_dim(jnp.concatenate([signs, signs]), start, members)
-        return _signed(padded, met, opposite, modulus), None
-
-    padded = jnp.where(job.present[None, :, None], values, jnp.uint32(0))
-    padded, _ = lax.scan(turn, padded, job.shifts)
-    if members % 2 == 0:
-        seeds, signs = job.half
-        pads = _pads(seeds, job.nonces[0], counter, width, modulus)
-        both, signs = jnp.concatenate([pads, pads], 1), jnp.concatenate([signs, -signs])
-        padded = _signed(padded, both, signs, modulus)
-    own = _pads(job.self_seed, job.nonces[1], counter, width, modulus)
-    own = jnp.where(job.present[None, :, None], own, jnp.uint32(0))
-    return add(padded, own, modulus), ring_sum_over(own, modulus, axis=1)
-
-
-def _server_chunk(job: _Job, counter: Array, values: Array) -> Array:
-    """Sum one chunk of padded inputs and take the self pads off, [word, column]."""
-    padded, removed = _padded_chunk(job, counter, values)
-    return subtract(ring_sum_over(padded, job.modulus, axis=1), removed, job.modulus)
+    return pads_by_xla(round_._replace(seeds=bare), tuple(chosen), plan, padded)

@@ -187,25 +187,6 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     return Block(members, start, stop, modulus, block.levels)
 
 
-def turn_schedule(block: Block, num_participants: int) -> tuple[np.ndarray, np.ndarray]:
-    """Arrange the pairs of a block's complete graph in turns of a round table.
-
-    Returns:
-        Rows of `pair_seed`: `[(m - 1) // 2, m]`, of member i and i + s (mod m) for each distance
-        s below half a turn; and for even m `[m // 2]`, of i and i + m / 2 (else empty).
-    """
-    slots, size = np.asarray(block.members), len(block.members)
-    place = np.arange(size)
-    distances = np.arange(1, (size - 1) // 2 + 1)
-    turns = _edge_rows(
-        np.broadcast_to(slots, (len(distances), size)),
-        slots[(place[None, :] + distances[:, None]) % size],
-        num_participants,
-    )
-    half = size // 2 if size % 2 == 0 else 0
-    return turns, _edge_rows(slots[:half], slots[half : 2 * half], num_participants)
-
-
 def _edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
     low, high = np.minimum(first, second), np.maximum(first, second)
     return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(np.int32)

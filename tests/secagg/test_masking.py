@@ -17,13 +17,13 @@ from mrsa_jax.secagg import (
     Block,
     complete_plan,
     derive_seeds,
-    edge_index,
     key_material,
     pad_inputs,
     ring_sum,
     segment_plan,
 )
 from mrsa_jax.secagg import _masking as masking
+from mrsa_jax.secagg import _pads_xla as pads_xla
 
 IDS = [40, 7, 99, 12, 3]  # global ids, neither sorted nor small
 ONE = complete_plan(5, 37, 2**20)
@@ -35,6 +35,14 @@ MIXED = segment_plan(
     37,
 )
 PLANS = {"one": ONE, "prime": PRIME, "two": TWO, "mixed": MIXED}
+
+
+@pytest.fixture(params=["compiled", "xla"])
+def engine(request, monkeypatch):
+    """Both ways to make the pads; the tests that ask for it run with each."""
+    if request.param == "xla":
+        monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    return request.param
 
 
 def inputs_for(plan, seed=0, n=5, d=37):
@@ -66,8 +74,10 @@ def pad(seed, label, block, round_index, width, modulus):
     ]
 
 
-def expected_padded(seeds, inputs, plan, round_index, present):
-    inputs = np.asarray(inputs)
+def expected_padded(seeds, inputs, plan, round_index, present, shares=None):
+    """What `present` clients send who share pads with every neighbour in `shares`."""
+    inputs, shares = np.asarray(inputs), present if shares is None else shares
+    seed_of = dict(zip(map(tuple, np.asarray(seeds.edges).tolist()), seeds.pair_seed, strict=True))
     out = np.zeros(inputs.shape, np.uint32)
     for number, block in enumerate(plan):
         width = block.stop - block.start
@@ -78,9 +88,9 @@ def expected_padded(seeds, inputs, plan, round_index, present):
             own = pad(seeds.self_seed[i], 2, number, round_index, width, block.modulus)
             row = [a + b for a, b in zip(row, own, strict=True)]
             for j in block.members:
-                if j == i or not present[j]:
+                seed = seed_of.get((min(i, j), max(i, j)))
+                if j == i or not shares[j] or seed is None:
                     continue
-                seed = seeds.pair_seed[edge_index(i, j, inputs.shape[0])]
                 shared = pad(seed, 1, number, round_index, width, block.modulus)
                 sign = 1 if int(seeds.client_ids[i]) < int(seeds.client_ids[j]) else -1
                 row = [a + sign * b for a, b in zip(row, shared, strict=True)]
@@ -114,7 +124,7 @@ def test_rejects_arguments_that_do_not_fit(change, message):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_padded_inputs_equal_openssl(name):
+def test_padded_inputs_equal_openssl(name, engine):
     plan = PLANS[name]
     seeds, inputs = derive_seeds(key_material(1), np.asarray(IDS), 6), inputs_for(plan)
     for present in ([True] * 5, [True, False, True, True, False]):
@@ -123,8 +133,9 @@ def test_padded_inputs_equal_openssl(name):
 
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
-    monkeypatch.setattr(masking, "_CHUNK_COLUMNS", 2)
-    monkeypatch.setattr(masking, "_SMALLEST_CHUNK", 2)
+    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    monkeypatch.setattr(pads_xla, "_CHUNK_COLUMNS", 2)
+    monkeypatch.setattr(pads_xla, "_SMALLEST_CHUNK", 2)
     jax.clear_caches()  # the chunk size is read while tracing
     plan = segment_plan([Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151)
     seeds = derive_seeds(key_material(2), np.arange(3), 3)
@@ -139,7 +150,7 @@ def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_every_cohort_sums_to_the_plain_sum(name):
+def test_every_cohort_sums_to_the_plain_sum(name, engine):
     plan = PLANS[name]
     for round_index, present in enumerate(itertools.product([False, True], repeat=5)):
         seeds = derive_seeds(key_material(3), np.asarray(IDS), round_index)
@@ -159,8 +170,52 @@ def test_every_cohort_sums_to_the_plain_sum(name):
                 assert not any(total)
 
 
+GRAPH = np.asarray([[0, 1], [0, 3], [1, 2], [1, 3], [3, 4]])  # slots 2 and 4 do not share
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
+    """Pads are shared within V2 over edges alone; those shared with V2 - V3 are removed again."""
+    plan = PLANS[name]
+    rng = np.random.default_rng(11)
+    for round_index in range(6):
+        inputs = inputs_for(plan, seed=round_index)
+        seeds = derive_seeds(key_material(3), np.asarray(IDS), round_index, GRAPH)
+        shares = rng.random(5) < 0.8
+        sends = shares & (rng.random(5) < 0.7)
+        survivors = np.stack([np.ones(5, bool), shares, shares, sends, sends])
+        got = pad_inputs(seeds, inputs, plan, round_index, survivors=survivors)
+        expected = expected_padded(seeds, inputs, plan, round_index, sends, shares)
+        assert np.array_equal(got, expected)
+        sums = ring_sum(seeds, inputs, plan, round_index, survivors=survivors)
+        for block, total in zip(plan, sums.totals, strict=True):
+            if sum(sends[i] for i in block.members) >= 2:
+                assert total.tolist() == plain(inputs, block, sends)
+            else:
+                assert not total.any()
+
+
+def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch):
+    """Several tiles, several parts for several cores, residues at the top of their range."""
+    rng = np.random.default_rng(5)
+    for modulus in (2**32, 2**7, 2**31 - 1, 3):
+        plan = complete_plan(40, 3001, modulus)
+        inputs = rng.integers(0, modulus, (40, 3001)).astype(np.uint32)
+        inputs[:, :50] = modulus - 1
+        seeds = derive_seeds(key_material(1), np.arange(40), 2)
+        survivors = np.arange(40)[None, :] < np.asarray([40, 39, 38, 30, 20])[:, None]
+        results = []
+        for compiled in (True, False):
+            monkeypatch.setattr(masking, "runs_compiled_loops", lambda use=compiled: use)
+            results.append(masking.padded_and_sum(seeds, inputs, plan, 2, survivors=survivors))
+        assert np.array_equal(results[0][0], results[1][0])
+        assert np.array_equal(results[0][1].total, results[1][1].total)
+        assert np.array_equal(results[0][1].total,
+                              inputs[:30].sum(0, dtype=np.uint64) % modulus)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["one", "prime"])
-def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name):
+def test_pair_pads_cancel_and_self_pads_remain_in_what_is_sent(name, engine):
     """Everybody's padded vectors sum to the inputs plus the self pads, and to nothing less."""
     (block,) = PLANS[name]
     seeds, inputs = derive_seeds(key_material(4), np.asarray(IDS), 0), inputs_for(PLANS[name])
@@ -245,14 +300,15 @@ def test_ring_sums_of_any_size(participants, dim, modulus, seed):
     )
 
 
-def test_rounds_presence_and_seeds_compile_nothing_new():
+def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
+    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
     inputs = inputs_for(ONE)
     counts = []
     for round_index in range(3):
         seeds = derive_seeds(key_material(round_index), np.asarray(IDS), round_index)
         present = np.asarray([True, round_index > 0, True, True, round_index > 1])
         ring_sum(seeds, inputs, ONE, round_index, present=present)
-        counts.append(masking._ring_sum._cache_size())
+        counts.append(masking.pads_by_xla._cache_size())
     assert counts[0] == counts[2]
 
 
