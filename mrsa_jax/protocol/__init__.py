@@ -1,3 +1,70 @@
 """The secure-aggregation protocol with real messages and real cryptography."""
 
-__all__: list[str] = []
+from mrsa_jax.protocol._client import Client
+from mrsa_jax.protocol._errors import (
+    AuthenticationError,
+    BothSecretsRequestedError,
+    ForgedShareError,
+    KeyAgreementError,
+    MalformedMessageError,
+    ProtocolError,
+    TooFewSurvivorsError,
+    UnexpectedMessageError,
+)
+from mrsa_jax.protocol._messages import (
+    HEADER_BYTES,
+    SEALED_BYTES,
+    SHARE_BYTES,
+    AdvertiseKeys,
+    KeyList,
+    MaskedInput,
+    ShareKeys,
+    ShareList,
+    SurvivorList,
+    UnmaskShares,
+    residue_bits,
+)
+from mrsa_jax.protocol._network import (
+    SERVER,
+    Network,
+    Refusal,
+    ScriptedNetwork,
+    Tamper,
+    disturbed,
+)
+from mrsa_jax.protocol._run import run
+from mrsa_jax.protocol._server import Server
+from mrsa_jax.protocol._shamir import recover, share
+
+__all__ = [
+    "HEADER_BYTES",
+    "SEALED_BYTES",
+    "SERVER",
+    "SHARE_BYTES",
+    "AdvertiseKeys",
+    "AuthenticationError",
+    "BothSecretsRequestedError",
+    "Client",
+    "ForgedShareError",
+    "KeyAgreementError",
+    "KeyList",
+    "MalformedMessageError",
+    "MaskedInput",
+    "Network",
+    "ProtocolError",
+    "Refusal",
+    "ScriptedNetwork",
+    "Server",
+    "ShareKeys",
+    "ShareList",
+    "SurvivorList",
+    "Tamper",
+    "TooFewSurvivorsError",
+    "UnexpectedMessageError",
+    "UnmaskShares",
+    "disturbed",
+    "recover",
+    "residue_bits",
+    "run",
+    "share",
+]

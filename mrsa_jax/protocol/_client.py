@@ -1,0 +1,313 @@
+"""A client of the four-step protocol: it knows its own secrets and what the server sends it.
+
+One method a step turns the server's message into the client's next one. CCESA, Algorithm 1, with
+one's own share of b_i sent too (FACTS 4); n, t_i, Adj(i), c_i, s_i, b_i as there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.protocol._errors import (
+    AuthenticationError,
+    BothSecretsRequestedError,
+    KeyAgreementError,
+    TooFewSurvivorsError,
+    UnexpectedMessageError,
+)
+from mrsa_jax.protocol._messages import (
+    SHARE_BYTES,
+    AdvertiseKeys,
+    KeyList,
+    MaskedInput,
+    ShareKeys,
+    ShareList,
+    SurvivorList,
+    UnmaskShares,
+    header,
+)
+from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
+from mrsa_jax.protocol._primitives import (
+    KEY_BYTES,
+    Entropy,
+    KeyPair,
+    channel_key,
+    open_sealed,
+    pad_seed,
+    seal,
+)
+from mrsa_jax.protocol._shamir import share_all
+from mrsa_jax.secagg import SegmentPlan
+
+__all__ = ["Client"]
+
+
+class Client:
+    """One client's state in one round.
+
+    A message that comes twice gets the same answer again; a second, different one is refused.
+    A ciphertext or public key that fails ends the client's part in the round: leaving out the
+    neighbour alone would leave pads that nobody can cancel.
+
+    Attributes:
+        client: Its id i, from 0.
+        neighbours: Adj(i), ascending.
+        threshold: t_i.
+        round_index: Round.
+
+    Examples:
+        >>> from mrsa_jax.secagg import complete_plan
+        >>> plan = complete_plan(2, 3, 2**8)
+        >>> client = Client(0, [1], 2, np.zeros(3, np.uint32), plan, entropy=0)
+        >>> client.advertise_keys() == client.advertise_keys()
+        True
+
+    Source: CCESA, Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        client: int,
+        neighbours: Iterable[int],
+        threshold: int,
+        values: np.ndarray,
+        plan: SegmentPlan,
+        round_index: int = 0,
+        entropy: int | np.integer | bytes | None = None,
+    ) -> None:
+        """Prepare a client.
+
+        Args:
+            client: Its id, a slot of the plan.
+            neighbours: Ids of the clients that it shares keys with.
+            threshold: t_i, at least 1: shares that give its secrets away.
+            values: uint32[d], its input; residues in each block that it is a member of.
+            plan: Blocks of the round; pads are shared with those neighbours who are in the block.
+            round_index: Round, part of every key and nonce.
+            entropy: None for the operating system's randomness, or a seed (tests only).
+
+        Raises:
+            ConfigurationError: If an argument breaks a rule.
+        """
+        self.client = check_integer(client, "client", 0, 2**31 - 3)
+        self.neighbours = tuple(sorted(int(other) for other in neighbours))
+        rule = "must be other clients, each once"
+        proper = len(set(self.neighbours)) == len(self.neighbours) and client not in self.neighbours
+        require(proper, "neighbours", rule, self.neighbours)
+        self.threshold = check_integer(threshold, "threshold", 1)
+        self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
+        self._plan = plan
+        self._values = values
+        self._entropy = Entropy(entropy, self.round_index, self.client)
+        self._answers: dict[int, tuple[bytes, bytes]] = {}
+        self._has_stopped = False
+        self._self_seed: bytes | None = None
+        self._others: dict[int, tuple[bytes, bytes]] = {}  # V1: channel and pad keys
+        self._channels: dict[int, bytes] = {}  # what X25519 gives for the channel keys
+        self._pair_seeds: dict[int, bytes] = {}
+        self._held: dict[int, tuple[bytes, bytes]] = {}  # V2: shares of b_j and s_j
+
+    def advertise_keys(self) -> bytes:
+        """Step 0: draw two key pairs and return `AdvertiseKeys`."""
+        return self._answer(0, b"", self._advertise)
+
+    def share_keys(self, message: bytes) -> bytes:
+        """Step 1: read `KeyList`, share b_i and s_i^SK among the neighbours, return `ShareKeys`.
+
+        Raises:
+            MalformedMessageError: If the bytes are no `KeyList`.
+            UnexpectedMessageError: If it is of another step or round, differs from an earlier
+                one, names a client who is no neighbour, or one key comes twice.
+            KeyAgreementError: If a key is of small order.
+        """
+        return self._answer(1, message, self._share)
+
+    def masked_input(self, message: bytes) -> bytes:
+        """Step 2: read `ShareList`, open the shares, return the padded input, `MaskedInput`.
+
+        Raises:
+            MalformedMessageError: If the bytes are no `ShareList`.
+            UnexpectedMessageError: If it is of another step or round, differs from an earlier
+                one, or names a client whose keys never came.
+            AuthenticationError: If a share was altered or meant for somebody else, or its sender
+                saw other public keys.
+            KeyAgreementError: If a key is of small order.
+        """
+        return self._answer(2, message, self._mask)
+
+    def unmask(self, message: bytes) -> bytes:
+        """Step 3: read `SurvivorList`, return the shares it asks for, `UnmaskShares`.
+
+        Raises:
+            MalformedMessageError: If the bytes are no `SurvivorList`.
+            UnexpectedMessageError: If it is of another step or round, or names a client without
+                shares here, or leaves out this one.
+            BothSecretsRequestedError: If shares of one kind were handed out and this message asks
+                for the other kind.
+            TooFewSurvivorsError: If fewer than two clients are in the sum.
+        """
+        if 3 in self._answers and message != self._answers[3][0]:
+            self._refuse_other_request(message)
+        return self._answer(3, message, self._reveal)
+
+    @property
+    def self_seed(self) -> bytes | None:
+        """Return b_i, or None before it was drawn (for whoever simulates all clients)."""
+        return self._self_seed
+
+    def pair_seed(self, other: int) -> bytes:
+        """Return s_ij, agreed with a neighbour in V1 (for whoever simulates all clients)."""
+        if other not in self._pair_seeds:
+            secret = self._pads.agree(self._others[other][1])
+            self._pair_seeds[other] = pad_seed(secret, self.client, other, self.round_index)
+        return self._pair_seeds[other]
+
+    def knows(self, other: int) -> bool:
+        """Return whether a neighbour's public keys came."""
+        return other in self._others
+
+    def _answer(self, step: int, message: bytes, build: Callable[[bytes], bytes]) -> bytes:
+        """Answer each step once, in order; the same message again gets the same bytes."""
+        if self._has_stopped:
+            raise UnexpectedMessageError(f"client {self.client} has left the round")
+        if step in self._answers:
+            before, answer = self._answers[step]
+            if message != before:
+                raise UnexpectedMessageError(
+                    f"client {self.client} got a second, different message for step {step}"
+                )
+            return answer
+        if len(self._answers) != step:
+            raise UnexpectedMessageError(
+                f"client {self.client} is at step {len(self._answers)}, not {step}"
+            )
+        try:
+            answer = build(message)
+        except (AuthenticationError, KeyAgreementError):
+            self._has_stopped = True
+            raise
+        self._answers[step] = (message, answer)
+        return answer
+
+    def _check_round(self, round_index: int) -> None:
+        if round_index != self.round_index:
+            raise UnexpectedMessageError(
+                f"client {self.client} is in round {self.round_index}, not {round_index}"
+            )
+
+    def _check_known(self, ids: Iterable[int], known: Iterable[int], what: str) -> None:
+        strangers = sorted(set(ids) - set(known))
+        if strangers:
+            raise UnexpectedMessageError(
+                f"client {self.client} was sent {what} of {strangers[:3]}, unknown to it"
+            )
+
+    def _advertise(self, _: bytes) -> bytes:
+        self._channel = KeyPair(self._entropy.draw(KEY_BYTES))
+        self._pads = KeyPair(self._entropy.draw(KEY_BYTES))
+        return AdvertiseKeys(
+            self.round_index, self.client, self._channel.public_key, self._pads.public_key
+        ).to_bytes()
+
+    def _share(self, message: bytes) -> bytes:
+        key_list = KeyList.from_bytes(message)
+        self._check_round(key_list.round_index)
+        self._check_known([other for other, _ in key_list.keys], self.neighbours, "keys")
+        keys = [self._channel.public_key, self._pads.public_key]
+        keys += [key for _, both in key_list.keys for key in (both[:KEY_BYTES], both[KEY_BYTES:])]
+        if len(set(keys)) != len(keys):
+            raise UnexpectedMessageError(f"client {self.client} was sent one public key twice")
+        self._others = {
+            other: (both[:KEY_BYTES], both[KEY_BYTES:]) for other, both in key_list.keys
+        }
+        self._self_seed = self._entropy.draw(KEY_BYTES)
+        holders = sorted((*self._others, self.client))
+        shares = share_all(
+            [self._self_seed, self._pads.secret_key],
+            self.threshold,
+            [holder + 1 for holder in holders],
+            self._entropy,
+        ).astype("<u4")
+        parcels = {j: (shares[0, k].tobytes(), shares[1, k].tobytes()) for k, j in
+                   enumerate(holders)}  # fmt: skip
+        self._held[self.client] = parcels.pop(self.client)
+        sealed = tuple((j, self._seal(j, b"".join(parcel))) for j, parcel in parcels.items())
+        return ShareKeys(self.round_index, self.client, sealed).to_bytes()
+
+    def _seal(self, recipient: int, parcel: bytes) -> bytes:
+        # One agreement gives the keys of both directions.
+        self._channels[recipient] = self._channel.agree(self._others[recipient][0])
+        key = channel_key(self._channels[recipient], self.client, recipient, self.round_index)
+        return seal(key, parcel, self._associated(self.client, recipient))
+
+    def _associated(self, sender: int, recipient: int) -> bytes:
+        """Return what a ciphertext is bound to besides its key.
+
+        With both pad keys in it, a public key that was altered on its way is noticed before any
+        padded input leaves (differs from the paper, where it would spoil the sum unseen).
+        """
+        pad_keys = {j: self._others[j][1] for j in (sender, recipient) if j != self.client}
+        pad_keys[self.client] = self._pads.public_key
+        start = header(ShareKeys.KIND, self.round_index) + struct.pack("<II", sender, recipient)
+        return start + pad_keys[sender] + pad_keys[recipient]
+
+    def _mask(self, message: bytes) -> bytes:
+        share_list = ShareList.from_bytes(message)
+        self._check_round(share_list.round_index)
+        self._check_known([sender for sender, _ in share_list.ciphertexts], self._others, "shares")
+        for sender, ciphertext in share_list.ciphertexts:
+            key = channel_key(self._channels[sender], sender, self.client, self.round_index)
+            parcel = open_sealed(key, ciphertext, self._associated(sender, self.client))
+            self._held[sender] = (parcel[:SHARE_BYTES], parcel[SHARE_BYTES:])
+        self._channels.clear()
+        layout, parts = [], [np.zeros(0, np.uint32)]
+        for number, block in enumerate(self._plan):
+            if self.client in block.members:
+                layout.append((block.stop - block.start, block.modulus))
+                parts.append(self._padded(number))
+        residues = np.concatenate(parts)
+        return MaskedInput(self.round_index, self.client, tuple(layout), residues).to_bytes()
+
+    def _padded(self, number: int) -> np.ndarray:
+        block = self._plan[number]
+        values = self._values[block.start : block.stop]
+        padded = PadSum(values, block.modulus, number, self.round_index)
+        assert self._self_seed is not None  # drawn at step 1
+        padded.add(self._self_seed, SELF_PAD, 1)
+        for other in self._held:
+            if other != self.client and other in block.members:
+                padded.add(self.pair_seed(other), PAIR_PAD, 1 if self.client < other else -1)
+        return padded.residues()
+
+    def _reveal(self, message: bytes) -> bytes:
+        request = self._request(message)
+        if request.num_survivors < 2:
+            raise TooFewSurvivorsError(
+                f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
+            )
+        listed = set(request.survivors)
+        own = tuple((j, self._held[j][0]) for j in sorted(listed))
+        keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
+        return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+
+    def _request(self, message: bytes) -> SurvivorList:
+        request = SurvivorList.from_bytes(message)
+        self._check_round(request.round_index)
+        self._check_known(request.survivors, self._held, "a request for shares")
+        if self.client not in request.survivors:
+            raise UnexpectedMessageError(f"client {self.client} is asked about a sum without it")
+        return request
+
+    def _refuse_other_request(self, message: bytes) -> None:
+        """Raise `BothSecretsRequestedError` if a second request turns a survivor into a dropout."""
+        before = set(SurvivorList.from_bytes(self._answers[3][0]).survivors)
+        turned = sorted(before ^ set(self._request(message).survivors))
+        if turned:
+            raise BothSecretsRequestedError(
+                f"client {self.client} is asked for shares of both secrets of {turned[:3]}"
+            )

@@ -1,0 +1,266 @@
+"""One round of the protocol from end to end: all clients, the server and what is lost between.
+
+CCESA, Algorithm 1; SecAgg over the complete graph. Simulates the parties in one process: each
+holds its own secrets only, and nothing but bytes passes between them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular import check_modulus
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.protocol._client import Client
+from mrsa_jax.protocol._errors import ProtocolError
+from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed
+from mrsa_jax.protocol._server import Server
+from mrsa_jax.secagg import (
+    AggregateResult,
+    Seeds,
+    SegmentPlan,
+    StepReport,
+    Transcript,
+    check_round,
+    complete_plan,
+    unmasking_risk,
+)
+
+__all__ = ["run"]
+
+Progress = Callable[[str, int, int], None]
+_STEPS = ("advertise keys", "share keys", "masked input", "unmask")
+
+
+def run(
+    inputs: ArrayLike | list[Any],
+    adjacency: ArrayLike | list[Any],
+    survivors: ArrayLike | list[Any],
+    thresholds: ArrayLike | list[int],
+    modulus_bits: int | np.integer | None = None,
+    *,
+    modulus: int | np.integer | None = None,
+    entropy: int | np.integer | bytes | None = None,
+    round_index: int | np.integer = 0,
+    network: Network | None = None,
+    progress: Progress | None = None,
+) -> AggregateResult:
+    """Run one round with real messages and real cryptography.
+
+    Use it to see and measure the protocol itself; `secagg.aggregate` computes the same round,
+    bit for bit, as array operations.
+
+    Args:
+        inputs: Integers in [0, R), [n, d].
+        adjacency: bool[n, n], symmetric with an empty diagonal: who shares keys with whom.
+        survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1) computes its
+            message of step s, which never arrives.
+        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
+            never be recovered.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this and `modulus`.
+        modulus: R: 2**b, or any integer in [2, 2**31).
+        entropy: None for the operating system's randomness; bytes or a non-negative integer for
+            a round that can be repeated (tests and simulation only).
+        round_index: Round, part of every derived key and nonce.
+        network: What carries the messages; see `disturbed`.
+        progress: Called with (step's name, clients done, clients in all).
+
+    Returns:
+        The round's outcome. `total` is the sum over V3, zeros unless `status` is OK;
+        `learned`, `is_reliable`, `is_private` and `transcript` tell what the secrets that the
+        server really recovered allow; `seeds` are all clients', which the server never sees.
+        A client whose message is refused, or who refuses the server's, counts as dropped from
+        that step on (`network.refused` hears why); shares that are found to be forged leave the
+        round `UNRELIABLE`. With |V3| < 2 the status is `TOO_FEW_SURVIVORS`: the client refuses
+        to unmask, so that V4 is empty and nothing is learned.
+
+    Raises:
+        ConfigurationError: If an argument breaks a rule.
+
+    Examples:
+        >>> complete = ~np.eye(3, dtype=bool)
+        >>> survivors = np.ones((5, 3), bool)
+        >>> survivors[3:, 2] = False  # lost before its padded input arrived
+        >>> result = run([[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8, entropy=0)
+        >>> result.status.name, result.total.tolist()
+        ('OK', [11, 22])
+
+    Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
+    words (four if R is no power of two); for each edge between V3 and those lost before it one of each.
+
+    Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i (FACTS
+    4), in the signs of its eq. (2), and in binding ciphertexts to the public pad keys.
+    """
+    ring = _modulus(modulus_bits, modulus)
+    values = _residues(inputs, ring)
+    graph, script, limits = check_round(adjacency, survivors, thresholds)
+    n = len(graph)
+    require(len(values) == n, "inputs", "must have a row for each client", len(values), n)
+    number = check_integer(round_index, "round_index", 0, 2**32 - 1)
+    plan = complete_plan(n, values.shape[1], ring)
+    carrier = disturbed() if network is None else network
+    round_ = _Round(values, graph, script, limits, plan, entropy, number, carrier, progress)
+    return round_.play()
+
+
+class _Round:
+    """All parties of one round, and a stopwatch."""
+
+    def __init__(
+        self,
+        values: np.ndarray,
+        graph: np.ndarray,
+        script: np.ndarray,
+        thresholds: np.ndarray,
+        plan: SegmentPlan,
+        entropy: int | np.integer | bytes | None,
+        round_index: int,
+        network: Network,
+        progress: Progress | None,
+    ) -> None:
+        self._graph, self._script, self._thresholds = graph, script, thresholds
+        self._network, self._progress = network, progress
+        self._server = Server(graph, thresholds, script[0], plan, round_index)
+        self._clients = {
+            i: Client(i, np.flatnonzero(graph[i]).tolist(), int(thresholds[i]), values[i], plan,
+                      round_index, entropy)
+            for i in np.flatnonzero(script[0]).tolist()
+        }  # fmt: skip
+
+    def play(self) -> AggregateResult:
+        server = self._server
+        close = (server.advertise_keys, server.share_keys, server.masked_input, server.unmask)
+        inbox = {i: [b""] for i in self._clients}
+        reports = []
+        for step, name in enumerate(_STEPS):
+            client_seconds, server_seconds, bytes_up, late = self._collect(step, inbox)
+            start = time.perf_counter()
+            answers: Any = close[step]()
+            server_seconds += time.perf_counter() - start
+            outbox: dict[int, bytes] = answers if step < 3 else {}
+            for i, message in late:
+                self._receive(step, i, message)
+            count = int(server.survivors[step + 1].sum())
+            bytes_down = sum(len(message) for message in outbox.values())
+            reports.append(
+                StepReport(name, count, client_seconds, server_seconds, bytes_up, bytes_down)
+            )
+            inbox = {
+                i: list(self._network.carry(step + 1, SERVER, i, message))
+                for i, message in outbox.items()
+            }
+        return self._result(tuple(reports))
+
+    def _collect(
+        self, step: int, inbox: dict[int, list[bytes]]
+    ) -> tuple[float, float, int, list[tuple[int, bytes]]]:
+        """Let clients answer one step and the server hear them.
+
+        Returns:
+            Seconds of the clients and of the server, bytes that reached it, and what comes late.
+        """
+        client_seconds = server_seconds = 0.0
+        bytes_up, late = 0, []
+        for done, (i, received) in enumerate(inbox.items()):
+            start = time.perf_counter()
+            answers = self._answers(step, i, received)
+            middle = time.perf_counter()
+            client_seconds += middle - start
+            if self._script[step + 1, i]:
+                for answer in answers:
+                    for message in self._network.carry(step, i, SERVER, answer):
+                        bytes_up += len(message)
+                        self._receive(step, i, message)
+                    delayed = self._network.carry_late(step, i, SERVER, answer)
+                    late += [(i, message) for message in delayed]
+            server_seconds += time.perf_counter() - middle
+            if self._progress is not None:
+                self._progress(_STEPS[step], done + 1, len(inbox))
+        return client_seconds, server_seconds, bytes_up, late
+
+    def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
+        """Return a client's messages: one, unless it was sent copies or refuses."""
+        client = self._clients[i]
+        act = (lambda _: client.advertise_keys(), client.share_keys, client.masked_input,
+               client.unmask)[step]  # fmt: skip
+        answers: list[bytes] = []
+        for message in received:
+            try:
+                answer = act(message)
+            except ProtocolError as error:
+                self._network.refused(Refusal(step, i, False, error))
+            else:
+                answers += [] if answer in answers else [answer]
+        return answers
+
+    def _receive(self, step: int, i: int, message: bytes) -> None:
+        try:
+            self._server.receive(i, message)
+        except ProtocolError as error:
+            self._network.refused(Refusal(step, i, True, error))
+
+    def _result(self, reports: tuple[StepReport, ...]) -> AggregateResult:
+        server = self._server
+        assert server.status is not None  # the last step sets it
+        learned = server.learned
+        transcript = Transcript(server.survivors, server.padded_inputs, server.is_recovered)
+        whole = learned.all(axis=1, where=server.survivors[3])
+        return AggregateResult(
+            total=server.total,
+            status=server.status,
+            learned=learned,
+            is_reliable=server.is_removable(),
+            is_private=bool(whole.all()),
+            unmasking_risk=bool(unmasking_risk(self._graph, self._thresholds).any()),
+            transcript=transcript,
+            seeds=self._seeds(),
+            steps=reports,
+        )
+
+    def _seeds(self) -> Seeds:
+        """Return every client's seeds: zeros for those who drew none, edges never agreed."""
+        n = len(self._graph)
+        self_seed = np.zeros((n, 8), np.uint32)
+        edges = np.argwhere(np.triu(self._graph)).astype(np.int32)
+        pair_seed = np.zeros((len(edges), 8), np.uint32)
+        drawn = {i: client for i, client in self._clients.items() if client.self_seed is not None}
+        for i, client in drawn.items():
+            assert client.self_seed is not None
+            self_seed[i] = np.frombuffer(client.self_seed, "<u4")
+        for row, (i, j) in zip(pair_seed, edges.tolist(), strict=True):
+            if i in drawn and j in drawn and drawn[i].knows(j):
+                row[:] = np.frombuffer(drawn[i].pair_seed(j), "<u4")
+        return Seeds(
+            jnp.arange(n, dtype=jnp.int32),
+            self_seed=jnp.asarray(self_seed),
+            pair_seed=jnp.asarray(pair_seed),
+            edges=jnp.asarray(edges),
+        )
+
+
+def _modulus(modulus_bits: int | np.integer | None, modulus: int | np.integer | None) -> int:
+    rule = "must be given, or else `modulus`, and not both"
+    require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
+            modulus)  # fmt: skip
+    if modulus is not None:
+        return check_modulus(modulus)
+    return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
+
+
+def _residues(inputs: Any, modulus: int) -> np.ndarray:
+    """Return uint32[n, d] after checking shape, kind and range."""
+    values = np.asarray(inputs)
+    exact = np.issubdtype(values.dtype, np.integer)
+    require(exact, "inputs", "must hold integers", str(values.dtype))
+    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
+    require(values.size > 0, "inputs", "must not be empty", values.shape)
+    rule = f"must lie in [0, {modulus}), the ring's residues"
+    inside = values.min() >= 0 and values.max() < modulus
+    require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
+    return values.astype(np.uint32)
