@@ -1,0 +1,351 @@
+"""Bytes and operations of one round of secure aggregation, for each step and role.
+
+SecAgg, SecAgg+ and CCESA are one protocol over different graphs, so one count over an adjacency
+serves them all; FedAvg sends residues alone. CCESA, Appendix D: |Adj(i)|, t, m -> `dim`,
+R -> `modulus`, a_K -> `key_bits`, a_S -> `share_bits`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular import check_modulus
+from mrsa_jax.modular._inputs import check_integer
+
+__all__ = [
+    "STEPS",
+    "Operations",
+    "RoundCosts",
+    "expected_costs",
+    "fedavg_costs",
+    "round_costs",
+]
+
+STEPS = ("advertise keys", "share keys", "masked input", "unmask")
+"""Names of the four steps, in order."""
+
+# The wire format of `mrsa_jax.protocol`, in bytes.
+HEADER, IDENTITY, COUNT = 8, 4, 4
+PUBLIC_KEYS = 64  # two X25519 keys
+LIMBS = 9  # of 30 bits each, of a 256-bit secret
+SHARE = 4 * LIMBS
+TAG = 16
+SEALED_SHARES = 2 * SHARE + TAG  # a share of b_i and one of s_i, encrypted
+
+_SECRETS = 2  # b_i and s_i
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operations:
+    """How often one role does what, at each step.
+
+    Clients' fields have shape [..., 4, n], the server's [..., 4].
+
+    Attributes:
+        key_pairs: X25519 key pairs drawn.
+        key_agreements: X25519 agreements, with the derivation of a key from each.
+        share_products: Multiplications in the prime field to evaluate sharing polynomials: for
+            each limb of each secret t products a share.
+        encryptions: AES-GCM messages of two shares sealed or opened.
+        prg_words: 32-bit words of ChaCha20 keystream expanded.
+        interpolation_products: Multiplications in the prime field to recover secrets from t
+            shares: t^2 for the Lagrange coefficients, t for each limb.
+    """
+
+    key_pairs: np.ndarray
+    key_agreements: np.ndarray
+    share_products: np.ndarray
+    encryptions: np.ndarray
+    prg_words: np.ndarray
+    interpolation_products: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundCosts:
+    """What one round costs, or many: leading axes are rounds.
+
+    Integers where counted, float64 where expected. A client counts at a step when its message
+    of that step arrives (V1 to V4), and receives the server's answer then.
+
+    Attributes:
+        sends: bool[..., 4, n], whose message of each step arrives; chances when expected.
+        bytes_up: [..., 4, n], bytes from each client to the server.
+        bytes_down: [..., 4, n], bytes of the server's answer to each client; 0 at the last step.
+        client: Operations of each client.
+        server: Operations of the server.
+    """
+
+    sends: np.ndarray
+    bytes_up: np.ndarray
+    bytes_down: np.ndarray
+    client: Operations
+    server: Operations
+
+    @property
+    def server_bytes_up(self) -> np.ndarray:
+        """[..., 4], bytes that reach the server at each step."""
+        return self.bytes_up.sum(axis=-1)
+
+    @property
+    def server_bytes_down(self) -> np.ndarray:
+        """[..., 4], bytes that the server sends at each step."""
+        return self.bytes_down.sum(axis=-1)
+
+
+def round_costs(
+    adjacency: ArrayLike | Sequence,
+    survivors: ArrayLike | Sequence,
+    thresholds: ArrayLike | Sequence,
+    dim: int | np.integer,
+    modulus: int | np.integer,
+) -> RoundCosts:
+    """Count the bytes and operations of a round on an actual graph with actual dropouts.
+
+    Args:
+        adjacency: bool[..., n, n], symmetric with an empty diagonal.
+        survivors: bool[..., 5, n], V0 to V4, each within the one before.
+        thresholds: t_i, one integer or [..., n], at least 1.
+        dim: Residues of each input, at least 1.
+        modulus: R of the ring.
+
+    Returns:
+        Exact integers; bytes are those of `protocol.run(...).steps`. The server's operations are
+        those that remove every pad: a round that fails is charged what it would have cost.
+
+    Raises:
+        ConfigurationError: If the graph is not symmetric, survivors are not nested, or an
+            argument has a wrong shape or range.
+
+    Edge cases: nobody in V1 costs nothing. With |V3| < 2 clients refuse to unmask: Step 3 costs
+    nothing.
+
+    Examples:
+        >>> complete = ~np.eye(3, dtype=bool)
+        >>> costs = round_costs(complete, np.ones((5, 3), bool), 2, dim=10, modulus=2**16)
+        >>> costs.bytes_up[:, 0].tolist(), costs.bytes_down[:, 0].tolist()
+        ([76, 200, 36, 140], [148, 196, 24, 0])
+
+    Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids, headers,
+    tags and one's own share (FACTS 4).
+    """
+    edges, alive, t = _checked(adjacency, survivors, thresholds)
+    residue_bytes, words = _residues(dim, modulus)
+    # near[..., s, i] = |Adj(i) n V_s|, exact in float64
+    near = (alive.astype(np.float64) @ edges.astype(np.float64)).astype(np.int64)
+    v1, v2, v3, _ = (alive[..., s, :] for s in range(1, 5))
+    goes_on = v3.sum(axis=-1) >= 2
+    sends = np.stack([v1, v2, v3, alive[..., 4, :] & goes_on[..., None]], axis=-2)
+    near1, near2, near3 = (near[..., s, :] for s in (1, 2, 3))
+    own2, own3 = v2.astype(np.int64), v3.astype(np.int64)
+    lost = own2 - own3  # V2 \ V3: their pads with V3 must be removed
+    crossing = lost * near3
+    used = np.minimum(t, edges.shape[-1])  # more shares than clients are never gathered
+    products = (own3 + (crossing > 0)) * (used * used + LIMBS * used)
+    return _assemble(
+        sends,
+        near=(near1, near2, near3),
+        shares_sent=near2 + own3,
+        t=np.broadcast_to(t, near1.shape),
+        residue_bytes=residue_bytes,
+        words=words,
+        removed=_Removal(
+            pads=np.asarray((own3 + crossing).sum(axis=-1) * goes_on),
+            agreements=np.asarray(crossing.sum(axis=-1) * goes_on),
+            products=np.asarray(products.sum(axis=-1) * goes_on),
+        ),
+    )
+
+
+def expected_costs(
+    num_clients: int | np.integer,
+    degree: float | int,
+    threshold: int | np.integer,
+    dim: int | np.integer,
+    modulus: int | np.integer,
+    *,
+    step_dropout_rate: float | int = 0.0,
+) -> RoundCosts:
+    """Return the expected bytes and operations of a round, from a mean degree.
+
+    Everything but the server's interpolations is linear in the neighbours that are still there,
+    so the mean degree is all that matters: n - 1 for SecAgg, k for SecAgg+, (n - 1) p for CCESA.
+
+    Args:
+        num_clients: n, at least 2.
+        degree: Mean number of neighbours k in [0, n - 1].
+        threshold: t, the same for everybody.
+        dim: Residues of each input.
+        modulus: R of the ring.
+        step_dropout_rate: q, the chance to leave at each step.
+
+    Returns:
+        float64 expectations, the same for every client. The server is charged an interpolation
+        for every client of V2 outside V3, whether or not it has a neighbour in V3, and rounds
+        with |V3| < 2 as if they went on: both matter only to tiny rounds.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> sparse, dense = (expected_costs(100, k, 43, 10000, 2**16) for k in (63, 99))
+        >>> [int(costs.client.prg_words[2, 0]) // 10000 for costs in (sparse, dense)]
+        [64, 100]
+
+    Source: CCESA, Appendix D; expectations over independent dropouts are ours.
+    """
+    n = check_integer(num_clients, "num_clients", 2)
+    k, q = float(degree), float(step_dropout_rate)
+    require(0.0 <= k <= n - 1, "degree", "must lie in [0, n - 1]", degree)
+    require(0.0 <= q <= 1.0, "step_dropout_rate", "must lie in [0, 1]", step_dropout_rate)
+    t = check_integer(threshold, "threshold", 1)
+    residue_bytes, words = _residues(dim, modulus)
+    stay = (1.0 - q) ** np.arange(5)
+    sends = np.repeat(stay[1:, None], n, axis=1)
+    near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
+    present, lost = n * stay[3], n * (stay[2] - stay[3])
+    crossing = lost * k * stay[3]
+    return _assemble(
+        sends,
+        near=(near1, near2, near3),
+        shares_sent=near2 + 1.0,
+        t=np.full(n, float(t)),
+        residue_bytes=residue_bytes,
+        words=words,
+        removed=_Removal(
+            pads=np.asarray(present + crossing),
+            agreements=np.asarray(crossing),
+            products=np.asarray((present + lost) * (t * t + LIMBS * t)),
+        ),
+    )
+
+
+def fedavg_costs(
+    num_clients: int | np.integer, dim: int | np.integer, modulus: int | np.integer
+) -> RoundCosts:
+    """Return what a plain sum costs: the residues of each client and nothing else.
+
+    Args:
+        num_clients: n, at least 1.
+        dim: Residues of each input.
+        modulus: R of the ring.
+
+    Returns:
+        Costs whose only entries are ceil(dim ceil(log2 R) / 8) bytes up at the third step.
+
+    Examples:
+        >>> fedavg_costs(3, 10, 2**16).server_bytes_up.tolist()
+        [0, 0, 60, 0]
+
+    Source: CCESA, Table 1 and Appendix D.1 (mR bits).
+    """
+    n = check_integer(num_clients, "num_clients", 1)
+    residue_bytes, _ = _residues(dim, modulus)
+    nothing = np.zeros((4, n), np.int64)
+    up = nothing.copy()
+    up[2] = residue_bytes
+    idle = {field.name: nothing for field in dataclasses.fields(Operations)}
+    server = {name: np.zeros(4, np.int64) for name in idle}
+    return RoundCosts(up > 0, up, nothing, Operations(**idle), Operations(**server))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Removal:
+    """What the server does to remove pads: seeds expanded, agreements, field products."""
+
+    pads: np.ndarray
+    agreements: np.ndarray
+    products: np.ndarray
+
+
+def _assemble(
+    sends: np.ndarray,
+    *,
+    near: tuple[np.ndarray, np.ndarray, np.ndarray],
+    shares_sent: np.ndarray,
+    t: np.ndarray,
+    residue_bytes: int,
+    words: int,
+    removed: _Removal,
+) -> RoundCosts:
+    """Return costs from whose messages arrive and how many neighbours are left at each step."""
+    near1, near2, near3 = near
+    zero = np.zeros_like(near1)
+    listed = HEADER + COUNT
+    up = (
+        zero + HEADER + IDENTITY + PUBLIC_KEYS,
+        HEADER + IDENTITY + COUNT + (IDENTITY + SEALED_SHARES) * near1,
+        zero + HEADER + IDENTITY + COUNT + residue_bytes,
+        HEADER + IDENTITY + COUNT + COUNT + (IDENTITY + SHARE) * shares_sent,
+    )
+    down = (
+        listed + (IDENTITY + PUBLIC_KEYS) * near1,
+        listed + (IDENTITY + SEALED_SHARES) * near2,
+        listed + IDENTITY * (near3 + 1),
+        zero,
+    )
+    products = _SECRETS * LIMBS * t * (near1 + 1)
+    client = Operations(
+        key_pairs=_by_step(sends, zero + _SECRETS, zero, zero, zero),
+        key_agreements=_by_step(sends, zero, near1, near2, zero),
+        share_products=_by_step(sends, zero, products, zero, zero),
+        encryptions=_by_step(sends, zero, near1, zero, near2),
+        prg_words=_by_step(sends, zero, zero, (near2 + 1) * words, zero),
+        interpolation_products=_by_step(sends, zero, zero, zero, zero),
+    )
+    none = np.zeros_like(removed.pads)
+    server = Operations(
+        key_pairs=_last(none),
+        key_agreements=_last(removed.agreements),
+        share_products=_last(none),
+        encryptions=_last(none),
+        prg_words=_last(np.asarray(removed.pads * words)),
+        interpolation_products=_last(removed.products),
+    )
+    bytes_up = _by_step(sends, *up)
+    everyone = np.broadcast_to(sends, bytes_up.shape)
+    return RoundCosts(everyone, bytes_up, _by_step(sends, *down), client, server)
+
+
+def _by_step(sends: np.ndarray, *steps: np.ndarray) -> np.ndarray:
+    return sends * np.stack(steps, axis=-2)
+
+
+def _last(value: np.ndarray) -> np.ndarray:
+    """Return [..., 4] with `value` at the last step."""
+    return np.stack([np.zeros_like(value)] * 3 + [value], axis=-1)
+
+
+def _residues(dim: int | np.integer, modulus: int | np.integer) -> tuple[int, int]:
+    """Return the bytes of one packed input and the keystream words of one pad."""
+    d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
+    words = 1 if ring & (ring - 1) == 0 else 2
+    return -(-d * (ring - 1).bit_length() // 8), d * words
+
+
+def _checked(
+    adjacency: ArrayLike | Sequence,
+    survivors: ArrayLike | Sequence,
+    thresholds: ArrayLike | Sequence,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    edges, alive, t = (np.asarray(value) for value in (adjacency, survivors, thresholds))
+    require(edges.dtype == np.bool_, "adjacency", "must hold bools", edges.dtype)
+    square = edges.ndim >= 2 and edges.shape[-1] == edges.shape[-2]
+    require(square, "adjacency", "must be square", edges.shape)
+    n = edges.shape[-1]
+    symmetric = bool((edges == np.swapaxes(edges, -1, -2)).all())
+    require(symmetric, "adjacency", "must be symmetric")
+    loops = bool(np.diagonal(edges, axis1=-2, axis2=-1).any())
+    require(not loops, "adjacency", "must have an empty diagonal")
+    require(alive.dtype == np.bool_, "survivors", "must hold bools", alive.dtype)
+    require(alive.shape[-2:] == (5, n), "survivors", f"must be [..., 5, {n}]", alive.shape)
+    nested = bool((alive[..., 1:, :] <= alive[..., :-1, :]).all())
+    require(nested, "survivors", "must be nested: each of V0 to V4 within the one before")
+    require(np.issubdtype(t.dtype, np.integer), "thresholds", "must hold integers", t.dtype)
+    require(t.ndim == 0 or t.shape[-1] == n, "thresholds", f"must be one or [..., {n}]", t.shape)
+    require(bool((t >= 1).all()), "thresholds", "must be at least 1", int(t.min()) if t.size else 0)
+    return edges, alive, t.astype(np.int64)
