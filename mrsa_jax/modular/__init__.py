@@ -17,9 +17,21 @@ from mrsa_jax.modular._ring import (
     subtract,
     words_per_residue,
 )
+from mrsa_jax.modular._shamir import (
+    LIMBS,
+    MOST_POINTS,
+    SHAMIR_PRIME,
+    limbs_of,
+    recover_secrets,
+    share_secrets,
+    words_of_limbs,
+)
 
 __all__ = [
+    "LIMBS",
+    "MOST_POINTS",
     "PRIMES",
+    "SHAMIR_PRIME",
     "add",
     "chacha20_block",
     "chacha20_columns",
@@ -28,10 +40,14 @@ __all__ = [
     "is_power_of_two",
     "kernel_step",
     "keystream",
+    "limbs_of",
     "rank",
     "rank_trajectory",
+    "recover_secrets",
     "reduce_words",
     "ring_sum_over",
+    "share_secrets",
     "subtract",
+    "words_of_limbs",
     "words_per_residue",
 ]

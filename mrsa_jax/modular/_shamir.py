@@ -1,0 +1,260 @@
+"""Shamir's secret sharing of many secrets at once, as uint32 array operations.
+
+Secrets are cut into limbs below a prime; each limb is the constant term of a polynomial of degree
+t - 1, and a holder's share is its value at the holder's point (Shamir, "How to share a secret",
+1979). The default prime 2^31 - 1 reduces by shifts.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from jaxtyping import Array, UInt32
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._ring import add, multiply_wide, reduce_words, subtract
+
+__all__ = [
+    "LIMBS",
+    "MOST_POINTS",
+    "SHAMIR_PRIME",
+    "limbs_of",
+    "recover_secrets",
+    "share_secrets",
+    "words_of_limbs",
+]
+
+SHAMIR_PRIME = 2**31 - 1
+"""Default field of shares."""
+LIMBS = 9
+"""Limbs of 30 bits that hold a secret of 256 bits."""
+MOST_POINTS = 2**16 - 1
+"""Largest point: one multiplication by a point then stays within 32 bits a part."""
+
+_LIMB_BITS = 30
+# Words of shares computed at a time: what a step of Horner's rule reads stays in cache.
+_CHUNK_WORDS = 2**16
+
+
+def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
+    """Cut secrets of 256 bits, little-endian words, into limbs of 30 bits, lowest first.
+
+    Examples:
+        >>> limbs = limbs_of(jnp.full((1, 8), 2**32 - 1, "uint32"))
+        >>> limbs[0, 0] == 2**30 - 1, limbs[0, 8] == 2**16 - 1
+        (Array(True, dtype=bool), Array(True, dtype=bool))
+    """
+    padded = jnp.pad(words, ((0, 0), (0, 1)))
+    limbs = []
+    for k in range(LIMBS):
+        word, bit = divmod(k * _LIMB_BITS, 32)
+        value = padded[:, word] >> jnp.uint32(bit)
+        if bit:
+            value = value | (padded[:, word + 1] << jnp.uint32(32 - bit))
+        limbs.append(value & jnp.uint32(2**_LIMB_BITS - 1))
+    return jnp.stack(limbs, axis=1)
+
+
+def words_of_limbs(limbs: UInt32[Array, "secrets 9"]) -> UInt32[Array, "secrets 8"]:
+    """Put limbs of 30 bits together again: the inverse of `limbs_of`.
+
+    Examples:
+        >>> words = jnp.arange(16, dtype="uint32").reshape(2, 8) * jnp.uint32(0x9E3779B9)
+        >>> bool((words_of_limbs(limbs_of(words)) == words).all())
+        True
+    """
+    words = []
+    for w in range(8):
+        limb, bit = divmod(w * 32, _LIMB_BITS)
+        value = limbs[:, limb] >> jnp.uint32(bit)
+        value = value | (limbs[:, limb + 1] << jnp.uint32(_LIMB_BITS - bit))
+        if 2 * _LIMB_BITS - bit < 32:
+            value = value | (limbs[:, limb + 2] << jnp.uint32(2 * _LIMB_BITS - bit))
+        words.append(value)
+    return jnp.stack(words, axis=1)
+
+
+def share_secrets(
+    secrets: UInt32[Array, "secrets limbs"],
+    coefficients: UInt32[Array, "secrets degree limbs"],
+    points: UInt32[Array, "secrets holders"],
+    *,
+    prime: int = SHAMIR_PRIME,
+) -> UInt32[Array, "secrets limbs holders"]:
+    """Return the shares of each secret at its holders' points.
+
+    Share (i, l, j) = secrets[i, l] + sum_k coefficients[i, k, l] points[i, j]^(k + 1) mod p, by
+    Horner's rule over all secrets, limbs and holders at once. Any t = degree + 1 of a secret's
+    shares rebuild it and fewer say nothing, if the coefficients are uniform; zeros at the end of
+    a row of coefficients give that secret a lower threshold.
+
+    Args:
+        secrets: Limbs below `prime`.
+        coefficients: Below `prime`, lowest power first; may be none (t = 1).
+        points: Distinct within a row, from 1 to `MOST_POINTS`, below `prime`; 0 would give the
+            secret itself away.
+        prime: p, below 2^31.
+
+    Returns:
+        Shares below `prime`.
+
+    Raises:
+        ConfigurationError: If `prime` is out of range.
+
+    Examples:
+        >>> row = lambda *values: jnp.asarray([values], "uint32")
+        >>> polynomial = jnp.asarray([[[166], [94]]], "uint32")  # 1234 + 166 x + 94 x^2
+        >>> share_secrets(row(1234), polynomial, row(1, 2, 3), prime=1613)[0, 0].tolist()
+        [1494, 329, 965]
+
+    Cost: degree multiplications for each secret, limb and holder.
+
+    Source: Shamir (1979); t_i-out-of-(|Adj(i)| + 1) in CCESA, Algorithm 1.
+    """
+    check_integer(prime, "prime", 2, 2**31 - 1)
+    return _share(secrets, coefficients, points, int(prime))
+
+
+@functools.partial(jax.jit, static_argnames=("prime",))
+def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Array:
+    def horner(one: tuple[Array, ...]) -> Array:
+        secret, higher, at = one
+        x = at[None, :]
+        start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
+
+        def step(value: Array, coefficient: Array) -> tuple[Array, None]:
+            return add(_times_point(value, x, prime), _across(coefficient, value), prime), None
+
+        value, _ = lax.scan(step, start, higher, reverse=True)
+        return add(_times_point(value, x, prime), _across(secret, value), prime)
+
+    each = max(1, secrets.shape[1] * points.shape[1])
+    batch = max(1, _CHUNK_WORDS // each)
+    return lax.map(horner, (secrets, coefficients, points), batch_size=batch)
+
+
+def recover_secrets(
+    shares: UInt32[Array, "secrets limbs holders"],
+    points: UInt32[Array, "secrets holders"],
+    used: ArrayLike,
+    *,
+    prime: int = SHAMIR_PRIME,
+) -> UInt32[Array, "secrets limbs"]:
+    """Return the secrets from some of their shares, by Lagrange interpolation at 0.
+
+    Args:
+        shares: As `share_secrets` made them; those not used may hold anything.
+        points: The holders' points, distinct where used.
+        used: bool[secrets, holders], which shares to use: at least t of each secret.
+        prime: p of the shares.
+
+    Returns:
+        Limbs below `prime`. With fewer than t shares used they say nothing about the secret; with
+        none they are 0.
+
+    Raises:
+        ConfigurationError: If `prime` is out of range.
+
+    Examples:
+        >>> shares, points = jnp.asarray([[[1494, 329, 965]]], "uint32"), jnp.asarray([[1, 2, 3]])
+        >>> everybody = jnp.ones((1, 3), bool)
+        >>> recover_secrets(shares, points.astype("uint32"), everybody, prime=1613).tolist()
+        [[1234]]
+
+    Cost: holders^2 + 60 holders multiplications for each secret; pass only holders that count.
+
+    Source: Shamir (1979).
+    """
+    check_integer(prime, "prime", 2, 2**31 - 1)
+    chosen = jnp.asarray(used)
+    require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
+    require(chosen.shape == points.shape, "used", "must match `points`", chosen.shape, points.shape)
+    return _recover(shares, points, chosen, int(prime))
+
+
+@functools.partial(jax.jit, static_argnames=("prime",))
+def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
+    def one(job: tuple[Array, ...]) -> Array:
+        values, at, chosen = job
+        weights = _lagrange(at, chosen, prime)
+        terms = _multiply(values, jnp.broadcast_to(weights[None, :], values.shape), prime)
+        terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
+        return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
+
+    batch = max(1, _CHUNK_WORDS // max(1, points.shape[1]))
+    return lax.map(one, (shares, points, used), batch_size=batch)
+
+
+def _lagrange(points: Array, used: Array, prime: int) -> Array:
+    """Return prod_k x_k / (x_k - x_j) over the used k other than j, for each used j."""
+    one = jnp.uint32(1)
+    index = jnp.arange(points.shape[0], dtype=jnp.int32)
+
+    def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        above, below = carry
+        counts = used[k] & (index != k)
+        x = jnp.where(used[k], points[k], one)
+        difference = subtract(jnp.broadcast_to(points[k], points.shape), points, prime)
+        above = _multiply(above, x, prime)
+        return above, _multiply(below, jnp.where(counts, difference, one), prime)
+
+    start = (one % jnp.uint32(prime), jnp.ones_like(points))
+    above, below = lax.fori_loop(0, points.shape[0], step, start)
+    # the product of all x_k holds x_j once too often
+    below = _multiply(below, jnp.where(used, points, one), prime)
+    return _multiply(jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime)
+
+
+def _inverse(values: Array, prime: int) -> Array:
+    """Return values^(p - 2)."""
+    bits = np.asarray([(prime - 2) >> k & 1 for k in range((prime - 2).bit_length())], np.bool_)
+
+    def step(carry: tuple[Array, Array], bit: Array) -> tuple[tuple[Array, Array], None]:
+        result, square = carry
+        result = jnp.where(bit, _multiply(result, square, prime), result)
+        return (result, _multiply(square, square, prime)), None
+
+    start = (jnp.ones_like(values), values)
+    return lax.scan(step, start, jnp.asarray(bits))[0][0]
+
+
+def _across(column: Array, like: Array) -> Array:
+    return jnp.broadcast_to(column[:, None], like.shape)
+
+
+def _times_point(values: Array, points: Array, prime: int) -> Array:
+    """Return values * points mod p for points below 2^16."""
+    points = jnp.broadcast_to(points, values.shape)
+    if prime != SHAMIR_PRIME:
+        return _multiply(values, points, prime)
+    # values = high 2^16 + low; 2^31 = 1, so that multiplying by 2^16 turns 31 bits round
+    high = (values >> jnp.uint32(16)) * points
+    low = (values & jnp.uint32(0xFFFF)) * points
+    turned = ((high & jnp.uint32(0x7FFF)) << jnp.uint32(16)) + (high >> jnp.uint32(15))
+    return _fold(turned + _fold_once(low))
+
+
+def _multiply(left: Array, right: Array, prime: int) -> Array:
+    """Return left * right mod p."""
+    high, low = multiply_wide(left, right)
+    if prime != SHAMIR_PRIME:
+        return reduce_words(high, low, prime)
+    # high 2^32 + low = (2 high + top bit of low) 2^31 + rest of low
+    upper = (high << jnp.uint32(1)) | (low >> jnp.uint32(31))
+    return _fold(upper + (low & jnp.uint32(SHAMIR_PRIME)))
+
+
+def _fold_once(values: Array) -> Array:
+    return (values & jnp.uint32(SHAMIR_PRIME)) + (values >> jnp.uint32(31))
+
+
+def _fold(values: Array) -> Array:
+    """Return any words mod 2^31 - 1, below it."""
+    once = _fold_once(values)
+    return jnp.minimum(once, once - jnp.uint32(SHAMIR_PRIME))
