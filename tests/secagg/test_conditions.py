@@ -335,7 +335,7 @@ def test_no_other_combination_is_given_away() -> None:
         assert rows.any(1).all()
         least = [int(np.flatnonzero(row)[0]) for row in rows]
         assert least == sorted(least)
-    assert several > 30
+    assert several > 10
 
 
 def _pads_left(graph: np.ndarray, alive: np.ndarray, limits: np.ndarray) -> list[list[int]]:
