@@ -293,7 +293,7 @@ def _assemble(
         key_pairs=_by_step(sends, zero + _SECRETS, zero, zero, zero),
         key_agreements=_by_step(sends, zero, near1, near2, zero),
         share_products=_by_step(sends, zero, products, zero, zero),
-        encryptions=_by_step(sends, zero, near1, zero, near2),
+        encryptions=_by_step(sends, zero, near1, near2, zero),
         prg_words=_by_step(sends, zero, zero, (near2 + 1) * words, zero),
         interpolation_products=_by_step(sends, zero, zero, zero, zero),
     )

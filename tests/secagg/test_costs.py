@@ -23,6 +23,7 @@ from mrsa_jax.secagg import (
     turbo_aggregate_bandwidth_bits,
     wire_terms,
 )
+from mrsa_jax.secagg._costs import STEPS
 
 ALL = np.ones((5, 3), bool)
 
@@ -85,7 +86,7 @@ def test_a_path_of_three_by_hand() -> None:
     assert costs.client.key_agreements.tolist() == [[0, 0, 0], [1, 2, 1], [1, 2, 0], [0, 0, 0]]
     # two secrets of nine limbs, t products for each of |Adj| + 1 shares
     assert costs.client.share_products[1].tolist() == [18 * 2 * 2, 18 * 3 * 3, 18 * 1 * 2]
-    assert costs.client.encryptions.tolist() == [[0, 0, 0], [1, 2, 1], [0, 0, 0], [0, 2, 0]]
+    assert costs.client.encryptions.tolist() == [[0, 0, 0], [1, 2, 1], [1, 2, 0], [0, 0, 0]]
     # two words a residue, pads of neighbours in V2 and one's own
     assert costs.client.prg_words[2].tolist() == [2 * 6, 3 * 6, 0]
     # the server: self pads of 0 and 1, the pair pad of 2 with 1, one agreement
@@ -130,14 +131,13 @@ def _counted(adjacency: np.ndarray, alive: np.ndarray, t: np.ndarray, d: int, ri
     for i in v[3]:
         up[2, i] = 8 + 4 + 4 + math.ceil(d * bits / 8)
         down[2, i] = 8 + 4 + 4 * len((adj[i] | {i}) & v[3])
-        agreed[2, i] = len(adj[i] & v[2])
+        agreed[2, i] = sealed[2, i] = len(adj[i] & v[2])
         expanded[2, i] = words * (len(adj[i] & v[2]) + 1)
     server_words = server_agreed = 0
     if len(v[3]) >= 2:
         for i in v[4]:
             shares = len((adj[i] | {i}) & v[3]) + len(adj[i] & (v[2] - v[3]))
             up[3, i] = 8 + 4 + 4 + 4 + 40 * shares
-            sealed[3, i] = len(adj[i] & v[2])
         server_agreed = sum(1 for i in v[2] - v[3] for j in adj[i] & v[3])
         server_words = words * (len(v[3]) + server_agreed)
     return {
@@ -176,6 +176,20 @@ def test_any_round_is_what_a_walk_through_the_messages_counts(
 ) -> None:
     adjacency, alive, t = _random_round(np.random.default_rng(seed), n)
     _agree(round_costs(adjacency, alive, t, dim, ring), _counted(adjacency, alive, t, dim, ring))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bytes_are_those_that_the_protocol_really_sends(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, dim, ring = int(rng.integers(1, 9)), int(rng.integers(1, 9)), (37, 2**16, 2**11)[seed % 3]
+    adjacency, alive, t = _random_round(rng, n)
+    inputs = rng.integers(0, ring, (n, dim))
+    result = mj.protocol.run(inputs, adjacency, alive, t, modulus=ring, entropy=seed)
+    costs = round_costs(adjacency, alive, t, dim, ring)
+    assert costs.server_bytes_up.tolist() == [step.bytes_up for step in result.steps]
+    assert costs.server_bytes_down.tolist() == [step.bytes_down for step in result.steps]
+    assert costs.sends.sum(axis=-1).tolist() == [step.num_clients for step in result.steps]
+    assert tuple(step.name for step in result.steps) == STEPS
 
 
 def test_rounds_in_bulk_are_rounds_alone() -> None:
