@@ -38,7 +38,9 @@ from mrsa_jax.secagg._latency import (
     round_latency,
 )
 from mrsa_jax.secagg._masking import pad_inputs, ring_sum
+from mrsa_jax.secagg._monte_carlo import FailureRates, Rate, failure_rates, failure_rates_of
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
+from mrsa_jax.secagg._rules import GraphRule, graph_rule
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._stragglers import (
     ExponentialTail,
@@ -85,12 +87,15 @@ __all__ = [
     "AggregatorState",
     "Block",
     "ExponentialTail",
+    "FailureRates",
+    "GraphRule",
     "Latency",
     "LatencyModel",
     "LogNormal",
     "OperationSeconds",
     "Operations",
     "Pareto",
+    "Rate",
     "RingAverage",
     "RingResult",
     "RoundCosts",
@@ -110,7 +115,10 @@ __all__ = [
     "exact_reliability_union_bound",
     "expected_costs",
     "exponential_tail",
+    "failure_rates",
+    "failure_rates_of",
     "fedavg_costs",
+    "graph_rule",
     "informative",
     "is_private",
     "is_reliable",

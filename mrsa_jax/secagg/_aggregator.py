@@ -1,13 +1,15 @@
 """From client updates to their average through one secure sum.
 
-Encode, sum in the ring, decode: three executables of their own, so that a trained model is
-bit-identical whether the ring sum computes the pads or not. HeteroSAg's decoding with a single
-block (FACTS: divide by the survivors).
+Encode, decide what is learnt, sum in the ring, decode: executables of their own, so that a
+trained model is bit-identical whether the ring sum computes the pads or not. HeteroSAg's decoding
+with a single block (FACTS: divide by the survivors).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -16,14 +18,18 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
+from mrsa_jax import graphs
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
+from mrsa_jax._streams import Stream, fold
+from mrsa_jax.availability import StepDropout
 from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.quantize import Quantizer
+from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
 from mrsa_jax.secagg._masking import Fidelity, ring_sum
+from mrsa_jax.secagg._rules import GraphRule, SlotRound
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._seeds import key_material as material_of
-from mrsa_jax.secagg._types import SegmentPlan, complete_plan
+from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
 
 __all__ = ["AggregateOut", "Aggregator", "AggregatorState", "RingAverage", "ring_average"]
 
@@ -33,30 +39,46 @@ class AggregatorState(NamedTuple):
 
     Attributes:
         round_index: int32, rounds aggregated so far; part of every nonce.
+        half_width: float32, half width of the clip range where a rule moves it, else None.
     """
 
     round_index: Array
+    half_width: Array | None = None
 
 
 class AggregateOut(NamedTuple):
     """What a round gives.
 
     Attributes:
-        update: float32[d], mean of the present clients' quantized updates; zeros unless OK.
+        update: float32[d], (weighted) mean of the quantized updates that were summed; zeros
+            unless OK.
         status: int32, a `Status`.
         learned: uint32[d], the ring total that the server learns; zeros unless OK.
-        clipped_fraction: float32, share of the present clients' coordinates that were clipped.
+        clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
+            sent an input.
+        summed: bool[n], the slots that are in the sum; none unless OK.
+        components: int32[n], for each slot the smallest slot of the learnt sum that it is in, -1
+            for none: more than one number where the graph fell apart, in failed rounds too.
+        total_weight: uint32, the sum of the weights, learnt in the same secure sum; the number of
+            clients where there are none; 0 unless OK.
     """
 
     update: Array
     status: Array
     learned: Array
     clipped_fraction: Array
+    summed: Array
+    components: Array
+    total_weight: Array
 
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """How a round's updates become one: a pytree with a state."""
+    """How a round's updates become one: a pytree with a state.
+
+    `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`, from which
+    the round's graph is drawn. `federated.train` passes them only where it has them.
+    """
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
@@ -68,7 +90,7 @@ class Aggregator(Protocol):
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
-        present: Bool[Array, " participants"],
+        survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
     ) -> tuple[AggregateOut, AggregatorState]:
         """Aggregate one round."""
         ...
@@ -84,16 +106,32 @@ class RingAverage:
         key_material: uint32[8], from which every seed is derived.
         plan: One block of all participants (static).
         fidelity: "array" or "sets" (static).
+        rule: A `GraphRule`; None for the complete graph, all of whose rounds can be unmasked.
+        steps: Draws who survives the steps of a round whose caller does not say; None for nobody
+            is lost.
+        clip_rule: Moves the clip range from round to round; None for the quantizer's own.
+        total_weight: The most that the weights of a sum may add up to; None without weights
+            (static).
     """
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array
     plan: SegmentPlan = dataclasses.field(metadata={"static": True})
     fidelity: Fidelity = dataclasses.field(metadata={"static": True})
+    rule: Any = None
+    steps: Any = None
+    clip_rule: Any = None
+    total_weight: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    @property
+    def num_participants(self) -> int:
+        """Return n, the slots of a round."""
+        return len(self.plan[0].members)
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
-        return AggregatorState(jnp.int32(0))
+        width = None if self.clip_rule is None else self.clip_rule.init(self.quantizer)
+        return AggregatorState(jnp.int32(0), width)
 
     def aggregate(
         self,
@@ -101,7 +139,10 @@ class RingAverage:
         state: AggregatorState,
         updates: Float32[Array, "participants dim"],
         members: Integer[Array, " participants"],
-        present: Bool[Array, " participants"],
+        survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
+        weights: ArrayLike | Sequence[Any] | None = None,
+        *,
+        assignment_key: Key[Array, ""] | None = None,
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
@@ -111,25 +152,70 @@ class RingAverage:
         Args:
             key: Randomness of the rounding; a client's draw depends on its id, not its slot.
             state: State before the round.
-            updates: One update for each slot; those of absent clients are not read.
-            members: Global client ids by slot.
-            present: Whose update arrives.
+            updates: One update for each slot; those of clients outside V3 are not read.
+            members: Global client ids by slot; with a graph, ascending.
+            survivors: V0 to V4 by slot; or one row, who was asked, whereupon `steps` draws who is
+                left (nobody is lost without it).
+            weights: Integers w_i by slot, if the aggregator is a weighted one (1 each if None).
+                Each client multiplies its codes by its weight before it pads them, and sends the
+                weight as one more padded coordinate.
+            assignment_key: From which the graph is drawn; derived from `key` if None.
 
         Returns:
-            The round's outcome (zeros and `Status.TOO_FEW_SURVIVORS` for fewer than two
-            present clients) and the state after it.
+            The round's outcome (zeros unless `Status.OK`; `Status.TOO_FEW_SURVIVORS` for fewer
+            than two inputs) and the state after it. Where all weights are 0 nothing can be
+            averaged: the update is 0 and the status OK, as the sum was learnt.
+
+        Raises:
+            ConfigurationError: If weights are given to an aggregator without, or are no integers,
+                negative, or more than its budget together.
         """
         members = jnp.asarray(members).astype(jnp.int32)
-        present = jnp.asarray(present)
-        codes, clipped = _encode(self.quantizer, key, jnp.asarray(updates), members, present)
-        seeds = derive_seeds(self.key_material, members, state.round_index)
-        result = ring_sum(
-            seeds, codes, self.plan, state.round_index, present=present, fidelity=self.fidelity
-        )
-        status = result.status[0]
-        update = _decode(self.quantizer, result.total, present, status)
-        out = AggregateOut(update, status, result.total, clipped)
-        return out, AggregatorState(state.round_index + jnp.int32(1))
+        alive = self._alive(key, jnp.asarray(survivors))
+        quantizer = self.quantizer
+        if self.clip_rule is not None:
+            quantizer = self.clip_rule.apply(quantizer, state.half_width)
+        graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
+        round_ = _decide(self.rule, graph_key, alive, members)
+        codes, clipped = _encode(quantizer, key, jnp.asarray(updates), members, alive[3])
+        dim = codes.shape[1]
+        if self.total_weight is not None or weights is not None:
+            codes = _weigh(codes, self._checked_weights(weights, alive))
+        result = _ring_sum(self, codes, members, state.round_index, round_)
+        status = jnp.where(round_.status == _OK, result.status[0], round_.status)
+        total, weight = _totals(result.total, round_.summed, status, dim)
+        update = _decode(quantizer, total, weight, status)
+        width = state.half_width
+        if self.clip_rule is not None:
+            width = _advance(self.clip_rule, width, update, (status == _OK) & (weight > 0))
+        out = AggregateOut(update, status, total, clipped, round_.summed, round_.components, weight)
+        return out, AggregatorState(state.round_index + jnp.int32(1), width)
+
+    def _alive(self, key: Array, survivors: Array) -> Array:
+        """Return bool[5, n]."""
+        require(survivors.dtype == jnp.bool_, "survivors", "must be bool", survivors.dtype)
+        shapes = ((self.num_participants,), (5, self.num_participants))
+        rule = f"must have one row, or V0 to V4, of {self.num_participants} slots"
+        require(survivors.shape in shapes, "survivors", rule, survivors.shape)
+        if survivors.ndim == 2:
+            return survivors
+        if self.steps is not None:
+            return _sample(self.steps, fold(key, int(Stream.STEPS)), survivors)
+        return jnp.broadcast_to(survivors, (5, *survivors.shape))
+
+    def _checked_weights(self, weights: Any, alive: Array) -> Array:
+        """Return uint32[n], 0 for those who were not asked."""
+        rule = "must be left out: the aggregator was built without `max_weight`"
+        require(self.total_weight is not None, "weights", rule)
+        given = np.ones(self.num_participants, np.uint32) if weights is None else weights
+        own = check_weights(given, "weights")
+        fits = own.shape == (self.num_participants,)
+        require(fits, "weights", f"must be {self.num_participants}, one a slot", own.shape)
+        own = np.where(np.asarray(alive[0]), own, np.uint32(0))
+        total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
+        require(total <= most, "weights", "must not add up to more than the ring's budget allows",
+                total, most)  # fmt: skip
+        return jnp.asarray(own)
 
 
 def ring_average(
@@ -140,8 +226,16 @@ def ring_average(
     modulus_bits: int | np.integer = 32,
     fidelity: Fidelity = "array",
     key_material: int | np.integer | bytes | ArrayLike = 0,
+    rule: GraphRule | None = None,
+    steps: StepDropout | None = None,
+    max_weight: int | np.integer | ArrayLike | Sequence[Any] | None = None,
+    clip_rule: ClipRule | None = None,
 ) -> RingAverage:
-    """Build the aggregator that averages updates through one secure sum of everybody.
+    """Build the aggregator that averages updates through one secure sum.
+
+    By itself everybody shares pads with everybody and each sum can be unmasked. A `rule` makes it
+    SecAgg, SecAgg+ or CCESA with thresholds: a round whose sum cannot be unmasked says so in its
+    status, and what was learnt nevertheless is in `components`.
 
     Args:
         quantizer: E.g. `quantize.stochastic(2**16, clip=1.0)`.
@@ -152,12 +246,21 @@ def ring_average(
             are bit-equal.
         key_material: Seed (integer or bytes) or uint32[8] of key material; reproducible, hence
             no secret.
+        rule: What is learnt over which graph, e.g. `graph_rule(graphs.erdos_renyi(n, p), N)`.
+        steps: Who survives the protocol's steps, where the caller does not say, e.g.
+            `availability.independent_steps(0.01)`; a rate, or one for each slot.
+        max_weight: For a weighted mean: the largest integer weight, or all clients' weights. Each
+            client multiplies its codes by its weight and sends the weight as one more coordinate
+            of the same secure sum; the server learns both sums and no single weight. What one
+            client's update leaks over many rounds (`privacy`), its weight leaks too.
+        clip_rule: How the clip range moves, e.g. `quantize.following_range(4.0)`.
 
     Returns:
         A frozen pytree with `init` and `aggregate`.
 
     Raises:
-        ConfigurationError: If n codes can exceed the ring, or an argument is out of range.
+        ConfigurationError: If the (weighted) codes of n clients can exceed the ring, or an
+            argument is out of range.
 
     Examples:
         >>> from mrsa_jax.quantize import stochastic
@@ -167,22 +270,85 @@ def ring_average(
         ...     jax.random.key(0), average.init(), updates, jnp.arange(2), jnp.ones(2, bool))
         >>> out.update.tolist(), int(state.round_index)
         ([1.0, 0.5, -1.0, 0.0], 1)
+        >>> weighted = ring_average(stochastic(3, 1.0), 2, 4, modulus_bits=8, max_weight=3)
+        >>> out, _ = weighted.aggregate(jax.random.key(0), weighted.init(), updates, jnp.arange(2),
+        ...                             jnp.ones(2, bool), np.asarray([1, 3]))
+        >>> out.update.tolist(), int(out.total_weight)
+        ([1.0, 0.75, -1.0, 0.0], 4)
 
     Source:
-        HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group.
+        HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group; CCESA for `rule`.
     """
-    check_integer(num_participants, "num_participants", 2)
+    count = check_integer(num_participants, "num_participants", 2)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
     levels = int(quantizer.num_levels)
-    plan = complete_plan(num_participants, dim, 2**bits, levels=levels)
-    if isinstance(key_material, int | np.integer | bytes):
-        words = material_of(key_material)
+    if rule is not None:
+        own = rule.num_participants
+        require(own == count, "rule", "must be over `num_participants` slots", own, count)
+    if max_weight is None:
+        total, plan = None, complete_plan(count, dim, 2**bits, levels=levels)
     else:
-        words = jnp.asarray(key_material)
-        valid = words.dtype == jnp.uint32 and words.shape == (8,)
-        require(valid, "key_material", "must be uint32[8], an integer or bytes", words.shape)
-    return RingAverage(quantizer, words, plan, fidelity)
+        check_fits(levels, count, 2**bits, max_weight)
+        total = largest_total_weight(count, max_weight)
+        plan = complete_plan(count, check_integer(dim, "dim", 1) + 1, 2**bits)
+    words = _key_words(key_material)
+    return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total)
+
+
+def _key_words(key_material: Any) -> Array:
+    if isinstance(key_material, int | np.integer | bytes):
+        return material_of(key_material)
+    words = jnp.asarray(key_material)
+    valid = words.dtype == jnp.uint32 and words.shape == (8,)
+    require(valid, "key_material", "must be uint32[8], an integer or bytes", words.shape)
+    return words
+
+
+_OK = np.int32(Status.OK)
+
+
+@jax.jit
+def _decide(rule: Any, key: Array, alive: Array, members: Array) -> SlotRound:
+    """Decide what is learnt; without a rule, the sum over V3 of the complete graph."""
+    if rule is not None:
+        return rule.decide(key, alive, members)
+    sent = alive[3]
+    enough = jnp.sum(sent, dtype=jnp.int32) >= 2
+    status = jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
+    components = jnp.where(sent & enough, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
+    adjacency = alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
+    return SlotRound(adjacency, alive, components, status)
+
+
+def _ring_sum(
+    average: RingAverage, codes: Array, members: Array, round_index: Array, round_: SlotRound
+) -> RingResult:
+    """Sum over V3 with pads along the round's graph; nobody's inputs if the round failed."""
+    seeds = _graph_seeds(average, members, round_index, round_.adjacency)
+    alive = round_.survivors & round_.summed.any()
+    return ring_sum(
+        seeds, codes, average.plan, round_index, survivors=alive, fidelity=average.fidelity
+    )
+
+
+def _graph_seeds(
+    average: RingAverage, members: Array, round_index: Array, adjacency: Array
+) -> Seeds:
+    if average.rule is None:
+        return derive_seeds(average.key_material, members, round_index)
+    edges = graphs.edges(adjacency)
+    # round the length up, so that random graphs compile a few shapes and not one a round
+    extra = -len(edges) % max(1, len(edges) // 8, 8)
+    padded = np.pad(edges, ((0, extra), (0, 0)))
+    seeds = derive_seeds(average.key_material, members, round_index, padded)
+    host: Any = (np.asarray(seeds.pair_seed)[: len(edges)], edges)  # any length, no new shapes
+    return dataclasses.replace(seeds, pair_seed=host[0], edges=host[1])
+
+
+@jax.jit
+def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
+    return steps.sample(key, cohort)
 
 
 @jax.jit
@@ -197,7 +363,26 @@ def _encode(
 
 
 @jax.jit
-def _decode(quantizer: Quantizer, total: Array, present: Array, status: Array) -> Array:
-    count = jnp.sum(present, dtype=jnp.int32)
-    mean = quantizer.decode(total, count) / jnp.maximum(count, jnp.int32(1)).astype(jnp.float32)
-    return jnp.where(status == jnp.int32(Status.OK), mean, jnp.float32(0))
+def _weigh(codes: Array, weights: Array) -> Array:
+    """Multiply each client's codes by its weight and append it; the budget rules out wrapping."""
+    return jnp.concatenate([codes * weights[:, None], weights[:, None]], axis=1)
+
+
+@functools.partial(jax.jit, static_argnames=("dim",))
+def _totals(total: Array, summed: Array, status: Array, dim: int) -> tuple[Array, Array]:
+    """Split a ring total into codes and weight; the weight is the count where none was summed."""
+    count = jnp.sum(summed, dtype=jnp.uint32)
+    weight = total[dim] if total.shape[0] > dim else count
+    return total[:dim], jnp.where(status == _OK, weight, jnp.uint32(0))
+
+
+@jax.jit
+def _decode(quantizer: Quantizer, total: Array, weight: Array, status: Array) -> Array:
+    divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)
+    mean = quantizer.decode(total, weight) / divisor
+    return jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
+
+
+@jax.jit
+def _advance(clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array) -> Array:
+    return clip_rule.advance(width, update, is_learnt)

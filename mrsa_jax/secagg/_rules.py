@@ -1,0 +1,182 @@
+"""Which sums of a round are learnt over an assignment graph: Theorem 1 of CCESA as a rule.
+
+The same value rolls histories out (`selection.rollout_rounds`) and decides inside an aggregator
+(`ring_average`): both draw the round's graph from the round's key of the stream `ASSIGNMENT`.
+Symbols: G -> `graph`; t_i -> `threshold`; V0 to V4 -> rows of `survivors`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax.graphs import GraphModel
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg._conditions import _learnt_components
+from mrsa_jax.selection import LearntRound, SplitPolicy
+from mrsa_jax.selection._round_rules import block_labels, check_policy, kept_by, round_status
+
+__all__ = ["GraphRule", "SlotRound", "graph_rule"]
+
+
+class SlotRound(NamedTuple):
+    """One round in the slots of its participants.
+
+    Attributes:
+        adjacency: bool[n, n], the assignment graph among those who were asked.
+        survivors: bool[5, n], V0 to V4, with V3 as the policy leaves it: who is dropped with a
+            block is a client whose input did not arrive, and still answers with shares of others.
+        components: int32[n], smallest slot of the learnt sum that a client is in, -1 for none.
+        status: int32, a `Status`.
+    """
+
+    adjacency: Array
+    survivors: Array
+    components: Array
+    status: Array
+
+    @property
+    def summed(self) -> Bool[Array, " slots"]:
+        """Return who is in the round's sum; nobody unless the status is OK."""
+        return self.survivors[3] & (self.status == jnp.int32(Status.OK))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GraphRule:
+    """Theorem 1 over a graph drawn for each round (build it with `graph_rule`).
+
+    Attributes:
+        graph: A `graphs.GraphModel` over the n slots of a round.
+        threshold: int32 or int32[n] by slot; None for more than half of each neighbourhood.
+        labels: int32[N], the number of each client's block.
+        policy: What happens to blocks that lost a member (static).
+    """
+
+    graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
+    threshold: Any
+    labels: Array
+    policy: str = dataclasses.field(metadata={"static": True})
+
+    @property
+    def num_participants(self) -> int:
+        """Return n, the slots of a round."""
+        return int(self.graph.num_clients)
+
+    def thresholds(self, adjacency: Bool[Array, "slots slots"]) -> Int32[Array, " slots"]:
+        """Return t_i of each slot, given the graph among those who were asked."""
+        count = adjacency.shape[0]
+        if self.threshold is not None:
+            return jnp.broadcast_to(self.threshold, (count,))
+        degree = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
+        # with t = 1 a client without neighbours would give its own input away
+        return jnp.maximum((degree + 1) // 2 + 1, jnp.int32(2))
+
+    def decide(
+        self,
+        key: Key[Array, ""],
+        survivors: Bool[Array, "5 slots"],
+        members: Int32[Array, " slots"],
+    ) -> SlotRound:
+        """Decide one round in its slots.
+
+        Args:
+            key: The round's key of the stream `ASSIGNMENT`; the graph comes from it.
+            survivors: V0 to V4 by slot.
+            members: Global client ids by slot, ascending in the first slots; an empty slot may
+                hold any.
+        """
+        asked = survivors[0]
+        adjacency = self.graph.sample(key) & asked[:, None] & asked[None, :]
+        kept = kept_by(self.policy, survivors, self.labels[members], self.labels.shape[0])
+        alive = survivors.at[3].set(kept)
+        components = _learnt_components(adjacency, alive, self.thresholds(adjacency))
+        # V3+ is informative exactly where each client of V3 is in a component that is learnt
+        is_reliable = jnp.all((components >= 0) | ~kept)
+        status = round_status(survivors, kept, is_reliable)
+        return SlotRound(adjacency, alive, components, status)
+
+    def learn(self, key: Key[Array, ""], survivors: Bool[Array, "5 clients"]) -> LearntRound:
+        """Return what is learnt, by client: the cohort, ascending, fills the first slots."""
+        slots, clients = self.num_participants, survivors.shape[1]
+        members = jnp.nonzero(survivors[0], size=slots, fill_value=0)[0].astype(jnp.int32)
+        count = jnp.sum(survivors[0], dtype=jnp.int32)
+        filled = jnp.arange(slots, dtype=jnp.int32) < count
+        found = self.decide(key, survivors[:, members] & filled[None, :], members)
+        lowest = jnp.where(found.components >= 0, members[found.components], jnp.int32(-1))
+        return LearntRound(
+            summed=jnp.zeros(clients, jnp.bool_).at[members].max(found.summed),
+            components=jnp.full(clients, -1, jnp.int32).at[members].max(lowest),
+            status=found.status,
+        )
+
+
+def graph_rule(
+    graph: GraphModel,
+    num_clients: int | np.integer,
+    *,
+    threshold: ArrayLike | Sequence[int] | None = None,
+    policy: SplitPolicy = "ignore",
+    blocks: ArrayLike | Sequence[int] = 1,
+) -> GraphRule:
+    """Build the rule by which the server learns what Theorem 1 lets it learn.
+
+    In each round a new graph is drawn over the n slots, which the cohort fills in the order of
+    client ids; a smaller cohort has the graph that the first slots induce. The sum over V3, as
+    the policy leaves it, is learnt if it can be unmasked; sums over parts of it too, if the graph
+    falls apart (Theorem 2), even in a round that fails.
+
+    Args:
+        graph: E.g. `graphs.erdos_renyi(n, p)`; n is the largest cohort.
+        num_clients: N, clients of the population, at least n.
+        threshold: t, one for all or [n] by slot (`share_threshold` is Remark 4's); None for
+            more than half of each client's neighbourhood, floor((|Adj(i)| + 1) / 2) + 1, at
+            which the unmasking attack is impossible.
+        policy: What happens to a block that loses a member before V3 (`selection.learnt_sums`).
+        blocks: T, for blocks i // T of client i; or [N], the number of each client's block.
+
+    Returns:
+        A frozen pytree; graph and thresholds are leaves, so other values compile nothing new.
+
+    Raises:
+        ConfigurationError: If a threshold is below 1 or not an integer, a size does not fit, or
+            the policy is unknown.
+
+    Edge cases: fewer than two inputs give `TOO_FEW_SURVIVORS`, a policy that leaves fewer than
+        two `ABORTED`; a threshold above |Adj(i)| + 1 is never reached.
+
+    Examples:
+        >>> from mrsa_jax import graphs
+        >>> rule = graph_rule(graphs.complete(3), 5, threshold=2)
+        >>> cohort = jnp.asarray([True, False, True, True, False])
+        >>> answers = cohort & jnp.asarray([True, True, True, False, False])
+        >>> learnt = rule.learn(jax.random.key(0), jnp.stack([cohort] * 3 + [answers] * 2))
+        >>> learnt.summed.astype(int).tolist(), learnt.components.tolist(), int(learnt.status)
+        ([1, 0, 1, 0, 0], [0, -1, 0, -1, -1], 0)
+
+    Source: CCESA, Definition 3, Theorems 1 and 2; Remark 4 for t.
+    """
+    is_graph = isinstance(graph, GraphModel)
+    require(is_graph, "graph", "must be a `GraphModel`, e.g. `graphs.complete(n)`", graph)
+    slots = int(graph.num_clients)
+    clients = check_integer(num_clients, "num_clients", 1)
+    require(slots <= clients, "num_clients", "must be at least the graph's", clients, slots)
+    bounds = None
+    if threshold is not None:
+        array = np.asarray(threshold)
+        require(array.dtype.kind in "iu", "threshold", "must be an integer", f"{array.dtype}")
+        fits = array.shape in ((), (slots,))
+        require(fits, "threshold", f"must be one number or {slots}, one a slot", array.shape)
+        low, high = int(array.min()), int(array.max())
+        require(low >= 1 and high < 2**31, "threshold", "must lie in [1, 2**31)", low, high)
+        bounds = jnp.asarray(array, jnp.int32)
+    return GraphRule(graph, bounds, block_labels(blocks, clients), check_policy(policy))
