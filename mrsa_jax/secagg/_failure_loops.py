@@ -1,0 +1,211 @@
+"""Compiled rounds of CCESA at the fidelity of sets: random graph, losses, Theorems 1 and 2.
+
+Import inside functions only (see `modular._compiled`). Sets of clients are 64-bit words, client i
+at bit i % 64 of word i // 64; of an adjacency matrix, word w of row i is `rows[w, i]`. The random
+words are those of `_streams.pair_words` and `client_words`, so a round is bit for bit the one
+that `graphs.erdos_renyi` and `availability.independent_steps` draw from the same keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrsa_jax._streams import _CLIENTS, _PAIRS
+from mrsa_jax.modular._compiled import compiled
+
+__all__ = [
+    "DISCONNECTED",
+    "NOT_PRIVATE",
+    "UNMASKABLE",
+    "UNRELIABLE",
+    "judge_round",
+    "judge_rounds",
+    "threefry_words",
+]
+
+# What a round's byte says.
+UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE = 1, 2, 4, 8
+
+_ALWAYS = np.uint32(2**32 - 1)  # the largest threshold stands for chance 1
+_CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+@compiled
+def _turned(y, left):
+    return np.uint32((y << np.uint32(left)) | (y >> np.uint32(32 - left)))
+
+
+@compiled
+def _four(x, y, a, b, c, d):
+    x = np.uint32(x + y)
+    y = np.uint32(_turned(y, a) ^ x)
+    x = np.uint32(x + y)
+    y = np.uint32(_turned(y, b) ^ x)
+    x = np.uint32(x + y)
+    y = np.uint32(_turned(y, c) ^ x)
+    x = np.uint32(x + y)
+    y = np.uint32(_turned(y, d) ^ x)
+    return x, y
+
+
+@compiled
+def threefry_words(k0, k1, stream, first, out):
+    """Fill `out` with the first words of Threefry-2x32 at counters (stream, first + i).
+
+    The twenty rounds are written out, so that the compiler turns the loop over i into vectors.
+    """
+    k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    start = np.uint32(stream + k0)
+    for i in range(out.size):
+        x, y = _four(start, np.uint32(np.uint32(first + i) + k1), 13, 15, 26, 6)
+        x, y = np.uint32(x + k1), np.uint32(y + k2 + np.uint32(1))
+        x, y = _four(x, y, 17, 29, 16, 24)
+        x, y = np.uint32(x + k2), np.uint32(y + k0 + np.uint32(2))
+        x, y = _four(x, y, 13, 15, 26, 6)
+        x, y = np.uint32(x + k0), np.uint32(y + k1 + np.uint32(3))
+        x, y = _four(x, y, 17, 29, 16, 24)
+        x, y = np.uint32(x + k1), np.uint32(y + k2 + np.uint32(4))
+        x, y = _four(x, y, 13, 15, 26, 6)
+        out[i] = np.uint32(x + k2)
+
+
+@compiled
+def _num_bits(word):
+    word = word - ((word >> _ONE) & np.uint64(0x5555555555555555))
+    pairs = np.uint64(0x3333333333333333)
+    word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@compiled
+def _has(members, client):
+    return (members[client >> 6] >> np.uint64(client & 63)) & _ONE != _ZERO
+
+
+@compiled
+def _draw_survivors(key, limits, words, alive):
+    """Fill V0 to V4; client i has left by step s when its word is below limits[s - 1, i]."""
+    clients = limits.shape[1]
+    threefry_words(key[0], key[1], _CLIENT_WORDS, 0, words[:clients])
+    alive[:] = _ZERO
+    for i in range(clients):
+        place, bit = i >> 6, _ONE << np.uint64(i & 63)
+        alive[0, place] |= bit
+        for step in range(4):
+            limit = limits[step, i]
+            if words[i] >= limit and limit != _ALWAYS:
+                alive[step + 1, place] |= bit
+
+
+@compiled
+def _draw_graph(key, limit, words, rows):
+    """Fill an Erdős–Rényi graph; i and j are joined when their word is below the limit."""
+    clients = rows.shape[1]
+    rows[:] = _ZERO
+    for j in range(1, clients):
+        if limit == _ALWAYS:
+            words[:j] = np.uint32(0)
+        elif limit == np.uint32(0):
+            return
+        else:
+            # the word of i <= j stands at j (j + 1) / 2 + i
+            threefry_words(key[0], key[1], _PAIR_WORDS, j * (j + 1) // 2, words[:j])
+        place, shift = j >> 6, np.uint64(j & 63)
+        for i in range(j):
+            rows[place, i] |= np.uint64(words[i] < limit) << shift
+        for base in range(0, j, 64):
+            row = _ZERO
+            for i in range(base, min(base + 64, j)):
+                row |= np.uint64(words[i] < limit) << np.uint64(i - base)
+            rows[base >> 6, j] |= row
+
+
+@compiled
+def judge_round(rows, alive, thresholds, sets):
+    """Return one round's byte, by Theorems 1 and 2; `sets` is uint64[5, words] to work in."""
+    width, clients = rows.shape
+    silent, reached, frontier, around, left = sets[0], sets[1], sets[2], sets[3], sets[4]
+    silent[:] = _ZERO
+    verdict = 0
+    for i in range(clients):
+        degree, shares, summed = 0, 0, _ZERO
+        for w in range(width):
+            degree += _num_bits(rows[w, i])
+            shares += _num_bits(rows[w, i] & alive[4, w])
+            summed |= rows[w, i] & alive[3, w]
+        if 2 * np.int64(thresholds[i]) <= degree + 1:
+            verdict |= UNMASKABLE
+        if shares + np.int64(_has(alive[4], i)) < np.int64(thresholds[i]):
+            silent[i >> 6] |= _ONE << np.uint64(i & 63)
+            if _has(alive[3], i) or (_has(alive[2], i) and summed != _ZERO):
+                verdict |= UNRELIABLE
+    parts = 0
+    leaks = False
+    left[:] = alive[3]
+    for first in range(clients):
+        if not _has(left, first):
+            continue
+        # the component of `first` in G_3, and all that its members are joined to
+        parts += 1
+        reached[:] = _ZERO
+        frontier[:] = _ZERO
+        around[:] = _ZERO
+        frontier[first >> 6] |= _ONE << np.uint64(first & 63)
+        growing = True
+        while growing:
+            for w in range(width):
+                reached[w] |= frontier[w]
+            for w in range(width):
+                bits = frontier[w]
+                i = w << 6
+                while bits != _ZERO:
+                    if bits & _ONE != _ZERO:
+                        for v in range(width):
+                            around[v] |= rows[v, i]
+                    bits >>= _ONE
+                    i += 1
+            growing = False
+            for w in range(width):
+                frontier[w] = around[w] & left[w] & ~reached[w]
+                growing |= frontier[w] != _ZERO
+        protected = False
+        for w in range(width):
+            left[w] &= ~reached[w]
+            protected |= (reached[w] | (around[w] & alive[2, w])) & silent[w] != _ZERO
+        leaks |= not protected
+    if parts > 1:
+        verdict |= DISCONNECTED
+        if leaks:
+            verdict |= NOT_PRIVATE
+    return verdict
+
+
+@compiled
+def judge_rounds(graph_keys, step_keys, limit, step_limits, thresholds, verdicts, sums):
+    """Draw and judge one round for each key.
+
+    Args:
+        graph_keys: uint32[B, 2], of the graphs.
+        step_keys: uint32[B, 2], of the losses.
+        limit: uint32, the threshold of an edge's word.
+        step_limits: uint32[4, n], those of a client's word at each step.
+        thresholds: int32[n].
+        verdicts: uint8[B], filled with the rounds' bytes.
+        sums: int32[B], filled with |V3|.
+    """
+    clients = thresholds.size
+    width = (clients + 63) >> 6
+    words = np.empty(clients, np.uint32)
+    rows = np.empty((width, clients), np.uint64)
+    alive = np.empty((5, width), np.uint64)
+    sets = np.empty((5, width), np.uint64)
+    for trial in range(graph_keys.shape[0]):
+        _draw_survivors(step_keys[trial], step_limits, words, alive)
+        _draw_graph(graph_keys[trial], limit, words, rows)
+        verdicts[trial] = judge_round(rows, alive, thresholds, sets)
+        count = 0
+        for w in range(width):
+            count += _num_bits(alive[3, w])
+        sums[trial] = count

@@ -1,0 +1,179 @@
+"""Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2, many at once.
+
+On the CPU the Erdős–Rényi and the complete graph run in compiled loops (`_failure_loops`);
+everything else, and every other device, runs as array operations. Both give the same rounds.
+Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.2 and 4.3.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
+
+from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
+from mrsa_jax.availability import IndependentSteps
+from mrsa_jax.graphs import Complete, ErdosRenyi
+from mrsa_jax.graphs._connectivity import labels
+from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
+from mrsa_jax.secagg._conditions import _informative, _unmasked
+
+__all__ = [
+    "DISCONNECTED",
+    "NOT_PRIVATE",
+    "UNMASKABLE",
+    "UNRELIABLE",
+    "default_chunk",
+    "edge_limit",
+    "is_compiled",
+    "judge_trials",
+    "over_cores",
+    "round_keys",
+    "verdict",
+]
+
+# What a round's byte says; the compiled loops use the same.
+UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE = 1, 2, 4, 8
+
+_ALWAYS = 2**32 - 1
+_FEWEST_A_CORE = 8
+
+
+def verdict(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> UInt8[Array, ""]:
+    """Return the byte of one round."""
+    summed = survivors[3]
+    informed = _informative(adjacency, survivors, thresholds)
+    beside = survivors[2] & jnp.any(adjacency & summed[None, :], axis=1)
+    label = labels(adjacency, summed)
+    roots = label == jax.lax.iota(jnp.int32, label.shape[0])
+    apart = jnp.sum(roots, dtype=jnp.int32) > 1
+    learnt = jnp.any(_unmasked(adjacency, survivors, thresholds, label))
+    degrees = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
+    flags = (
+        (UNRELIABLE, jnp.any((summed | beside) & ~informed)),
+        (NOT_PRIVATE, apart & learnt),
+        (DISCONNECTED, apart),
+        # 2 t <= |Adj| + 1, without a sum that could overflow
+        (UNMASKABLE, jnp.any(thresholds <= (degrees + jnp.int32(1)) // jnp.int32(2))),
+    )
+    return functools.reduce(
+        jnp.bitwise_or, [flag.astype(jnp.uint8) * jnp.uint8(value) for value, flag in flags]
+    )
+
+
+def default_chunk(num_clients: int, compiled: bool) -> int:
+    """Return how many rounds to run at once: tens of megabytes of graphs on the CPU."""
+    # Compiled loops hold one graph a core; their chunk is a tenth of a second of work.
+    pairs = 2**25 if compiled else 2**23 if jax.default_backend() == "cpu" else 2**27
+    return max(1, min(2**13, pairs // num_clients**2))
+
+
+def is_compiled(graph: Any, steps: Any) -> bool:
+    """Return whether rounds of these models run in compiled loops."""
+    kinds = isinstance(graph, ErdosRenyi | Complete) and isinstance(steps, IndependentSteps)
+    return kinds and runs_compiled_loops()
+
+
+def edge_limit(graph: ErdosRenyi | Complete) -> np.uint32:
+    """Return the threshold below which the word of a pair makes an edge."""
+    return np.uint32(_ALWAYS if isinstance(graph, Complete) else int(graph.threshold))
+
+
+def judge_trials(
+    graph: Any, steps: Any, thresholds: np.ndarray, key: Array, first: int, count: int, chunk: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes and |V3| of trials first, ..., first + count - 1, of a chunk at most."""
+    start = jnp.uint32(first)
+    if not is_compiled(graph, steps):
+        arrays = _judge_arrays(graph, steps, jnp.asarray(thresholds), key, start, chunk)
+        verdicts, sums = (np.asarray(each)[:count] for each in arrays)
+        return verdicts, sums
+    graph_keys, step_keys = (np.asarray(k)[:count] for k in _loop_keys(key, start, chunk))
+    shape = (4, graph.num_clients)
+    rates = np.asarray(steps.thresholds).reshape(4, -1)
+    rates = np.ascontiguousarray(np.broadcast_to(rates, shape))
+    return _judge_loops(graph_keys, step_keys, edge_limit(graph), rates, thresholds)
+
+
+def round_keys(key: Key[Array, ""], trial: Array) -> tuple[Array, Array]:
+    """Return the keys of a trial's graph and of its losses: those of round 0 of the trial."""
+    own = trial_key(key, trial)
+    return round_key(own, 0, Stream.ASSIGNMENT), round_key(own, 0, Stream.STEPS)
+
+
+@functools.partial(jax.jit, static_argnames="chunk")
+def _loop_keys(
+    key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
+) -> tuple[UInt32[Array, "trials 2"], UInt32[Array, "trials 2"]]:
+    trials = first + jax.lax.iota(jnp.uint32, chunk)
+    keys = jax.vmap(lambda trial: round_keys(key, trial))(trials)
+    graph, steps = (jnp.stack(_key_words(each), axis=-1) for each in keys)
+    return graph, steps
+
+
+@functools.partial(jax.jit, static_argnames="chunk")
+def _judge_arrays(
+    graph: Any,
+    steps: Any,
+    thresholds: Int32[Array, " n"],
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    chunk: int,
+) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
+    everybody = jnp.ones(thresholds.shape, jnp.bool_)
+
+    def one(trial: Array) -> tuple[Array, Array]:
+        graph_key, step_key = round_keys(key, trial)
+        survivors = steps.sample(step_key, everybody)
+        judged = verdict(graph.sample(graph_key), survivors, thresholds)
+        return judged, jnp.sum(survivors[3], dtype=jnp.int32)
+
+    return jax.vmap(one)(first + jax.lax.iota(jnp.uint32, chunk))
+
+
+def _judge_loops(
+    graph_keys: np.ndarray,
+    step_keys: np.ndarray,
+    limit: np.uint32,
+    step_limits: np.ndarray,
+    thresholds: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    from mrsa_jax.secagg import _failure_loops
+
+    verdicts = np.zeros(len(graph_keys), np.uint8)
+    sums = np.zeros(len(graph_keys), np.int32)
+
+    def part(rows: slice) -> None:
+        _failure_loops.judge_rounds(
+            graph_keys[rows],
+            step_keys[rows],
+            limit,
+            step_limits,
+            thresholds,
+            verdicts[rows],
+            sums[rows],
+        )
+
+    over_cores(part, len(graph_keys))
+    return verdicts, sums
+
+
+def over_cores(part: Callable[[slice], None], count: int) -> None:
+    """Run a function of a range of trials on as many ranges as there are cores."""
+    cores = min(num_cores(), count // _FEWEST_A_CORE)
+    if cores < 2:
+        part(slice(0, count))
+        return
+    edges = [count * core // cores for core in range(cores + 1)]
+    ranges = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        list(pool.map(part, ranges))
