@@ -12,9 +12,6 @@ from mrsa_jax.protocol._errors import (
     UnexpectedMessageError,
 )
 from mrsa_jax.protocol._messages import (
-    HEADER_BYTES,
-    SEALED_BYTES,
-    SHARE_BYTES,
     AdvertiseKeys,
     KeyList,
     MaskedInput,
@@ -22,7 +19,6 @@ from mrsa_jax.protocol._messages import (
     ShareList,
     SurvivorList,
     UnmaskShares,
-    residue_bits,
 )
 from mrsa_jax.protocol._network import (
     SERVER,
@@ -32,9 +28,11 @@ from mrsa_jax.protocol._network import (
     Tamper,
     disturbed,
 )
+from mrsa_jax.protocol._packing import residue_bits
 from mrsa_jax.protocol._run import run
 from mrsa_jax.protocol._server import Server
 from mrsa_jax.protocol._shamir import recover, share
+from mrsa_jax.protocol._wire import HEADER_BYTES, SEALED_BYTES, SHARE_BYTES
 
 __all__ = [
     "HEADER_BYTES",

@@ -21,7 +21,6 @@ from mrsa_jax.protocol._errors import (
     UnexpectedMessageError,
 )
 from mrsa_jax.protocol._messages import (
-    SHARE_BYTES,
     AdvertiseKeys,
     KeyList,
     MaskedInput,
@@ -29,7 +28,6 @@ from mrsa_jax.protocol._messages import (
     ShareList,
     SurvivorList,
     UnmaskShares,
-    header,
 )
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import (
@@ -42,6 +40,7 @@ from mrsa_jax.protocol._primitives import (
     seal,
 )
 from mrsa_jax.protocol._shamir import share_all
+from mrsa_jax.protocol._wire import SHARE_BYTES, header
 from mrsa_jax.secagg import SegmentPlan
 
 __all__ = ["Client"]

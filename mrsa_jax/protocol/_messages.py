@@ -8,20 +8,32 @@ is refused by name (CCESA, Algorithm 1).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import struct
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from mrsa_jax.protocol._errors import MalformedMessageError
-from mrsa_jax.protocol._shamir import LIMBS, PRIME
+from mrsa_jax.protocol._packing import Layout, pack_residues, residue_bits, unpack_residues
+from mrsa_jax.protocol._shamir import PRIME
+from mrsa_jax.protocol._wire import (
+    COUNT_BYTES,
+    HEADER_BYTES,
+    ID_BYTES,
+    KEY_BYTES,
+    SEALED_BYTES,
+    SHARE_BYTES,
+    WORD,
+    Reader,
+    check,
+    check_ascending,
+    check_entries,
+    check_word,
+    header,
+    limbs_of,
+    pack_entries,
+)
 
 __all__ = [
-    "HEADER_BYTES",
-    "SEALED_BYTES",
-    "SHARE_BYTES",
     "AdvertiseKeys",
     "KeyList",
     "MaskedInput",
@@ -29,111 +41,7 @@ __all__ = [
     "ShareList",
     "SurvivorList",
     "UnmaskShares",
-    "residue_bits",
 ]
-
-VERSION = 1
-HEADER_BYTES = 8
-"""Bytes of every message's header."""
-ID_BYTES = COUNT_BYTES = 4
-KEY_BYTES = 32
-SHARE_BYTES = 4 * LIMBS
-"""Bytes of one share of a 256-bit secret: nine field elements."""
-TAG_BYTES = 16
-SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
-"""Bytes of the two shares for one neighbour, encrypted, with their tag."""
-
-_HEADER = struct.Struct("<BBHI")
-_WORD = struct.Struct("<I")
-_LIMIT = 2**32
-Layout = Sequence[tuple[int, int]]
-
-
-def residue_bits(modulus: int) -> int:
-    """Return how many bits a residue takes on the wire: ceil(log2 R).
-
-    Examples:
-        >>> [residue_bits(modulus) for modulus in (2, 37, 64, 65, 2**32)]
-        [1, 6, 6, 7, 32]
-    """
-    return (modulus - 1).bit_length()
-
-
-def header(kind: int, round_index: int, spare: int = 0) -> bytes:
-    """Return the 8 bytes that begin a message."""
-    return _HEADER.pack(kind, VERSION, spare, round_index)
-
-
-def kind_of(data: bytes) -> int:
-    """Return the kind of a message of our version.
-
-    Raises:
-        MalformedMessageError: If it is too short, or of another version or unknown kind.
-    """
-    _check(len(data) >= HEADER_BYTES, "a message", f"is cut off after {len(data)} bytes")
-    kind, version, _, _ = _HEADER.unpack_from(data)
-    _check(version == VERSION, "a message", f"has version {version}, not {VERSION}")
-    _check(1 <= kind <= 7, "a message", f"is of unknown kind {kind}")
-    return kind
-
-
-class _Reader:
-    """Takes a message apart from the front."""
-
-    def __init__(self, name: str, kind: int, data: bytes) -> None:
-        self.name, self._data, self._at = name, data, HEADER_BYTES
-        found = kind_of(data)
-        _check(found == kind, name, f"is of kind {kind}, not {found}")
-        _, _, self.spare, self.round_index = _HEADER.unpack_from(data)
-
-    def no_spare(self) -> _Reader:
-        _check(self.spare == 0, self.name, f"has {self.spare} in its spare field")
-        return self
-
-    def take(self, count: int) -> bytes:
-        left = len(self._data) - self._at
-        _check(count <= left, self.name, f"is cut off: {count} bytes expected, {left} left")
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def word(self) -> int:
-        return _WORD.unpack(self.take(4))[0]
-
-    def entries(self, count: int, size: int) -> tuple[tuple[int, bytes], ...]:
-        body = self.take(count * (ID_BYTES + size))
-        found = tuple(struct.iter_unpack(f"<I{size}s", body))
-        _check_ascending(self.name, [entry[0] for entry in found])
-        return found
-
-    def end(self) -> None:
-        over = len(self._data) - self._at
-        _check(over == 0, self.name, f"has {over} bytes too many")
-
-
-def _check(condition: bool, name: str, problem: str) -> None:
-    if not condition:
-        raise MalformedMessageError(f"{name} {problem}")
-
-
-def _check_word(name: str, what: str, value: int, limit: int = _LIMIT) -> None:
-    _check(0 <= value < limit, name, f"has {what} {value}, not in [0, {limit})")
-
-
-def _check_ascending(name: str, ids: Sequence[int]) -> None:
-    ascending = all(low < high for low, high in itertools.pairwise(ids))
-    _check(ascending, name, "lists ids that are not ascending")
-    if ids:
-        _check_word(name, "an id", ids[0])
-        _check_word(name, "an id", ids[-1])
-
-
-def _check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:
-    _check_ascending(name, [entry[0] for entry in entries])
-    _check(all(len(entry[1]) == size for entry in entries), name, f"needs {size} bytes an entry")
-
-
-def _pack_entries(entries: Sequence[tuple[int, bytes]]) -> bytes:
-    return b"".join(_WORD.pack(owner) + body for owner, body in entries)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,10 +62,10 @@ class AdvertiseKeys:
     KIND: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        _check_word("AdvertiseKeys", "round", self.round_index)
-        _check_word("AdvertiseKeys", "client", self.client)
+        check_word("AdvertiseKeys", "round", self.round_index)
+        check_word("AdvertiseKeys", "client", self.client)
         keys = len(self.channel_key) == len(self.pad_key) == KEY_BYTES
-        _check(keys, "AdvertiseKeys", f"needs two keys of {KEY_BYTES} bytes")
+        check(keys, "AdvertiseKeys", f"needs two keys of {KEY_BYTES} bytes")
 
     @staticmethod
     def size() -> int:
@@ -171,13 +79,13 @@ class AdvertiseKeys:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + _WORD.pack(self.client)
+        start = header(self.KIND, self.round_index) + WORD.pack(self.client)
         return start + self.channel_key + self.pad_key
 
     @classmethod
     def from_bytes(cls, data: bytes) -> AdvertiseKeys:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("AdvertiseKeys", cls.KIND, data).no_spare()
+        reader = Reader("AdvertiseKeys", cls.KIND, data).no_spare()
         message = cls(
             reader.round_index, reader.word(), reader.take(KEY_BYTES), reader.take(KEY_BYTES)
         )
@@ -199,8 +107,8 @@ class KeyList:
     KIND: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        _check_word("KeyList", "round", self.round_index)
-        _check_entries("KeyList", self.keys, 2 * KEY_BYTES)
+        check_word("KeyList", "round", self.round_index)
+        check_entries("KeyList", self.keys, 2 * KEY_BYTES)
 
     @staticmethod
     def size(count: int) -> int:
@@ -214,13 +122,13 @@ class KeyList:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + _WORD.pack(len(self.keys))
-        return start + _pack_entries(self.keys)
+        start = header(self.KIND, self.round_index) + WORD.pack(len(self.keys))
+        return start + pack_entries(self.keys)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KeyList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("KeyList", cls.KIND, data).no_spare()
+        reader = Reader("KeyList", cls.KIND, data).no_spare()
         message = cls(reader.round_index, reader.entries(reader.word(), 2 * KEY_BYTES))
         reader.end()
         return message
@@ -242,9 +150,9 @@ class ShareKeys:
     KIND: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        _check_word("ShareKeys", "round", self.round_index)
-        _check_word("ShareKeys", "client", self.client)
-        _check_entries("ShareKeys", self.ciphertexts, SEALED_BYTES)
+        check_word("ShareKeys", "round", self.round_index)
+        check_word("ShareKeys", "client", self.client)
+        check_entries("ShareKeys", self.ciphertexts, SEALED_BYTES)
 
     @staticmethod
     def size(count: int) -> int:
@@ -262,13 +170,13 @@ class ShareKeys:
         return (
             start
             + struct.pack("<II", self.client, len(self.ciphertexts))
-            + _pack_entries(self.ciphertexts)
+            + pack_entries(self.ciphertexts)
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShareKeys:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("ShareKeys", cls.KIND, data).no_spare()
+        reader = Reader("ShareKeys", cls.KIND, data).no_spare()
         client, count = reader.word(), reader.word()
         message = cls(reader.round_index, client, reader.entries(count, SEALED_BYTES))
         reader.end()
@@ -289,8 +197,8 @@ class ShareList:
     KIND: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        _check_word("ShareList", "round", self.round_index)
-        _check_entries("ShareList", self.ciphertexts, SEALED_BYTES)
+        check_word("ShareList", "round", self.round_index)
+        check_entries("ShareList", self.ciphertexts, SEALED_BYTES)
 
     @staticmethod
     def size(count: int) -> int:
@@ -304,13 +212,13 @@ class ShareList:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + _WORD.pack(len(self.ciphertexts))
-        return start + _pack_entries(self.ciphertexts)
+        start = header(self.KIND, self.round_index) + WORD.pack(len(self.ciphertexts))
+        return start + pack_entries(self.ciphertexts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShareList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("ShareList", cls.KIND, data).no_spare()
+        reader = Reader("ShareList", cls.KIND, data).no_spare()
         message = cls(reader.round_index, reader.entries(reader.word(), SEALED_BYTES))
         reader.end()
         return message
@@ -334,16 +242,16 @@ class MaskedInput:
     KIND: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        _check_word("MaskedInput", "round", self.round_index)
-        _check_word("MaskedInput", "client", self.client)
+        check_word("MaskedInput", "round", self.round_index)
+        check_word("MaskedInput", "client", self.client)
         length = sum(block[0] for block in self.layout)
         fits = self.residues.shape == (length,) and self.residues.dtype == np.uint32
-        _check(fits, "MaskedInput", f"needs {length} uint32 residues")
+        check(fits, "MaskedInput", f"needs {length} uint32 residues")
         start = 0
         for width, modulus in self.layout:
             part = self.residues[start : start + width]
             below = modulus == 2**32 or bool((part < np.uint32(modulus)).all())
-            _check(below, "MaskedInput", f"holds a residue that is not below {modulus}")
+            check(below, "MaskedInput", f"holds a residue that is not below {modulus}")
             start += width
 
     @staticmethod
@@ -361,18 +269,18 @@ class MaskedInput:
         """Return the message as bytes."""
         start = header(self.KIND, self.round_index)
         start += struct.pack("<II", self.client, len(self.residues))
-        return start + _pack_residues(self.residues, self.layout)
+        return start + pack_residues(self.residues, self.layout)
 
     @classmethod
     def from_bytes(cls, data: bytes, layout: Layout) -> MaskedInput:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("MaskedInput", cls.KIND, data).no_spare()
+        reader = Reader("MaskedInput", cls.KIND, data).no_spare()
         client, length = reader.word(), reader.word()
         expected = sum(block[0] for block in layout)
-        _check(length == expected, reader.name, f"has length {length}, not {expected}")
+        check(length == expected, reader.name, f"has length {length}, not {expected}")
         body = reader.take(cls.size(layout) - HEADER_BYTES - ID_BYTES - COUNT_BYTES)
         reader.end()
-        residues = _unpack_residues(body, layout)
+        residues = unpack_residues(body, layout)
         return cls(reader.round_index, client, tuple(layout), residues)
 
 
@@ -396,9 +304,9 @@ class SurvivorList:
     KIND: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
-        _check_word("SurvivorList", "round", self.round_index)
-        _check_word("SurvivorList", "a number of survivors", self.num_survivors)
-        _check_ascending("SurvivorList", self.survivors)
+        check_word("SurvivorList", "round", self.round_index)
+        check_word("SurvivorList", "a number of survivors", self.num_survivors)
+        check_ascending("SurvivorList", self.survivors)
 
     @staticmethod
     def size(count: int) -> int:
@@ -419,7 +327,7 @@ class SurvivorList:
     @classmethod
     def from_bytes(cls, data: bytes) -> SurvivorList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("SurvivorList", cls.KIND, data)
+        reader = Reader("SurvivorList", cls.KIND, data)
         count = reader.word()
         ids = struct.unpack(f"<{count}I", reader.take(ID_BYTES * count))
         message = cls(reader.round_index, reader.spare, ids)
@@ -445,12 +353,12 @@ class UnmaskShares:
     KIND: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
-        _check_word("UnmaskShares", "round", self.round_index)
-        _check_word("UnmaskShares", "client", self.client)
-        _check_entries("UnmaskShares", self.self_shares, SHARE_BYTES)
-        _check_entries("UnmaskShares", self.key_shares, SHARE_BYTES)
+        check_word("UnmaskShares", "round", self.round_index)
+        check_word("UnmaskShares", "client", self.client)
+        check_entries("UnmaskShares", self.self_shares, SHARE_BYTES)
+        check_entries("UnmaskShares", self.key_shares, SHARE_BYTES)
         limbs = limbs_of([share for _, share in (*self.self_shares, *self.key_shares)])
-        _check(bool((limbs < PRIME).all()), "UnmaskShares", "holds a limb outside the field")
+        check(bool((limbs < PRIME).all()), "UnmaskShares", "holds a limb outside the field")
 
     @staticmethod
     def size(num_self_shares: int, num_key_shares: int) -> int:
@@ -467,50 +375,13 @@ class UnmaskShares:
         """Return the message as bytes."""
         counts = (len(self.self_shares), len(self.key_shares))
         start = header(self.KIND, self.round_index) + struct.pack("<III", self.client, *counts)
-        return start + _pack_entries(self.self_shares) + _pack_entries(self.key_shares)
+        return start + pack_entries(self.self_shares) + pack_entries(self.key_shares)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> UnmaskShares:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = _Reader("UnmaskShares", cls.KIND, data).no_spare()
+        reader = Reader("UnmaskShares", cls.KIND, data).no_spare()
         client, first, second = reader.word(), reader.word(), reader.word()
         own, keys = reader.entries(first, SHARE_BYTES), reader.entries(second, SHARE_BYTES)
         reader.end()
         return cls(reader.round_index, client, own, keys)
-
-
-def limbs_of(shares: Sequence[bytes]) -> np.ndarray:
-    """Return shares as uint32[shares, 9]."""
-    words = np.frombuffer(b"".join(shares), "<u4").astype(np.uint32)
-    return words.reshape(len(shares), LIMBS)
-
-
-def _pack_residues(residues: np.ndarray, layout: Layout) -> bytes:
-    bits, start = [], 0
-    if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
-        octets = residues.astype("<u4").view(np.uint8).reshape(-1, 4)
-        return octets[:, : residue_bits(layout[0][1]) // 8].tobytes()
-    for width, modulus in layout:
-        part = residues[start : start + width].astype("<u4").view(np.uint8).reshape(-1, 4)
-        all_bits = np.unpackbits(part, axis=1, bitorder="little")
-        bits.append(all_bits[:, : residue_bits(modulus)].reshape(-1))
-        start += width
-    return np.packbits(np.concatenate(bits), bitorder="little").tobytes() if bits else b""
-
-
-def _unpack_residues(body: bytes, layout: Layout) -> np.ndarray:
-    octets = np.frombuffer(body, np.uint8)
-    if len(layout) == 1 and residue_bits(layout[0][1]) % 8 == 0:
-        words = np.zeros((layout[0][0], 4), np.uint8)
-        words[:, : residue_bits(layout[0][1]) // 8] = octets.reshape(layout[0][0], -1)
-        return words.view("<u4").reshape(-1).astype(np.uint32)
-    bits, start, parts = np.unpackbits(octets, bitorder="little"), 0, [np.zeros(0, np.uint32)]
-    for width, modulus in layout:
-        stop = start + width * residue_bits(modulus)
-        wide = np.zeros((width, 32), np.uint8)
-        wide[:, : residue_bits(modulus)] = bits[start:stop].reshape(width, -1)
-        packed = np.packbits(wide, axis=1, bitorder="little")
-        parts.append(packed.view("<u4").reshape(-1).astype(np.uint32))
-        start = stop
-    _check(not bits[start:].any(), "MaskedInput", "has bits set after its last residue")
-    return np.concatenate(parts)

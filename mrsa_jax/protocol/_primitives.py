@@ -71,7 +71,7 @@ class Entropy:
         return os.urandom(count) if self._stream is None else self._stream.update(bytes(count))
 
 
-def _seed_bytes(seed: int | np.integer | bytes) -> bytes:
+def _seed_bytes(seed: Any) -> bytes:
     rule = "must be None, bytes (at least one) or a non-negative integer"
     if isinstance(seed, bytes):
         require(len(seed) > 0, "entropy", rule, seed)

@@ -92,7 +92,7 @@ def run(
         ('OK', [11, 22])
 
     Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
-    words (four if R is no power of two); for each edge between V3 and those lost before it one of each.
+    words (of 2 d if R is no power of two); one of each for each edge between V3 and V2 less V3.
 
     Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i (FACTS
     4), in the signs of its eq. (2), and in binding ciphertexts to the public pad keys.
@@ -244,7 +244,7 @@ class _Round:
         )
 
 
-def _modulus(modulus_bits: int | np.integer | None, modulus: int | np.integer | None) -> int:
+def _modulus(modulus_bits: Any, modulus: Any) -> int:
     rule = "must be given, or else `modulus`, and not both"
     require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
             modulus)  # fmt: skip

@@ -21,12 +21,11 @@ from mrsa_jax.protocol._messages import (
     ShareList,
     SurvivorList,
     UnmaskShares,
-    kind_of,
-    limbs_of,
 )
 from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed, refuse_small_order
 from mrsa_jax.protocol._shamir import recover
+from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.secagg import SegmentPlan
 
 __all__ = ["Server"]

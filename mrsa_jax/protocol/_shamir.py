@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def share(
 
 def share_all(
     secrets: Sequence[bytes],
-    threshold: int | np.integer,
+    threshold: Any,
     points: Sequence[int],
     entropy: Entropy | int | np.integer | bytes | None = None,
 ) -> np.ndarray:
