@@ -44,6 +44,9 @@ __all__ = [
 ]
 
 
+_SATURATED = 2**16 - 1
+
+
 @dataclasses.dataclass(frozen=True)
 class AdvertiseKeys:
     """Step 0, up: a client's two public keys.
@@ -307,6 +310,8 @@ class SurvivorList:
         check_word("SurvivorList", "round", self.round_index)
         check_word("SurvivorList", "a number of survivors", self.num_survivors)
         check_ascending("SurvivorList", self.survivors)
+        enough = min(len(self.survivors), _SATURATED) <= self.num_survivors
+        check(enough, "SurvivorList", f"lists more than {self.num_survivors} survivors")
 
     @staticmethod
     def size(count: int) -> int:
@@ -320,7 +325,7 @@ class SurvivorList:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        start = header(self.KIND, self.round_index, min(self.num_survivors, 2**16 - 1))
+        start = header(self.KIND, self.round_index, min(self.num_survivors, _SATURATED))
         count = len(self.survivors)
         return start + struct.pack(f"<{count + 1}I", count, *self.survivors)
 
