@@ -342,8 +342,8 @@ def _graph_seeds(
     extra = -len(edges) % max(1, len(edges) // 8, 8)
     padded = np.pad(edges, ((0, extra), (0, 0)))
     seeds = derive_seeds(average.key_material, members, round_index, padded)
-    host: Any = (np.asarray(seeds.pair_seed)[: len(edges)], edges)  # any length, no new shapes
-    return dataclasses.replace(seeds, pair_seed=host[0], edges=host[1])
+    own = jnp.asarray(np.asarray(seeds.pair_seed)[: len(edges)])
+    return dataclasses.replace(seeds, pair_seed=own, edges=jnp.asarray(edges))
 
 
 @jax.jit
