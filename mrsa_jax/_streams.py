@@ -118,7 +118,7 @@ def pair_words(
 
     Args:
         key: One key, or an array of keys, whose axes then follow the clients'.
-        num_clients: n, at most 92,680, so that the counters of pairs fit 32 bits.
+        num_clients: n, at most 92,681, so that the counters of pairs fit 32 bits.
         word: Which of several independent words of a pair, from 0.
 
     Returns:
@@ -142,7 +142,7 @@ def pair_words(
 
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
 _PAIRS = 0x70616900  # "pai\0": room for 256 words a pair
-_MAX_PAIRED = 92_680
+_MAX_PAIRED = 92_681
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 

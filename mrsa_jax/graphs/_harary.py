@@ -34,6 +34,7 @@ class Harary:
     degree: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
         """Return the circulant on the clients' places of this key."""
         return circulant(random_places(key, self.num_clients), self.degree)

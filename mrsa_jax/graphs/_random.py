@@ -13,6 +13,7 @@ import numbers
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import require
@@ -35,6 +36,7 @@ class Complete:
 
     num_clients: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
         """Return the complete graph, whatever the key."""
         del key
@@ -55,6 +57,7 @@ class ErdosRenyi:
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
 
+    @jax.jit
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
         """Return one graph; whether i and j are joined does not depend on n."""
         words = pair_words(key, self.num_clients)
@@ -88,9 +91,7 @@ def complete(num_clients: int | np.integer) -> Complete:
     return Complete(check_num_clients(num_clients))
 
 
-def erdos_renyi(
-    num_clients: int | np.integer, connection_probability: float | np.floating | np.integer
-) -> ErdosRenyi:
+def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike) -> ErdosRenyi:
     """Return G(n, p): each of the n (n - 1) / 2 pairs is joined independently with chance p.
 
     CCESA's assignment graph. `secagg.connection_probability` gives the paper's p*.

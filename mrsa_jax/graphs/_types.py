@@ -15,7 +15,7 @@ from mrsa_jax.modular._inputs import check_integer
 __all__ = ["GraphModel", "check_num_clients"]
 
 # The words of pairs are numbered in 32 bits (`_streams.pair_words`).
-_MAX_CLIENTS = 92_680
+_MAX_CLIENTS = 92_681
 
 
 @runtime_checkable
