@@ -198,7 +198,7 @@ def check_thresholds(argument: str, value: Any, num_clients: int) -> np.ndarray:
 
 
 def _count(
-    seed: int | Key[Array, ""],
+    seed: Any,
     graph: Any,
     steps: Any,
     thresholds: np.ndarray,
@@ -212,7 +212,6 @@ def _count(
     chunk = _judging.default_chunk(graph.num_clients, _judging.is_compiled(graph, steps))
     if chunk_size is not None:
         chunk = check_integer(chunk_size, "chunk_size", 1)
-    chunk = min(chunk, trials)
     require(progress is None or callable(progress), "progress", "must be callable", progress)
     bytes_seen = np.zeros(256, np.int64)
     survivors, too_few = 0, 0
