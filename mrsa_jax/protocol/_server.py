@@ -219,8 +219,13 @@ class Server:
         return self._sums
 
     def is_removable(self) -> bool:
-        """Return whether every pad of the sum over V3 can be removed with the secrets here."""
-        return all(self._is_open(component) for component in self._components())
+        """Return whether every pad of the sum over V3 can be removed with the secrets here.
+
+        Not for |V3| = 1, whose self pad clients refuse to unmask; nothing is in the way of an
+        empty sum.
+        """
+        is_open = all(self._is_open(component) for component in self._components())
+        return is_open and len(self._members(3)) != 1
 
     def _is_in(self, step: int, client: int) -> bool:
         return 0 <= client < self.survivors.shape[1] and bool(self.survivors[step, client])

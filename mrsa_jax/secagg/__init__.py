@@ -29,6 +29,7 @@ from mrsa_jax.secagg._costs import (
     fedavg_costs,
     round_costs,
 )
+from mrsa_jax.secagg._four_step import aggregate
 from mrsa_jax.secagg._latency import (
     Latency,
     LatencyModel,
@@ -105,6 +106,7 @@ __all__ = [
     "Steady",
     "StepReport",
     "Transcript",
+    "aggregate",
     "ccesa_bandwidth_bits",
     "check_round",
     "complete_plan",

@@ -33,14 +33,12 @@ from mrsa_jax.secagg._pads_xla import (
     pads_by_xla,
     status_of,
 )
+from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan
 
 __all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "ring_sum"]
 
 Fidelity = Literal["array", "sets"]
-
-# Edges are padded to shapes this much apart, relatively, so that random graphs compile rarely.
-_EDGE_STEPS = 8
 
 
 def pad_inputs(
@@ -297,8 +295,7 @@ def _xla(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingRes
         places = edge_places(block, round_)
         inside = (places >= 0).all(axis=1)
         count = int(inside.sum())
-        extra = -count % max(1, 2 ** max(count - 1, 0).bit_length() // _EDGE_STEPS)
-        pad = ((0, extra), (0, 0))
+        pad = ((0, padded_length(count) - count), (0, 0))
         chosen.append(
             Edges(np.pad(places[inside], pad, constant_values=-1), np.pad(pair_seed[inside], pad))
         )

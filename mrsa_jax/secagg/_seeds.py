@@ -7,6 +7,7 @@ server learns it. Each is one ChaCha20 block under a nonce of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import jax
@@ -17,6 +18,7 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular import chacha20_columns
+from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds
 
 __all__ = ["derive_seeds", "key_material"]
@@ -89,11 +91,20 @@ def derive_seeds(
     members = jnp.asarray(members).astype(jnp.int32)
     if edges is None:
         edges = np.stack(np.triu_indices(members.shape[0], 1), axis=1)
-    return _derive(
-        jnp.asarray(key_material, jnp.uint32),
-        members,
-        jnp.asarray(round_index).astype(jnp.uint32),
-        jnp.asarray(edges).astype(jnp.int32),
+    material = jnp.asarray(key_material, jnp.uint32)
+    # a Python integer from 2**31 on is no default integer of JAX, but a word all the same
+    word = round_index if isinstance(round_index, jax.Array) else np.asarray(round_index)
+    index = jnp.asarray(word.astype(np.uint32))
+    traced = any(isinstance(x, jax.core.Tracer) for x in (material, members, index, edges))
+    if traced or isinstance(edges, jax.Array):
+        return _derive(material, members, index, jnp.asarray(edges).astype(jnp.int32))
+    pairs = np.asarray(edges, np.int32).reshape(-1, 2)
+    count = len(pairs)
+    # random graphs have a new number of edges in each round: compile for few of them
+    padded = np.pad(pairs, ((0, padded_length(count) - count), (0, 0)))
+    seeds = _derive(material, members, index, jnp.asarray(padded))
+    return dataclasses.replace(
+        seeds, pair_seed=jnp.asarray(np.asarray(seeds.pair_seed)[:count]), edges=jnp.asarray(pairs)
     )
 
 

@@ -1,0 +1,337 @@
+"""The four-step protocol as array operations: shares, pads, losses, unmasking.
+
+CCESA, Algorithm 1 (SecAgg over the complete graph), for all clients at once: what `protocol` does
+with messages is here secrets, shares and keystreams in uint32 arrays, with the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Key
+
+from mrsa_jax import graphs
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax.modular import (
+    LIMBS,
+    MOST_POINTS,
+    SHAMIR_PRIME,
+    chacha20_columns,
+    limbs_of,
+    recover_secrets,
+    share_secrets,
+    words_of_limbs,
+)
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg._checks import check_residues, check_ring
+from mrsa_jax.secagg._conditions import (
+    check_round,
+    is_private,
+    learned_sets,
+    unmasking_risk,
+)
+from mrsa_jax.secagg._costs import STEPS, round_costs
+from mrsa_jax.secagg._masking import padded_and_sum
+from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
+from mrsa_jax.secagg._seeds import derive_seeds, key_material
+from mrsa_jax.secagg._shapes import padded_length
+from mrsa_jax.secagg._types import Seeds, complete_plan
+
+__all__ = ["aggregate"]
+
+# First nonce word of a derivation, after those of `_seeds`: secret keys and sharing polynomials.
+_SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
+_V2, _V3, _V4 = 2, 3, 4
+
+
+def aggregate(
+    seed: int | np.integer | bytes | Key[Array, ""],
+    inputs: ArrayLike | list[Any],
+    adjacency: ArrayLike | list[Any],
+    survivors: ArrayLike | list[Any],
+    thresholds: ArrayLike | list[int],
+    modulus_bits: int | np.integer | None = None,
+    *,
+    modulus: int | np.integer | None = None,
+    seeds: Seeds | None = None,
+    round_index: int | np.integer = 0,
+    keep_padded: bool = True,
+) -> AggregateResult:
+    """Run one round of secure aggregation as array operations.
+
+    The fast twin of `protocol.run`: every client draws secrets, shares them, pads its input; the
+    server collects the shares that come back, recovers secrets, and removes pads. Choose it for
+    sweeps and sizes; it knows no messages, and secret keys stand in for key agreement (a pair's
+    seed is derived from the round's key material, and counts as recovered with the key).
+
+    Args:
+        seed: Integer, bytes or key from which every secret is derived; reproducible, so no secret.
+        inputs: Integers in [0, R), [n, d].
+        adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and pads.
+        survivors: bool[5, n], V0 to V4, nested: whose message of each step arrives.
+        thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
+            never be recovered.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this and `modulus`.
+        modulus: R: 2**b, or any integer in [2, 2**31).
+        seeds: Seeds of the pads, e.g. those of a run of `protocol`; derived from `seed` if None.
+        round_index: Round, part of every nonce.
+        keep_padded: Keep what each client sent in the transcript, uint32[n, d].
+
+    Returns:
+        The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK). With the
+        seeds of a run of `protocol` and the same arguments, the same bits, down to each client's
+        padded input. In `steps`, times are of all clients together (the server's part of making
+        pads is counted with the clients', since each keystream is made once) and bytes those that
+        `protocol` would send.
+
+    Raises:
+        ConfigurationError: If an argument breaks a rule; more than 65,535 clients have no points
+            in the field of shares.
+
+    Edge cases: with |V3| < 2 clients refuse to unmask: V4 is empty, the status is
+    TOO_FEW_SURVIVORS and nothing is learned.
+
+    Examples:
+        >>> complete = ~np.eye(3, dtype=bool)
+        >>> survivors = np.ones((5, 3), bool)
+        >>> survivors[3:, 2] = False  # lost before its padded input arrived
+        >>> result = aggregate(0, [[1, 2], [10, 20], [100, 200]], complete, survivors, 2, 8)
+        >>> result.status.name, result.total.tolist()
+        ('OK', [11, 22])
+
+    Cost: a keystream of d words for each client and edge (two of them for R no power of two), and
+    18 t field multiplications for each client and neighbour. Memory: n d words and n (|Adj| + 1)
+    shares of 9 words.
+
+    Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own share of
+    b_i (FACTS 4) and in the signs of its eq. (2).
+    """
+    ring = check_ring(modulus_bits, modulus)
+    values = check_residues(inputs, ring)
+    graph, alive, limits = check_round(adjacency, survivors, thresholds)
+    n = len(graph)
+    require(len(values) == n, "inputs", "must have a row for each client", len(values), n)
+    require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
+    number = np.uint32(check_integer(round_index, "round_index", 0, 2**32 - 1))
+    if alive[_V3].sum() < 2:
+        alive = alive.copy()
+        alive[_V4] = False  # clients refuse to unmask an input
+    clock = _Clock()
+    material = _material(seed)
+    edges = graphs.edges(graph)
+    seeds = _seeds(material, n, edges, number) if seeds is None else _fitting(seeds, n, edges)
+    keys = _secret_keys(material, n, number)
+    clock.stop()
+    holders = _Holders.of(graph)
+    shares = _share(material, seeds.self_seed, keys, holders, limits, number)
+    clock.stop()
+    padded, sums = padded_and_sum(
+        seeds, values, complete_plan(n, values.shape[1], ring), number, survivors=alive,
+        padded=keep_padded,
+    )  # fmt: skip
+    padded, total = np.asarray(padded), np.asarray(sums.total)
+    clock.stop()
+    recovered = _recovered(shares, (seeds.self_seed, keys), holders, alive, limits)
+    clock.stop()
+    reliable = bool(recovered[_needed(graph, alive)].all())
+    status = _status(alive, reliable)
+    return AggregateResult(
+        total=total if status == Status.OK else np.zeros_like(total),
+        status=status,
+        learned=learned_sets(graph, alive, limits) & (alive[_V3].sum() >= 2),
+        is_reliable=reliable,
+        is_private=bool(is_private(graph, alive, limits)),
+        unmasking_risk=bool(unmasking_risk(graph, limits).any()),
+        transcript=Transcript(alive, padded, recovered),
+        seeds=seeds,
+        steps=_reports(clock, graph, alive, limits, values.shape[1], ring),
+    )
+
+
+class _Clock:
+    """Seconds of one stage after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._last = time.perf_counter()
+
+    def stop(self) -> None:
+        now = time.perf_counter()
+        self.seconds.append(now - self._last)
+        self._last = now
+
+
+class _Holders(NamedTuple):
+    """Who holds shares of each client's secrets: its neighbours and itself, padded."""
+
+    clients: np.ndarray  # int32[n, h], ascending
+    valid: np.ndarray  # bool[n, h]
+
+    @classmethod
+    def of(cls, graph: np.ndarray) -> _Holders:
+        closed = graph | np.eye(len(graph), dtype=bool)
+        count = closed.sum(axis=1)
+        valid = np.arange(padded_length(int(count.max())))[None, :] < count[:, None]
+        clients = np.zeros(valid.shape, np.int32)
+        clients[valid] = np.nonzero(closed)[1]
+        return cls(clients, valid)
+
+    @property
+    def points(self) -> np.ndarray:
+        """uint32[n, h], where the holders' shares are taken: j + 1."""
+        return self.clients.astype(np.uint32) + np.uint32(1)
+
+
+def _material(seed: Any) -> Array:
+    if isinstance(seed, jax.Array):
+        require(jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0, "seed",
+                "must be an integer, bytes or one typed JAX key", seed.dtype)  # fmt: skip
+        return key_material(np.asarray(jax.random.key_data(seed)).astype("<u4").tobytes())
+    return key_material(seed)
+
+
+def _seeds(material: Array, n: int, edges: np.ndarray, round_index: np.uint32) -> Seeds:
+    return derive_seeds(material, np.arange(n, dtype=np.int32), round_index, edges)
+
+
+def _fitting(seeds: Seeds, n: int, edges: np.ndarray) -> Seeds:
+    """Check that seeds given belong to this graph, slots being clients."""
+    shapes = (tuple(seeds.self_seed.shape), tuple(seeds.pair_seed.shape))
+    expected = ((n, 8), (len(edges), 8))
+    require(shapes == expected, "seeds", f"must have shapes {expected}", shapes)
+    same = np.array_equal(seeds.edges, edges)
+    require(same, "seeds", "must belong to the edges of `adjacency`, in lexicographic order")
+    ids = np.array_equal(seeds.client_ids, np.arange(n))
+    require(ids, "seeds", "must number the clients from 0", np.asarray(seeds.client_ids).tolist())
+    return seeds
+
+
+@functools.partial(jax.jit, static_argnames=("n",))
+def _secret_keys(material: Array, n: int, round_index: ArrayLike) -> Array:
+    """Return uint32[n, 8], what stands in for the secret keys s_i^SK."""
+    clients = jnp.arange(n, dtype=jnp.uint32)
+    index = jnp.full((n,), round_index, jnp.uint32)
+    nonces = jnp.stack([jnp.full((n,), _SECRET_KEY, jnp.uint32), clients, index])
+    keys = jnp.broadcast_to(material[:, None], (8, n))
+    return chacha20_columns(keys, jnp.zeros(n, jnp.uint32), nonces)[:8].T
+
+
+def _share(
+    material: Array,
+    self_seed: Array,
+    keys: Array,
+    holders: _Holders,
+    thresholds: np.ndarray,
+    round_index: np.uint32,
+) -> tuple[Array, Array]:
+    """Return the shares of b_i and of s_i^SK, each uint32[n, 9, h]."""
+    # With t_i above the number of holders all shares together fall short, whatever the degree.
+    most = holders.valid.shape[1] + 1
+    degree = np.minimum(thresholds, most).astype(np.int32) - 1
+    rows = padded_length(int(degree.max()))
+    shares = [
+        share_secrets(
+            limbs_of(secrets),
+            _coefficients(material, degree, rows, np.uint32(label), round_index),
+            jnp.asarray(holders.points),
+        )
+        for label, secrets in ((_SELF_SHARES, self_seed), (_KEY_SHARES, keys))
+    ]
+    return jax.block_until_ready((shares[0], shares[1]))
+
+
+@functools.partial(jax.jit, static_argnames=("rows",))
+def _coefficients(
+    material: Array, degree: ArrayLike, rows: int, label: ArrayLike, index: ArrayLike
+) -> Array:
+    """Return uint32[n, rows, 9] uniform below p, zeros from each client's degree on.
+
+    31 bits of keystream each; the one value in 2^31 that is p itself becomes 0.
+    """
+    n = jnp.shape(degree)[0]
+    blocks = -(-rows * LIMBS // 16)
+    total = n * blocks
+    clients = jnp.repeat(jnp.arange(n, dtype=jnp.uint32), blocks, total_repeat_length=total)
+    counters = jnp.tile(jnp.arange(blocks, dtype=jnp.uint32), n)
+    what, when = (jnp.broadcast_to(jnp.asarray(word), (total,)) for word in (label, index))
+    nonces = jnp.stack([what, clients, when])
+    words = chacha20_columns(jnp.broadcast_to(material[:, None], (8, total)), counters, nonces)
+    flat = words.T.reshape(n, blocks * 16)[:, : rows * LIMBS].reshape(n, rows, LIMBS)
+    field = flat & jnp.uint32(SHAMIR_PRIME)
+    field = jnp.where(field == jnp.uint32(SHAMIR_PRIME), jnp.uint32(0), field)
+    used = jnp.arange(rows, dtype=jnp.int32)[None, :] < jnp.asarray(degree, jnp.int32)[:, None]
+    return jnp.where(used[:, :, None], field, jnp.uint32(0))
+
+
+def _recovered(
+    shares: tuple[Array, Array],
+    secrets: tuple[Array, Array],
+    holders: _Holders,
+    survivors: np.ndarray,
+    thresholds: np.ndarray,
+) -> Bool[np.ndarray, " clients"]:
+    """Return whose secret the returned shares give back: b_i of V3, the secret key of the others.
+
+    Only as many shares as the threshold are used. A secret counts as recovered if interpolation
+    really gives back the one that made the pads.
+    """
+    back = holders.valid & survivors[_V4][holders.clients]
+    enough = back.sum(axis=1) >= thresholds
+    used = back & (np.cumsum(back, axis=1) <= thresholds[:, None]) & enough[:, None]
+    # bring the used shares to the front: interpolation is quadratic in the holders it looks at
+    width = min(used.shape[1], padded_length(int(used.sum(axis=1).max())))
+    front = np.argsort(~used, axis=1, kind="stable")[:, :width]
+    sends = survivors[_V3]
+    found = _interpolated(
+        shares, jnp.asarray(front), jnp.asarray(holders.points), jnp.asarray(used),
+        jnp.asarray(sends),
+    )  # fmt: skip
+    own = np.where(sends[:, None], np.asarray(secrets[0]), np.asarray(secrets[1]))
+    return enough & (np.asarray(found) == own).all(axis=1)
+
+
+@jax.jit
+def _interpolated(
+    shares: tuple[Array, Array], front: Array, points: Array, used: Array, sends: Array
+) -> Array:
+    of_self, of_key = (jnp.take_along_axis(part, front[:, None, :], axis=2) for part in shares)
+    asked = jnp.where(sends[:, None, None], of_self, of_key)
+    at, chosen = (jnp.take_along_axis(part, front, axis=1) for part in (points, used))
+    limbs = recover_secrets(asked, at, chosen)
+    return words_of_limbs(limbs)
+
+
+def _needed(graph: np.ndarray, survivors: np.ndarray) -> Bool[np.ndarray, " clients"]:
+    """Return V3+: V3, and those of V2 that have a neighbour in V3."""
+    return np.asarray(survivors[_V3] | (survivors[_V2] & (graph & survivors[_V3]).any(axis=1)))
+
+
+def _status(survivors: np.ndarray, is_reliable: bool) -> Status:
+    if survivors[_V3].sum() < 2:
+        return Status.TOO_FEW_SURVIVORS
+    return Status.OK if is_reliable else Status.UNRELIABLE
+
+
+def _reports(
+    clock: _Clock,
+    graph: np.ndarray,
+    survivors: np.ndarray,
+    thresholds: np.ndarray,
+    dim: int,
+    modulus: int,
+) -> tuple[StepReport, ...]:
+    costs = round_costs(graph, survivors, thresholds, dim, modulus)
+    up, down = costs.server_bytes_up, costs.server_bytes_down
+    reports = []
+    for step, (name, seconds) in enumerate(zip(STEPS, clock.seconds, strict=True)):
+        count = int(survivors[step + 1].sum())
+        client, server = (seconds, float("nan")) if step < 3 else (float("nan"), seconds)
+        reports.append(StepReport(name, count, client, server, int(up[step]), int(down[step])))
+    return tuple(reports)
