@@ -9,24 +9,34 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
+from mrsa_jax.federated._history import (
+    PlayedRound,
+    Rounds,
+    checked_rounds,
+    checked_weights,
+    played,
+    slots,
+)
 from mrsa_jax.federated._local import LocalTrainer, check_model, cohort_updates
 from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
 from mrsa_jax.secagg import Aggregator
+from mrsa_jax.selection import RoundHistory
 
 __all__ = ["TrainingResult", "train"]
 
@@ -48,6 +58,11 @@ class TrainingResult:
         aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
             asked for.
         diverged_round: First round in which an update or the model was not finite, or None.
+        participation: bool [J, N], who is in the sum that the server learnt of each round; a row
+            of zeros where it learnt none.
+        components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
+            for none: sums over parts of a round where its graph fell apart, in failed rounds too
+            (`selection.learnt_rows` lists them all).
     """
 
     parameters: np.ndarray
@@ -58,13 +73,15 @@ class TrainingResult:
     clipped_fraction: np.ndarray
     aggregates: np.ndarray | None
     diverged_round: int | None
+    participation: np.ndarray
+    components: np.ndarray
 
 
 def train(
     seed: int | Key[Array, ""],
     model: nn.Module,
     client_data: ClientData,
-    participation: Bool[Array, "rounds clients"] | np.ndarray,
+    participation: Bool[Array, "rounds clients"] | np.ndarray | RoundHistory,
     *,
     trainer: LocalTrainer,
     aggregator: Aggregator,
@@ -72,6 +89,8 @@ def train(
     test: tuple[Any, Any] | None = None,
     evaluate_every: int = 10,
     initial_parameters: Float32[Array, " dim"] | np.ndarray | None = None,
+    survivors: Bool[Array, "rounds 5 clients"] | np.ndarray | None = None,
+    weights: ArrayLike | Sequence[int] | None = None,
     keep_aggregates: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainingResult:
@@ -85,7 +104,9 @@ def train(
         seed: Integer or key; initial model, shuffling and rounding come from it.
         model: Flax module from images to logits.
         client_data: All clients' samples.
-        participation: bool [J, N], who is in the sum of each round.
+        participation: bool [J, N], whom the server asked, in rounds in which nobody is lost; or
+            a `selection.RoundHistory`, whose rounds run with its survivors over its graphs: with
+            the rule of its rollout in the aggregator, its sums are those that are learnt.
         trainer: Local training, e.g. `local_sgd`.
         aggregator: Secure aggregation, e.g. `mrsa_jax.secagg.ring_average` with as many
             participants as the largest cohort.
@@ -94,11 +115,15 @@ def train(
         test: Test inputs and labels; without them nothing is evaluated.
         evaluate_every: Evaluate after rounds `evaluate_every - 1`, ... and after the last.
         initial_parameters: f32 [d] to start from; drawn from the seed if None.
+        survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`; needs an
+            aggregator that takes them, e.g. a `ring_average`. Only clients of V3 train.
+        weights: Integers [N], e.g. `client_data.sizes`, for an aggregator of weighted means.
         keep_aggregates: Keep each round's sum, f32 [J', d] in host memory.
         progress: Called after each trained round with (rounds done, rounds to train).
 
     Returns:
-        The result; a diverged training is reported in `diverged_round`, not raised.
+        The result; a round that failed says why in `status`, a diverged training is reported in
+        `diverged_round`: neither raises.
 
     Raises:
         ConfigurationError: If shapes, model and data do not fit, or the history is not boolean.
@@ -120,7 +145,7 @@ def train(
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
     key = as_key(seed)
-    history = _checked_history(participation, client_data.num_clients)
+    history = checked_rounds(participation, survivors, client_data.num_clients)
     dim = check_model(model, client_data)
     _check_same_model(trainer, model)
     require(
@@ -139,8 +164,19 @@ def train(
         test=None if test is None else batched(*test, _TEST_BATCH),
         parameters=_start(initial_parameters, key, model, client_data, dim),
         keep_aggregates=keep_aggregates,
+        weights=checked_weights(weights, client_data.num_clients),
     )
     return _result(run, *_train_rounds(run, history, int(evaluate_every), progress))
+
+
+class _Report(NamedTuple):
+    """What a round reports."""
+
+    status: Any
+    clipped_fraction: Any
+    is_finite: Any
+    summed: Any
+    components: Any
 
 
 @dataclasses.dataclass
@@ -156,50 +192,69 @@ class _Run:
     test: Any
     parameters: Array
     keep_aggregates: bool
+    weights: np.ndarray | None
     aggregator_state: Any = None
     server_state: Any = None
     aggregates: list[Any] = dataclasses.field(default_factory=list)
 
-    def one_round(
-        self, index: int, members: np.ndarray, present: np.ndarray
-    ) -> tuple[Array, Array, Array]:
-        """Train, aggregate, step; return status, clipped fraction and whether all is finite."""
-        slots, is_present = jnp.asarray(members), jnp.asarray(present)
+    def one_round(self, index: int, one: PlayedRound) -> _Report:
+        """Train those who send, aggregate, step."""
+        members = jnp.asarray(one.members)
         updates, is_finite, rounding_key = cohort_updates(
             self.trainer,
             self.parameters,
             self.client_data,
             self.key,
             jnp.int32(index),
-            slots,
-            is_present,
+            members,
+            jnp.asarray(one.sends),
         )
+        extras: dict[str, Any] = {}  # what only some histories and aggregators know
+        if self.weights is not None:
+            extras["weights"] = np.where(one.survivors[0], self.weights[one.members], 0)
+        if one.assignment_key is not None:
+            extras["assignment_key"] = one.assignment_key
+        alive = one.survivors if one.has_steps else one.sends
         out, self.aggregator_state = self.aggregator.aggregate(
-            rounding_key, self.aggregator_state, updates, slots, is_present
+            rounding_key, self.aggregator_state, updates, members, jnp.asarray(alive), **extras
         )
         status = jnp.asarray(out.status, jnp.int32)
+        is_ok = status == int(Status.OK)
         self.parameters, self.server_state, is_model_finite = server_step(
-            self.server, self.parameters, self.server_state, out.update, status == int(Status.OK)
+            self.server, self.parameters, self.server_state, out.update, is_ok
         )
+        summed, components = _learnt(out, is_ok, one.sends)
         if self.keep_aggregates:
-            self.aggregates.append(np.asarray(out.update) * np.float32(present.sum()))
-        return status, out.clipped_fraction, is_finite & is_model_finite
+            weight = getattr(out, "total_weight", one.sends.sum())
+            self.aggregates.append(np.asarray(out.update) * np.float32(weight))
+        finite = is_finite & is_model_finite
+        return _Report(status, out.clipped_fraction, finite, summed, components)
+
+
+def _learnt(out: Any, is_ok: Array, sends: np.ndarray) -> tuple[Any, Any]:
+    """Return who is in the round's sum, and in which learnt sum each client is."""
+    if hasattr(out, "components"):
+        return out.summed, out.components
+    # an aggregator that gives no more than a status sums those who send
+    summed = is_ok & jnp.asarray(sends)
+    return summed, jnp.where(summed, jnp.int32(np.argmax(sends)), jnp.int32(-1))
 
 
 def _train_rounds(
     run: _Run,
-    history: np.ndarray,
+    history: Rounds,
     evaluate_every: int,
     progress: Callable[[int, int], None] | None,
-) -> tuple[dict[int, Any], dict[int, Any], int]:
+) -> tuple[dict[int, tuple[np.ndarray, Any]], dict[int, Any], np.ndarray]:
     """Go through the rounds; return what each trained and each evaluated round reported."""
-    num_rounds = len(history)
-    to_train = np.flatnonzero(history.any(axis=1))
-    members, present = _slots(history[to_train], run.aggregator)
+    cohorts = history.cohorts
+    num_rounds = len(cohorts)
+    to_train = np.flatnonzero(cohorts.any(axis=1))
+    members, present = slots(cohorts[to_train], run.aggregator)
     if len(to_train):
         run.aggregator_state = run.aggregator.init()
         run.server_state = run.server.init(run.parameters)
-    reports: dict[int, Any] = {}
+    reports: dict[int, tuple[np.ndarray, Any]] = {}
     evaluations: dict[int, Any] = {}
     latest: Any = None  # the evaluation of the current model
     slot_of = {int(index): slot for slot, index in enumerate(to_train)}
@@ -207,7 +262,8 @@ def _train_rounds(
         slot = slot_of.get(index)
         if slot is not None:
             before = run.parameters
-            reports[index] = run.one_round(index, members[slot], present[slot])
+            one = played(history, index, members[slot], present[slot])
+            reports[index] = (one.members, run.one_round(index, one))
             latest = None
             jax.block_until_ready(before)  # at most one round is under way behind this one
             if progress is not None:
@@ -216,20 +272,28 @@ def _train_rounds(
         if run.test is not None and is_due:
             latest = latest or evaluation(run.model, run.parameters, *run.test)
             evaluations[index] = latest
-    return reports, evaluations, num_rounds
+    return reports, evaluations, cohorts
 
 
 def _result(
-    run: _Run, reports: dict[int, Any], evaluations: dict[int, Any], num_rounds: int
+    run: _Run,
+    reports: dict[int, tuple[np.ndarray, Any]],
+    evaluations: dict[int, Any],
+    cohorts: np.ndarray,
 ) -> TrainingResult:
     """Bring everything to the host, in one go."""
     reports, evaluations = jax.device_get((reports, evaluations))
-    status = np.full(num_rounds, int(Status.SKIPPED), np.int32)
-    clipped = np.full(num_rounds, np.nan, np.float32)
+    status = np.full(len(cohorts), int(Status.SKIPPED), np.int32)
+    clipped = np.full(len(cohorts), np.nan, np.float32)
+    participation = np.zeros(cohorts.shape, np.bool_)
+    components = np.full(cohorts.shape, -1, np.int32)
     diverged = None
-    for index, (code, fraction, is_finite) in sorted(reports.items()):
-        status[index], clipped[index] = code, fraction
-        if diverged is None and not is_finite:
+    for index, (members, report) in sorted(reports.items()):
+        status[index], clipped[index] = report.status, report.clipped_fraction
+        participation[index, members[report.summed]] = True
+        inside = report.components >= 0
+        components[index, members[inside]] = members[report.components[inside]]
+        if diverged is None and not report.is_finite:
             diverged = index
     rounds = sorted(evaluations)
     sums = None
@@ -246,27 +310,9 @@ def _result(
         clipped_fraction=clipped,
         aggregates=sums,
         diverged_round=diverged,
+        participation=participation,
+        components=components,
     )
-
-
-def _slots(
-    rows: np.ndarray, aggregator: Any
-) -> tuple[Int32[np.ndarray, "rounds slots"], Bool[np.ndarray, "rounds slots"]]:
-    """Return each round's members, in ascending order, padded to the width of the aggregator."""
-    sizes = rows.sum(axis=1)
-    largest = int(sizes.max(initial=1))
-    width = int(getattr(aggregator, "num_participants", largest))
-    require(
-        width >= largest,
-        "aggregator",
-        "must have a participant for each member of the largest cohort",
-        f"{width} participants",
-        f"{largest} members",
-    )
-    present = np.arange(width)[None, :] < sizes[:, None]
-    members = np.zeros((len(rows), width), np.int32)
-    members[present] = np.nonzero(rows)[1]
-    return members, present
 
 
 def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:
@@ -279,18 +325,6 @@ def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim:
         np.shape(given),
     )
     return jnp.asarray(given, jnp.float32)
-
-
-def _checked_history(participation: Any, num_clients: int) -> np.ndarray:
-    history = np.asarray(participation)
-    require(history.dtype == np.bool_, "participation", "must be boolean", f"dtype {history.dtype}")
-    require(
-        history.ndim == 2 and history.shape[1] == num_clients,
-        "participation",
-        f"must have one row for each round and {num_clients} columns, one for each client",
-        history.shape,
-    )
-    return history
 
 
 def _check_same_model(trainer: Any, model: nn.Module) -> None:

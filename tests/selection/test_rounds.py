@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, availability, privacy, selection
+from mrsa_jax import ConfigurationError, Status, availability, privacy, selection
 from mrsa_jax.selection import component_sums, learnt_sums, rollout_rounds
 
 POLICIES = ("ignore", "abort", "drop_block")
@@ -224,6 +224,64 @@ def test_counts_are_of_sums_that_were_learnt() -> None:
     for b, j in np.ndindex(rows.shape[:2]):
         counts = rows[b, :j].sum(axis=0)
         assert counts[asked[b, j]].max() <= counts[~asked[b, j]].min()
+
+
+def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
+    settings: Any = (
+        11,
+        selection.batch_partitioning(24, 8, 4),
+        availability.independent(0.05),
+        availability.independent_steps(0.04),
+        60,
+    )
+    labels = jnp.arange(24, dtype=jnp.int32) // jnp.int32(4)
+    rule = selection.ThresholdRule(labels, jnp.int32(5), "drop_block")
+    ruled = rollout_rounds(*settings, rule=rule, num_trials=3)
+    played = _play("drop_block", 0.04, threshold=5)
+    for mine, theirs in zip(ruled, played, strict=True):
+        assert mine is theirs or (mine == theirs).all()
+    with pytest.raises(ConfigurationError, match="`rule` must not be given with `policy`"):
+        rollout_rounds(*settings, rule=rule, policy="abort")
+    with pytest.raises(ConfigurationError, match="`policy` must be given with `blocks`, or `rule`"):
+        rollout_rounds(*settings, policy="abort")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_statuses_say_what_went_wrong_first(policy: str) -> None:
+    played = _play(policy, 0.1, threshold=5)
+    survivors, rows = np.asarray(played.survivors), np.asarray(played.participation)
+    statuses, seen = np.asarray(played.status), set()
+    for b, j in np.ndindex(3, 60):
+        cohort, third, fourth = (set(np.flatnonzero(survivors[b, j, s])) for s in (0, 3, 4))
+        whole = {i for i in third if {k for k in cohort if k // 4 == i // 4} <= third}
+        left = {"ignore": third, "drop_block": whole}.get(
+            policy, third if third == cohort else set()
+        )
+        wanted = Status.OK
+        if not cohort:
+            wanted = Status.SKIPPED
+        elif len(third) < 2:
+            wanted = Status.TOO_FEW_SURVIVORS
+        elif len(left) < 2:
+            wanted = Status.ABORTED
+        elif len(fourth) < 5:
+            wanted = Status.UNRELIABLE
+        assert statuses[b, j] == wanted
+        assert rows[b, j].any() == (wanted == Status.OK)
+        seen.add(wanted)
+    assert {Status.OK, Status.UNRELIABLE} <= seen
+    assert (Status.ABORTED in seen) == (policy != "ignore")
+
+
+def test_learnt_rows_of_whole_sums() -> None:
+    played = _play("abort", 0.03)
+    with pytest.raises(ConfigurationError, match="`history` must be of one trial"):
+        selection.learnt_rows(played)
+    one = jax.tree.map(lambda leaf: leaf[1], played)
+    rows, rounds = selection.learnt_rows(one)
+    kept = np.asarray(one.participation)
+    assert rounds.tolist() == np.flatnonzero(kept.any(axis=1)).tolist()
+    assert (rows == kept[rounds]).all()
 
 
 def test_ignoring_breaks_blocks_and_the_others_keep_them() -> None:

@@ -1,0 +1,108 @@
+"""Rounds to train: who was asked, who survived, and in which slots of the aggregator.
+
+A history says whom the server asked, or (`selection.RoundHistory`) also who was left after each
+step of the protocol, V0 to V4 of CCESA, and which key each round's graph is drawn from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int32
+
+from mrsa_jax._errors import require
+from mrsa_jax.quantize import check_weights
+from mrsa_jax.selection import RoundHistory
+
+__all__ = ["PlayedRound", "Rounds", "checked_rounds", "checked_weights", "played", "slots"]
+
+
+class PlayedRound(NamedTuple):
+    """One round in the slots of its cohort."""
+
+    members: np.ndarray
+    survivors: np.ndarray
+    has_steps: bool
+    assignment_key: Any
+
+    @property
+    def sends(self) -> np.ndarray:
+        """Whose masked input arrives, V3."""
+        return np.asarray(self.survivors[3])
+
+
+class Rounds(NamedTuple):
+    """The rounds to train: who survived, and the keys of their graphs where there are any."""
+
+    survivors: np.ndarray  # bool [J, 5, N]; [J, 1, N] without steps
+    keys: Any
+
+    @property
+    def cohorts(self) -> np.ndarray:
+        """Who was asked, bool [J, N]."""
+        return np.asarray(self.survivors[:, 0])
+
+
+def played(history: Rounds, index: int, members: np.ndarray, present: np.ndarray) -> PlayedRound:
+    """Return one round's survivors by slot."""
+    rows = history.survivors[index][:, members] & present
+    has_steps = len(rows) == 5
+    key = None if history.keys is None else history.keys[index]
+    return PlayedRound(members, rows if has_steps else np.repeat(rows, 5, axis=0), has_steps, key)
+
+
+def slots(
+    rows: np.ndarray, aggregator: Any
+) -> tuple[Int32[np.ndarray, "rounds slots"], Bool[np.ndarray, "rounds slots"]]:
+    """Return each round's members, in ascending order, padded to the width of the aggregator."""
+    sizes = rows.sum(axis=1)
+    largest = int(sizes.max(initial=1))
+    width = int(getattr(aggregator, "num_participants", largest))
+    require(
+        width >= largest,
+        "aggregator",
+        "must have a participant for each member of the largest cohort",
+        f"{width} participants",
+        f"{largest} members",
+    )
+    present = np.arange(width)[None, :] < sizes[:, None]
+    members = np.zeros((len(rows), width), np.int32)
+    members[present] = np.nonzero(rows)[1]
+    return members, present
+
+
+def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Rounds:
+    keys = None
+    if isinstance(participation, RoundHistory):
+        require(survivors is None, "survivors", "must be left out: the history has its own")
+        survivors, keys = participation.survivors, participation.assignment_keys
+        participation = np.asarray(survivors)[..., 0, :]
+    history = np.asarray(participation)
+    require(history.dtype == np.bool_, "participation", "must be boolean", f"dtype {history.dtype}")
+    require(
+        history.ndim == 2 and history.shape[1] == num_clients,
+        "participation",
+        f"must have one row for each round and {num_clients} columns, one for each client",
+        history.shape,
+    )
+    if survivors is None:
+        return Rounds(history[:, None], None)
+    alive = np.asarray(survivors)
+    require(alive.dtype == np.bool_, "survivors", "must be boolean", f"dtype {alive.dtype}")
+    shape = (len(history), 5, num_clients)
+    require(alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape)
+    is_nested = not (alive[:, 1:] & ~alive[:, :-1]).any()
+    require(is_nested, "survivors", "must be nested, each of V0 to V4 within the one before")
+    starts = bool((alive[:, 0] == history).all())
+    require(starts, "survivors", "must start with `participation`, the clients who were asked")
+    return Rounds(alive, keys)
+
+
+def checked_weights(weights: Any, num_clients: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    own = check_weights(weights, "weights")
+    rule = f"must be {num_clients} integers, one for each client"
+    require(own.shape == (num_clients,), "weights", rule, own.shape)
+    return own
