@@ -269,7 +269,8 @@ def test_statuses_say_what_went_wrong_first(policy: str) -> None:
         assert statuses[b, j] == wanted
         assert rows[b, j].any() == (wanted == Status.OK)
         seen.add(wanted)
-    assert {Status.OK, Status.UNRELIABLE} <= seen
+    assert Status.OK in seen
+    assert (Status.UNRELIABLE in seen) or policy == "abort"
     assert (Status.ABORTED in seen) == (policy != "ignore")
 
 
