@@ -27,7 +27,7 @@ from mrsa_jax.protocol._wire import (
     check,
     check_ascending,
     check_entries,
-    check_word,
+    check_words,
     header,
     limbs_of,
     pack_entries,
@@ -65,8 +65,7 @@ class AdvertiseKeys:
     KIND: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        check_word("AdvertiseKeys", "round", self.round_index)
-        check_word("AdvertiseKeys", "client", self.client)
+        check_words("AdvertiseKeys", self.round_index, self.client)
         keys = len(self.channel_key) == len(self.pad_key) == KEY_BYTES
         check(keys, "AdvertiseKeys", f"needs two keys of {KEY_BYTES} bytes")
 
@@ -88,10 +87,10 @@ class AdvertiseKeys:
     @classmethod
     def from_bytes(cls, data: bytes) -> AdvertiseKeys:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("AdvertiseKeys", cls.KIND, data).no_spare()
-        message = cls(
-            reader.round_index, reader.word(), reader.take(KEY_BYTES), reader.take(KEY_BYTES)
-        )
+        reader = Reader("AdvertiseKeys", cls.KIND, data)
+        (client,) = reader.words(1)
+        keys = reader.take(KEY_BYTES), reader.take(KEY_BYTES)
+        message = cls(reader.round_index, client, *keys)
         reader.end()
         return message
 
@@ -110,7 +109,7 @@ class KeyList:
     KIND: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        check_word("KeyList", "round", self.round_index)
+        check_words("KeyList", self.round_index)
         check_entries("KeyList", self.keys, 2 * KEY_BYTES)
 
     @staticmethod
@@ -131,8 +130,9 @@ class KeyList:
     @classmethod
     def from_bytes(cls, data: bytes) -> KeyList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("KeyList", cls.KIND, data).no_spare()
-        message = cls(reader.round_index, reader.entries(reader.word(), 2 * KEY_BYTES))
+        reader = Reader("KeyList", cls.KIND, data)
+        (count,) = reader.words(1)
+        message = cls(reader.round_index, reader.entries(count, 2 * KEY_BYTES))
         reader.end()
         return message
 
@@ -153,8 +153,7 @@ class ShareKeys:
     KIND: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        check_word("ShareKeys", "round", self.round_index)
-        check_word("ShareKeys", "client", self.client)
+        check_words("ShareKeys", self.round_index, self.client)
         check_entries("ShareKeys", self.ciphertexts, SEALED_BYTES)
 
     @staticmethod
@@ -179,8 +178,8 @@ class ShareKeys:
     @classmethod
     def from_bytes(cls, data: bytes) -> ShareKeys:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("ShareKeys", cls.KIND, data).no_spare()
-        client, count = reader.word(), reader.word()
+        reader = Reader("ShareKeys", cls.KIND, data)
+        client, count = reader.words(2)
         message = cls(reader.round_index, client, reader.entries(count, SEALED_BYTES))
         reader.end()
         return message
@@ -200,7 +199,7 @@ class ShareList:
     KIND: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        check_word("ShareList", "round", self.round_index)
+        check_words("ShareList", self.round_index)
         check_entries("ShareList", self.ciphertexts, SEALED_BYTES)
 
     @staticmethod
@@ -221,8 +220,9 @@ class ShareList:
     @classmethod
     def from_bytes(cls, data: bytes) -> ShareList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("ShareList", cls.KIND, data).no_spare()
-        message = cls(reader.round_index, reader.entries(reader.word(), SEALED_BYTES))
+        reader = Reader("ShareList", cls.KIND, data)
+        (count,) = reader.words(1)
+        message = cls(reader.round_index, reader.entries(count, SEALED_BYTES))
         reader.end()
         return message
 
@@ -245,8 +245,7 @@ class MaskedInput:
     KIND: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
-        check_word("MaskedInput", "round", self.round_index)
-        check_word("MaskedInput", "client", self.client)
+        check_words("MaskedInput", self.round_index, self.client)
         length = sum(block[0] for block in self.layout)
         fits = self.residues.shape == (length,) and self.residues.dtype == np.uint32
         check(fits, "MaskedInput", f"needs {length} uint32 residues")
@@ -277,8 +276,8 @@ class MaskedInput:
     @classmethod
     def from_bytes(cls, data: bytes, layout: Layout) -> MaskedInput:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("MaskedInput", cls.KIND, data).no_spare()
-        client, length = reader.word(), reader.word()
+        reader = Reader("MaskedInput", cls.KIND, data)
+        client, length = reader.words(2)
         expected = sum(block[0] for block in layout)
         check(length == expected, reader.name, f"has length {length}, not {expected}")
         body = reader.take(cls.size(layout) - HEADER_BYTES - ID_BYTES - COUNT_BYTES)
@@ -307,8 +306,7 @@ class SurvivorList:
     KIND: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
-        check_word("SurvivorList", "round", self.round_index)
-        check_word("SurvivorList", "a number of survivors", self.num_survivors)
+        check_words("SurvivorList", self.round_index)
         check_ascending("SurvivorList", self.survivors)
         enough = min(len(self.survivors), _SATURATED) <= self.num_survivors
         check(enough, "SurvivorList", f"lists more than {self.num_survivors} survivors")
@@ -332,10 +330,9 @@ class SurvivorList:
     @classmethod
     def from_bytes(cls, data: bytes) -> SurvivorList:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("SurvivorList", cls.KIND, data)
-        count = reader.word()
-        ids = struct.unpack(f"<{count}I", reader.take(ID_BYTES * count))
-        message = cls(reader.round_index, reader.spare, ids)
+        reader = Reader("SurvivorList", cls.KIND, data, may_spare=True)
+        (count,) = reader.words(1)
+        message = cls(reader.round_index, reader.spare, reader.words(count))
         reader.end()
         return message
 
@@ -358,8 +355,7 @@ class UnmaskShares:
     KIND: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
-        check_word("UnmaskShares", "round", self.round_index)
-        check_word("UnmaskShares", "client", self.client)
+        check_words("UnmaskShares", self.round_index, self.client)
         check_entries("UnmaskShares", self.self_shares, SHARE_BYTES)
         check_entries("UnmaskShares", self.key_shares, SHARE_BYTES)
         limbs = limbs_of([share for _, share in (*self.self_shares, *self.key_shares)])
@@ -385,8 +381,8 @@ class UnmaskShares:
     @classmethod
     def from_bytes(cls, data: bytes) -> UnmaskShares:
         """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("UnmaskShares", cls.KIND, data).no_spare()
-        client, first, second = reader.word(), reader.word(), reader.word()
+        reader = Reader("UnmaskShares", cls.KIND, data)
+        client, first, second = reader.words(3)
         own, keys = reader.entries(first, SHARE_BYTES), reader.entries(second, SHARE_BYTES)
         reader.end()
         return cls(reader.round_index, client, own, keys)

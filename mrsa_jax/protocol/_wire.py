@@ -41,69 +41,91 @@ def kind_of(data: bytes) -> int:
     Raises:
         MalformedMessageError: If it is too short, or of another version or unknown kind.
     """
-    check(len(data) >= HEADER_BYTES, "a message", f"is cut off after {len(data)} bytes")
+    if len(data) < HEADER_BYTES:
+        raise MalformedMessageError(f"a message is cut off after {len(data)} bytes")
     kind, version, _, _ = _HEADER.unpack_from(data)
-    check(version == VERSION, "a message", f"has version {version}, not {VERSION}")
-    check(1 <= kind <= 7, "a message", f"is of unknown kind {kind}")
+    if version != VERSION:
+        raise MalformedMessageError(f"a message has version {version}, not {VERSION}")
+    if not 1 <= kind <= 7:
+        raise MalformedMessageError(f"a message is of unknown kind {kind}")
     return kind
 
 
 class Reader:
-    """Takes a message apart from the front."""
+    """Takes a message apart from the front; what is missing or left over is refused.
 
-    def __init__(self, name: str, kind: int, data: bytes) -> None:
-        self.name, self._data, self._at = name, data, HEADER_BYTES
+    Attributes:
+        name: The message's name, for errors.
+        spare: The header's spare field.
+        round_index: The header's round.
+    """
+
+    def __init__(self, name: str, kind: int, data: bytes, *, may_spare: bool = False) -> None:
+        """Read the header of a message that must be of one kind."""
         found = kind_of(data)
-        check(found == kind, name, f"is of kind {kind}, not {found}")
+        if found != kind:
+            raise MalformedMessageError(f"{name} is of kind {kind}, not {found}")
         _, _, self.spare, self.round_index = _HEADER.unpack_from(data)
-
-    def no_spare(self) -> Reader:
-        check(self.spare == 0, self.name, f"has {self.spare} in its spare field")
-        return self
+        if self.spare and not may_spare:
+            raise MalformedMessageError(f"{name} has {self.spare} in its spare field")
+        self.name, self._data, self._at = name, data, HEADER_BYTES
 
     def take(self, count: int) -> bytes:
-        left = len(self._data) - self._at
-        check(count <= left, self.name, f"is cut off: {count} bytes expected, {left} left")
-        self._at += count
-        return self._data[self._at - count : self._at]
+        """Return the next bytes."""
+        start, self._at = self._at, self._at + count
+        left = len(self._data) - start
+        if count > left:
+            raise MalformedMessageError(
+                f"{self.name} is cut off: {count} bytes expected, {left} left"
+            )
+        return self._data[start : self._at]
 
-    def word(self) -> int:
-        return WORD.unpack(self.take(4))[0]
+    def words(self, count: int) -> tuple[int, ...]:
+        """Return the next uint32s."""
+        return struct.unpack(f"<{count}I", self.take(4 * count))
 
     def entries(self, count: int, size: int) -> tuple[tuple[int, bytes], ...]:
-        body = self.take(count * (ID_BYTES + size))
-        found = tuple(struct.iter_unpack(f"<I{size}s", body))
-        check_ascending(self.name, [entry[0] for entry in found])
-        return found
+        """Return the next (id, bytes of one size)."""
+        return tuple(struct.iter_unpack(f"<I{size}s", self.take(count * (ID_BYTES + size))))
 
     def end(self) -> None:
+        """Refuse bytes that are left over."""
         over = len(self._data) - self._at
-        check(over == 0, self.name, f"has {over} bytes too many")
+        if over:
+            raise MalformedMessageError(f"{self.name} has {over} bytes too many")
 
 
 def check(condition: bool, name: str, problem: str) -> None:
+    """Raise `MalformedMessageError` unless a condition holds."""
     if not condition:
         raise MalformedMessageError(f"{name} {problem}")
 
 
-def check_word(name: str, what: str, value: int, limit: int = _LIMIT) -> None:
-    check(0 <= value < limit, name, f"has {what} {value}, not in [0, {limit})")
+def check_words(name: str, round_index: int, client: int = 0) -> None:
+    """Check that a round and a client are uint32s."""
+    if not 0 <= round_index < _LIMIT:
+        raise MalformedMessageError(f"{name} has round {round_index}, not in [0, {_LIMIT})")
+    if not 0 <= client < _LIMIT:
+        raise MalformedMessageError(f"{name} has client {client}, not in [0, {_LIMIT})")
 
 
 def check_ascending(name: str, ids: Sequence[int]) -> None:
-    ascending = all(low < high for low, high in itertools.pairwise(ids))
-    check(ascending, name, "lists ids that are not ascending")
-    if ids:
-        check_word(name, "an id", ids[0])
-        check_word(name, "an id", ids[-1])
+    """Check that ids ascend and are uint32s."""
+    if not all(low < high for low, high in itertools.pairwise(ids)):
+        raise MalformedMessageError(f"{name} lists ids that are not ascending")
+    if ids and not 0 <= ids[0] <= ids[-1] < _LIMIT:
+        raise MalformedMessageError(f"{name} has an id that is not in [0, {_LIMIT})")
 
 
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:
+    """Check that entries ascend by id and have one size."""
     check_ascending(name, [entry[0] for entry in entries])
-    check(all(len(entry[1]) == size for entry in entries), name, f"needs {size} bytes an entry")
+    if any(len(entry[1]) != size for entry in entries):
+        raise MalformedMessageError(f"{name} needs {size} bytes an entry")
 
 
 def pack_entries(entries: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return entries as bytes."""
     return b"".join(WORD.pack(owner) + body for owner, body in entries)
 
 

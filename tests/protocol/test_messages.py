@@ -205,7 +205,7 @@ def test_lists_must_ascend(ids):
         (lambda: AdvertiseKeys(-1, 0, body(32), body(32)), "round -1"),
         (lambda: AdvertiseKeys(0, 2**32, body(32), body(32)), "client 4294967296"),
         (lambda: AdvertiseKeys(0, 0, body(31), body(32)), "two keys of 32 bytes"),
-        (lambda: KeyList(0, ((-1, body(64)),)), "an id -1"),
+        (lambda: KeyList(0, ((-1, body(64)),)), "an id that is not in"),
         (lambda: KeyList(0, ((0, body(63)),)), "64 bytes an entry"),
         (lambda: SurvivorList(0, 1, (0, 1)), "more than 1 survivors"),
         (lambda: MaskedInput(0, 0, ((2, 8),), np.zeros(3, np.uint32)), "2 uint32 residues"),
