@@ -40,6 +40,7 @@ from mrsa_jax.secagg._latency import (
 )
 from mrsa_jax.secagg._masking import pad_inputs, ring_sum
 from mrsa_jax.secagg._monte_carlo import FailureRates, Rate, failure_rates, failure_rates_of
+from mrsa_jax.secagg._rare_failures import RareFailureRates, RareRate, rare_failure_rates
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._rules import GraphRule, graph_rule
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
@@ -96,6 +97,8 @@ __all__ = [
     "OperationSeconds",
     "Operations",
     "Pareto",
+    "RareFailureRates",
+    "RareRate",
     "Rate",
     "RingAverage",
     "RingResult",
@@ -136,6 +139,7 @@ __all__ = [
     "privacy_bound",
     "private_connection_threshold",
     "proposition1_bound",
+    "rare_failure_rates",
     "reliability_bound",
     "reliability_first_moment",
     "reliable_connection_threshold",

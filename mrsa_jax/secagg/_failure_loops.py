@@ -16,15 +16,17 @@ from mrsa_jax.modular._compiled import compiled
 __all__ = [
     "DISCONNECTED",
     "NOT_PRIVATE",
+    "PLANTED_FIRST",
     "UNMASKABLE",
     "UNRELIABLE",
+    "judge_planted",
     "judge_round",
     "judge_rounds",
     "threefry_words",
 ]
 
 # What a round's byte says.
-UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE = 1, 2, 4, 8
+UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
 _ALWAYS = np.uint32(2**32 - 1)  # the largest threshold stands for chance 1
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
@@ -123,6 +125,36 @@ def _draw_graph(key, limit, words, rows):
 
 
 @compiled
+def _flood(rows, first, alive, reached, frontier, around):
+    """Fill `reached` with the component of `first` in the graph on `alive`.
+
+    `around` is filled with all clients, dead or alive, that its members are joined to.
+    """
+    width = rows.shape[0]
+    reached[:] = _ZERO
+    frontier[:] = _ZERO
+    around[:] = _ZERO
+    frontier[first >> 6] |= _ONE << np.uint64(first & 63)
+    growing = True
+    while growing:
+        for w in range(width):
+            reached[w] |= frontier[w]
+        for w in range(width):
+            bits = frontier[w]
+            i = w << 6
+            while bits != _ZERO:
+                if bits & _ONE != _ZERO:
+                    for v in range(width):
+                        around[v] |= rows[v, i]
+                bits >>= _ONE
+                i += 1
+        growing = False
+        for w in range(width):
+            frontier[w] = around[w] & alive[w] & ~reached[w]
+            growing |= frontier[w] != _ZERO
+
+
+@compiled
 def judge_round(rows, alive, thresholds, sets):
     """Return one round's byte, by Theorems 1 and 2; `sets` is uint64[5, words] to work in."""
     width, clients = rows.shape
@@ -149,27 +181,7 @@ def judge_round(rows, alive, thresholds, sets):
             continue
         # the component of `first` in G_3, and all that its members are joined to
         parts += 1
-        reached[:] = _ZERO
-        frontier[:] = _ZERO
-        around[:] = _ZERO
-        frontier[first >> 6] |= _ONE << np.uint64(first & 63)
-        growing = True
-        while growing:
-            for w in range(width):
-                reached[w] |= frontier[w]
-            for w in range(width):
-                bits = frontier[w]
-                i = w << 6
-                while bits != _ZERO:
-                    if bits & _ONE != _ZERO:
-                        for v in range(width):
-                            around[v] |= rows[v, i]
-                    bits >>= _ONE
-                    i += 1
-            growing = False
-            for w in range(width):
-                frontier[w] = around[w] & left[w] & ~reached[w]
-                growing |= frontier[w] != _ZERO
+        _flood(rows, first, left, reached, frontier, around)
         protected = False
         for w in range(width):
             left[w] &= ~reached[w]
@@ -209,3 +221,87 @@ def judge_rounds(graph_keys, step_keys, limit, step_limits, thresholds, verdicts
         for w in range(width):
             count += _num_bits(alive[3, w])
         sums[trial] = count
+
+
+@compiled
+def _first_lost(rows, alive, thresholds):
+    """Return the first client whose secret is needed and lost; -1 if there is none."""
+    width, clients = rows.shape
+    for i in range(clients):
+        if not _has(alive[2], i):
+            continue
+        shares, summed = np.int64(_has(alive[4], i)), _ZERO
+        for w in range(width):
+            shares += _num_bits(rows[w, i] & alive[4, w])
+            summed |= rows[w, i] & alive[3, w]
+        needed = _has(alive[3], i) or summed != _ZERO
+        if needed and shares < np.int64(thresholds[i]):
+            return i
+    return -1
+
+
+@compiled
+def _is_first_part(rows, alive, cut, sets):
+    """Return whether a cut of V3 parts its first client's component from all the rest."""
+    width, clients = rows.shape
+    for first in range(clients):
+        if not _has(alive[3], first):
+            continue
+        _flood(rows, first, alive[3], sets[1], sets[2], sets[3])
+        within = _has(cut, first)
+        for w in range(width):
+            side = cut[w] & alive[3, w] if within else alive[3, w] & ~cut[w]
+            if side != sets[1, w]:
+                return False
+        return True
+    return False
+
+
+@compiled
+def _plant(rows, alive, cut, client, given):
+    """Take away a cut's edges, and replace one client's row."""
+    width, clients = rows.shape
+    for i in range(clients):
+        if _has(alive[3], i):
+            within = _has(cut, i)
+            for w in range(width):
+                other = alive[3, w] & ~cut[w] if within else cut[w]
+                rows[w, i] &= ~other
+    if client >= 0:
+        bit = _ONE << np.uint64(client & 63)
+        for i in range(clients):
+            rows[client >> 6, i] &= ~bit
+            if _has(given, i):
+                rows[client >> 6, i] |= bit
+        for w in range(width):
+            rows[w, client] = given[w]
+
+
+@compiled
+def judge_planted(graph_keys, limit, alive, cuts, planted, given, thresholds, verdicts):
+    """Judge rounds of which all but the free edges is given (`_planting.Planted`).
+
+    Args:
+        graph_keys: uint32[B, 2], of the graphs.
+        limit: uint32, the threshold of an edge's word.
+        alive: uint64[B, 5, words], V0 to V4.
+        cuts: uint64[B, words], parts of V3 that lose their edges to its rest; empty for none.
+        planted: int32[B], the clients whose rows are given, or -1.
+        given: uint64[B, words], those rows.
+        thresholds: int32[n].
+        verdicts: uint8[B], filled with the rounds' bytes.
+    """
+    clients = thresholds.size
+    width = (clients + 63) >> 6
+    words = np.empty(clients, np.uint32)
+    rows = np.empty((width, clients), np.uint64)
+    sets = np.empty((5, width), np.uint64)
+    for trial in range(graph_keys.shape[0]):
+        _draw_graph(graph_keys[trial], limit, words, rows)
+        _plant(rows, alive[trial], cuts[trial], planted[trial], given[trial])
+        byte = judge_round(rows, alive[trial], thresholds, sets)
+        if planted[trial] >= 0:
+            first = _first_lost(rows, alive[trial], thresholds) == planted[trial]
+        else:
+            first = _is_first_part(rows, alive[trial], cuts[trial], sets)
+        verdicts[trial] = byte | (PLANTED_FIRST if first else 0)

@@ -24,15 +24,18 @@ from mrsa_jax.graphs import Complete, ErdosRenyi
 from mrsa_jax.graphs._connectivity import labels
 from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
 from mrsa_jax.secagg._conditions import _informative, _unmasked
+from mrsa_jax.secagg._planting import Planted
 
 __all__ = [
     "DISCONNECTED",
     "NOT_PRIVATE",
+    "PLANTED_FIRST",
     "UNMASKABLE",
     "UNRELIABLE",
     "default_chunk",
     "edge_limit",
     "is_compiled",
+    "judge_planted",
     "judge_trials",
     "over_cores",
     "round_keys",
@@ -40,7 +43,7 @@ __all__ = [
 ]
 
 # What a round's byte says; the compiled loops use the same.
-UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE = 1, 2, 4, 8
+UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
 _ALWAYS = 2**32 - 1
 _FEWEST_A_CORE = 8
@@ -165,6 +168,79 @@ def _judge_loops(
 
     over_cores(part, len(graph_keys))
     return verdicts, sums
+
+
+def judge_planted(
+    graph: ErdosRenyi, rounds: Planted, thresholds: np.ndarray, key: Array, first: int, count: int
+) -> np.ndarray:
+    """Return the bytes of the first `count` rounds, of which all but the free edges is given."""
+    if not runs_compiled_loops():
+        arrays = (jnp.asarray(each) for each in (*rounds, thresholds))
+        return np.asarray(_judge_planted_arrays(graph, key, jnp.uint32(first), *arrays))[:count]
+    from mrsa_jax.secagg import _failure_loops
+
+    graph_keys = np.asarray(_loop_keys(key, jnp.uint32(first), len(rounds.client))[0])
+    alive, cuts, given = (_packed(each) for each in (rounds.survivors, rounds.cut, rounds.row))
+    verdicts = np.zeros(count, np.uint8)
+
+    def part(rows: slice) -> None:
+        _failure_loops.judge_planted(
+            graph_keys[rows],
+            edge_limit(graph),
+            alive[rows],
+            cuts[rows],
+            rounds.client[rows],
+            given[rows],
+            thresholds,
+            verdicts[rows],
+        )
+
+    over_cores(part, count)
+    return verdicts
+
+
+@jax.jit
+def _judge_planted_arrays(
+    graph: ErdosRenyi,
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    survivors: Bool[Array, "trials 5 n"],
+    cuts: Bool[Array, "trials n"],
+    clients: Int32[Array, " trials"],
+    given: Bool[Array, "trials n"],
+    thresholds: Int32[Array, " n"],
+) -> UInt8[Array, " trials"]:
+    index = jax.lax.iota(jnp.int32, graph.num_clients)
+
+    def one(trial: Array, alive: Array, cut: Array, client: Array, row: Array) -> Array:
+        edges = graph.sample(round_keys(key, trial)[0])
+        summed, own = alive[3], index == client
+        apart = (cut[:, None] != cut[None, :]) & summed[:, None] & summed[None, :]
+        edges = edges & ~apart & ~own[:, None] & ~own[None, :]
+        edges = edges | (own[:, None] & row[None, :]) | (row[:, None] & own[None, :])
+        label = labels(edges, summed)
+        # V3's first client is the root of its component
+        root = jnp.argmax(summed)
+        parts = jnp.all(~summed | ((label == label[root]) == (cut == cut[root])))
+        beside = alive[2] & jnp.any(edges & summed[None, :], axis=1)
+        lost = (summed | beside) & ~_informative(edges, alive, thresholds)
+        is_first = jnp.where(
+            client >= jnp.int32(0),
+            jnp.any(lost) & (jnp.argmax(lost).astype(jnp.int32) == client),
+            jnp.any(summed) & parts,
+        )
+        flag = is_first.astype(jnp.uint8) * jnp.uint8(PLANTED_FIRST)
+        return verdict(edges, alive, thresholds) | flag
+
+    trials = first + jax.lax.iota(jnp.uint32, clients.shape[0])
+    return jax.vmap(one)(trials, survivors, cuts, clients, given)
+
+
+def _packed(members: np.ndarray) -> np.ndarray:
+    """Return sets of clients as 64-bit words, client i at bit i % 64 of word i // 64."""
+    padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % 64)]
+    packed = np.packbits(np.pad(members, padding), axis=-1, bitorder="little")
+    return packed.view("<u8").astype(np.uint64)
 
 
 def over_cores(part: Callable[[slice], None], count: int) -> None:

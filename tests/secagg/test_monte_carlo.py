@@ -13,7 +13,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg import _judging
+from mrsa_jax.secagg import _judging, _planting, _rare_failures
 from mrsa_jax.secagg._binomial import binomial_interval
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
@@ -323,3 +323,174 @@ def test_secagg_is_the_complete_graph(backend):
     complete = mj.secagg.failure_rates_of(0, mj.graphs.complete(6), steps, 4, 80)
     assert complete == mj.secagg.failure_rates(0, 6, 1.0, 0.1, 4, 80)
     assert complete.disconnected.count == 0
+
+
+# ---------------------------------------------------------------- rare failures
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "rule"),
+    [
+        ("n", 1, "must be at least 2"),
+        ("p", -0.5, r"must lie in \[0, 1\]"),
+        ("q", [0.1] * 6, "must be a number"),
+        ("t", 0, r"must lie in \[1, 2\*\*31\)"),
+        ("num_trials", 0, "must lie in"),
+        ("progress", "loud", "must be callable"),
+    ],
+)
+def test_bad_arguments_of_rare_rates_are_named(argument, value, rule):
+    with pytest.raises(mj.ConfigurationError, match=rf"`{argument}` {rule}"):
+        inspect.unwrap(mj.secagg.rare_failure_rates)(**GOOD | {argument: value})
+
+
+def planted_graph(seed, trial, graph, cut, v3, client, row):
+    """Return a drawn graph after the planting, edge by edge."""
+    own = trial_key(as_key(seed), trial)
+    adjacency = np.array(graph.sample(round_key(own, 0, Stream.ASSIGNMENT)))
+    for i, j in itertools.permutations(range(len(adjacency)), 2):
+        if v3[i] and v3[j] and cut[i] != cut[j]:
+            adjacency[i, j] = False
+        if client in (i, j):
+            adjacency[i, j] = row[j if client == i else i]
+    return adjacency
+
+
+def first_failure(adjacency, survivors, thresholds, cut, client):
+    """Return whether what was planted is the first failure of its kind, by Python sets."""
+    n = len(adjacency)
+    beside = [{j for j in range(n) if adjacency[i][j]} for i in range(n)]
+    v2, v3, v4 = ({i for i in range(n) if survivors[s][i]} for s in (2, 3, 4))
+    if client >= 0:
+        lost = [
+            i
+            for i in sorted(v2)
+            if (i in v3 or beside[i] & v3) and len((beside[i] | {i}) & v4) < thresholds[i]
+        ]
+        return lost[:1] == [client]
+    part, grown = set(), {min(v3)}
+    while grown != part:
+        part = grown
+        grown = part | {j for i in part for j in beside[i] & v3}
+    side = {i for i in v3 if cut[i]}
+    return part in (side, v3 - side)
+
+
+@pytest.mark.parametrize("kind", ["cut", "client"])
+def test_planted_rounds_hold_what_was_planted(backend, kind):
+    n, p, q, count = 6, 0.5, 0.15, 120
+    graph, thresholds = mj.graphs.erdos_renyi(n, p), np.asarray([1, 2, 3, 2, 4, 1], np.int32)
+    key = as_key(3)
+    if kind == "cut":
+        rounds = _planting.plant_cuts(key, 0, count, _planting.isolated_cuts(n, p, q), q)
+    else:
+        table = _planting.lost_secrets(n, p, q, thresholds)
+        rounds = _planting.plant_lost_secrets(key, 0, count, table, p, q)
+    bytes_ = _judging.judge_planted(graph, rounds, thresholds, key, 0, count)
+    for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
+        assert not (survivors[1:] & ~survivors[:-1]).any()
+        assert survivors[0].all()
+        assert (client >= 0) == (kind == "client")
+        adjacency = planted_graph(3, trial, graph, cut, survivors[3], client, row)
+        first = first_failure(adjacency, survivors, thresholds, cut, client)
+        expected = judge(adjacency, survivors, thresholds) | _judging.PLANTED_FIRST * first
+        assert bytes_[trial] == expected
+        if kind == "cut":
+            assert 1 <= (cut & survivors[3]).sum() == cut.sum() < survivors[3].sum()
+            assert expected & _judging.DISCONNECTED
+        else:
+            shares = (row & survivors[4]).sum() + survivors[4][client]
+            assert shares < thresholds[client]
+            assert survivors[2][client]
+            assert not row[client]
+
+
+def close_to(rare, chance):
+    """Return whether a rare rate agrees with a chance, but for one draw in a million."""
+    lower, upper = binomial_interval(rare.count, rare.trials, SURE)
+    factor = math.exp(rare.log_factor)
+    return lower * factor <= chance <= upper * factor
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_rare_rates_are_those_of_full_enumeration(t):
+    setting = (4, Fraction(3, 5), Fraction(1, 8), t)
+    rare = mj.secagg.rare_failure_rates(1, 4, 3 / 5, 1 / 8, t, 20_000)
+    assert close_to(rare.not_private, exact_chance(_judging.NOT_PRIVATE, *setting))
+    assert close_to(rare.unreliable, exact_chance(_judging.UNRELIABLE, *setting))
+    exact = exact_chance(_judging.DISCONNECTED, *setting)
+    assert math.exp(rare.log_disconnected) == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "q", "t"),
+    [(12, 0.35, 0.05, 3), (16, 0.5, 0.1, [2 + i % 4 for i in range(16)]), (8, 0.3, 0.0, 2)],
+)
+def test_rare_rates_are_those_that_counting_finds(n, p, q, t):
+    counted = mj.secagg.failure_rates(2, n, p, q, t, 40_000)
+    rare = mj.secagg.rare_failure_rates(3, n, p, q, t, 10_000)
+    for few, many in [
+        (rare.not_private, counted.not_private),
+        (rare.unreliable, counted.unreliable),
+    ]:
+        assert many.count > 50
+        lower, upper = binomial_interval(many.count, many.trials, SURE)
+        below, above = binomial_interval(few.count, few.trials, SURE)
+        factor = math.exp(few.log_factor)
+        assert below * factor <= upper
+        assert lower <= above * factor
+        assert few.lower <= few.rate <= few.upper
+
+
+@pytest.mark.parametrize(("n", "p", "q"), [(10, 0.4, 0.05), (30, 0.2, 0.0), (20, 0.9, 0.2)])
+def test_as_many_rounds_are_kept_as_the_exact_chances_say(n, p, q):
+    rare = mj.secagg.rare_failure_rates(0, n, p, q, 2, 8_000)
+    share = math.exp(rare.log_disconnected - rare.log_cuts)
+    assert covers(rare.not_private.trials, rare.trials, share)
+    assert rare.log_disconnected == mj.secagg.disconnection_probability(n, p, q)
+
+
+@pytest.mark.parametrize("total", [0.0, 0.05, 0.1])
+def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
+    p, q = mj.secagg.connection_probability(100, total), 1.0 - (1.0 - total) ** 0.25
+    t = mj.secagg.share_threshold(100, p)
+    rare = mj.secagg.rare_failure_rates(0, 100, p, q, t, 1_000)
+    bound = mj.secagg.privacy_bound(100, p, q)
+    assert rare.not_private.log_upper <= bound + 1e-9
+    assert rare.not_private.log_lower > bound - 3.0  # and not far below
+    assert rare.not_private.trials == rare.trials
+    if total == 0.0:
+        assert round(rare.not_private.log_rate / math.log(10.0), 2) == -41.48
+    union = mj.secagg.reliability_first_moment(100, p, q, t)
+    assert rare.unreliable.log_rate <= union + 1e-9
+    assert rare.unreliable.log_lower > union - 0.1
+
+
+def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
+    setting = (5, 6, 0.5, 0.1, 2)
+    whole = mj.secagg.rare_failure_rates(*setting, 300)
+    monkeypatch.setattr(_rare_failures, "_LARGEST_CHUNK", 128)
+    assert whole == mj.secagg.rare_failure_rates(*setting, 300)
+    monkeypatch.setattr(_judging, "runs_compiled_loops", lambda: False)
+    told = []
+    assert whole == mj.secagg.rare_failure_rates(
+        *setting, 300, progress=lambda *args: told.append(args)
+    )
+    assert told == [(done, 600) for done in (128, 256, 300, 428, 556, 600)]
+
+
+def test_rare_rates_at_the_ends_of_the_ranges():
+    certain = mj.secagg.rare_failure_rates(0, 4, 1.0, 0.0, 4, 20)
+    assert certain.not_private.rate == certain.unreliable.rate == 0.0
+    assert certain.not_private.log_upper == certain.unreliable.log_upper == -math.inf
+    gone = mj.secagg.rare_failure_rates(0, 4, 0.5, 1.0, 2, 20)
+    assert gone.not_private.upper == gone.unreliable.upper == 0.0
+    apart = mj.secagg.rare_failure_rates(0, 3, 0.0, 0.0, 1, 2_000)
+    assert apart.log_disconnected == 0.0
+    assert apart.not_private.rate == 1.0  # all three inputs stand alone
+    assert covers(apart.not_private.trials, 2_000, 1 / 3)  # one of three cuts is the first
+    beyond = mj.secagg.rare_failure_rates(0, 4, 1.0, 0.0, 5, 2_000)
+    assert close_to(beyond.unreliable, 1.0)
+    none = mj.secagg.RareRate.of(-50.0, 0, 0)
+    assert math.isnan(none.log_rate)
+    assert (none.log_lower, none.log_upper) == (-math.inf, -50.0)
