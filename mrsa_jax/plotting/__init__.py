@@ -1,5 +1,14 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
+from mrsa_jax.plotting._ccesa import (
+    plot_bandwidth_ratio,
+    plot_connection_probability,
+    plot_failure_bounds,
+    plot_growth,
+    plot_running_times,
+    plot_share_thresholds,
+    plot_unmasking,
+)
 from mrsa_jax.plotting._multiround import (
     plot_cardinality_of_target,
     plot_early_leaks,
@@ -27,21 +36,28 @@ from mrsa_jax.plotting._style import scheme_colour, style
 __all__ = [
     "PolicyQuantity",
     "plot_accuracy",
+    "plot_bandwidth_ratio",
     "plot_cardinality",
     "plot_cardinality_of_target",
+    "plot_connection_probability",
     "plot_early_leaks",
     "plot_echelon_error",
     "plot_exposure",
+    "plot_failure_bounds",
     "plot_fairness",
     "plot_family",
     "plot_family_sizes",
     "plot_full_rank",
+    "plot_growth",
     "plot_metric",
     "plot_policies",
     "plot_privacy",
     "plot_reconstruction",
+    "plot_running_times",
+    "plot_share_thresholds",
     "plot_swaps",
     "plot_tradeoff",
+    "plot_unmasking",
     "plot_weak_privacy",
     "save_study_figures",
     "scheme_colour",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax.reproduce._config import ITEMS, ReproduceConfig, check_items
 
 if TYPE_CHECKING:
+    from mrsa_jax.reproduce._ccesa import ccesa
     from mrsa_jax.reproduce._echelon import echelon_estimate
     from mrsa_jax.reproduce._items import Check, Item
     from mrsa_jax.reproduce._multiround import multiround
@@ -22,6 +23,7 @@ __all__ = [
     "Item",
     "ReproduceConfig",
     "SavedReproduction",
+    "ccesa",
     "check_items",
     "echelon_estimate",
     "multiround",
@@ -32,6 +34,7 @@ _HOME = {
     "Check": "_items",
     "Item": "_items",
     "SavedReproduction": "_save",
+    "ccesa": "_ccesa",
     "echelon_estimate": "_echelon",
     "multiround": "_multiround",
     "run_and_save": "_save",

@@ -28,6 +28,15 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "theorem3",
         "early_leaks",
     ),
+    "ccesa": (
+        "table1",
+        "fig3",
+        "tableg2",
+        "remark4",
+        "proposition1",
+        "bandwidth",
+        "table2",
+    ),
 }
 """Names of the items of each paper, in the order in which they are made."""
 
@@ -37,7 +46,7 @@ class ReproduceConfig:
     """Remake a paper's tables and figures and compare them with what it printed."""
 
     paper: str = "multiround"
-    """Which paper: multiround (Multi-RoundSecAgg)."""
+    """Which paper: multiround (Multi-RoundSecAgg) or ccesa (CCESA)."""
     only: tuple[str, ...] = ()
     """Items to make, such as table1 fig4a theorem3; all of them when left out."""
     small: bool = False
@@ -56,7 +65,7 @@ def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
     """Return the names of the items to make, in the paper's order.
 
     Args:
-        paper: `"multiround"`.
+        paper: `"multiround"` or `"ccesa"`.
         items: Names, or None or nothing for all of the paper's.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which figure shows which item."""
+"""Which figure shows which item of Multi-RoundSecAgg, and how a figure is written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "save_figure"]
+__all__ = ["FIGURES", "Draw", "on_one", "save_figure"]
+
+Draw = Callable[["Figure", "pd.DataFrame"], None]
+"""What draws an item's data on its figure."""
 
 
-def _one(plot: Callable[..., Axes], **words: Any) -> Callable[[Figure, pd.DataFrame], None]:
+def on_one(plot: Callable[..., Axes], **words: Any) -> Draw:
     """Return what draws an item on the only axes of its figure."""
 
     def draw(figure: Figure, data: pd.DataFrame) -> None:
@@ -48,32 +51,32 @@ def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
     right.axhline(12, color="#777777", lw=0.8, ls=":")
 
 
-FIGURES: dict[str, Callable[[Figure, pd.DataFrame], None]] = {
-    "table1": _one(plotting.plot_family_sizes),
-    "fig2": _one(plotting.plot_family),
-    "fig3": _one(plotting.plot_cardinality_of_target),
-    "remark7": _one(plotting.plot_swaps),
+FIGURES: dict[str, Draw] = {
+    "table1": on_one(plotting.plot_family_sizes),
+    "fig2": on_one(plotting.plot_family),
+    "fig3": on_one(plotting.plot_cardinality_of_target),
+    "remark7": on_one(plotting.plot_swaps),
     "fig4a": _privacy_over_rounds,
-    "echelon": _one(plotting.plot_echelon_error),
-    "fig4b": _one(
+    "echelon": on_one(plotting.plot_echelon_error),
+    "fig4b": on_one(
         plotting.plot_metric,
         ylabel="fairness gap F",
         title="Most minus least often summed client, a round",
         top=0.5,
     ),
-    "fig4c": _one(
+    "fig4c": on_one(
         plotting.plot_metric,
         ylabel="aggregation cardinality C (clients)",
         title="Mean number of clients in a sum",
     ),
-    "fig5a": _one(plotting.plot_tradeoff),
-    "theorem3": _one(plotting.plot_full_rank),
-    "early_leaks": _one(functools.partial(plotting.plot_early_leaks, period=6)),
+    "fig5a": on_one(plotting.plot_tradeoff),
+    "theorem3": on_one(plotting.plot_full_rank),
+    "early_leaks": on_one(functools.partial(plotting.plot_early_leaks, period=6)),
 }
 """What draws each item on a figure."""
 
 
-def save_figure(item: Item, folder: pathlib.Path) -> pathlib.Path:
+def save_figure(item: Item, draw: Draw, folder: pathlib.Path) -> pathlib.Path:
     """Write an item's figure as PNG and SVG, its data as CSV beside them; return the PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -81,7 +84,7 @@ def save_figure(item: Item, folder: pathlib.Path) -> pathlib.Path:
     with plotting.style():
         figure = Figure(layout="constrained")
         FigureCanvasAgg(figure)
-        FIGURES[item.name](figure, item.data)
+        draw(figure, item.data)
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{item.name}.{suffix}")
     item.data.to_csv(folder / f"{item.name}.csv", index=False)

@@ -7,11 +7,13 @@ import dataclasses
 import html
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from mrsa_jax.reproduce import _ccesa_figures, _figures
+from mrsa_jax.reproduce._ccesa import ccesa
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items
-from mrsa_jax.reproduce._figures import save_figure
+from mrsa_jax.reproduce._figures import Draw, save_figure
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.reproduce._multiround import multiround
 from mrsa_jax.study import Progress, _report, _store
@@ -19,6 +21,20 @@ from mrsa_jax.study import Progress, _report, _store
 __all__ = ["SavedReproduction", "run_and_save", "verdicts"]
 
 _HEADINGS = ("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Note")
+
+
+class _Paper(NamedTuple):
+    """A paper's name, what makes its items, and what draws them."""
+
+    title: str
+    make: Callable[..., list[Item]]
+    figures: Mapping[str, Draw]
+
+
+_PAPERS = {
+    "multiround": _Paper("Multi-RoundSecAgg", multiround, _figures.FIGURES),
+    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +70,17 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
         OutputExistsError: If the folder holds something else.
     """
     names = check_items(config.paper, config.only)
+    paper = _PAPERS[config.paper]
     with _store.study_folder(config) as folder:
-        items = multiround(names, small=config.small, seed=config.seed, progress=progress)
-        pictures = {item.name: save_figure(item, folder.path) for item in items}
+        items = paper.make(names, small=config.small, seed=config.seed, progress=progress)
+        pictures = {
+            item.name: save_figure(item, paper.figures[item.name], folder.path) for item in items
+        }
         content = {"items": verdicts(items), "manifest": folder.manifest}
         text = json.dumps(content, indent=2) + "\n"
         (folder.path / "verdicts.json").write_text(text, encoding="utf-8")
         (folder.path / "verdicts.md").write_text(_markdown(items), encoding="utf-8")
-        page = _page(items, pictures, folder.manifest)
+        page = _page(paper.title, items, pictures, folder.manifest)
         (folder.path / "report.html").write_text(page, encoding="utf-8")
     return SavedReproduction(tuple(items), config.out)
 
@@ -95,9 +114,12 @@ def _markdown(items: Sequence[Item]) -> str:
 
 
 def _page(
-    items: Sequence[Item], pictures: Mapping[str, pathlib.Path], manifest: Mapping[str, Any]
+    paper: str,
+    items: Sequence[Item],
+    pictures: Mapping[str, pathlib.Path],
+    manifest: Mapping[str, Any],
 ) -> str:
-    title = "mrsa_jax reproduce: Multi-RoundSecAgg"
+    title = f"mrsa_jax reproduce: {paper}"
     sections = "".join(_section(item, pictures[item.name]) for item in items)
     rows = "".join(
         f"<tr><td>{html.escape(item.title)}</td><td>{item.verdict}</td></tr>" for item in items

@@ -1,0 +1,66 @@
+"""Which figure shows which item of CCESA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mrsa_jax import plotting
+from mrsa_jax.reproduce._figures import Draw, on_one
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES"]
+
+
+def _bounds(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw Theorem 5 with t rounded up and real, and Theorem 6 beside it."""
+    figure.set_size_inches(12.4, 4.2)
+    left, right = figure.subplots(1, 2)
+    reliability = ("P_r, t rounded up", "P_r, real t", "P_r, exact union bound")
+    plotting.plot_failure_bounds(data, reliability, limit=-2, ax=left)
+    plotting.plot_failure_bounds(data, ("P_p",), limit=-40, ax=right)
+    left.set_title("Unreliable: Theorem 5 at p*")
+    right.set_title("Not private: Theorem 6 at p*")
+    left.get_legend().remove()
+    handles, labels = left.get_legend_handles_labels()
+    right.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+def _growth(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw each quantity of Table 1 on axes of its own."""
+    panels = list(data.groupby("quantity", sort=False))
+    figure.set_size_inches(13, 7)
+    axes = figure.subplots(2, 3).ravel()
+    for ax, (name, rows) in zip(axes, panels, strict=False):
+        plotting.plot_growth(rows, ax=ax)
+        ax.set_title(str(name), fontsize=9.5)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+
+
+def _times(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw Steps 1 to 3 and the server on axes of their own."""
+    wide = data[["n", "q_total"]].drop_duplicates().shape[0] > 2
+    figure.set_size_inches(13 if wide else 9, 7)
+    axes = figure.subplots(2, 2).ravel()
+    for k, (ax, step) in enumerate(
+        zip(axes, ("Step 1", "Step 2", "Step 3", "Server"), strict=True)
+    ):
+        plotting.plot_running_times(data[data["step"] == step], ax=ax)
+        ax.set_title(step if step == "Server" else f"{step}, one client")
+        if k != 1:
+            ax.get_legend().remove()
+
+
+FIGURES: dict[str, Draw] = {
+    "table1": _growth,
+    "fig3": _bounds,
+    "tableg2": on_one(plotting.plot_connection_probability),
+    "remark4": on_one(plotting.plot_share_thresholds),
+    "proposition1": on_one(plotting.plot_unmasking),
+    "bandwidth": on_one(plotting.plot_bandwidth_ratio),
+    "table2": _times,
+}
+"""What draws each item on a figure."""
