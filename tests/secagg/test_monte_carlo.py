@@ -344,10 +344,9 @@ def test_bad_arguments_of_rare_rates_are_named(argument, value, rule):
         inspect.unwrap(mj.secagg.rare_failure_rates)(**GOOD | {argument: value})
 
 
-def planted_graph(seed, trial, graph, cut, v3, client, row):
+def planted_graph(drawn, cut, v3, client, row):
     """Return a drawn graph after the planting, edge by edge."""
-    own = trial_key(as_key(seed), trial)
-    adjacency = np.array(graph.sample(round_key(own, 0, Stream.ASSIGNMENT)))
+    adjacency = drawn.copy()
     for i, j in itertools.permutations(range(len(adjacency)), 2):
         if v3[i] and v3[j] and cut[i] != cut[j]:
             adjacency[i, j] = False
@@ -378,7 +377,7 @@ def first_failure(adjacency, survivors, thresholds, cut, client):
 
 @pytest.mark.parametrize("kind", ["cut", "client"])
 def test_planted_rounds_hold_what_was_planted(backend, kind):
-    n, p, q, count = 6, 0.5, 0.15, 120
+    n, p, q, count = 6, 0.5, 0.15, 200
     graph, thresholds = mj.graphs.erdos_renyi(n, p), np.asarray([1, 2, 3, 2, 4, 1], np.int32)
     key = as_key(3)
     if kind == "cut":
@@ -387,11 +386,12 @@ def test_planted_rounds_hold_what_was_planted(backend, kind):
         table = _planting.lost_secrets(n, p, q, thresholds)
         rounds = _planting.plant_lost_secrets(key, 0, count, table, p, q)
     bytes_ = _judging.judge_planted(graph, rounds, thresholds, key, 0, count)
+    drawn, _ = drawn_rounds(3, count, graph, mj.availability.independent_steps(q))
     for trial, (survivors, cut, client, row) in enumerate(zip(*rounds, strict=True)):
         assert not (survivors[1:] & ~survivors[:-1]).any()
         assert survivors[0].all()
         assert (client >= 0) == (kind == "client")
-        adjacency = planted_graph(3, trial, graph, cut, survivors[3], client, row)
+        adjacency = planted_graph(drawn[trial], cut, survivors[3], client, row)
         first = first_failure(adjacency, survivors, thresholds, cut, client)
         expected = judge(adjacency, survivors, thresholds) | _judging.PLANTED_FIRST * first
         assert bytes_[trial] == expected
