@@ -13,6 +13,7 @@ from mrsa_jax.secagg._bandwidth import (
     turbo_aggregate_bandwidth_bits,
     wire_terms,
 )
+from mrsa_jax.secagg._calibrate import calibrate
 from mrsa_jax.secagg._conditions import (
     check_round,
     informative,
@@ -110,6 +111,7 @@ __all__ = [
     "StepReport",
     "Transcript",
     "aggregate",
+    "calibrate",
     "ccesa_bandwidth_bits",
     "check_round",
     "complete_plan",

@@ -33,15 +33,14 @@ __all__ = [
 
 _COMPUTE, _LINK = 1, 2  # streams of a round: slow-downs of compute and of links
 
-# Seconds for one operation on one core of a 2-core virtual machine (2026), through
-# `cryptography` 45 and this package's arrays; `calibrate` measures another machine's.
+# Seconds for one operation on one core of a virtual machine of 2026, by `calibrate`.
 _MEASURED = {
-    "key_pairs": 4.0e-5,
-    "key_agreements": 7.0e-5,
-    "share_products": 4.0e-9,
-    "encryptions": 3.0e-6,
-    "prg_words": 4.0e-9,
-    "interpolation_products": 4.0e-9,
+    "key_pairs": 3.9e-5,
+    "key_agreements": 3.9e-5,
+    "share_products": 7.3e-9,
+    "encryptions": 2.5e-6,
+    "prg_words": 2.1e-9,
+    "interpolation_products": 7.3e-9,
 }
 
 

@@ -17,6 +17,7 @@ from mrsa_jax.secagg import (
     OperationSeconds,
     RoundCosts,
     Slowdown,
+    calibrate,
     expected_costs,
     exponential_tail,
     latency_model,
@@ -69,6 +70,8 @@ def _model(**words: typing.Any) -> LatencyModel:
         (lambda: exponential_tail(-0.1), "`mean_excess` must be at least 0"),
         (lambda: lognormal(1.0, 0.0), "`median` must be positive"),
         (lambda: pareto(0), "`shape` must be positive"),
+        (lambda: calibrate(0), "`budget_seconds` must be positive and finite; got 0"),
+        (lambda: calibrate(math.nan), "`budget_seconds` must be positive"),
         (lambda: steady(math.inf), "`factor` must be positive and finite"),
         (lambda: round_latency(0, _costs(), latency_model(), 0), "`num_rounds` must be at least 1"),
         (lambda: round_latency(0, _costs(), latency_model()), "`num_rounds` must be an integer"),
@@ -228,6 +231,18 @@ def test_many_rounds_are_each_their_own_costs() -> None:
         np.testing.assert_allclose(both[row], round_latency(0, own, model, 1).seconds[0])
     with pytest.raises(mj.ConfigurationError, match="`num_rounds` must be the number of rounds"):
         round_latency(0, costs, model, 3)
+
+
+def test_this_machine_can_be_measured() -> None:
+    """Curve arithmetic costs microseconds, a word of keystream or a field product nanoseconds."""
+    measured = calibrate(0.01)
+    values = {f.name: float(getattr(measured, f.name)) for f in dataclasses.fields(measured)}
+    assert all(value > 0 for value in values.values())
+    slow = min(values["key_pairs"], values["key_agreements"])
+    assert slow > 100 * max(values["prg_words"], values["share_products"])
+    assert slow > values["encryptions"] > values["prg_words"]
+    latency = round_latency(0, _costs(), _model(client_seconds=measured), 1)
+    assert 0 < latency.mean_seconds < 1
 
 
 def test_numbers_are_traced() -> None:
