@@ -224,6 +224,15 @@ ENTRY_POINTS = {
     "privacy.weak_privacy": "P",
     "privacy.weak_privacy_trajectory": "P method",
     "privacy.first_exposure": "P",
+    "secagg.connection_probability": "n total_dropout_rate",
+    "secagg.share_threshold": "n p",
+    "secagg.reliability_bound": "n p q t",
+    "secagg.privacy_bound": "n p q",
+    "secagg.is_reliable": "adjacency survivors thresholds",
+    "secagg.is_private": "adjacency survivors thresholds",
+    "secagg.aggregate": "seed inputs adjacency survivors thresholds modulus_bits modulus seeds",
+    "secagg.failure_rates": "seed n p q t num_trials",
+    "protocol.run": "inputs adjacency survivors thresholds modulus_bits modulus entropy",
     "attacks.least_squares": "participation aggregates",
 }
 

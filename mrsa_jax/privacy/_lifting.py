@@ -19,8 +19,6 @@ from mrsa_jax.modular._elimination import power
 from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, assign, is_dependent, search
 from mrsa_jax.privacy._words import EMPTY, MIX, grow, insert, probe, subsets, unpack
 
-# At most this many check bits of a column are used; the top bit of a word stays free.
-MOST_BITS = 63
 # Bits of a group's number in a packed set.
 _WIDTH = np.int64(10)
 
@@ -119,10 +117,9 @@ def _quotient(kernels, primes, chosen, size, others, count):
 
 @compiled
 def _shrink(vectors, prime, axes, seed):
-    """Return residues `[groups, corank]` of a large prime folded to `axes` random axes, int32.
+    """Return residues `[groups, corank]` modulo `prime` folded to `axes` random axes, int32.
 
-    Folding is linear modulo the large prime and gives residues of it; the caller needs them
-    modulo the small ones, so it starts from vectors that are known there.
+    Folding is linear modulo that prime: sets that are dependent stay so.
     """
     groups, corank = vectors.shape
     result = np.zeros((groups, axes), np.int32)

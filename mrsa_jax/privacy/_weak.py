@@ -58,7 +58,8 @@ class WeakPrivacy:
         witness: One Python integer a round: witness . P is non-zero exactly on `support`.
         num_groups: Classes of clients with identical, non-zero columns.
         strong: Strong privacy, the smallest of those classes; None when nobody took part.
-        lower_method: What proves `lower`: "classes", "girth", "lifting" or "full rank".
+        lower_method: What proves `lower`: "classes", "girth", "lifting", "column basis" or
+            "full rank".
         upper_method: What found the witness.
     """
 

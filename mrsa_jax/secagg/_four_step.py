@@ -132,11 +132,9 @@ def aggregate(
     holders = _Holders.of(graph)
     shares = _share(material, seeds.self_seed, keys, holders, limits, number)
     clock.stop()
-    padded, sums = padded_and_sum(
-        seeds, values, complete_plan(n, values.shape[1], ring), number, survivors=alive,
-        padded=keep_padded,
-    )  # fmt: skip
-    padded, total = np.asarray(padded), np.asarray(sums.total)
+    plan = complete_plan(n, values.shape[1], ring)
+    sent, sums = padded_and_sum(seeds, values, plan, number, survivors=alive, padded=keep_padded)
+    padded, total = np.asarray(sent), np.asarray(sums.total)
     clock.stop()
     recovered = _recovered(shares, (seeds.self_seed, keys), holders, alive, limits)
     clock.stop()
