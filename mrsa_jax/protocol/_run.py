@@ -15,7 +15,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular import check_modulus
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
@@ -31,6 +30,7 @@ from mrsa_jax.secagg import (
     complete_plan,
     unmasking_risk,
 )
+from mrsa_jax.secagg._checks import check_residues, check_ring
 
 __all__ = ["run"]
 
@@ -97,8 +97,8 @@ def run(
     Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i (FACTS
     4), in the signs of its eq. (2), and in binding ciphertexts to the public pad keys.
     """
-    ring = _modulus(modulus_bits, modulus)
-    values = _residues(inputs, ring)
+    ring = check_ring(modulus_bits, modulus)
+    values = check_residues(inputs, ring)
     graph, script, limits = check_round(adjacency, survivors, thresholds)
     n = len(graph)
     require(len(values) == n, "inputs", "must have a row for each client", len(values), n)
@@ -242,25 +242,3 @@ class _Round:
             pair_seed=jnp.asarray(pair_seed),
             edges=jnp.asarray(edges),
         )
-
-
-def _modulus(modulus_bits: Any, modulus: Any) -> int:
-    rule = "must be given, or else `modulus`, and not both"
-    require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
-            modulus)  # fmt: skip
-    if modulus is not None:
-        return check_modulus(modulus)
-    return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
-
-
-def _residues(inputs: Any, modulus: int) -> np.ndarray:
-    """Return uint32[n, d] after checking shape, kind and range."""
-    values = np.asarray(inputs)
-    exact = np.issubdtype(values.dtype, np.integer)
-    require(exact, "inputs", "must hold integers", str(values.dtype))
-    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
-    require(values.size > 0, "inputs", "must not be empty", values.shape)
-    rule = f"must lie in [0, {modulus}), the ring's residues"
-    inside = values.min() >= 0 and values.max() < modulus
-    require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
-    return values.astype(np.uint32)
