@@ -89,7 +89,7 @@ def error_bounds(context: Context) -> Item:
     return Item(
         "fig3",
         "Figure 3: bounds on the chances of failure at p = p*",
-        _figure_3_checks(data),
+        (*_figure_3_checks(data), _simulated(context)),
         data,
         "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold connection "
         "probability and Remark 4's t. Dotted: t before it is rounded up, with which the paper's "
@@ -128,11 +128,31 @@ def _figure_3_checks(data: pd.DataFrame) -> tuple[Check, ...]:
             tolerance="every point",
             otherwise="paper errs",
             note="Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; the "
-            "exact binomial tail stays below "
-            f"{10 ** worst['log10']['P_r, exact union bound']:.4f}, so the claim about the chance "
-            "itself is true",
+            "exact binomial tail, without Chernoff's step, is at most "
+            f"{10 ** worst['log10']['P_r, exact union bound']:.4f}",
         ),
         _bounds_fall_with_p(),
+    )
+
+
+def _simulated(context: Context) -> Check:
+    """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
+    trials = 4_000 if context.small else 40_000
+    found = []
+    for total in TOTALS:
+        p = secagg.connection_probability(100, total)
+        t = secagg.share_threshold(100, p)
+        rates = secagg.failure_rates(context.seed, 100, p, step_rate(total), t, trials)
+        found.append(rates.unreliable)
+    counts = ", ".join(str(rate.count) for rate in found)
+    worst = max(rate.upper for rate in found)
+    return state(
+        "simulated P_e^(r) at n = 100 with Remark 4's t",
+        worst < 0.01,
+        paper="below 1e-2",
+        ours=f"{counts} of {trials} rounds for the four q_total: at most {worst:.4f}",
+        tolerance="upper ends of 95 % intervals",
+        note="the claim about the chance itself is true; only its bound is larger",
     )
 
 
