@@ -19,12 +19,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
-from mrsa_jax.availability import IndependentSteps
+from mrsa_jax.availability import IndependentSteps, independent_steps
 from mrsa_jax.graphs import Complete, ErdosRenyi
-from mrsa_jax.graphs._connectivity import labels
 from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
-from mrsa_jax.secagg._conditions import _informative, _unmasked
 from mrsa_jax.secagg._planting import Planted
+from mrsa_jax.secagg._verdicts import (
+    DISCONNECTED,
+    NOT_PRIVATE,
+    PLANTED_FIRST,
+    UNMASKABLE,
+    UNRELIABLE,
+    planted_verdict,
+    verdict,
+)
 
 __all__ = [
     "DISCONNECTED",
@@ -39,38 +46,10 @@ __all__ = [
     "judge_trials",
     "over_cores",
     "round_keys",
-    "verdict",
 ]
-
-# What a round's byte says; the compiled loops use the same.
-UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
 _ALWAYS = 2**32 - 1
 _FEWEST_A_CORE = 8
-
-
-def verdict(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
-) -> UInt8[Array, ""]:
-    """Return the byte of one round."""
-    summed = survivors[3]
-    informed = _informative(adjacency, survivors, thresholds)
-    beside = survivors[2] & jnp.any(adjacency & summed[None, :], axis=1)
-    label = labels(adjacency, summed)
-    roots = label == jax.lax.iota(jnp.int32, label.shape[0])
-    apart = jnp.sum(roots, dtype=jnp.int32) > 1
-    learnt = jnp.any(_unmasked(adjacency, survivors, thresholds, label))
-    degrees = jnp.sum(adjacency, axis=1, dtype=jnp.int32)
-    flags = (
-        (UNRELIABLE, jnp.any((summed | beside) & ~informed)),
-        (NOT_PRIVATE, apart & learnt),
-        (DISCONNECTED, apart),
-        # 2 t <= |Adj| + 1, without a sum that could overflow
-        (UNMASKABLE, jnp.any(thresholds <= (degrees + jnp.int32(1)) // jnp.int32(2))),
-    )
-    return functools.reduce(
-        jnp.bitwise_or, [flag.astype(jnp.uint8) * jnp.uint8(value) for value, flag in flags]
-    )
 
 
 def default_chunk(num_clients: int, compiled: bool) -> int:
@@ -97,8 +76,9 @@ def judge_trials(
     """Return the bytes and |V3| of trials first, ..., first + count - 1, of a chunk at most."""
     start = jnp.uint32(first)
     if not is_compiled(graph, steps):
-        arrays = _judge_arrays(graph, steps, jnp.asarray(thresholds), key, start, chunk)
-        verdicts, sums = (np.asarray(each)[:count] for each in arrays)
+        drawn = _draw_arrays(graph, steps, key, start, chunk)
+        judged = _judge_arrays(*drawn, jnp.asarray(thresholds))
+        verdicts, sums = (np.asarray(each)[:count] for each in judged)
         return verdicts, sums
     graph_keys, step_keys = (np.asarray(k)[:count] for k in _loop_keys(key, start, chunk))
     shape = (4, graph.num_clients)
@@ -123,24 +103,29 @@ def _loop_keys(
     return graph, steps
 
 
+# Drawing and judging are executables of their own: in one, XLA draws a graph's words again for
+# each of its uses, in loops without vectors (measured: five times slower).
 @functools.partial(jax.jit, static_argnames="chunk")
-def _judge_arrays(
-    graph: Any,
-    steps: Any,
-    thresholds: Int32[Array, " n"],
-    key: Key[Array, ""],
-    first: UInt32[Array, ""],
-    chunk: int,
-) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
-    everybody = jnp.ones(thresholds.shape, jnp.bool_)
+def _draw_arrays(
+    graph: Any, steps: Any, key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
+) -> tuple[Bool[Array, "trials n n"], Bool[Array, "trials 5 n"]]:
+    everybody = jnp.ones(graph.num_clients, jnp.bool_)
 
     def one(trial: Array) -> tuple[Array, Array]:
         graph_key, step_key = round_keys(key, trial)
-        survivors = steps.sample(step_key, everybody)
-        judged = verdict(graph.sample(graph_key), survivors, thresholds)
-        return judged, jnp.sum(survivors[3], dtype=jnp.int32)
+        return graph.sample(graph_key), steps.sample(step_key, everybody)
 
     return jax.vmap(one)(first + jax.lax.iota(jnp.uint32, chunk))
+
+
+@jax.jit
+def _judge_arrays(
+    adjacency: Bool[Array, "trials n n"],
+    survivors: Bool[Array, "trials 5 n"],
+    thresholds: Int32[Array, " n"],
+) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
+    verdicts = jax.vmap(verdict, (0, 0, None))(adjacency, survivors, thresholds)
+    return verdicts, jnp.sum(survivors[:, 3], axis=1, dtype=jnp.int32)
 
 
 def _judge_loops(
@@ -175,8 +160,10 @@ def judge_planted(
 ) -> np.ndarray:
     """Return the bytes of the first `count` rounds, of which all but the free edges is given."""
     if not runs_compiled_loops():
+        everybody_stays = independent_steps(0.0)
+        drawn, _ = _draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
         arrays = (jnp.asarray(each) for each in (*rounds, thresholds))
-        return np.asarray(_judge_planted_arrays(graph, key, jnp.uint32(first), *arrays))[:count]
+        return np.asarray(_judge_planted_arrays(drawn, *arrays))[:count]
     from mrsa_jax.secagg import _failure_loops
 
     graph_keys = np.asarray(_loop_keys(key, jnp.uint32(first), len(rounds.client))[0])
@@ -201,39 +188,23 @@ def judge_planted(
 
 @jax.jit
 def _judge_planted_arrays(
-    graph: ErdosRenyi,
-    key: Key[Array, ""],
-    first: UInt32[Array, ""],
+    adjacency: Bool[Array, "trials n n"],
     survivors: Bool[Array, "trials 5 n"],
     cuts: Bool[Array, "trials n"],
     clients: Int32[Array, " trials"],
     given: Bool[Array, "trials n"],
     thresholds: Int32[Array, " n"],
 ) -> UInt8[Array, " trials"]:
-    index = jax.lax.iota(jnp.int32, graph.num_clients)
+    index = jax.lax.iota(jnp.int32, thresholds.shape[0])
 
-    def one(trial: Array, alive: Array, cut: Array, client: Array, row: Array) -> Array:
-        edges = graph.sample(round_keys(key, trial)[0])
+    def one(edges: Array, alive: Array, cut: Array, client: Array, row: Array) -> Array:
         summed, own = alive[3], index == client
         apart = (cut[:, None] != cut[None, :]) & summed[:, None] & summed[None, :]
         edges = edges & ~apart & ~own[:, None] & ~own[None, :]
         edges = edges | (own[:, None] & row[None, :]) | (row[:, None] & own[None, :])
-        label = labels(edges, summed)
-        # V3's first client is the root of its component
-        root = jnp.argmax(summed)
-        parts = jnp.all(~summed | ((label == label[root]) == (cut == cut[root])))
-        beside = alive[2] & jnp.any(edges & summed[None, :], axis=1)
-        lost = (summed | beside) & ~_informative(edges, alive, thresholds)
-        is_first = jnp.where(
-            client >= jnp.int32(0),
-            jnp.any(lost) & (jnp.argmax(lost).astype(jnp.int32) == client),
-            jnp.any(summed) & parts,
-        )
-        flag = is_first.astype(jnp.uint8) * jnp.uint8(PLANTED_FIRST)
-        return verdict(edges, alive, thresholds) | flag
+        return planted_verdict(edges, alive, thresholds, cut, client)
 
-    trials = first + jax.lax.iota(jnp.uint32, clients.shape[0])
-    return jax.vmap(one)(trials, survivors, cuts, clients, given)
+    return jax.vmap(one)(adjacency, survivors, cuts, clients, given)
 
 
 def _packed(members: np.ndarray) -> np.ndarray:
