@@ -5,6 +5,7 @@ from mrsa_jax.graphs._harary import Harary, harary
 from mrsa_jax.graphs._lists import check_adjacency, edges, neighbour_lists
 from mrsa_jax.graphs._random import Complete, ErdosRenyi, complete, erdos_renyi
 from mrsa_jax.graphs._random_regular import RandomRegular, random_regular
+from mrsa_jax.graphs._secagg_plus import SecAggPlusParameters, secagg_plus_parameters
 from mrsa_jax.graphs._types import GraphModel
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "GraphModel",
     "Harary",
     "RandomRegular",
+    "SecAggPlusParameters",
     "check_adjacency",
     "complete",
     "component_labels",
@@ -23,4 +25,5 @@ __all__ = [
     "is_connected",
     "neighbour_lists",
     "random_regular",
+    "secagg_plus_parameters",
 ]
