@@ -1,4 +1,4 @@
-"""The command line: `mrsa-jax demo | simulate | train | audit | reproduce`.
+"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | reproduce`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
@@ -17,6 +17,7 @@ from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
 from mrsa_jax.cli._audit import AuditConfig, run_audit
 from mrsa_jax.cli._console import error_console, escape
 from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
+from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, SecaggConfig, run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.study import _config
 
@@ -29,6 +30,7 @@ class _Command(NamedTuple):
     config: type
     description: str
     run: Callable[[Any], int]  # configuration -> exit status
+    details: str = ""  # shown by the command's own --help
 
 
 _COMMANDS: dict[str, _Command] = {
@@ -46,6 +48,12 @@ _COMMANDS: dict[str, _Command] = {
         AuditConfig,
         "Say what a participation log of any system leaks: who is exposed, and proof.",
         run_audit,
+    ),
+    "secagg": _Command(
+        SecaggConfig,
+        DESCRIPTION,
+        run_secagg,
+        DETAILS,
     ),
     "train": _Command(
         _config.TrainConfig,
@@ -112,15 +120,19 @@ def _parse(words: list[str]) -> Any:
         if not words or words[0] not in _COMMANDS:
             raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
         defaults[words[0]] = _config.load_config(_COMMANDS[words[0]].config, path)
-    parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults)]  # type: ignore[misc]
+    parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults, words[:1])]  # type: ignore[misc]
     return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
 
 
-def _union(defaults: dict[str, Any]) -> Any:
+def _union(defaults: dict[str, Any], chosen: list[str]) -> Any:
     members = [
         Annotated[
             command.config,
-            tyro.conf.subcommand(name, default=defaults[name], description=command.description),
+            tyro.conf.subcommand(
+                name,
+                default=defaults[name],
+                description=command.description + command.details * (chosen == [name]),
+            ),
         ]
         for name, command in _COMMANDS.items()
     ]

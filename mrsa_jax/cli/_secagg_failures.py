@@ -1,0 +1,199 @@
+"""The failure study of `mrsa-jax secagg --trials N`: rates, the theorems' bounds, rare events."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from typing import Any
+
+from mrsa_jax import availability, secagg
+from mrsa_jax._errors import require
+from mrsa_jax.cli._console import Bars, escape
+from mrsa_jax.cli._secagg import SecaggConfig
+from mrsa_jax.cli._secagg_setting import Setting, finite, log10
+
+__all__ = ["run_failures"]
+
+_RARE_TRIALS = 4096  # give two digits
+_RATES = {
+    "unreliable": "unreliable (Theorem 1 fails)",
+    "not_private": "not private (Theorem 2 fails)",
+    "failed": "one or both",
+    "disconnected": "G_3 disconnected",
+    "unmaskable": "a lying server could unmask somebody",
+    "too_few": "fewer than two inputs",
+}
+
+
+def run_failures(config: SecaggConfig) -> int:
+    """Count failures, print them beside the bounds, and return the exit status 0."""
+    assert config.trials is not None
+    setting = Setting.of(config)
+    _check_risk(setting)
+    steps = availability.independent_steps(config.step_dropout_rate)
+    with Bars() as bars:
+        bars.stage("rounds", config.trials)
+        rates = secagg.failure_rates_of(
+            config.seed,
+            setting.graph,
+            steps,
+            setting.threshold,
+            config.trials,
+            progress=bars.update,
+        )
+        rare = _rare(setting, rates, bars)
+    report = {
+        "trials": config.trials,
+        **setting.to_dict(),
+        "mean_survivors": rates.mean_survivors,
+        "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in _RATES},
+        "log10_bounds": {name: _as_json(value) for name, value in _bounds(setting).items()},
+        "rare": rare,
+    }
+    if config.json:
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    else:
+        _print(setting, report)
+    return 0
+
+
+def _check_risk(setting: Setting) -> None:
+    """Refuse a threshold below the least safe one, unless that is allowed."""
+    config = setting.config
+    safe = Setting.of(dataclasses.replace(config, threshold=None)).threshold
+    rule = (
+        f"must be at least {safe}, or a lying server could unmask single clients "
+        "(--allow-unmasking-risk accepts that)"
+    )
+    allowed = setting.threshold >= safe or config.allow_unmasking_risk
+    require(allowed, "threshold", rule, setting.threshold)
+
+
+def _bounds(setting: Setting) -> dict[str, float]:
+    """Return natural logarithms of the bounds; none for graphs that the theorems do not speak of.
+
+    Of the complete graph they are those of p = 1.
+    """
+    n, p, q, t = _numbers(setting)
+    if p is None:
+        return {}
+    return {
+        "unreliable_theorem_5": secagg.reliability_bound(n, p, q, t),
+        "unreliable_union": secagg.exact_reliability_union_bound(n, p, q, t),
+        "unreliable_first_moment": min(0.0, secagg.reliability_first_moment(n, p, q, t)),
+        "not_private_theorem_6": secagg.privacy_bound(n, p, q),
+        "disconnected_exact": secagg.disconnection_probability(n, p, q),
+        "unmaskable_union": secagg.unmasking_bound(n, p, t),
+    }
+
+
+def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
+    config = setting.config
+    return config.num_clients, setting.chance, config.step_dropout_rate, setting.threshold
+
+
+def _rare(setting: Setting, rates: secagg.FailureRates, bars: Bars) -> dict[str, Any] | None:
+    """Estimate what was never counted; None where everything was, or no method is known."""
+    n, p, q, t = _numbers(setting)
+    names = [name for name in ("unreliable", "not_private") if getattr(rates, name).count == 0]
+    if p is None or not names:
+        return None
+    trials = min(setting.config.trials or 1, _RARE_TRIALS)
+    bars.stage("rounds with a failure in them", 2 * trials)
+    found = secagg.rare_failure_rates(setting.config.seed, n, p, q, t, trials, progress=bars.update)
+    return {name: _rare_rate(getattr(found, name)) for name in names}
+
+
+def _rare_rate(rate: secagg.RareRate) -> dict[str, Any]:
+    return {
+        "count": rate.count,
+        "trials": rate.trials,
+        "log10_rate": _as_json(rate.log_rate),
+        "log10_lower": _as_json(rate.log_lower),
+        "log10_upper": _as_json(rate.log_upper),
+        "is_impossible": rate.log_upper == -math.inf,
+    }
+
+
+def _as_json(natural: float) -> float | None:
+    """Return a logarithm to base 10; None for that of zero, and where there is none."""
+    return finite(log10(natural))
+
+
+def _print(setting: Setting, report: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    config = setting.config
+    table = Table(
+        title=escape(
+            f"{setting.title()}\nq = {config.step_dropout_rate:g} a step (in all "
+            f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
+        ),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for i, name in enumerate(("failure", "rounds", "rate", "95 % interval", "bounds")):
+        table.add_column(name, justify="right" if i in (1, 2) else "left")
+    for name, label in _RATES.items():
+        rate = report["rates"][name]
+        row = (
+            label,
+            str(rate["count"]),
+            f"{rate['rate']:.3g}",
+            f"{rate['lower']:.2g} to {rate['upper']:.2g}",
+            _bound_words(name, report["log10_bounds"]),
+        )
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for sentence in _sentences(report):
+        console.print(sentence, highlight=False, markup=False)
+
+
+def _bound_words(name: str, bounds: dict[str, float | None]) -> str:
+    words = {
+        "theorem_5": "Theorem 5",
+        "union": "exact union",
+        "first_moment": "first moment",
+        "theorem_6": "Theorem 6",
+        "exact": "exact",
+    }
+    own = {key.removeprefix(f"{name}_"): v for key, v in bounds.items() if key.startswith(name)}
+    return ", ".join(f"{words[key]} {_power(value)}" for key, value in own.items())
+
+
+def _power(log10_value: float | None) -> str:
+    if log10_value is None:
+        return "0"
+    if log10_value > -3:
+        return f"{10**log10_value:.3g}"
+    return f"10^{log10_value:.1f}"
+
+
+def _sentences(report: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, rate in (report["rare"] or {}).items():
+        label = name.replace("_", " ")
+        if rate["is_impossible"]:
+            lines.append(f"A round that is {label} cannot happen here.")
+        elif rate["log10_rate"] is None:
+            low_to_high = f"at most {_power(rate['log10_upper'])}"
+            lines.append(f"Chance of a round that is {label}: {low_to_high}, none was found.")
+        else:
+            lines.append(
+                f"Chance of a round that is {label}, too rare to count: "
+                f"10^{rate['log10_rate']:.2f} (95 %: 10^{rate['log10_lower']:.2f} to "
+                f"10^{rate['log10_upper']:.2f}), from {rate['trials']:,} rounds drawn with such "
+                "a failure in them."
+            )
+    if not report["log10_bounds"]:
+        lines.append("The theorems speak of Erdős–Rényi and complete graphs only: no bounds.")
+    lines.append(f"Padded inputs arrive from {report['mean_survivors']:.1f} clients on average.")
+    return lines

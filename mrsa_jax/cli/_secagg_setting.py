@@ -1,0 +1,156 @@
+"""What the flags of `mrsa-jax secagg` mean: a graph model, a threshold, a ring, losses."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import availability, graphs, secagg
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax.cli._secagg import SecaggConfig
+from mrsa_jax.modular import check_modulus
+
+__all__ = ["Setting", "finite", "log10"]
+
+_OFFSET = 0x5EC  # keeps the inputs' generator apart from others of the same seed
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A configuration with its defaults filled in.
+
+    Attributes:
+        config: The flags.
+        graph: How a round's graph is drawn.
+        chance: p of an Erdős–Rényi graph, 1.0 of the complete one, None of the others.
+        is_default_chance: Whether it is the paper's p*.
+        threshold: t.
+        modulus: R.
+    """
+
+    config: SecaggConfig
+    graph: Any
+    chance: float | None
+    is_default_chance: bool
+    threshold: int
+    modulus: int
+
+    @classmethod
+    def of(cls, config: SecaggConfig) -> Setting:
+        """Fill the defaults in.
+
+        Raises:
+            ConfigurationError: If there is no such graph, or p* is above 1.
+        """
+        n, p, k = config.num_clients, config.connection_probability, config.degree
+        if config.modulus is not None:
+            ring = check_modulus(config.modulus)
+        else:
+            ring = 2 ** (16 if config.modulus_bits is None else config.modulus_bits)
+        graph: Any
+        chance: float | None = None
+        if config.graph == "complete":
+            graph, chance, least = graphs.complete(n), 1.0, n // 2 + 1
+        elif config.graph == "erdos_renyi":
+            chance = _paper_chance(config) if p is None else p
+            graph, least = graphs.erdos_renyi(n, chance), secagg.share_threshold(n, chance)
+        else:
+            assert k is not None  # checked with the other flags
+            graph, least = getattr(graphs, config.graph)(n, k), (k + 1) // 2 + 1
+        t = least if config.threshold is None else config.threshold
+        is_default = config.graph == "erdos_renyi" and p is None
+        return cls(config, graph, chance, is_default, t, ring)
+
+    @property
+    def total_dropout_rate(self) -> float:
+        """Chance to leave in one of the four steps."""
+        return _total_dropout(self.config)
+
+    def adjacency(self) -> np.ndarray:
+        """Return the graph of trial 0, bool[n, n]."""
+        key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.ASSIGNMENT)
+        return np.asarray(self.graph.sample(key))
+
+    def survivors(self) -> np.ndarray:
+        """Return V0 to V4 of trial 0, bool[5, n], and then who is lost before unmasking."""
+        n = self.config.num_clients
+        key = round_key(trial_key(as_key(self.config.seed), 0), 0, Stream.STEPS)
+        steps = availability.independent_steps(self.config.step_dropout_rate)
+        alive = np.array(steps.sample(key, jnp.ones(n, jnp.bool_)))
+        count = round(self.config.dropped_before_unmasking * n)
+        sharing = np.flatnonzero(alive[2])
+        lost = self._generator(1).permutation(sharing)[:count]
+        alive[3:, lost] = False
+        return alive
+
+    def inputs(self) -> np.ndarray:
+        """Return random residues, uint32[n, dim]."""
+        shape = (self.config.num_clients, self.config.dim)
+        return self._generator(0).integers(0, self.modulus, shape, np.uint64).astype(np.uint32)
+
+    def _generator(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([_OFFSET, stream, self.config.seed])
+
+    def title(self) -> str:
+        """Name the graph and its numbers."""
+        config = self.config
+        shape = {
+            "complete": "complete graph (SecAgg)",
+            "erdos_renyi": f"Erdős–Rényi graph (CCESA), p = {self.chance or 0:.4g}"
+            + (", the paper's p*" if self.is_default_chance else ""),
+            "harary": f"{config.degree}-regular Harary graph (SecAgg+)",
+            "random_regular": f"random {config.degree}-regular graph (SecAgg+)",
+        }[config.graph]
+        return f"{config.num_clients} clients, {shape}, t = {self.threshold}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the setting as JSON has it."""
+        return {
+            "seed": self.config.seed,
+            "num_clients": self.config.num_clients,
+            "graph": self.config.graph,
+            "connection_probability": self.chance,
+            "degree": self.config.degree,
+            "threshold": self.threshold,
+            "step_dropout_rate": self.config.step_dropout_rate,
+            "total_dropout_rate": self.total_dropout_rate,
+        }
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON can hold, None for the others."""
+    return float(value) if math.isfinite(value) else None
+
+
+def log10(natural: float) -> float:
+    """Return a logarithm to base 10 from a natural one."""
+    return natural / math.log(10.0)
+
+
+def _total_dropout(config: SecaggConfig) -> float:
+    stays = (1.0 - config.step_dropout_rate) ** 4 * (1.0 - config.dropped_before_unmasking)
+    return 1.0 - stays
+
+
+def _paper_chance(config: SecaggConfig) -> float:
+    """Return p* of eq. (5)."""
+    n, total = config.num_clients, _total_dropout(config)
+    name = "connection_probability"
+    inside = n >= 3 and total < 0.5
+    rule = (
+        "must be given: CCESA's p* exists from 3 clients on and for a total dropout rate below "
+        f"one half; here they are {n} and {total:.3g}"
+    )
+    require(inside, name, rule)
+    chance = secagg.connection_probability(n, total)
+    rule = (
+        f"must be given (or the clients be more, or --graph complete): CCESA's p* for {n} clients "
+        f"and a total dropout rate of {total:.3g} is above 1"
+    )
+    require(chance <= 1, name, rule, round(chance, 4))
+    return chance
