@@ -277,8 +277,8 @@ THRESHOLDS = (1, 2, 3, [1, 2, 3], [4, 1, 2])
 
 @pytest.mark.parametrize("graph", list(graphs(3)), ids=lambda g: f"{int(g.sum()) // 2} edges")
 def test_dropout_patterns_of_three_clients(graph):
-    """All patterns over the complete graph, a quarter of them over each other one."""
-    every = 1 if graph.sum() == 6 else 4
+    """All patterns over the complete graph, a seventh of them over each other one."""
+    every = 1 if graph.sum() == 6 else 7
     patterns = list(itertools.product(range(6), repeat=3))[int(graph[0, 1]) :: every]
     for levels, thresholds in zip(patterns, itertools.cycle(THRESHOLDS), strict=False):
         check(INPUTS % 37, graph, levels, thresholds, 37)
@@ -295,7 +295,7 @@ def test_every_dropout_pattern_of_three_clients(graph):
 def test_sampled_rounds_of_four_clients():
     rng = np.random.default_rng(4)
     seen = set()
-    for _ in range(100):
+    for _ in range(80):
         graph = np.triu(rng.random((4, 4)) < 0.6, 1)
         graph = graph | graph.T
         levels = rng.choice(6, 4, p=[0.02, 0.04, 0.04, 0.2, 0.2, 0.5])
@@ -436,7 +436,7 @@ def test_the_server_really_can_compute_what_it_learned(monkeypatch):
     monkeypatch.setattr(mj.protocol._run, "Server", Kept)
     rng = np.random.default_rng(7)
     seen = 0
-    for trial in range(30):
+    for trial in range(20):
         graph = np.triu(rng.random((6, 6)) < 0.3, 1)
         graph = graph | graph.T
         levels = rng.choice([5, 5, 5, 4, 3], 6).tolist()
