@@ -55,7 +55,7 @@ class RoundHistory(NamedTuple):
     survivors: Bool[Array, "*trials rounds 5 clients"]
     participation: Bool[Array, "*trials rounds clients"]
     status: Int32[Array, "*trials rounds"]
-    assignment_keys: Key[Array, "*trials rounds"]
+    assignment_keys: Key[Array, "*trials rounds"] | None = None
     components: Int32[Array, "*trials rounds clients"] | None = None
 
 

@@ -8,19 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import availability, data, federated, quantize, secagg, selection
+from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
-    FidelityName,
     PopulationConfig,
+    ProtocolConfig,
     Scheme,
     TrainingConfig,
 )
 
 __all__ = [
+    "CLIP_RULES",
+    "GRAPHS",
     "MODELS",
     "PARTITIONS",
     "SELECTORS",
@@ -29,9 +31,12 @@ __all__ = [
     "build_clients",
     "build_model",
     "build_rates",
+    "build_rule",
     "build_selector",
+    "build_steps",
     "build_trainer",
     "expected_cardinality",
+    "for_attack",
 ]
 
 
@@ -76,6 +81,21 @@ PARTITIONS: dict[str, Callable[..., data.ClientData]] = {
     ),
 }
 """Splits of a data set over clients by name."""
+
+GRAPHS: dict[str, Callable[[int, ProtocolConfig], graphs.GraphModel]] = {
+    "complete": lambda n, config: graphs.complete(n),
+    "erdos_renyi": lambda n, config: graphs.erdos_renyi(n, _edge_chance(n, config)),
+    "harary": lambda n, config: graphs.harary(n, config.degree or 0),
+    "random_regular": lambda n, config: graphs.random_regular(n, config.degree or 0),
+}
+"""Assignment graphs by name, over the slots of a round."""
+
+CLIP_RULES: dict[str, Callable[[AggregationConfig], quantize.ClipRule | None]] = {
+    "fixed": lambda config: None,
+    "last_max": lambda config: _following(config, "max"),
+    "last_rms": lambda config: _following(config, "rms"),
+}
+"""How the clip range moves, by name."""
 
 
 def _target(scheme: Scheme, cohort_size: int) -> int:
@@ -162,10 +182,97 @@ def build_trainer(config: TrainingConfig, model: Any) -> Any:
     )
 
 
+def _following(config: AggregationConfig, statistic: Any) -> quantize.ClipRule:
+    return quantize.following_range(
+        config.clip_multiplier, floor=config.clip_floor, statistic=statistic
+    )
+
+
+def _edge_chance(n: int, config: ProtocolConfig) -> float:
+    """Return the chance of an edge: as configured, or CCESA's p* if there is one."""
+    if config.connection_probability is not None:
+        return config.connection_probability
+    total = 1 - (1 - config.step_dropout_rate) ** 4
+    require(
+        n >= 3 and total < 0.5,
+        "connection_probability",
+        "must be given: CCESA's p* needs a cohort of 3 and a total dropout rate below 0.5",
+        n,
+        total,
+    )
+    chance = secagg.connection_probability(n, total)
+    require(
+        chance <= 1,
+        "connection_probability",
+        f"must be given (or the cohort be larger, or the graph complete): CCESA's p* for {n} "
+        f"clients and a total dropout rate of {total:.3g} is above 1",
+        chance,
+    )
+    return chance
+
+
+def _least_safe_threshold(n: int, config: ProtocolConfig) -> int:
+    """Return the least t at which the unmasking attack fails: 2 t > |Adj(i)| + 1.
+
+    For random degrees that of Remark 4, which fails for every client but for a negligible chance.
+    """
+    if config.graph == "erdos_renyi":
+        return secagg.share_threshold(n, _edge_chance(n, config))
+    degree = n - 1 if config.degree is None else config.degree
+    return (degree + 1) // 2 + 1
+
+
+def build_rule(
+    protocol: ProtocolConfig, scheme: Scheme, population: PopulationConfig
+) -> secagg.GraphRule | None:
+    """Return what the server learns from a round; None where it is simply the cohort's sum.
+
+    Raises:
+        ConfigurationError: If there is no such graph, or the threshold would let a lying server
+            unmask single clients and that is not allowed.
+    """
+    if protocol.is_plain:
+        return None
+    varies = scheme.probability is not None  # any number of clients may be asked
+    n = population.num_clients if varies else population.cohort_size
+    free = protocol.graph == "complete" and protocol.threshold is None
+    rule = "must be complete, with no threshold given, where cohorts differ in size"
+    require(free or not varies, "graph", rule, protocol.graph, scheme.label)
+    graph = GRAPHS[protocol.graph](n, protocol)
+    threshold = protocol.threshold
+    if threshold is not None:
+        least = _least_safe_threshold(n, protocol)
+        require(
+            threshold >= least or protocol.allow_unmasking_risk,
+            "threshold",
+            f"must be at least {least}, or a lying server could unmask single clients "
+            "(--allow-unmasking-risk accepts that)",
+            threshold,
+        )
+    elif protocol.graph == "erdos_renyi":
+        threshold = _least_safe_threshold(n, protocol)
+    return secagg.graph_rule(
+        graph,
+        population.num_clients,
+        threshold=threshold,
+        policy=protocol.split_policy,
+        blocks=_target(scheme, population.cohort_size),
+    )
+
+
 def build_aggregator(
-    seed: int, config: AggregationConfig, num_participants: int, dim: int
-) -> secagg.Aggregator:
-    """Return the aggregator: quantize, pad, sum in the ring, decode."""
+    seed: int,
+    config: AggregationConfig,
+    num_participants: int,
+    dim: int,
+    *,
+    rule: secagg.GraphRule | None = None,
+    samples: np.ndarray | None = None,
+) -> secagg.RingAverage:
+    """Return the aggregator: quantize, pad, sum in the ring, decode.
+
+    `samples`, each client's number, bound the weights where the average is a weighted one.
+    """
     quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
     return secagg.ring_average(
         quantizer,
@@ -174,9 +281,17 @@ def build_aggregator(
         modulus_bits=config.modulus_bits,
         fidelity=config.fidelity,
         key_material=secagg.key_material(seed),
+        rule=rule,
+        max_weight=samples if config.weighted else None,
+        clip_rule=CLIP_RULES[config.clip_rule](config),
     )
 
 
-def with_fidelity(config: AggregationConfig, fidelity: FidelityName) -> AggregationConfig:
-    """Return the same aggregation at another fidelity."""
-    return dataclasses.replace(config, fidelity=fidelity)
+def build_steps(protocol: ProtocolConfig) -> availability.StepDropout:
+    """Return who survives the protocol's steps."""
+    return availability.independent_steps(protocol.step_dropout_rate)
+
+
+def for_attack(config: AggregationConfig) -> AggregationConfig:
+    """Return the aggregation of models that are frozen: no pads to make, no range to follow."""
+    return dataclasses.replace(config, fidelity="sets", clip_rule="fixed")

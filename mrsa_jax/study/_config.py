@@ -17,12 +17,14 @@ import typing
 from typing import Any, Literal, TypeVar
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 
 __all__ = [
     "AggregationConfig",
     "DataConfig",
     "DemoConfig",
     "PopulationConfig",
+    "ProtocolConfig",
     "Scheme",
     "Settings",
     "SimulateConfig",
@@ -40,7 +42,6 @@ FairnessName = Literal["least_used", "uniform", "greedy"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted"]
 PartitionName = Literal["iid", "shards", "dirichlet"]
 ModelName = Literal["lenet", "mlp", "logistic"]
-FidelityName = Literal["array", "sets"]
 
 SIX_SCHEMES = (
     "uniform",
@@ -194,20 +195,6 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class AggregationConfig:
-    """How updates are quantized, padded and summed."""
-
-    num_levels: int = 2**16
-    """Levels of the stochastic quantizer."""
-    clip: float = 0.5
-    """Updates are clipped to [-clip, clip]."""
-    modulus_bits: int = 32
-    """Sums are taken modulo 2**modulus_bits."""
-    fidelity: FidelityName = "array"
-    """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
-
-
-@dataclasses.dataclass(frozen=True)
 class DemoConfig:
     """Compare six selection schemes on real digits: what leaks, what it costs in accuracy."""
 
@@ -222,7 +209,8 @@ class DemoConfig:
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = DataConfig()
     training: TrainingConfig = TrainingConfig()
-    aggregation: AggregationConfig = AggregationConfig()
+    aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
+    protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
@@ -244,6 +232,7 @@ class SimulateConfig:
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
     population: PopulationConfig = PopulationConfig()
+    protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
@@ -265,7 +254,8 @@ class TrainConfig:
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = DataConfig()
     training: TrainingConfig = TrainingConfig()
-    aggregation: AggregationConfig = AggregationConfig()
+    aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
+    protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False

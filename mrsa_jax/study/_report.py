@@ -69,11 +69,17 @@ def cells(row: Row) -> tuple[str, ...]:
         "-" if first is None else str(first),
         f"{row.fairness_gap:.3f}",
         f"{row.aggregation_cardinality:.2f}",
-        f"{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
+        _expected(row),
         f"{row.skipped_rounds:.4g}",
         "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %",
         "-" if row.reconstruction_error is None else f"{row.reconstruction_error:.2g}",
     )
+
+
+def _expected(row: Row) -> str:
+    if row.expected_cardinality is None or row.cardinality_error is None:
+        return "-"
+    return f"{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}"
 
 
 def used_columns(rows: Sequence[Row]) -> list[int]:

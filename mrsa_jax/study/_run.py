@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from mrsa_jax import federated, plotting, selection
@@ -79,6 +80,8 @@ def check(config: Config) -> None:
     """
     validate(config)
     _store.check_output(config)
+    for scheme in schemes_of(config):
+        _build.build_rule(config.protocol, scheme, config.population)
     if not isinstance(config, SimulateConfig):
         from mrsa_jax import data
 
@@ -153,6 +156,46 @@ def _rates_and_expectations(
     }
 
 
+def _without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
+    """Return the shared variables, of C no expectation: losses inside rounds have none here."""
+    names = ("expected_cardinality", "cardinality_deviation")
+    return shared | {name: ("scheme", np.full_like(shared[name][1], np.nan)) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Played:
+    """A scheme's rounds: what a server can know of them, and how they went."""
+
+    history: _trial.History
+    rounds: selection.RoundHistory | None  # None where nobody is lost inside rounds
+    rule: Any
+
+    @property
+    def to_train(self) -> Any:
+        """Return what `federated.train` is to go through."""
+        return self.history.participation if self.rounds is None else self.rounds
+
+    @property
+    def num_trained(self) -> int:
+        """Return in how many rounds clients train, learnt or not."""
+        if self.rounds is None:
+            return _trial.rounds_with_sums(self.history.participation)
+        return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
+
+
+def _play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any) -> _Played:
+    selector = _build.build_selector(scheme, config.population)
+    rule = _build.build_rule(config.protocol, scheme, config.population)
+    if rule is None:
+        cohorts = selection.rollout(config.seed, selector, available, config.rounds)
+        return _Played(_trial.analyse(_trial.learnt_sums(cohorts)), None, None)
+    steps = _build.build_steps(config.protocol)
+    rounds = selection.rollout_rounds(
+        config.seed, selector, available, steps, config.rounds, rule=rule
+    )
+    return _Played(_trial.analyse_rounds(rounds), rounds, rule)
+
+
 def _history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
     def stack(name: str, *dims: str) -> tuple[tuple[str, ...], np.ndarray]:
         return (("scheme", *axes, *dims), np.stack([getattr(h, name) for h in histories]))
@@ -175,10 +218,22 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     population = config.population
     shared = _rates_and_expectations(config.seed, population, schemes)
     available = _build.build_availability(shared["dropout_rate"][1])
-    histories = []
+    histories, statuses = [], []
     for scheme in schemes:
         progress.stage(scheme.label, config.trials)
         selector = _build.build_selector(scheme, population)
+        rule = _build.build_rule(config.protocol, scheme, population)
+        if rule is not None:
+            steps = _build.build_steps(config.protocol)
+            rounds = jax.device_get(
+                selection.rollout_rounds(
+                    config.seed, selector, available, steps, config.rounds,
+                    rule=rule, num_trials=config.trials,
+                )._replace(assignment_keys=None)
+            )  # fmt: skip
+            statuses.append(rounds.status)
+            histories.append(_analyse_trials(rounds, progress))
+            continue
         participation = _trial.learnt_sums(
             selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
         )
@@ -188,10 +243,26 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
             progress.update(min(start + _TRIALS_AT_ONCE, config.trials), config.trials)
         histories.append(_concatenate(parts))
     coordinates = _coordinates(schemes, config.rounds, population.num_clients)
+    lossy: dict[str, Any] = {}
+    if statuses:
+        lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
+        shared = _without_expectation(shared)
     return xr.Dataset(
-        shared | _history_variables(histories, "trial"),
+        shared | _history_variables(histories, "trial") | lossy,
         coords=coordinates | {"trial": np.arange(config.trials)},
     )
+
+
+def _analyse_trials(rounds: selection.RoundHistory, progress: Progress) -> _trial.History:
+    """Analyse trials one by one: how many sums a round gives differs."""
+    trials = len(rounds.status)
+    parts = []
+    for b in range(trials):
+        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
+        parts.append(_trial.analyse_rounds(own))
+        progress.update(b + 1, trials)
+    names = [field.name for field in dataclasses.fields(_trial.History)]
+    return _trial.History(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
 
 
 def _concatenate(parts: list[_trial.History]) -> _trial.History:
@@ -210,25 +281,17 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
     model = _build.build_model(config.training, dataset)
     shared = _rates_and_expectations(config.seed, population, schemes)
     available = _build.build_availability(shared["dropout_rate"][1])
-    histories = [
-        _trial.analyse(
-            _trial.learnt_sums(
-                selection.rollout(
-                    config.seed, _build.build_selector(scheme, population), available, config.rounds
-                )
-            )
-        )
-        for scheme in schemes
-    ]
+    played = [_play(config, scheme, available) for scheme in schemes]
     columns: list[dict[str, Any]] = []
-    for scheme, history in zip(schemes, histories, strict=True):
-        columns.append(_train_one(config, scheme, history, dataset, clients, model, progress))
+    for scheme, one in zip(schemes, played, strict=True):
+        columns.append(_train_one(config, scheme, one, dataset, clients, model, progress))
     evaluations = columns[0]["evaluated_rounds"] + 1
     trained = {
         "participation": (
             ("scheme", "round", "client"),
-            np.stack([history.participation for history in histories]),
+            np.stack([c["participation"] for c in columns]),
         ),
+        "status": (("scheme", "round"), np.stack([c["status"] for c in columns])),
         "accuracy": (("scheme", "evaluation"), np.stack([c["accuracy"] for c in columns])),
         "loss": (("scheme", "evaluation"), np.stack([c["loss"] for c in columns])),
         "clipped_fraction": (("scheme", "round"), np.stack([c["clipped"] for c in columns])),
@@ -237,9 +300,13 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
     if isinstance(config, DemoConfig):
         errors = np.stack([column["reconstruction_error"] for column in columns])
         trained["reconstruction_error"] = (("scheme", "client"), errors)
+    if not config.protocol.is_plain:
+        learnt = np.stack([c["components"] for c in columns])
+        trained["learnt_component"] = (("scheme", "round", "client"), learnt)
+        shared = _without_expectation(shared)
     coordinates = _coordinates(schemes, config.rounds, population.num_clients)
     return xr.Dataset(
-        shared | _history_variables(histories) | trained,
+        shared | _history_variables([one.history for one in played]) | trained,
         coords=coordinates | {"evaluation": evaluations},
     )
 
@@ -247,7 +314,7 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
 def _train_one(
     config: DemoConfig | TrainConfig,
     scheme: Scheme,
-    history: _trial.History,
+    played: _Played,
     dataset: Any,
     clients: Any,
     model: Any,
@@ -256,15 +323,21 @@ def _train_one(
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     trainer = _build.build_trainer(config.training, model)
     dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
-    width = int(history.participation.sum(axis=1).max(initial=2))
-    progress.stage(f"{scheme.label}: training", _trial.rounds_with_sums(history.participation))
+    history, samples = played.history, np.asarray(clients.sizes)
+    most = int(history.participation.sum(axis=1).max(initial=2))
+    width = most if played.rule is None else played.rule.num_participants
+    weights = samples if config.aggregation.weighted else None
+    progress.stage(f"{scheme.label}: training", played.num_trained)
     result = federated.train(
         as_key(config.seed),
         model,
         clients,
-        history.participation,
+        played.to_train,
         trainer=trainer,
-        aggregator=_build.build_aggregator(config.seed, config.aggregation, width, dim),
+        aggregator=_build.build_aggregator(
+            config.seed, config.aggregation, width, dim, rule=played.rule, samples=samples
+        ),
+        weights=weights,
         test=(dataset.test_inputs, dataset.test_labels),
         evaluate_every=config.training.evaluate_every,
         progress=progress.update,
@@ -279,18 +352,28 @@ def _train_one(
         "accuracy": np.asarray(result.accuracy),
         "loss": np.asarray(result.loss),
         "clipped": np.asarray(result.clipped_fraction),
+        "status": np.asarray(result.status),
+        "participation": result.participation,
+        "components": result.components,
     }
     if isinstance(config, DemoConfig):
-        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(history.participation))
-        sets = _build.with_fidelity(config.aggregation, "sets")
+        rows, rounds = history.participation, None
+        if played.rounds is not None:
+            rows, rounds = selection.learnt_rows(played.rounds)
+        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
+        frozen = _build.for_attack(config.aggregation)
         column["reconstruction_error"] = _trial.attack_frozen(
             config.seed,
             model,
             result.parameters,
             clients,
-            history.participation,
+            rows,
             trainer=trainer,
-            aggregator=_build.build_aggregator(config.seed, sets, width, dim),
+            aggregator=_build.build_aggregator(
+                config.seed, frozen, int(rows.sum(axis=1).max(initial=2)), dim, samples=samples
+            ),
+            rounds=rounds,
+            weights=weights,
             progress=progress.update,
         )
     return column

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._status import Status
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -27,11 +29,13 @@ class Row:
         all_exposed_after: Rounds after which the last of all clients was exposed; None.
         fairness_gap: F.
         aggregation_cardinality: C.
-        expected_cardinality: Its expectation.
+        expected_cardinality: Its expectation; None where clients are lost inside rounds.
         cardinality_error: Standard error of C around it, from the number of rounds and trials.
-        skipped_rounds: Rounds without a cohort.
+        skipped_rounds: Rounds without a sum.
         accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
         reconstruction_error: Median over clients of the attack's relative squared error; None.
+        failures: Rounds of each status other than OK and SKIPPED, by its name, where there are
+            any: of these the server learnt no sum, and they left the model as it was.
     """
 
     scheme: str
@@ -43,11 +47,12 @@ class Row:
     all_exposed_after: int | None
     fairness_gap: float
     aggregation_cardinality: float
-    expected_cardinality: float
-    cardinality_error: float
+    expected_cardinality: float | None
+    cardinality_error: float | None
     skipped_rounds: float
     accuracy: float | None = None
     reconstruction_error: float | None = None
+    failures: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def summarise(results: xr.Dataset) -> tuple[Row, ...]:
@@ -74,12 +79,29 @@ def _row(one: xr.Dataset) -> Row:
         all_exposed_after=int(first.max()) + 1 if everyone else None,
         fairness_gap=float(last["fairness_gap"].mean()),
         aggregation_cardinality=float(last["aggregation_cardinality"].mean()),
-        expected_cardinality=float(one["expected_cardinality"]),
-        cardinality_error=float(one["cardinality_deviation"]) / float(np.sqrt(rounds * trials)),
+        expected_cardinality=_finite(one["expected_cardinality"]),
+        cardinality_error=_finite(one["cardinality_deviation"] / np.sqrt(rounds * trials)),
         skipped_rounds=float(one["skipped"].sum("round").mean()),
         accuracy=float(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
         reconstruction_error=_median(one.get("reconstruction_error")),
+        failures=_failures(one.get("status"), trials),
     )
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _failures(status: Any, trials: int) -> dict[str, float]:
+    """Return how many rounds of a trial ended in each status that is a failure."""
+    if status is None:
+        return {}
+    codes, counts = np.unique(np.asarray(status), return_counts=True)
+    return {
+        Status(int(code)).name: float(count) / trials
+        for code, count in zip(codes, counts, strict=True)
+        if code not in (Status.OK, Status.SKIPPED)
+    }
 
 
 def _median(errors: Any) -> float | None:
@@ -88,10 +110,22 @@ def _median(errors: Any) -> float | None:
     return float(np.nanmedian(errors))
 
 
-def sentences(results: xr.Dataset) -> tuple[str, str]:
-    """Say in two plain sentences what the table shows: what leaks, and what it costs."""
+def sentences(results: xr.Dataset) -> tuple[str, ...]:
+    """Say in plain sentences what the table shows: what leaks, what it costs, what failed."""
     rows = summarise(results)
-    return _leak_sentence(rows, results.sizes["round"]), _cost_sentence(rows)
+    rounds = results.sizes["round"]
+    said = (_leak_sentence(rows, rounds), _cost_sentence(rows))
+    return (*said, _failure_sentence(rows, rounds)) if any(r.failures for r in rows) else said
+
+
+def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
+    parts = []
+    for row in rows:
+        if row.failures:
+            why = [f"{n:.4g} {k.lower().replace('_', ' ')}" for k, n in row.failures.items()]
+            total = sum(row.failures.values())
+            parts.append(f"{total:.4g} of {rounds} under {row.scheme} ({', '.join(why)})")
+    return f"Rounds that failed inside the protocol, and left the model as it was: {_join(parts)}."
 
 
 def _split(rows: tuple[Row, ...]) -> tuple[list[Row], list[Row]]:

@@ -17,7 +17,14 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = ["History", "analyse", "attack_frozen", "learnt_sums", "rounds_with_sums"]
+__all__ = [
+    "History",
+    "analyse",
+    "analyse_rounds",
+    "attack_frozen",
+    "learnt_sums",
+    "rounds_with_sums",
+]
 
 # A sum over fewer clients would be an input; secure aggregation withholds it.
 _FEWEST_IN_A_SUM = 2
@@ -70,6 +77,33 @@ def analyse(participation: Any) -> History:
     )
 
 
+def analyse_rounds(history: selection.RoundHistory) -> History:
+    """Analyse one trial of rounds with dropouts inside.
+
+    Privacy is of every sum that was learnt, those over parts of a round and those that failed
+    rounds gave away included; F and C are of the rounds' own sums.
+    """
+    rows, rounds = selection.learnt_rows(history)
+    own = np.asarray(history.participation)
+    num_rounds = len(own)
+    # a row of zeros for each round keeps the order and changes no rank and no class of columns
+    order = np.argsort(np.concatenate([rounds, np.arange(num_rounds)]), kind="stable")
+    every = np.concatenate([rows, np.zeros_like(own)])[order]
+    ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
+    found = analyse(every)
+    round_of = np.searchsorted(ends, np.arange(len(every)))
+    first = np.where(found.first_exposure >= 0, round_of[found.first_exposure], -1)
+    return dataclasses.replace(
+        found,
+        participation=own,
+        strong_privacy=found.strong_privacy[ends],
+        rank=found.rank[ends],
+        first_exposure=first.astype(np.int32),
+        fairness_gap=np.asarray(selection.fairness_gap(own)),
+        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
+    )
+
+
 def learnt_sums(cohorts: Any) -> np.ndarray:
     """Return the participation bool[..., J, N]: the cohorts whose sum the server learns.
 
@@ -95,6 +129,8 @@ def attack_frozen(
     *,
     trainer: Any,
     aggregator: Any,
+    rounds: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Attack a history whose models are frozen, the worst case of FACTS 1A, Fig 9.
@@ -108,9 +144,13 @@ def attack_frozen(
         model: flax module.
         parameters: float32[d], the frozen model.
         clients: The clients' data.
-        participation: bool[J, N].
+        participation: bool[J, N], or a row for each sum that was learnt.
         trainer: Local trainer.
-        aggregator: As in training; the ring sums may be of fidelity `sets`, bit-equal to `array`.
+        aggregator: As in training, but without a rule, as only learnt sums are asked of it; the
+            ring sums may be of fidelity `sets`, bit-equal to `array`.
+        rounds: int[J], the round of each row, where that is not its place: a client's rounding
+            is the same in all sums of a round.
+        weights: int[N], for an aggregator of weighted means; the unknowns are weighted updates.
         progress: Called with (rounds done, rounds to do).
 
     Returns:
@@ -125,24 +165,40 @@ def attack_frozen(
     everyone = np.arange(participation.shape[1])
     updates = federated.client_updates(key, model, parameters, clients, trainer, everyone)
     rows = np.flatnonzero(participation.any(axis=1))
-    width = int(participation.sum(axis=1).max(initial=1))
+    largest = int(participation.sum(axis=1).max(initial=1))
+    width = int(getattr(aggregator, "num_participants", largest))
     state = aggregator.init()
     sums, learnt = [], []
     for done, row in enumerate(rows):
         members, present = _padded_members(participation[row], width)
-        noise = round_key(key, int(row), Stream.QUANTIZATION)
+        noise = round_key(key, int(row if rounds is None else rounds[row]), Stream.QUANTIZATION)
+        if present.sum() == 1:  # a client apart in its round's graph: its input is the sum
+            learnt.append(row)
+            sums.append(_alone(aggregator.quantizer, noise, updates, members[0], weights))
+            continue
+        extras = {} if weights is None else {"weights": np.where(present, weights[members], 0)}
         out, state = aggregator.aggregate(
-            noise, state, updates[members], jnp.asarray(members), jnp.asarray(present)
+            noise, state, updates[members], jnp.asarray(members), jnp.asarray(present), **extras
         )
         if int(out.status) == Status.OK:
             learnt.append(row)
-            sums.append(np.asarray(out.update, np.float64) * present.sum())
+            sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
         if progress is not None:
             progress(done + 1, len(rows))
     if not sums:
         return np.full(participation.shape[1], np.nan)
     estimates = attacks.least_squares(participation[learnt], np.stack(sums))
-    return np.asarray(attacks.reconstruction_error(np.asarray(updates), np.asarray(estimates)))
+    truth = np.asarray(updates)
+    if weights is not None:
+        truth = truth * np.asarray(weights, np.float32)[:, None]
+    return np.asarray(attacks.reconstruction_error(truth, np.asarray(estimates)))
+
+
+def _alone(quantizer: Any, noise: Any, updates: Any, member: Any, weights: Any) -> np.ndarray:
+    """Return what the server gets of a client who is alone in its sum."""
+    codes = quantizer.encode(fold(noise, int(member)), updates[int(member)])
+    weight = 1.0 if weights is None else float(weights[member])
+    return np.asarray(quantizer.decode(codes, 1), np.float64) * weight
 
 
 def _padded_members(row: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

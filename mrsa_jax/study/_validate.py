@@ -16,6 +16,7 @@ from mrsa_jax.study._config import (
     TrainingConfig,
     schemes_of,
 )
+from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
 
 __all__ = ["validate"]
 
@@ -47,6 +48,7 @@ def validate(config: Config) -> None:
     _validate_population(config.population)
     for scheme in schemes:
         _validate_scheme(scheme, config.population)
+    validate_protocol(config.protocol)
     if isinstance(config, SimulateConfig):
         require(config.trials >= 1, "trials", "must be at least 1", config.trials)
     else:
@@ -120,6 +122,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     )
     bits = aggregation.modulus_bits
     require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    validate_clip_rule(aggregation)
     any_number = any(scheme.probability is not None for scheme in schemes)
     population = config.population
     most = population.num_clients if any_number else population.cohort_size

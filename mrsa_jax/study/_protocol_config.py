@@ -1,0 +1,103 @@
+"""Settings of the protocol inside a round and of the sums it carries; nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+from mrsa_jax._errors import require
+
+__all__ = ["AggregationConfig", "ProtocolConfig", "validate_clip_rule", "validate_protocol"]
+
+FidelityName = Literal["array", "sets"]
+GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
+SplitPolicyName = Literal["ignore", "abort", "drop_block"]
+ClipRuleName = Literal["fixed", "last_max", "last_rms"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolConfig:
+    """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
+
+    graph: GraphName = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
+    connection_probability: float | None = None
+    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
+    degree: int | None = None
+    """Neighbours of each client, for --graph harary and random_regular."""
+    threshold: int | None = None
+    """Shares that rebuild a secret, t. None: more than half of each client's neighbourhood;
+    Remark 4's for erdos_renyi."""
+    step_dropout_rate: float = 0.0
+    """Chance to leave at each of the protocol's four steps, q."""
+    split_policy: SplitPolicyName = "ignore"
+    """When a block of clients loses a member inside a round: ignore it, abort the round, or
+    drop_block, its other members too."""
+    allow_unmasking_risk: bool = False
+    """Accept a threshold at which a lying server could unmask single clients."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every round's sum is learnt: nobody is lost, and everybody shares pads."""
+        same = self.graph == "complete" and self.threshold is None
+        return same and self.step_dropout_rate == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregationConfig:
+    """How updates are quantized, padded and summed."""
+
+    num_levels: int = 2**16
+    """Levels of the stochastic quantizer."""
+    clip: float = 0.5
+    """Updates are clipped to [-clip, clip]."""
+    modulus_bits: int = 32
+    """Sums are taken modulo 2**modulus_bits."""
+    fidelity: FidelityName = "array"
+    """array: real ChaCha20 pads; sets: the same sums, bit for bit, without making the pads."""
+    weighted: bool = False
+    """Weight each client's update by its number of samples, inside the ring."""
+    clip_rule: ClipRuleName = "fixed"
+    """fixed; last_max, last_rms: the next round clips at a multiple of the last learnt mean
+    update's largest entry, or of its root mean square (the first at --clip)."""
+    clip_multiplier: float = 4.0
+    """That multiple."""
+    clip_floor: float = 1e-4
+    """The least that it may come to."""
+
+
+def validate_protocol(protocol: ProtocolConfig) -> None:
+    """Check what can be checked without the cohort.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    rate = protocol.step_dropout_rate
+    good = math.isfinite(rate) and 0 <= rate <= 1
+    require(good, "step_dropout_rate", "must lie in [0, 1]", rate)
+    chance, graph = protocol.connection_probability, protocol.graph
+    if chance is not None:
+        own = graph == "erdos_renyi"
+        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
+        good = math.isfinite(chance) and 0 < chance <= 1
+        require(good, "connection_probability", "must lie in (0, 1]", chance)
+    regular = graph in ("harary", "random_regular")
+    given = protocol.degree is not None
+    rule = "must be given for harary and random_regular, and for no other graph"
+    require(regular == given, "degree", rule, protocol.degree, graph)
+    least = protocol.threshold is None or protocol.threshold >= 1
+    require(least, "threshold", "must be at least 1", protocol.threshold)
+
+
+def validate_clip_rule(config: AggregationConfig) -> None:
+    """Check how the clip range moves.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    for name in ("clip_multiplier", "clip_floor"):
+        value = getattr(config, name)
+        require(math.isfinite(value) and value > 0, name, "must be positive", value)
+    enough = config.clip_rule != "last_max" or config.clip_multiplier >= 1
+    require(enough, "clip_multiplier", "must be at least 1 for last_max", config.clip_multiplier)

@@ -1,0 +1,212 @@
+"""Studies of rounds in which clients are lost: misuse, what is stored, what is said."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.cli import main
+from mrsa_jax.selection import RoundHistory
+from mrsa_jax.study import (
+    AggregationConfig,
+    PopulationConfig,
+    ProtocolConfig,
+    TrainConfig,
+    _build,
+    _protocol_config,
+    _trial,
+    check,
+    open_study,
+    parse_scheme,
+    validate,
+)
+from mrsa_jax.study._validate import validate as validate_without_jax
+
+SMALL = ["--num-clients", "12", "--cohort-size", "6", "--dropout-rates", "0.1"]
+LEARN = ["--dataset", "digits", "--model", "logistic", "--evaluate-every", "5"]
+GRAPH = ["--graph", "erdos_renyi", "--connection-probability", "0.8"]
+LOSSY = [*GRAPH, "--step-dropout-rate", "0.05"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        (ProtocolConfig(step_dropout_rate=1.5), r"`step_dropout_rate` must lie in \[0, 1\]"),
+        (ProtocolConfig(connection_probability=0.5), "`connection_probability` must be left out"),
+        (
+            ProtocolConfig("erdos_renyi", connection_probability=0.0),
+            r"`connection_probability` must lie in \(0, 1\]; got 0.0",
+        ),
+        (ProtocolConfig("harary"), "`degree` must be given for harary and random_regular"),
+        (ProtocolConfig("complete", degree=3), "`degree` must be given for harary"),
+        (ProtocolConfig(threshold=0), "`threshold` must be at least 1; got 0"),
+    ],
+)
+def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        validate_without_jax(TrainConfig(protocol=protocol))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "scheme", "message"),
+    [
+        # p* of 12 clients is 1.36 even without losses
+        (ProtocolConfig("erdos_renyi"), "uniform", "p\\* for 12 clients .* is above 1; got 1.3"),
+        (
+            ProtocolConfig("erdos_renyi", step_dropout_rate=0.3),
+            "uniform",
+            "`connection_probability` must be given: CCESA's p\\* needs",
+        ),
+        (ProtocolConfig("harary", degree=12), "uniform", r"`degree` must lie in \[0, 11\]"),
+        (ProtocolConfig("complete", threshold=6), "uniform", "`threshold` must be at least 7,"),
+        (ProtocolConfig("harary", degree=4, threshold=2), "uniform", "must be at least 3, or a"),
+        (
+            ProtocolConfig("erdos_renyi", connection_probability=0.8, threshold=7),
+            "uniform",
+            "`threshold` must be at least 8, or a lying server could unmask single clients",
+        ),
+        (
+            ProtocolConfig("harary", degree=4),
+            "bernoulli:0.2",
+            "`graph` must be complete, with no threshold given, where cohorts differ in size",
+        ),
+    ],
+)
+def test_a_protocol_that_does_not_fit_the_cohort_is_refused(
+    tmp_path: pathlib.Path, protocol, scheme, message
+) -> None:
+    config = TrainConfig(protocol=protocol, scheme=scheme, out=tmp_path / "out")
+    with pytest.raises(mj.ConfigurationError, match=message):
+        check(config)
+
+
+def test_the_unmasking_risk_can_be_accepted(tmp_path: pathlib.Path) -> None:
+    risky = ProtocolConfig("complete", threshold=2, allow_unmasking_risk=True)
+    check(TrainConfig(protocol=risky, out=tmp_path / "out"))
+
+
+def test_clip_rules_are_checked() -> None:
+    for changes, message in (
+        ({"clip_multiplier": 0.0}, "`clip_multiplier` must be positive"),
+        ({"clip_floor": float("nan")}, "`clip_floor` must be positive"),
+        (
+            {"clip_rule": "last_max", "clip_multiplier": 0.5},
+            "`clip_multiplier` must be at least 1 for last_max",
+        ),
+    ):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            validate(TrainConfig(aggregation=AggregationConfig(**changes)))
+
+
+def test_names_are_those_of_the_registry() -> None:
+    names = typing.get_args
+    assert names(_protocol_config.GraphName) == tuple(_build.GRAPHS)
+    assert names(_protocol_config.ClipRuleName) == tuple(_build.CLIP_RULES)
+    assert names(_protocol_config.SplitPolicyName) == names(mj.selection.SplitPolicy)
+
+
+def test_rules_have_the_configured_thresholds_and_blocks() -> None:
+    population = PopulationConfig(num_clients=24, cohort_size=12)
+    assert _build.build_rule(ProtocolConfig(), parse_scheme("uniform"), population) is None
+    config = ProtocolConfig("erdos_renyi", connection_probability=0.8)
+    rule = _build.build_rule(config, parse_scheme("batch_partitioning:4"), population)
+    assert rule is not None
+    assert int(rule.threshold) == mj.secagg.share_threshold(12, 0.8)
+    assert rule.labels.tolist() == [i // 4 for i in range(24)]
+    config = ProtocolConfig("harary", degree=4, split_policy="abort")
+    rule = _build.build_rule(config, parse_scheme("partition"), population)
+    assert rule is not None
+    assert (rule.threshold, rule.policy) == (None, "abort")
+    assert rule.labels.tolist() == [i // 12 for i in range(24)]
+
+
+def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
+    """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
+    parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
+    own = np.array([[1, 1, 1, 0], [0] * 4, [1, 1, 1, 1], [0] * 4], bool)
+    status = np.array([0, 1, 0, 3], np.int32)
+    played = RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts)
+    found = _trial.analyse_rounds(played)
+    assert found.rank.tolist() == [2, 2, 3, 3]
+    assert found.first_exposure.tolist() == [-1, -1, 0, 2]
+    assert found.strong_privacy.tolist() == [1, 1, 1, 1]
+    assert found.exposed_clients.tolist() == [1, 1, 2, 2]
+    assert found.skipped.tolist() == [False, True, False, True]
+    np.testing.assert_allclose(found.aggregation_cardinality, [3, 1.5, 7 / 3, 7 / 4])
+    whole = _trial.analyse_rounds(played._replace(components=None))
+    plain = _trial.analyse(own)
+    for name in ("rank", "first_exposure", "strong_privacy", "fairness_gap", "participation"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(plain, name))
+
+
+def test_training_stores_failed_rounds_and_what_was_learnt(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "train"
+    words = ["train", *SMALL, *LEARN, *LOSSY, "--rounds", "20", "--scheme", "uniform", "--weighted"]
+    words += ["--clip-rule", "last_rms", "--clip-multiplier", "8", "--json", "--out", str(out)]
+    assert main(words) == 0
+    content = json.loads(capsys.readouterr().out)
+    results = open_study(out).load().isel(scheme=0)
+    status, rows = results["status"].values, results["participation"].values
+    np.testing.assert_array_equal(status == mj.Status.OK, rows.any(-1))
+    failed = {
+        mj.Status(code).name: int((status == code).sum())
+        for code in np.unique(status)
+        if code not in (mj.Status.OK, mj.Status.SKIPPED)
+    }
+    assert failed
+    assert content["rows"][0]["failures"] == failed
+    assert content["rows"][0]["expected_cardinality"] is None
+    said = content["sentences"][2]
+    assert said.startswith("Rounds that failed inside the protocol")
+    assert f"{sum(failed.values())} of 20 under Random" in said
+    assert said in (out / "report.html").read_text()
+    components = results["learnt_component"].values
+    assert ((components >= 0) >= rows).all()
+    assert np.isfinite(results["loss"].values).all()
+
+
+def test_a_demo_with_losses_attacks_what_was_learnt(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "demo"
+    words = ["demo", *SMALL, *LEARN, "--rounds", "40", "--step-dropout-rate", "0.03"]
+    words += ["--schemes", "uniform", "batch_partitioning:3", "--split-policy", "drop_block"]
+    assert main([*words, "--weighted", "--json", "--out", str(out)]) == 0
+    random, blocks = json.loads(capsys.readouterr().out)["rows"]
+    assert random["exposed_clients"] == 12
+    assert random["reconstruction_error"] < 1e-2
+    assert blocks["exposed_clients"] == 0
+    assert blocks["strong_privacy"] == 3
+    assert blocks["reconstruction_error"] > 0.05
+
+
+def test_simulate_measures_lossy_rounds(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["simulate", *SMALL, *LOSSY, "--rounds", "15", "--trials", "2", "--json"]
+    words += ["--schemes", "batch_partitioning:3", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["failures"]
+    status = open_study(tmp_path / "out")["status"]
+    assert status.dims == ("scheme", "trial", "round")
+
+
+def test_no_loss_over_the_complete_graph_is_the_plain_study(tmp_path: pathlib.Path) -> None:
+    """A majority threshold that is written out changes nothing while nobody is lost."""
+    stored = []
+    for name, more in (("plain", []), ("ruled", ["--threshold", "4"])):
+        out = tmp_path / name
+        words = ["train", *SMALL, *LEARN, *more, "--rounds", "6", "--scheme", "partition"]
+        assert main([*words, "--out", str(out)]) == 0
+        stored.append(open_study(out).load())
+    plain, ruled = stored
+    for name in ("accuracy", "loss", "status", "participation", "rank", "clipped_fraction"):
+        np.testing.assert_array_equal(plain[name].values, ruled[name].values)
