@@ -12,7 +12,15 @@ from scipy import stats
 
 from mrsa_jax import _streams
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._streams import (
+    Stream,
+    as_key,
+    client_words,
+    fold,
+    pair_words,
+    round_key,
+    trial_key,
+)
 
 FALSE_FAILURE = 1e-6
 # threefry2x32: rounds, counter, key, output, from the kat_vectors file of the Random123 library
@@ -181,3 +189,78 @@ def test_statistics_see_a_bad_generator() -> None:
 
     with pytest.raises(AssertionError):
         check()
+
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+def test_words_of_pairs_are_the_documented_counters() -> None:
+    key = fold(as_key(5), 17)
+    halves = tuple(int(v) for v in jax.random.key_data(key))
+    words = np.asarray(pair_words(key, 9, 2))
+    for j in range(9):
+        for i in range(j + 1):
+            expected = _reference(halves, (0x70616900 + 2, j * (j + 1) // 2 + i), 20)[0]
+            assert int(words[i, j]) == int(words[j, i]) == expected
+
+
+def test_words_are_symmetric_and_distinct() -> None:
+    words = np.asarray(pair_words(as_key(0), 200))
+    assert words.dtype == np.uint32
+    assert (words == words.T).all()
+    lower = words[np.tril_indices(200)]
+    # 20,100 words: about 0.05 equal pairs expected, three or more have chance 2e-5
+    assert len(lower) - len(np.unique(lower)) <= 2
+
+
+def test_trials_are_trailing_axes_of_pairs() -> None:
+    keys = jax.vmap(lambda t: trial_key(as_key(3), t))(jnp.arange(6, dtype=jnp.uint32))
+    batch = pair_words(keys.reshape(2, 3), 5)
+    assert batch.shape == (5, 5, 2, 3)
+    for t in range(6):
+        assert (batch[:, :, t // 3, t % 3] == pair_words(keys[t], 5)).all()
+
+
+def test_words_of_a_pair_are_several() -> None:
+    words = [np.asarray(pair_words(as_key(0), 40, word)) for word in (0, 1)]
+    assert (words[0] == words[1]).sum() == 0
+    with jax.enable_x64(True):
+        assert np.array_equal(pair_words(as_key(0), 40), words[0])
+
+
+def test_numbers_of_pairs_do_not_wrap() -> None:
+    """j (j + 1) / 2 + i as 32-bit arithmetic computes it, at the largest numbers."""
+    largest = 92_681
+    assert (largest - 1) * (largest + 2) // 2 < 2**32 <= largest * (largest + 3) // 2
+    for j in (0, 1, 2, 65_535, 65_536, largest - 2, largest - 1):
+        even, odd = j + (j & 1), j | 1
+        assert (even >> 1) * odd == j * (j + 1) // 2
+        assert (even >> 1) * odd + j < 2**32
+    with pytest.raises(ConfigurationError, match="`num_clients` must be at most 92681"):
+        pair_words(as_key(0), largest + 1)
+
+
+def test_words_of_pairs_are_fair_and_independent() -> None:
+    """Every bit of every pair, pairs that share a client, and a pair beside its clients."""
+    clients, rounds = 12, 6000
+
+    def one(j: jax.Array) -> tuple[jax.Array, jax.Array]:
+        key = round_key(as_key(13), j, Stream.ASSIGNMENT)
+        return pair_words(key, clients), client_words(key, clients)
+
+    pairs, own = jax.jit(jax.vmap(one))(jnp.arange(rounds, dtype=jnp.uint32))
+    pairs, own = np.asarray(pairs), np.asarray(own)
+    i, j = np.triu_indices(clients, 1)
+    flat = pairs[:, i, j]
+    for bit in (31, 30, 24, 16, 8, 1, 0):
+        bits = flat >> np.uint32(bit) & 1
+        _assert_balanced(bits)
+        _assert_balanced(bits[1:] ^ bits[:-1])
+        for lag in range(1, bits.shape[1]):  # all pairs of pairs
+            _assert_balanced(bits[:, lag:] ^ bits[:, :-lag])
+        _assert_balanced(bits ^ (own[:, i] >> np.uint32(bit) & 1))
+        _assert_balanced(bits ^ (own[:, j] >> np.uint32(bit) & 1))
+    counts = np.bincount((flat >> np.uint32(24)).ravel(), minlength=256)
+    statistic = ((counts - flat.size / 256) ** 2 / (flat.size / 256)).sum()
+    low, high = stats.chi2.ppf([FALSE_FAILURE / 2, 1 - FALSE_FAILURE / 2], 255)
+    assert low < statistic < high

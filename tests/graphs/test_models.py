@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax._streams import as_key, pair_words, trial_key
+from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.graphs import complete, erdos_renyi, harary, is_connected, random_regular
 
 FALSE_FAILURE = 1e-6
@@ -116,46 +116,6 @@ def test_edges_are_independent_with_chance_p(p: float) -> None:
     keep = expected > 10
     statistic = ((counts - expected)[keep] ** 2 / expected[keep]).sum()
     assert statistic < stats.chi2.isf(FALSE_FAILURE, keep.sum())
-
-
-# -- the words of pairs ---------------------------------------------------------------------------
-
-
-def test_words_are_symmetric_and_distinct() -> None:
-    words = np.asarray(pair_words(as_key(0), 200))
-    assert words.dtype == np.uint32
-    assert (words == words.T).all()
-    lower = words[np.tril_indices(200)]
-    # 20,100 words: about 0.05 equal pairs expected, three or more have chance 2e-5
-    assert len(lower) - len(np.unique(lower)) <= 2
-
-
-def test_trials_are_trailing_axes() -> None:
-    keys = _keys(6, 3)
-    batch = pair_words(keys.reshape(2, 3), 5)
-    assert batch.shape == (5, 5, 2, 3)
-    for t in range(6):
-        assert (batch[:, :, t // 3, t % 3] == pair_words(keys[t], 5)).all()
-
-
-def test_words_of_a_pair_are_several() -> None:
-    words = [np.asarray(pair_words(as_key(0), 40, word)) for word in (0, 1, 2)]
-    for a, b in itertools.combinations(words, 2):
-        assert (a == b).sum() == 0
-    with jax.enable_x64(True):
-        assert np.array_equal(pair_words(as_key(0), 40), words[0])
-
-
-def test_numbers_of_pairs_do_not_wrap() -> None:
-    """j (j + 1) / 2 + i as 32-bit arithmetic computes it, at the largest numbers."""
-    largest = 92_681
-    assert (largest - 1) * (largest + 2) // 2 < 2**32 <= largest * (largest + 3) // 2
-    for j in (0, 1, 2, 65_535, 65_536, largest - 2, largest - 1):
-        even, odd = j + (j & 1), j | 1
-        assert (even >> 1) * odd == j * (j + 1) // 2
-        assert (even >> 1) * odd + j < 2**32
-    with pytest.raises(ConfigurationError, match="`num_clients` must be at most 92681"):
-        pair_words(as_key(0), largest + 1)
 
 
 # -- circulants -----------------------------------------------------------------------------------
