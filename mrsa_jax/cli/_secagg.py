@@ -16,8 +16,8 @@ __all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "run_secagg"]
 DESCRIPTION = "Run one round of secure aggregation and see what it costs, or count failures."
 
 DETAILS = """
-SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regular, random.
 
+SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regular, random.
   mrsa-jax secagg --dropped-before-unmasking 0.1
   mrsa-jax secagg --fidelity real --num-clients 30 --dim 1000
   mrsa-jax secagg --graph erdos_renyi --num-clients 500 --step-dropout-rate 0.026
@@ -36,7 +36,7 @@ class SecaggConfig:
     """One round of secure aggregation, or a failure study."""
 
     fidelity: Literal["real", "array", "sets"] | None = None
-    """real: messages and cryptography; array: the same bits as arrays; sets: no pads. None: array."""
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
 
     num_clients: int = 100
     """Clients, n."""
@@ -72,7 +72,7 @@ class SecaggConfig:
     """Accept a threshold at which a lying server could unmask single clients."""
 
     trials: _Count = None
-    """Count failures in so many rounds instead: exact intervals, the theorems' bounds, rare events."""
+    """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
 
     up_mbits: _Number = None
     """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
