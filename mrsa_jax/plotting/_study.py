@@ -7,6 +7,7 @@ data set has a `trial` axis the line is the mean and the band spans the 5 % to 9
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,19 @@ def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool =
         curve = values.sel(scheme=label)
         colour = scheme_colour(str(label))
         if "trial" in curve.dims:
-            low, high = (curve.quantile(q, "trial").values for q in (0.05, 0.95))
+            low, high = (_quantile(curve, q) for q in (0.05, 0.95))
             ax.fill_between(
                 x, low, high, color=colour, alpha=0.15, lw=0, step="post" if step else None
             )
             curve = curve.mean("trial")
         ax.plot(x, curve.values, color=colour, ls=scheme_line(str(label)), label=label, **draw)
+
+
+def _quantile(curve: xr.DataArray, q: float) -> np.ndarray:
+    """Return a quantile over trials; nan, quietly, where no trial has a value yet."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
+        return np.asarray(curve.quantile(q, "trial").values)
 
 
 def _legend(ax: Axes) -> None:
@@ -204,6 +212,6 @@ def _figure_data(results: xr.Dataset, variable: str) -> Any:
         curve = values.sel(scheme=label)
         columns[f"{label} mean"] = curve.mean("trial").values
         for quantile in (0.05, 0.95):
-            columns[f"{label} q{quantile:g}"] = curve.quantile(quantile, "trial").values
+            columns[f"{label} q{quantile:g}"] = _quantile(curve, quantile)
     axis = next(dim for dim in values.dims if dim not in ("trial", "scheme"))
     return pd.DataFrame(columns, index=pd.Index(values[axis].values, name=axis))
