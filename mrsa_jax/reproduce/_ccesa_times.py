@@ -97,9 +97,9 @@ def running_times(context: Context) -> Item:
         "Milliseconds of one client at each step (mean over clients) and of the server to unmask, "
         "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. Published: another "
         "program and machine. Real: `protocol.run`. Arrays: `secagg.aggregate`, which makes each "
-        "pair's keystream once for both clients and does nothing at Step 3. On the complete graph all secrets come back from "
-        "the same holders, so that our server needs one set of Lagrange weights, not one a client. "
-        "Absolute times depend on the machine and are not judged.",
+        "pair's keystream once for both clients and does nothing at Step 3. On the complete graph "
+        "all secrets come back from the same holders, so that our server needs one set of Lagrange "
+        "weights, not one a client. Absolute times depend on the machine and are not judged.",
     )
 
 
