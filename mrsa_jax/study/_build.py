@@ -206,7 +206,7 @@ def _edge_chance(n: int, config: ProtocolConfig) -> float:
         "connection_probability",
         f"must be given (or the cohort be larger, or the graph complete): CCESA's p* for {n} "
         f"clients and a total dropout rate of {total:.3g} is above 1",
-        chance,
+        round(chance, 3),
     )
     return chance
 
