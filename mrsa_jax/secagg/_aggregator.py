@@ -338,12 +338,7 @@ def _graph_seeds(
     if average.rule is None:
         return derive_seeds(average.key_material, members, round_index)
     edges = graphs.edges(adjacency)
-    # round the length up, so that random graphs compile a few shapes and not one a round
-    extra = -len(edges) % max(1, len(edges) // 8, 8)
-    padded = np.pad(edges, ((0, extra), (0, 0)))
-    seeds = derive_seeds(average.key_material, members, round_index, padded)
-    own = jnp.asarray(np.asarray(seeds.pair_seed)[: len(edges)])
-    return dataclasses.replace(seeds, pair_seed=own, edges=jnp.asarray(edges))
+    return derive_seeds(average.key_material, members, round_index, edges)
 
 
 @jax.jit
