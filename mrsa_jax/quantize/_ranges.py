@@ -129,6 +129,6 @@ def following_range(
     for name, value in numbers:
         good = not isinstance(value, bool) and math.isfinite(value) and value > 0
         require(bool(good), name, "must be positive and finite", value)
-    enough = statistic != "max" or multiplier >= 1
+    enough = statistic != "max" or float(multiplier) >= 1
     require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
     return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)
