@@ -63,7 +63,7 @@ def run_round(config: SecaggConfig) -> int:
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
         _print(setting, outcome, report)
-    return 0 if outcome.status == Status.OK else 1
+    return 0 if outcome.status == Status.OK and outcome.total_is_right is not False else 1
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
@@ -286,10 +286,26 @@ def _print(setting: Setting, outcome: _Round, report: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if i == 0 else "right")
     for i, step in enumerate(report["steps"]):
         extra = [f"{modelled['steps'][i]:.3g}"] if modelled else []
-        table.add_row(*map(escape, _cells(step)), *extra)
+        last = i == len(report["steps"]) - 1
+        table.add_row(*map(escape, _cells(step)), *extra, end_section=last)
+    whole = [f"{sum(modelled['steps']):.3g}"] if modelled else []
+    table.add_row(*map(escape, _cells(_all_steps(report["steps"]))), *whole)
     console.print(table)
     for sentence in _sentences(setting, outcome, report):
         console.print(sentence, highlight=False, markup=False)
+
+
+def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the four steps together; those that were not measured add nothing to times."""
+
+    def added(name: str) -> Any:
+        known = [step[name] for step in steps if step[name] is not None]
+        return sum(known) if known else None
+
+    names = ("client_seconds", "server_seconds", "bytes_up", "bytes_down",
+             "mean_bytes_of_a_client")  # fmt: skip
+    totals = {name: added(name) for name in names}
+    return {"name": "all four", "num_clients": "", **totals}
 
 
 def _cells(step: dict[str, Any]) -> list[str]:

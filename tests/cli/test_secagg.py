@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -134,6 +135,11 @@ def test_the_table_and_what_is_said_below(capsys: pytest.CaptureFixture[str]) ->
     said = " ".join(printed.split())
     places = [said.index(step) for step in STEPS]
     assert places == sorted(places)
+    # the last row adds the steps up
+    whole = _json(words[len(SMALL) :], capsys)["bytes"]["round"]
+    numbers = said.split("all four")[1].split()
+    up, down = (int(word.replace(",", "")) for word in numbers[4:6])  # after "not measured" twice
+    assert up + down == whole
     for part in (
         "8 clients, complete graph (SecAgg), t = 5",
         "28 edges, 6 residues modulo 2**16, fidelity sets, seed 0",
@@ -176,6 +182,21 @@ def test_rounds_that_fail_leave_with_1(fidelity: str, capsys: pytest.CaptureFixt
     status, printed = _run([*words, "--dropped-before-unmasking", "1"], capsys)
     assert status == 1
     assert "TOO_FEW_SURVIVORS: fewer than two padded inputs arrived" in printed
+
+
+def test_a_wrong_total_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = mj.secagg.aggregate
+
+    def off_by_one(*arguments: Any, **options: Any) -> mj.secagg.AggregateResult:
+        result = honest(*arguments, **options)
+        return dataclasses.replace(result, total=(result.total + np.uint32(1)) % np.uint32(2**16))
+
+    monkeypatch.setattr(mj.secagg, "aggregate", off_by_one)
+    status, printed = _run([*SMALL, "--fidelity", "array"], capsys)
+    assert status == 1
+    assert "The total is the plain sum: NO." in printed
 
 
 def test_the_default_threshold_of_each_graph() -> None:
