@@ -37,6 +37,10 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     weak = names["weak"]
     assert (weak.lower, weak.upper, weak.certified) == (4, 4, True)  # type: ignore[attr-defined]
     assert np.isclose(mj.privacy.leverage(participation).max(), 0.25)  # type: ignore[attr-defined]
+    result = names["result"]
+    assert (result.status, result.is_private) == (0, True)  # type: ignore[attr-defined]
+    expected = np.arange(40 * 8).reshape(40, 8)[3:].sum(axis=0)
+    assert result.total.tolist() == expected.tolist()  # type: ignore[attr-defined]
     triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
     first = mj.privacy.first_exposure(triangle)  # type: ignore[attr-defined]
     assert np.asarray(first).tolist() == [2, 2, 2]
