@@ -11,7 +11,7 @@ class Status(enum.IntEnum):
     """Outcome of one round of secure aggregation.
 
     `OK` is 0, so `not status` reads "worked". `SKIPPED` is a round in which no cohort could be
-    chosen (FACTS of Multi-RoundSecAgg: fewer than K/T blocks fully available).
+    chosen (Multi-RoundSecAgg: fewer than K/T blocks fully available).
     `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an input.
     `UNRELIABLE`: too few shares came back to remove every pad from the sum (CCESA, Theorem 1).
     `ABORTED`: a policy ended the round before unmasking, because a block had lost a member.

@@ -16,7 +16,7 @@ import pytest
 import mrsa_jax
 
 ROOT = pathlib.Path(mrsa_jax.__file__).parent
-# A family may import those before it in this list, never one after it (DESIGN, section 4).
+# A family may import those before it in this list, never one after it.
 ORDER = (
     "_errors",
     "_status",
@@ -205,7 +205,7 @@ def test_public_names_are_described_and_annotated(name: str, value: object) -> N
         assert signature.return_annotation is not signature.empty, f"{label}: return"
 
 
-# The public entry points of DESIGN, section 6, that exist so far: name -> parameters in order.
+# The public entry points that must keep their names: name -> parameters in order.
 ENTRY_POINTS = {
     "selection.uniform": "num_clients cohort_size",
     "selection.weighted": "num_clients cohort_size",

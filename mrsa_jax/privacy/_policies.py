@@ -90,7 +90,7 @@ def policy_privacy(
         >>> found.strong.tolist(), found.rounds_kept.tolist()  # without dropouts nothing is lost
         ([[[2, 2]]], [[[1.0, 1.0]]])
 
-    Source: DESIGN, section 3; the policies are this package's, the paper has no such dropouts.
+    Source: the policies are this package's; the paper has no such dropouts.
     """
     rates = np.atleast_1d(np.asarray(step_dropout_rates, np.float64))
     require(rates.ndim == 1, "step_dropout_rates", "must be a vector", rates.shape)

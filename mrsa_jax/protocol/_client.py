@@ -1,7 +1,7 @@
 """A client of the four-step protocol: it knows its own secrets and what the server sends it.
 
 One method a step turns the server's message into the client's next one. CCESA, Algorithm 1, with
-one's own share of b_i sent too (FACTS 4); n, t_i, Adj(i), c_i, s_i, b_i as there.
+one's own share of b_i sent too (docs/errata.md); n, t_i, Adj(i), c_i, s_i, b_i as there.
 """
 
 from __future__ import annotations

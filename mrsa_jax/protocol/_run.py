@@ -94,8 +94,8 @@ def run(
     Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
     words (of 2 d if R is no power of two); one of each for each edge between V3 and V2 less V3.
 
-    Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i (FACTS
-    4), in the signs of its eq. (2), and in binding ciphertexts to the public pad keys.
+    Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i, in
+    the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the public pad keys.
     """
     ring = check_ring(modulus_bits, modulus)
     values = check_residues(inputs, ring)

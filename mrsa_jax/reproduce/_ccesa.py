@@ -60,7 +60,7 @@ def ccesa(
         >>> table.verdict  # 5 of 40 printed entries are not eq. (5)
         'paper errs'
 
-    Source: CCESA; errata and open readings as FACTS 1B, 2, 4 and 6.
+    Source: CCESA; errata and open readings as docs/errata.md lists them.
     """
     is_integer = isinstance(seed, int) and not isinstance(seed, bool)
     require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)

@@ -1,7 +1,7 @@
 """Items of CCESA on resources: Table 1 by measured growth, and bandwidths.
 
 Every quantity of Table 1 is counted on sampled graphs and dropouts and fitted against the growth
-that the paper claims. Errata as FACTS 2 and 6 list them.
+that the paper claims. Errata as docs/errata.md lists them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Items of CCESA that are formulas: Figure 3, Table G.2, Remark 4 and Proposition 1.
 
 Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for Federated
-Learning". Printed values as the text has them; errata as FACTS 2 and 6 list them.
+Learning". Printed values as the text has them; errata as docs/errata.md lists them.
 """
 
 from __future__ import annotations

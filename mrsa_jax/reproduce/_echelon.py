@@ -1,7 +1,7 @@
 """The floating-point estimate of weak privacy that the published notebooks use.
 
-It is kept to show where it goes wrong. Source: the notebooks that accompany Multi-RoundSecAgg,
-as WEAK_PRIVACY's head describes them: the smallest row weight of a reduced row echelon form.
+It is kept to show where it goes wrong. Source: the notebooks that accompany Multi-RoundSecAgg;
+it is the smallest row weight of a reduced row echelon form.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def echelon_estimate(P: Any) -> Int32[np.ndarray, " rounds"]:
 
     Cost: rank * N float64 operations a round.
 
-    Source: Multi-RoundSecAgg's published notebooks, in our own words (FACTS 7).
+    Source: Multi-RoundSecAgg's published notebooks, in our own words (docs/errata.md).
     """
     array = np.asarray(as_integers(P, "P"))
     require(array.ndim == 2, "P", "must have two axes", array.shape)

@@ -64,7 +64,7 @@ def multiround(
         >>> table.verdict  # 91389 is printed where C(40, 4) = 91390
         'paper errs'
 
-    Source: Multi-RoundSecAgg, AAAI version; errata and open readings as FACTS 1A, 2, 5 and 6.
+    Source: Multi-RoundSecAgg, AAAI version; errata and open readings as docs/errata.md lists them.
     """
     is_integer = isinstance(seed, int) and not isinstance(seed, bool)
     require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)

@@ -1,8 +1,8 @@
 """A figure of our own: weighted random selection leaks earlier than random.
 
 Selecting the least used clients makes all counts of participation nearly equal after every N/K
-rounds, so that the sums of two such stretches cancel on all but a few clients
-(WEAK_PRIVACY 4). The witness has coefficients 1 and -1 and needs no certificate.
+rounds, so that the sums of two such stretches cancel on all but a few clients.
+The witness has coefficients 1 and -1 and needs no certificate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Items of Multi-RoundSecAgg that need few or no rounds: families, Theorem 1, Remark 7, Theorem 3.
 
-Paper values are those of the AAAI version; errata as FACTS 1A, 2 and 6 list them.
+Paper values are those of the AAAI version; errata as docs/errata.md lists them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Encode, decide what is learnt, sum in the ring, decode: executables of their own, so that a
 trained model is bit-identical whether the ring sum computes the pads or not. HeteroSAg's decoding
-with a single block (FACTS: divide by the survivors).
+with a single block (divided by the survivors).
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def round_costs(
         ([76, 200, 36, 140], [148, 196, 24, 0])
 
     Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids, headers,
-    tags and one's own share (FACTS 4).
+    tags and one's own share (docs/errata.md).
     """
     edges, alive, t = _checked(adjacency, survivors, thresholds)
     residue_bytes, words = _residues(dim, modulus)

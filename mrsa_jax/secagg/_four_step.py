@@ -111,7 +111,7 @@ def aggregate(
     shares of 9 words.
 
     Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own share of
-    b_i (FACTS 4) and in the signs of its eq. (2).
+    b_i (docs/errata.md) and in the signs of its eq. (2).
     """
     ring = check_ring(modulus_bits, modulus)
     values = check_residues(inputs, ring)

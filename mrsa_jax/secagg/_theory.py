@@ -56,7 +56,7 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
         (0.3106, 1.117)
 
     Source: CCESA, Remark 1, eq. (5), logarithms natural. Of the 40 entries of Table G.2 five
-    differ from it in the third digit (FACTS 2).
+    differ from it in the third digit (docs/errata.md).
     """
     n = check_integer(n, "n", 3)
     total = check_chance("total_dropout_rate", total_dropout_rate)
@@ -84,8 +84,8 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
         >>> round(reliable_connection_threshold(100, 0.0), 4)
         0.6362
 
-    Source: CCESA, Theorem 3. Its proof uses t - 1 in place of t (FACTS 6); the printed form is
-    kept, since Table G.2 and Table 2 are made with it.
+    Source: CCESA, Theorem 3. Its proof uses t - 1 in place of t (docs/errata.md); the printed
+    form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)
     kept = (1.0 - check_chance("q", q)) ** 4
@@ -153,7 +153,7 @@ def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
         (198, 21)
 
     Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig. 3 fails
-    at n = 100 with it and holds without (`share_threshold_real`, FACTS 2).
+    at n = 100 with it and holds without (`share_threshold_real`, docs/errata.md).
     """
     return math.ceil(_remark_4(n, p))
 
@@ -218,7 +218,7 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
 
     Source: CCESA, Theorem 5. Differs from the paper in its domain: "for arbitrary t" is wrong,
     and the formula can lie below the truth there (n = 100, p = .3, q_total = .1, t = 51: formula
-    4.7e-4, truth nearly 1; FACTS 6).
+    4.7e-4, truth nearly 1; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
     mean = check_chance("p", p) * (1.0 - check_chance("q", q)) ** 4
@@ -266,7 +266,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
         -41.48
 
     Source: CCESA, Theorem 6. Differs from the paper in min(1, b_m): the proofs need b_m <= 1,
-    which fails for small m (m = 2, p = .25: 1.5; FACTS 6).
+    which fails for small m (m = 2, p = .25: 1.5; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
     p = check_chance("p", p)

@@ -133,8 +133,8 @@ def weighted(num_clients: int, cohort_size: int) -> BlockSelection:
     """Return weighted random selection: the K least often chosen available clients.
 
     Fairer than `uniform` and as leaky. Available clients are sorted by (frequency, random) and
-    the first K taken, also when fewer than K share the least frequency (FACTS 5.3). A round with
-    fewer than K available clients is skipped.
+    the first K taken, also when fewer than K share the least frequency (docs/errata.md). A round
+    with fewer than K available clients is skipped.
 
     Args:
         num_clients: N >= 1.
@@ -163,8 +163,8 @@ def partition(num_clients: int, cohort_size: int) -> BlockSelection:
     """Return user partition: one of N/K fixed groups, the least often chosen available one.
 
     The most private scheme (T = K), whose sums are rare: a group is available only when all of
-    its K clients are. Equal to `batch_partitioning` with T = K (FACTS 5.5). Ties are uniform; a
-    round without an available group is skipped.
+    its K clients are. Equal to `batch_partitioning` with T = K (docs/errata.md). Ties are uniform;
+    a round without an available group is skipped.
 
     Args:
         num_clients: N >= 1.
@@ -209,7 +209,7 @@ def batch_partitioning(
             those fully available, ties uniform, the other K/T - 1 blocks uniform among the rest;
             "uniform" (lambda = 0, meant for equal dropout rates): any, uniformly;
             "greedy" (ours, not in the paper): the K/T least used available blocks, ties uniform;
-            drives F to 0 where "least_used" does not (FACTS 5.9).
+            drives F to 0 where "least_used" does not (docs/errata.md).
 
     Returns:
         A selector; T, K and the fairness mode are data, so sweeping them compiles nothing new.
@@ -228,9 +228,9 @@ def batch_partitioning(
 
     Source: Multi-RoundSecAgg (AAAI version), Appendix D, Algorithms 1 and 2. Differs from the
         paper in the meaning of l_min: the least used among clients whose whole block is
-        available, not among all available ones, for whom no cohort may exist (FACTS 5.1); and in
+        available, not among all available ones, for whom no cohort may exist; and in
         drawing the tied block first instead of listing rows, which gives the same distribution
-        (FACTS 5.2).
+        (docs/errata.md).
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     known = typing.get_args(Fairness)

@@ -34,7 +34,7 @@ def full_rank_probability_bound(
             c' > 0 exists, so it has no numeric value: c' must be given.
 
     The terms of (32) are the chances of a zero row or column, and of two equal ones; it is
-    asymptotic, but within one standard error of simulations for the paper's sizes (FACTS 2).
+    asymptotic, but within one standard error of simulations for the paper's sizes (docs/errata.md).
 
     Args:
         num_clients: N >= 1, and as many rounds.
@@ -105,8 +105,8 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
     Cost: K/T binomials where T does not divide both, one where it does.
 
     Source: Multi-RoundSecAgg, Appendix C. Its (29) counts only cohorts of E groups each; rows
-        may use different numbers of groups, hence the inequality (FACTS 6). Its step (ii) asks
-        for E <= D/2; counting the groups left out too makes the bound hold for every K.
+        may use different numbers of groups, hence the inequality (docs/errata.md). Its step (ii)
+        asks for E <= D/2; counting the groups left out too makes the bound hold for every K.
     """
     n = check_count("num_clients", num_clients)
     k = check_count("cohort_size", cohort_size)

@@ -1,6 +1,6 @@
 """Theorem 2: how fast training converges when only C of K clients are summed on average.
 
-Source: Multi-RoundSecAgg (AAAI version), Section 5.2 and Appendix B, with its errata (FACTS 6).
+Source: Multi-RoundSecAgg (AAAI version), Section 5.2 and Appendix B, with docs/errata.md.
 Symbols: rho `smoothness`, mu `strong_convexity`, sigma_i^2 `gradient_variance`, G
 `gradient_bound`, L* `minimum`, L_i* `client_minima`, E `local_steps`, J `num_rounds`,
 C `cardinality`. NumPy, float64.
@@ -158,8 +158,9 @@ def convergence_bound(
         ...  for form in ("printed", "corrected")]
         [0.3885, 0.4012]
 
-    Source: Multi-RoundSecAgg, Theorem 2, eq. (8); the corrections are FACTS 6's, with t -> j + 1
-        in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the (1/N^2) of Li et al.
+    Source: Multi-RoundSecAgg, Theorem 2, eq. (8); corrected as in docs/errata.md, with
+        t -> j + 1 in (24). Keeps (1/N) sum sigma_i^2, which is valid and weaker than the (1/N^2)
+        of Li et al.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rounds = check_count("num_rounds", num_rounds)

@@ -2,7 +2,7 @@
 
 Source: Multi-RoundSecAgg (AAAI version), Section 3.2, F of eq. (6) and C of eq. (7), and their
 instantaneous forms of Section 6; both after the same number of rounds, skipped ones counted
-(FACTS 5.7, 6).
+(docs/errata.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The ground on which Theorem 2's bound is checked against what selection really does to training.
 Source: Multi-RoundSecAgg (AAAI version), Section 5.2, Assumptions 1 to 4, and Appendix B, eq. (12)
-to (15), with the cases of (15) in the right order (FACTS 6).
+to (15), with the cases of (15) in the right order (docs/errata.md).
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def component_sums(
         [[1, 0, 1, 0], [0, 1, 0, 0]]
 
     Source: CCESA, Theorem 2; what is learnt are the unions of fully informative components
-        (FACTS section 4).
+        (docs/errata.md).
     """
     rows, labels = jnp.asarray(participation), jnp.asarray(components)
     count = check_count("num_components", num_components)

@@ -40,7 +40,7 @@ def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
         >>> family_size(120, 12, 3)  # the paper's Table 1 misprints 91389
         91390
 
-    Source: Multi-RoundSecAgg, Section 4, and Table 1 with its erratum (FACTS 1A).
+    Source: Multi-RoundSecAgg, Section 4, and Table 1 with its erratum (docs/errata.md).
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     return math.comb(n // t, k // t)
@@ -119,7 +119,7 @@ def expected_cardinality(
     Cost: O(N/T · K/T).
 
     Source: Multi-RoundSecAgg, Theorem 1 (equal rates); the Poisson-binomial form for mixed rates
-        is FACTS 2's: with mixed rates C depends on who shares a block.
+        is this package's: with mixed rates C depends on who shares a block.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     rates = check_chances("dropout_rate", dropout_rate)

@@ -133,7 +133,7 @@ def attack_frozen(
     weights: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """Attack a history whose models are frozen, the worst case of FACTS 1A, Fig 9.
+    """Attack a history whose models are frozen, the worst case of Multi-RoundSecAgg's Fig 9.
 
     Every client trains once from the given model, and sends that update in every round in which
     it took part; each round's sum goes through the aggregator (fresh stochastic rounding each

@@ -58,7 +58,7 @@ def test_one_number_needs_one_history():
     ("history", "expected"),
     [
         (np.zeros((3, 4), bool), None),
-        ([[1, 1, 0], [1, 0, 1]], 1),  # FACTS: weak privacy is 2 here
+        ([[1, 1, 0], [1, 0, 1]], 1),  # weak privacy is 2 here
         ([[1, 1, 1, 1]], 4),
         ([[1, 1, 1, 1], [0, 0, 0, 0]], 4),
         ([[1, 1, 2, 2]], 2),

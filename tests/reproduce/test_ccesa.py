@@ -1,4 +1,4 @@
-"""CCESA's items: the verified numbers of FACTS 2, the errata, and where verdicts come from."""
+"""CCESA's items: numbers verified by another program, the errata, and where verdicts come from."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_nothing_is_missed(items: dict[str, Item], name: str) -> None:
     assert all(check.tolerance for check in items[name].checks)
 
 
-# FACTS 2, by another program: q_total, n -> p*, t, log10 of Theorem 5 and of Theorem 6.
-FACTS = {
+# By another program: q_total, n -> p*, t, log10 of Theorem 5 and of Theorem 6.
+VERIFIED = {
     (0.0, 100): (0.6362, 43, -1.974, -41.48),
     (0.0, 1000): (0.2484, 167, -5.586, -120.91),
     (0.01, 100): (0.6492, 44, -1.856, -42.45),
@@ -72,7 +72,7 @@ FACTS = {
 def test_figure_3_has_the_verified_values(items: dict[str, Item]) -> None:
     data = items["fig3"].data.set_index(["q_total", "n", "bound"])
     assert len(data) == 4 * 40
-    for (total, n), (p, t, reliable, private) in FACTS.items():
+    for (total, n), (p, t, reliable, private) in VERIFIED.items():
         row = data.loc[(total, n, "P_r, t rounded up")]
         assert (round(row["p"], 4), row["t"]) == (p, t)
         assert row["log10"] == pytest.approx(reliable, abs=6e-4)
@@ -143,7 +143,7 @@ def test_table_1_grows_as_claimed_but_for_two_cells(items: dict[str, Item]) -> N
 
 
 def test_bandwidths(items: dict[str, Item]) -> None:
-    """FACTS 2: .638, .412, .333, .249; 113639.5 of 178176 bits at n = 100; Turbo 2.503 %."""
+    """Verified: .638, .412, .333, .249; 113639.5 of 178176 bits at n = 100; Turbo 2.503 %."""
     data = items["bandwidth"].data.set_index("n")
     ratios = data.loc[[100, 300, 500, 1000], "ratio"]
     np.testing.assert_allclose(ratios, [0.638, 0.412, 0.333, 0.249], atol=5e-4)
@@ -154,7 +154,7 @@ def test_bandwidths(items: dict[str, Item]) -> None:
 
 
 def test_the_printed_times_by_their_own_claim() -> None:
-    """FACTS 1B: within 6.5 % but for Step 3 of (300, .1), .443 against .514; server 1.23 ..."""
+    """Within 6.5 % but for Step 3 of (300, .1), .443 against .514; server 1.23 ..."""
     checks = times._printed_checks()
     wrong = [check for check in checks if check.verdict == "paper errs"]
     assert [check.ours for check in wrong] == ["0.512, 0.507, 0.443", "1.23, 0.66, 0.67"]

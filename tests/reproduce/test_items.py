@@ -100,7 +100,7 @@ def test_figure_2_is_all_unions_of_two_blocks() -> None:
 
 
 def test_figure_3_has_the_verified_values() -> None:
-    """FACTS 2 lists them, from exact rationals by another program."""
+    """From exact rationals by another program."""
     (item,) = multiround(["fig3"], small=True)
     assert item.verdict == "reproduced"
     values = item.data.set_index(["p", "T"])["theorem"]

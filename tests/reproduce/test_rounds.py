@@ -38,7 +38,7 @@ def test_curves_are_a_mean_within_its_band(items: dict[str, Item]) -> None:
 
 
 def test_cardinality_is_the_verified_one(items: dict[str, Item]) -> None:
-    """FACTS 2, random permutations of the rates: T=3 11.9993, T=4 11.846, T=6 8.42, T=12 1.52.
+    """Verified, random permutations of the rates: T=3 11.9993, T=4 11.846, T=6 8.42, T=12 1.52.
 
     Four assignments here; the spread of the expectation over assignments (deviation .04, .4, .2)
     bounds the distance with a chance far below 1e-6 at these tolerances.

@@ -204,7 +204,7 @@ def test_risk_is_half_of_the_holders() -> None:
     assert not unmasking_risk(graph, 2**31 - 1).any()
 
 
-# -- readings that FACTS rejects ------------------------------------------------------------------
+# -- readings that are rejected (docs/errata.md) ----------------------------------------------
 
 
 def test_reading_without_the_own_share_is_another_one() -> None:

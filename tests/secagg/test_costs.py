@@ -271,7 +271,7 @@ def test_fedavg_sends_residues_alone() -> None:
 
 
 def test_the_papers_bandwidths() -> None:
-    """FACTS 2: E|Adj| = (n - 1) p* at q = 0 from the printed p*; ratios .638, .412, .333, .249."""
+    """Verified: E|Adj| = (n - 1) p* at q = 0, printed p*; ratios .638, .412, .333, .249."""
     for n, p, ratio in ((100, 0.6362, 0.638), (300, 0.4109, 0.412), (500, 0.3327, 0.333)):
         own = ccesa_bandwidth_bits((n - 1) * p) / secagg_bandwidth_bits(n)
         assert own == pytest.approx(ratio, abs=5e-4)

@@ -52,7 +52,7 @@ def test_misuse_of_the_family_bound(arguments: tuple, message: str) -> None:
         inspect.unwrap(family_size_bound)(*arguments)
 
 
-# FACTS 2: (N, K) -> eq. (32) with o(1) = 0
+# By another program: (N, K) -> eq. (32) with o(1) = 0
 THEOREM_3 = {
     (20, 4): 0.369022,
     (40, 8): 0.989054659,

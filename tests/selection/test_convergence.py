@@ -123,7 +123,7 @@ def test_published_sanity_values(cardinality: float, printed: float) -> None:
 
 
 def test_printed_takes_jensen_the_wrong_way() -> None:
-    """C = 1.2: .3885 as printed, .4012 over the binomial number of rounds (FACTS 6)."""
+    """C = 1.2: .3885 as printed, .4012 over the binomial number of rounds (docs/errata.md)."""
     executed = np.arange(101)
     alpha_beta = 1.0 + 4.0 * 108 / (12 * 119)
     rates = (2.0 * alpha_beta + 4.0) / (8.0 + executed - 1.0)

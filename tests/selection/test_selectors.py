@@ -323,7 +323,7 @@ def test_statistics_of_an_independent_simulation() -> None:
 
 
 def test_greedy_is_fairer_than_the_papers_rule() -> None:
-    """FACTS 5.9: with mixed rates least_used leaves a gap that greedy closes."""
+    """With mixed rates least_used leaves a gap that greedy closes."""
     rates = availability.assign_rates(3, RATES, 60)
     online = availability.independent(rates)
     gap = {
