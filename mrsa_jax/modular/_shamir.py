@@ -42,6 +42,7 @@ _LIMB_BITS = 30
 _CHUNK_WORDS = 2**16
 
 
+@jax.jit
 def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
     """Cut secrets of 256 bits, little-endian words, into limbs of 30 bits, lowest first.
 
@@ -61,6 +62,7 @@ def limbs_of(words: UInt32[Array, "secrets 8"]) -> UInt32[Array, "secrets 9"]:
     return jnp.stack(limbs, axis=1)
 
 
+@jax.jit
 def words_of_limbs(limbs: UInt32[Array, "secrets 9"]) -> UInt32[Array, "secrets 8"]:
     """Put limbs of 30 bits together again: the inverse of `limbs_of`.
 

@@ -281,7 +281,7 @@ def _recovered(
     really gives back the one that made the pads.
     """
     back = holders.valid & survivors[_V4][holders.clients]
-    enough = back.sum(axis=1) >= thresholds
+    enough = survivors[_V2] & (back.sum(axis=1) >= thresholds)  # others have shared nothing
     used = back & (np.cumsum(back, axis=1) <= thresholds[:, None]) & enough[:, None]
     # bring the used shares to the front: interpolation is quadratic in the holders it looks at
     width = min(used.shape[1], padded_length(int(used.sum(axis=1).max())))

@@ -69,6 +69,7 @@ def check(adjacency, survivors, rng):
     assert np.array_equal(array.total, real.total)
     assert np.array_equal(array.transcript.padded_inputs, real.transcript.padded_inputs)
     assert np.array_equal(array.transcript.survivors, real.transcript.survivors)
+    assert np.array_equal(array.transcript.is_informative, real.transcript.is_informative)
     assert np.array_equal(array.learned, real.learned)
     for field in ("is_reliable", "is_private", "unmasking_risk"):
         assert getattr(array, field) == getattr(real, field), field
