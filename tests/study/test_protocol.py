@@ -172,6 +172,7 @@ def test_training_stores_failed_rounds_and_what_was_learnt(
     assert np.isfinite(results["loss"].values).all()
 
 
+@pytest.mark.slow
 def test_a_demo_with_losses_attacks_what_was_learnt(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
