@@ -10,17 +10,15 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from mrsa_jax.bench import Measurement, compare, record, table
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 
-PARTICIPANTS = 12
 
-
-def measure(dim: int, modulus: int, name: str) -> Measurement:
+def measure(participants: int, dim: int, modulus: int, name: str) -> Measurement:
     rng = np.random.default_rng(0)
     limit = min(modulus, 2**16)
-    inputs = jnp.asarray(rng.integers(0, limit, (PARTICIPANTS, dim)).astype(np.uint32))
-    plan = complete_plan(PARTICIPANTS, dim, modulus)
-    seeds = derive_seeds(key_material(0), jnp.arange(PARTICIPANTS), 0)
+    inputs = jnp.asarray(rng.integers(0, limit, (participants, dim)).astype(np.uint32))
+    plan = complete_plan(participants, dim, modulus)
+    seeds = derive_seeds(key_material(0), jnp.arange(participants), 0)
     expected = np.asarray(inputs, np.uint64).sum(axis=0) % modulus
-    streams = PARTICIPANTS * (PARTICIPANTS + 1) // 2
+    streams = participants * (participants + 1) // 2
     size = 4 * dim * (1 if modulus & (modulus - 1) == 0 else 2)
     zeros, out = bytes(size), bytearray(size + 64)
 
@@ -35,7 +33,7 @@ def measure(dim: int, modulus: int, name: str) -> Measurement:
 
     return compare(
         "pads",
-        f"ring_sum, n = 12, d = {dim:,}, R = {name}",
+        f"ring_sum, n = {participants}, d = {dim:,}, R = {name}",
         lambda: ring_sum(seeds, inputs, plan, 0).total,
         openssl,
         work=streams * size,
@@ -55,10 +53,11 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     record_it = parser.parse_args().record
     rows = [
-        measure(60_000, 2**32, "2**32"),
-        measure(60_000, 2**20, "2**20"),
-        measure(60_000, 1_000_003, "1,000,003"),
-        measure(200_000, 2**32, "2**32"),
+        measure(12, 60_000, 2**32, "2**32"),
+        measure(12, 60_000, 2**20, "2**20"),
+        measure(12, 60_000, 1_000_003, "1,000,003"),
+        measure(12, 200_000, 2**32, "2**32"),
+        measure(100, 10_000, 2**16, "2**16"),
     ]
     print(table(rows))
     if record_it:

@@ -6,7 +6,8 @@ import concurrent.futures
 import functools
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = [
     "compiled_ranks",
     "inverses",
     "num_cores",
+    "over_cores",
     "runs_compiled_loops",
 ]
 
@@ -54,7 +56,7 @@ def compiled_ranks(matrices: np.ndarray, prime: int | None = None) -> np.ndarray
         rows = _residues(chunk, prime, np.dtype(np.uint64))
         return np.asarray([_elimination.rank_of(m, np.uint64(prime)) for m in rows], np.int32)
 
-    return _over_cores(part, matrices)
+    return _in_parts(part, matrices)
 
 
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
@@ -66,7 +68,7 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
         grew = [_elimination.independent_rows(m, np.uint64(prime)) for m in rows]
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
-    return _over_cores(part, matrices)
+    return _in_parts(part, matrices)
 
 
 def _residues(matrices: np.ndarray, prime: int, dtype: np.dtype) -> np.ndarray:
@@ -77,13 +79,27 @@ def _residues(matrices: np.ndarray, prime: int, dtype: np.dtype) -> np.ndarray:
     return (matrices % prime).astype(dtype)
 
 
-def _over_cores(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:
+def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+    """Return `map(part, *arguments)` as a list, worked off by one thread a core.
+
+    For loops that release the interpreter's lock and call nothing that comes back here: the
+    threads are kept from call to call, because starting them takes as long as a small round.
+    """
+    return list(_pool(os.getpid(), num_cores()).map(part, *arguments))
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(_process: int, cores: int) -> concurrent.futures.ThreadPoolExecutor:
+    """Make the threads, anew in a forked process, which inherits none."""
+    return concurrent.futures.ThreadPoolExecutor(cores, "mrsa_jax")
+
+
+def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:
     """Run a function of matrices on as many parts of a batch as there are cores."""
     cores = min(num_cores(), len(matrices) // _FEWEST_A_CORE)
     if cores < 2:
         return part(matrices)
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        return np.concatenate(list(pool.map(part, np.array_split(matrices, cores))))
+    return np.concatenate(over_cores(part, np.array_split(matrices, cores)))
 
 
 @functools.cache

@@ -7,7 +7,6 @@ Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.2 and 4.3.
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import itertools
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, independent_steps
 from mrsa_jax.graphs import Complete, ErdosRenyi
-from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
+from mrsa_jax.modular._cores import num_cores, over_cores, runs_compiled_loops
 from mrsa_jax.secagg._planting import Planted
 from mrsa_jax.secagg._verdicts import (
     DISCONNECTED,
@@ -44,7 +43,7 @@ __all__ = [
     "is_compiled",
     "judge_planted",
     "judge_trials",
-    "over_cores",
+    "over_ranges",
     "round_keys",
 ]
 
@@ -151,7 +150,7 @@ def _judge_loops(
             sums[rows],
         )
 
-    over_cores(part, len(graph_keys))
+    over_ranges(part, len(graph_keys))
     return verdicts, sums
 
 
@@ -182,7 +181,7 @@ def judge_planted(
             verdicts[rows],
         )
 
-    over_cores(part, count)
+    over_ranges(part, count)
     return verdicts
 
 
@@ -214,7 +213,7 @@ def _packed(members: np.ndarray) -> np.ndarray:
     return packed.view("<u8").astype(np.uint64)
 
 
-def over_cores(part: Callable[[slice], None], count: int) -> None:
+def over_ranges(part: Callable[[slice], None], count: int) -> None:
     """Run a function of a range of trials on as many ranges as there are cores."""
     cores = min(num_cores(), count // _FEWEST_A_CORE)
     if cores < 2:
@@ -222,5 +221,4 @@ def over_cores(part: Callable[[slice], None], count: int) -> None:
         return
     edges = [count * core // cores for core in range(cores + 1)]
     ranges = [slice(a, b) for a, b in itertools.pairwise(edges)]
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        list(pool.map(part, ranges))
+    over_cores(part, ranges)

@@ -9,7 +9,6 @@ block in the nonce, so none is used twice.
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import functools
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
-from mrsa_jax.modular._cores import num_cores, runs_compiled_loops
+from mrsa_jax.modular._cores import num_cores, over_cores, runs_compiled_loops
 from mrsa_jax.secagg._pads_xla import (
     PAIR_PAD,
     SELF_PAD,
@@ -255,8 +254,8 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
         if here.sum() < 2:
             total[:] = 0
         totals.append(jnp.asarray(total))
-        statuses.append(status_of(jnp.int32(here.sum())))
-    return jnp.asarray(out), RingResult(tuple(totals), jnp.stack(statuses))
+        statuses.append(Status.OK if here.sum() >= 2 else Status.TOO_FEW_SURVIVORS)
+    return jnp.asarray(out), RingResult(tuple(totals), jnp.asarray(np.asarray(statuses, np.int32)))
 
 
 def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None:
@@ -280,8 +279,7 @@ def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None
         return
     # more parts than cores: a core that is kept waiting holds up one part, not half of the work
     bounds = np.linspace(0, tiles, min(4 * cores, tiles) + 1).astype(int)
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        list(pool.map(part, bounds[:-1].tolist(), bounds[1:].tolist()))
+    over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
 
 
 # ---- XLA
