@@ -1,5 +1,6 @@
 """Secure aggregation as array operations: real pads, ring sums and the average they carry."""
 
+from mrsa_jax.secagg._admission import admitted
 from mrsa_jax.secagg._aggregator import (
     AggregateOut,
     Aggregator,
@@ -110,6 +111,7 @@ __all__ = [
     "Steady",
     "StepReport",
     "Transcript",
+    "admitted",
     "aggregate",
     "calibrate",
     "ccesa_bandwidth_bits",

@@ -165,10 +165,10 @@ def segment_plan(
     require(len(plan) > 0, "blocks", "must hold at least one block")
     for number, block in enumerate(plan):
         for other in plan[:number]:
-            apart = block.stop <= other.start or other.stop <= block.start
-            shared = sorted(set(block.members) & set(other.members))
-            require(apart or not shared, "blocks",
-                    "must not cover a participant's coordinate twice", other, block)  # fmt: skip
+            if block.start < other.stop and other.start < block.stop:
+                apart = set(block.members).isdisjoint(other.members)
+                require(apart, "blocks", "must not cover a participant's coordinate twice", other,
+                        block)  # fmt: skip
     return plan
 
 

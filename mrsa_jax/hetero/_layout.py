@@ -1,0 +1,240 @@
+"""A round of HeteroSAg laid out: who sums which coordinates with whom, in which ring.
+
+HeteroSAg, Sections III and V-B. A layout is static and becomes the `SegmentPlan` that the ring
+sums and the real protocol run: no second path for pads, losses or shares. Symbols: S_g^d ->
+a column's slots, x^l -> coordinates of segment l, K_g -> `levels`, R = |S| (K_g - 1) + 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import require
+from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.quantize import ring_size
+from mrsa_jax.secagg import Block, SegmentPlan, segment_plan
+
+__all__ = ["SegmentBlock", "SegmentLayout", "segment_layout"]
+
+ModulusRule = Literal["exact", "power_of_two"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentBlock:
+    """One secure sum of a layout.
+
+    Attributes:
+        segment: Row of the matrix, l.
+        columns: Groups (or subgroups) in the sum, ascending.
+        num_levels: K of its quantizer, the smallest column's.
+        members: Slots of the round in it, ascending.
+        start: First coordinate.
+        stop: One past the last coordinate.
+        modulus: R of its ring.
+    """
+
+    segment: int
+    columns: tuple[int, ...]
+    num_levels: int
+    members: tuple[int, ...]
+    start: int
+    stop: int
+    modulus: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentLayout:
+    """Who sums which segment with whom (build it with `segment_layout`); static and hashable.
+
+    Attributes:
+        matrix: B, [segments, columns] as tuples; -1 for a column by itself.
+        columns: Slots of each column (a group, or a subgroup), ascending.
+        levels: K of each column's quantizer.
+        dim: d, length of an update.
+        modulus_rule: "exact": R = |S| (K - 1) + 1; "power_of_two": the next power of two, which
+            takes as many bits on the wire and half the keystream.
+    """
+
+    matrix: tuple[tuple[int, ...], ...]
+    columns: tuple[tuple[int, ...], ...]
+    levels: tuple[int, ...]
+    dim: int
+    modulus_rule: ModulusRule = "exact"
+
+    @property
+    def num_participants(self) -> int:
+        """Return n, the slots of a round."""
+        return sum(len(column) for column in self.columns)
+
+    @property
+    def num_segments(self) -> int:
+        """Return Z, the rows of the matrix."""
+        return len(self.matrix)
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Return (start, stop) of each segment; their lengths differ by one at most."""
+        size, rest = divmod(self.dim, self.num_segments)
+        starts = [row * size + min(row, rest) for row in range(self.num_segments + 1)]
+        return tuple(itertools.pairwise(starts))
+
+    @functools.cached_property
+    def blocks(self) -> tuple[SegmentBlock, ...]:
+        """Return all sums, by segment and then by smallest column; none without members."""
+        found = []
+        for segment, row in enumerate(blocks_of(np.asarray(self.matrix))):
+            start, stop = self.bounds[segment]
+            for columns in row:
+                members = sorted(slot for column in columns for slot in self.columns[column])
+                if members:
+                    levels = self.levels[columns[0]]
+                    modulus = ring_size(levels, len(members))
+                    if self.modulus_rule == "power_of_two":
+                        modulus = 1 << (modulus - 1).bit_length()
+                    found.append(SegmentBlock(
+                        segment, columns, levels, tuple(members), start, stop, modulus
+                    ))  # fmt: skip
+        return tuple(found)
+
+    @functools.cached_property
+    def plan(self) -> SegmentPlan:
+        """Return the plan that `secagg` and `protocol` run, one block for each of `blocks`."""
+        return segment_plan(
+            [Block(own.members, own.start, own.stop, own.modulus, own.num_levels)
+             for own in self.blocks],
+            self.num_participants,
+            self.dim,
+        )  # fmt: skip
+
+    def column_of(self) -> np.ndarray:
+        """Return int32[n], the column of each slot."""
+        found = np.zeros(self.num_participants, np.int32)
+        for column, slots in enumerate(self.columns):
+            found[list(slots)] = column
+        return found
+
+    def levels_of(self) -> np.ndarray:
+        """Return int32[segments, n], the K with which each slot quantizes each segment."""
+        found = np.zeros((self.num_segments, self.num_participants), np.int32)
+        for block in self.blocks:
+            found[block.segment, list(block.members)] = block.num_levels
+        return found
+
+
+def segment_layout(
+    scheme: str | ArrayLike | Sequence[Any],
+    groups: Sequence[Any] | np.ndarray,
+    levels: Sequence[int | np.integer] | np.ndarray,
+    dim: int | np.integer,
+    *,
+    subgroups: Sequence[int | np.integer] | np.ndarray | None = None,
+    hybrid_threshold: int | np.integer | None = None,
+    modulus_rule: ModulusRule = "exact",
+    allow_small_groups: bool = False,
+) -> SegmentLayout:
+    """Lay out a round: cut clients into groups and updates into segments.
+
+    Args:
+        scheme: "sc", "mc" or "hc"; "groups" for the plain multi-group sums, one for each group
+            over whole updates (privacy level 0); or a matrix int[segments, columns].
+        groups: The slots of each group, slowest group first; or their sizes, for consecutive
+            slots.
+        levels: K_g of each group, from 2, never descending.
+        dim: d, at least the number of segments.
+        subgroups: L_g: into how many subgroups each group is cut, as evenly as possible; one
+            each if None.
+        hybrid_threshold: T of "hc".
+        modulus_rule: "exact" or "power_of_two".
+        allow_small_groups: Accept groups (or subgroups) of fewer than two clients, whose own sums
+            are no sums.
+
+    Returns:
+        The layout; segments are as many as the matrix has rows, of ragged length where that does
+        not divide d.
+
+    Raises:
+        ConfigurationError: If slots are not 0 to n - 1, each once; levels are below 2, descending
+            or not one for each group; there are more segments than coordinates; a group is too
+            small; or the matrix does not fit.
+
+    Examples:
+        >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
+        >>> layout.bounds, [block.modulus for block in layout.blocks if block.segment == 0]
+        (((0, 3), (3, 5), (5, 7)), [5, 15])
+
+    Source: HeteroSAg, Section III (Steps 3 and 4 for R) and V-B.
+    """
+    slots = _checked_groups(groups)
+    own_levels = [check_integer(level, "levels", 2) for level in levels]
+    rule = "must be one for each group"
+    require(len(own_levels) == len(slots), "levels", rule, len(own_levels), len(slots))
+    ascending = own_levels == sorted(own_levels)
+    require(ascending, "levels", "must not descend from slower to faster groups", own_levels)
+    known = modulus_rule in ("exact", "power_of_two")
+    require(known, "modulus_rule", 'must be "exact" or "power_of_two"', modulus_rule)
+    columns, column_levels = _cut(slots, own_levels, subgroups)
+    smallest = min(len(column) for column in columns)
+    rule = "must leave two clients or more in each group or subgroup (`allow_small_groups`)"
+    require(allow_small_groups or smallest >= 2, "groups", rule, smallest)
+    matrix = _matrix(scheme, len(columns), hybrid_threshold)
+    width = check_integer(dim, "dim", 1)
+    require(width >= len(matrix), "dim", "must be at least the segments", width, len(matrix))
+    rows = tuple(tuple(row) for row in matrix.tolist())
+    return SegmentLayout(rows, columns, column_levels, width, modulus_rule)
+
+
+def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]:
+    given = list(groups)
+    require(len(given) > 0, "groups", "must hold at least one group", given)
+    if all(np.ndim(group) == 0 for group in given):
+        sizes = [check_integer(size, "groups", 0) for size in given]
+        ends = np.cumsum(sizes).tolist()
+        slots = [tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    else:
+        slots = [tuple(sorted(check_integer(slot, "groups", 0) for slot in group))
+                 for group in given]  # fmt: skip
+    everybody = sorted(slot for group in slots for slot in group)
+    proper = len(everybody) > 0 and everybody == list(range(len(everybody)))
+    require(proper, "groups", "must hold the slots 0 to n - 1, each once", everybody[:8])
+    return slots
+
+
+def _cut(
+    groups: list[tuple[int, ...]], levels: list[int], subgroups: Any
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    if subgroups is None:
+        return tuple(groups), tuple(levels)
+    counts = [check_integer(count, "subgroups", 1) for count in subgroups]
+    require(len(counts) == len(groups), "subgroups", "must be one number for each group",
+            len(counts), len(groups))  # fmt: skip
+    columns, own = [], []
+    for group, level, count in zip(groups, levels, counts, strict=True):
+        size, rest = divmod(len(group), count)
+        starts = [part * size + min(part, rest) for part in range(count + 1)]
+        columns += [group[a:b] for a, b in itertools.pairwise(starts)]
+        own += [level] * count
+    return tuple(columns), tuple(own)
+
+
+def _matrix(scheme: Any, num_columns: int, hybrid_threshold: Any) -> np.ndarray:
+    if isinstance(scheme, str) and scheme == "groups":
+        rule = 'must be given for "hc" alone'
+        require(hybrid_threshold is None, "hybrid_threshold", rule, scheme, hybrid_threshold)
+        return np.full((1, num_columns), -1, np.int32)
+    if isinstance(scheme, str):
+        names = ", ".join((*SCHEMES, "groups"))
+        require(scheme in SCHEMES, "scheme", f"must be one of {names}, or a matrix", scheme)
+        return segment_matrix(scheme, num_columns, hybrid_threshold)
+    matrix = check_matrix(scheme)
+    fits = matrix.shape[1] == num_columns
+    require(fits, "scheme", "must have a column for each group or subgroup", matrix.shape,
+            num_columns)  # fmt: skip
+    return matrix

@@ -1,0 +1,234 @@
+"""Segment-selection matrices: which groups sum which segments of their updates together.
+
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning",
+Section III and V-B, Algorithms 1 to 6 (2 and 5 are lost; reconstructed). Symbols: segment l ->
+row, group g -> column, B(l, g) -> the smallest group of the block, '*' -> -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Int32
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.modular._inputs import check_integer
+
+__all__ = [
+    "SCHEMES",
+    "SchemeName",
+    "blocks_of",
+    "check_matrix",
+    "format_matrix",
+    "segment_matrix",
+    "segment_matrix_plus",
+    "subgroup_labels",
+]
+
+SchemeName = Literal["sc", "mc", "hc"]
+SCHEMES: tuple[SchemeName, ...] = ("sc", "mc", "hc")
+ALONE = -1
+
+
+def segment_matrix(
+    scheme: str, num_groups: int | np.integer, hybrid_threshold: int | np.integer | None = None
+) -> Int32[np.ndarray, "groups groups"]:
+    """Return the segment-selection matrix B of a scheme for G groups and G segments.
+
+    Args:
+        scheme: "sc" (single chain), "mc" (multiple chains) or "hc" (hybrid chain).
+        num_groups: G, at least 2.
+        hybrid_threshold: T of "hc", 1 to G - 1 (the paper: 2 to G - 2; T = 1 is "mc"): the most
+            segments that the server learns of any one group. None elsewhere.
+
+    Returns:
+        int32[G, G]: row l is a segment, column g a group. Groups with the same label in a row sum
+        that segment together, quantized as the smallest of them; the label is that group's
+        number. -1 ('*') marks a group that sums the segment by itself.
+
+    Raises:
+        ConfigurationError: If the scheme is unknown, G too small, or the threshold out of range,
+            missing or not asked for.
+
+    Examples:
+        >>> print(format_matrix(segment_matrix("sc", 4)))
+        0 0 * *
+        * 1 1 *
+        * * 2 2
+        0 * * 0
+        >>> print(format_matrix(segment_matrix("mc", 4)))
+        0 0 2 2
+        0 * 0 *
+        0 1 1 0
+        * 1 * 1
+
+    Source: HeteroSAg, Algorithms 1 and 3; Algorithm 2 is lost and is the inner loop of
+    Algorithm 3: in row l the partner of group i is (l + 1 - i) mod G.
+    """
+    if scheme not in SCHEMES:
+        raise ConfigurationError(
+            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(scheme, SCHEMES)}"
+        )
+    size = check_integer(num_groups, "num_groups", 2)
+    given = hybrid_threshold is not None
+    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
+            hybrid_threshold)  # fmt: skip
+    matrix = np.full((size, size), ALONE, np.int32)
+    if scheme == "sc":
+        for group in range(size):
+            matrix[group, [group, (group + 1) % size]] = group % (size - 1)
+        return matrix
+    threshold = 1
+    if hybrid_threshold is not None:
+        rule = "must lie in [1, num_groups - 1]"
+        threshold = check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
+    first_of_chain = size - threshold - 1
+    for group in range(size - 1):
+        if group < first_of_chain:
+            for other in range(group + 1, size):
+                matrix[(group + other - 1) % size, [group, other]] = group
+        else:
+            matrix[(first_of_chain + group) % size, [group, group + 1]] = group
+    return matrix
+
+
+def segment_matrix_plus(
+    scheme: str,
+    subgroups: Sequence[int | np.integer] | np.ndarray,
+    hybrid_threshold: int | np.integer | None = None,
+) -> Int32[np.ndarray, "subgroups subgroups"]:
+    """Return the matrix of a scheme over subgroups: SC+, MC+ or HC+.
+
+    Args:
+        scheme: "sc", "mc" or "hc".
+        subgroups: L_g, at least 1: into how many subgroups each of the G groups is cut.
+        hybrid_threshold: T of "hc", 1 to Z - 1.
+
+    Returns:
+        int32[Z, Z] with Z = sum of L_g: the base scheme over the subgroups in the order of their
+        pairs (g, d), labelled by their place in that order (`subgroup_labels` gives the pairs).
+
+    Raises:
+        ConfigurationError: If a number of subgroups is below 1, or see `segment_matrix`.
+
+    Examples:
+        >>> matrix = segment_matrix_plus("sc", [1, 2])
+        >>> print(format_matrix(matrix, [1, 2]))
+        (0,0) (0,0)     *
+            * (1,0) (1,0)
+        (0,0)     * (0,0)
+
+    Source: HeteroSAg, Algorithms 4 to 6 and Section V-B. The printed d_T = z_T mod Z_(g_T - 1)
+    contradicts its own Example 5; with d_T = z_T - Z_(g_T - 1) the algorithms are this.
+    """
+    return segment_matrix(scheme, sum(_checked_subgroups(subgroups)), hybrid_threshold)
+
+
+def subgroup_labels(
+    subgroups: Sequence[int | np.integer] | np.ndarray,
+) -> tuple[tuple[int, int], ...]:
+    """Return the pair (g, d) of each column of a matrix over subgroups.
+
+    Examples:
+        >>> subgroup_labels([1, 2])
+        ((0, 0), (1, 0), (1, 1))
+    """
+    counts = _checked_subgroups(subgroups)
+    return tuple((group, d) for group, count in enumerate(counts) for d in range(count))
+
+
+def format_matrix(
+    matrix: ArrayLike | Sequence[Any],
+    subgroups: Sequence[int | np.integer] | np.ndarray | None = None,
+) -> str:
+    """Return a matrix as the paper prints it: labels, and '*' for a group by itself.
+
+    Args:
+        matrix: int[segments, groups] (see `segment_matrix`).
+        subgroups: L_g; with them labels are the paper's pairs (g, d).
+
+    Returns:
+        One line for each segment, columns aligned.
+
+    Raises:
+        ConfigurationError: If the matrix is none (`check_matrix`), or of other subgroups.
+
+    Examples:
+        >>> print(format_matrix([[0, 0, -1], [-1, 1, 1]]))
+        0 0 *
+        * 1 1
+    """
+    values = check_matrix(matrix)
+    names = [str(column) for column in range(values.shape[1])]
+    if subgroups is not None:
+        pairs = subgroup_labels(subgroups)
+        fits = len(pairs) == values.shape[1]
+        require(fits, "subgroups", "must add up to the columns", len(pairs), values.shape[1])
+        names = [f"({group},{d})" for group, d in pairs]
+    cells = [["*" if label < 0 else names[label] for label in row] for row in values.tolist()]
+    width = max(len(cell) for row in cells for cell in row)
+    return "\n".join(" ".join(cell.rjust(width) for cell in row) for row in cells)
+
+
+def check_matrix(matrix: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "segments groups"]:
+    """Return a segment-selection matrix as int32, or raise.
+
+    Args:
+        matrix: Integers [segments, groups], at least one each. -1 for a group by itself; otherwise
+            the smallest group with this label in the row, held by two groups or more.
+
+    Raises:
+        ConfigurationError: If the matrix breaks a rule.
+
+    Examples:
+        >>> check_matrix([[0, 0], [-1, -1]]).dtype
+        dtype('int32')
+    """
+    values = np.asarray(matrix)
+    require(values.dtype.kind in "iu", "matrix", "must hold integers", f"dtype {values.dtype}")
+    proper = values.ndim == 2 and values.size > 0
+    require(proper, "matrix", "must have the shape [segments, groups]", values.shape)
+    groups = values.shape[1]
+    low, high = int(values.min()), int(values.max())
+    require(low >= ALONE and high < groups, "matrix", "must hold -1 or labels of groups", low, high)
+    for segment, row in enumerate(values.tolist()):
+        for label in sorted(set(row) - {ALONE}):
+            members = [group for group, own in enumerate(row) if own == label]
+            good = members[0] == label and len(members) > 1
+            rule = "must label two groups or more of a row by the smallest of them"
+            require(good, "matrix", rule, f"label {label} in row {segment}")
+    return values.astype(np.int32)
+
+
+def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return the blocks of each row: the groups that sum the segment together.
+
+    Args:
+        matrix: int[segments, groups].
+
+    Returns:
+        For each segment its blocks, each the ascending groups in it, by smallest group.
+
+    Raises:
+        ConfigurationError: If the matrix is none (`check_matrix`).
+
+    Examples:
+        >>> blocks_of([[0, 0, -1], [-1, 1, 1]])
+        (((0, 1), (2,)), ((0,), (1, 2)))
+    """
+    rows = []
+    for row in check_matrix(matrix).tolist():
+        blocks: dict[int, list[int]] = {}
+        for group, label in enumerate(row):
+            blocks.setdefault(group if label == ALONE else label, []).append(group)
+        rows.append(tuple(tuple(block) for block in blocks.values()))
+    return tuple(rows)
+
+
+def _checked_subgroups(subgroups: Sequence[int | np.integer] | np.ndarray) -> list[int]:
+    counts = [check_integer(count, "subgroups", 1) for count in subgroups]
+    require(len(counts) > 0, "subgroups", "must hold a number for each group", counts)
+    return counts
