@@ -33,7 +33,7 @@ from mrsa_jax.secagg._pads_xla import (
     status_of,
 )
 from mrsa_jax.secagg._shapes import padded_length
-from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan
+from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
 __all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "ring_sum"]
 
@@ -89,6 +89,7 @@ def ring_sum(
     present: ArrayLike | None = None,
     survivors: ArrayLike | None = None,
     fidelity: Fidelity = "array",
+    first_block: ArrayLike = 0,
 ) -> RingResult:
     """Sum the present members' inputs of each block, as a server would who recovers every secret.
 
@@ -104,6 +105,9 @@ def ring_sum(
         fidelity: "array": each block is summed from its padded inputs, chunk by chunk, every
             pair's keystream made once and used with both signs, and what the server removes is
             taken off again. "sets": the plain modular sum, without pads. The totals are bit-equal.
+        first_block: Number of the plan's first block, part of its nonces: where a long plan runs
+            in parts, each part goes on where the last one ended, so that the pads are those of
+            the whole and none comes twice.
 
     Returns:
         The totals and a status for each block: a sum over fewer than two present members is
@@ -131,7 +135,10 @@ def ring_sum(
     """
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
     if fidelity == "array":
-        return padded_and_sum(seeds, inputs, plan, round_index, present, survivors, padded=False)[1]
+        return padded_and_sum(
+            seeds, inputs, plan, round_index, present, survivors, padded=False,
+            first_block=first_block,
+        )[1]  # fmt: skip
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
     return _plain_sums(round_.inputs, round_.sends, plan)
 
@@ -145,9 +152,11 @@ def padded_and_sum(
     survivors: ArrayLike | None = None,
     *,
     padded: bool = True,
+    first_block: ArrayLike = 0,
 ) -> tuple[Array, RingResult]:
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
+    round_ = round_._replace(first=_word(first_block))
     leaves = jax.tree.leaves(round_)
     is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     if runs_compiled_loops() and not is_traced:
@@ -192,7 +201,7 @@ def _checked(
         require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
         require(here.shape == (participants,), "present", "must match `inputs`", here.shape)
         shares = sends = here
-    return Round(seeds, values, shares, sends, _word(round_index))
+    return Round(seeds, values, shares, sends, _word(round_index), np.uint32(0))
 
 
 def _word(round_index: ArrayLike) -> Any:
@@ -218,16 +227,46 @@ def _plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
 # ---- on the host: which pairs of a block share a pad that somebody sends
 
 
-def _used_edges(block: Block, round_: Round) -> Edges:
-    """Return the pairs within V2 of which one sends: who adds first, then who subtracts."""
-    edges = np.asarray(round_.seeds.edges)
-    places = edge_places(block, round_)
-    shares, sends = np.asarray(round_.shares), np.asarray(round_.sends)
-    used = (places >= 0).all(axis=1) & shares[edges].all(axis=1) & sends[edges].any(axis=1)
-    places, edges = places[used], edges[used]
-    ids = np.asarray(round_.seeds.client_ids)[edges]
-    ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)
-    return Edges(ordered.astype(np.int32), np.asarray(round_.seeds.pair_seed)[used])
+class _Pairs:
+    """A round's pairs with what finds those of one block without looking at all the others."""
+
+    def __init__(self, round_: Round) -> None:
+        self.shares, self.sends = np.asarray(round_.shares), np.asarray(round_.sends)
+        self.ids = np.asarray(round_.seeds.client_ids)
+        self.edges = np.asarray(round_.seeds.edges)
+        self.seeds = np.asarray(round_.seeds.pair_seed)
+        count = len(self.ids)
+        self.is_complete = len(self.edges) == count * (count - 1) // 2
+        self.codes = self.edges[:, 0].astype(np.int64) * count + self.edges[:, 1]
+        self.is_sorted = bool((self.codes[1:] > self.codes[:-1]).all())
+
+    def inside(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of the pairs within a block, and their places among its members."""
+        members = np.asarray(block.members, np.int64)
+        size, count = len(members), len(self.ids)
+        if not self.is_sorted or size * (size - 1) // 2 > len(self.edges):
+            place = np.full(count, -1, np.int32)
+            place[members] = np.arange(size, dtype=np.int32)
+            places = place[self.edges]
+            rows = np.flatnonzero((places >= 0).all(axis=1))
+            return rows, places[rows]
+        places = np.stack(np.triu_indices(size, 1), axis=1).astype(np.int32)
+        codes = members[places[:, 0]] * count + members[places[:, 1]]
+        if self.is_complete:  # sorted and all of them: the row follows from the pair
+            return edge_rows(members[places[:, 0]], members[places[:, 1]], count), places
+        rows = np.searchsorted(self.codes, codes)
+        found = self.codes[np.minimum(rows, len(self.codes) - 1)] == codes
+        return rows[found], places[found]
+
+    def used(self, block: Block) -> Edges:
+        """Return the pairs within V2 of which one sends: who adds first, then who subtracts."""
+        rows, places = self.inside(block)
+        members = np.asarray(block.members)
+        ends = members[places]
+        used = self.shares[ends].all(axis=1) & self.sends[ends].any(axis=1)
+        rows, places, ids = rows[used], places[used], self.ids[ends[used]]
+        ordered = np.where((ids[:, 0] > ids[:, 1])[:, None], places[:, ::-1], places)
+        return Edges(np.ascontiguousarray(ordered, np.int32), self.seeds[rows])
 
 
 def _nonces(number: int, index: Any) -> np.ndarray:
@@ -241,13 +280,14 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
     inputs = np.ascontiguousarray(round_.inputs)
     sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
+    pairs, first = _Pairs(round_), int(round_.first)
     totals, statuses = [], []
-    for number, block in enumerate(plan):
+    for number, block in enumerate(plan, first):
         members = np.asarray(block.members, np.int32)
         here = sends[members]
         total = np.zeros(block.stop - block.start, np.uint32)
         if padded or here.sum() >= 2:
-            edges = _used_edges(block, round_)
+            edges = pairs.used(block)
             nonces = _nonces(number, round_.index)
             own = np.ascontiguousarray(self_seed[members])
             _run_tiles((inputs, block, members, here, edges, own, nonces), out, total)
@@ -287,15 +327,12 @@ def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None
 
 def _xla(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
     """Pass only the pairs within each block, in shapes of which there are few."""
-    chosen = []
-    pair_seed = np.asarray(round_.seeds.pair_seed)
+    chosen, pairs = [], _Pairs(round_)
     for block in plan:
-        places = edge_places(block, round_)
-        inside = (places >= 0).all(axis=1)
-        count = int(inside.sum())
-        pad = ((0, padded_length(count) - count), (0, 0))
+        rows, places = pairs.inside(block)
+        pad = ((0, padded_length(len(rows)) - len(rows)), (0, 0))
         chosen.append(
-            Edges(np.pad(places[inside], pad, constant_values=-1), np.pad(pair_seed[inside], pad))
+            Edges(np.pad(places, pad, constant_values=-1), np.pad(pairs.seeds[rows], pad))
         )
     # the seeds' own edge list may have any length: it must not become a shape to compile for
     bare = dataclasses.replace(

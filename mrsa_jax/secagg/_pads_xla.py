@@ -44,6 +44,7 @@ class Round(NamedTuple):
     shares: Any  # bool[n], V2: whose neighbours add a pad for it
     sends: Any  # bool[n], V3: whose padded input arrives
     index: Any  # uint32, the round
+    first: Any  # uint32, number of the plan's first block
 
 
 class Edges(NamedTuple):
@@ -118,9 +119,8 @@ def _job(round_: Round, edges: Edges, block: Block, number: int) -> _Job:
         for leaf in (adds, subtracts, seeds, shared)
     )
     index = jnp.asarray(round_.index)
-    nonces = [
-        jnp.stack([jnp.uint32(label), jnp.uint32(number), index]) for label in (PAIR_PAD, SELF_PAD)
-    ]
+    block_number = jnp.asarray(round_.first) + jnp.uint32(number)
+    nonces = [jnp.stack([jnp.uint32(label), block_number, index]) for label in (PAIR_PAD, SELF_PAD)]
     return _Job(
         block=block,
         sends=jnp.asarray(round_.sends)[members],

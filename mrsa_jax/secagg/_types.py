@@ -103,7 +103,7 @@ def edge_index(first: int, second: int, num_participants: int) -> int:
     low, high = sorted((first, second))
     valid = 0 <= low < high < num_participants
     require(valid, "first", "must differ from `second`, both in [0, n)", first, second)
-    return int(_edge_rows(np.asarray([low]), np.asarray([high]), num_participants)[0])
+    return int(edge_rows(np.asarray([low]), np.asarray([high]), num_participants)[0])
 
 
 def complete_plan(
@@ -187,6 +187,6 @@ def _checked(block: Block, num_participants: int, dim: int) -> Block:
     return Block(members, start, stop, modulus, block.levels)
 
 
-def _edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
+def edge_rows(first: np.ndarray, second: np.ndarray, num_participants: int) -> np.ndarray:
     low, high = np.minimum(first, second), np.maximum(first, second)
     return (low * num_participants - low * (low + 1) // 2 + high - low - 1).astype(np.int32)
