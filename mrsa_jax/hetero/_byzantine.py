@@ -1,0 +1,382 @@
+"""Byzantine clients of a round of HeteroSAg: what they do to updates, residues and block averages.
+
+HeteroSAg, Sections V-A and VI-C. An attacker is a pytree that says who attacks and how, at one of
+three places: the update before it is quantized, the residues that are sent, or (the paper's model
+of its experiment) the averages of the blocks that an attacker sits in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.modular._ring import multiply_wide
+
+__all__ = [
+    "AverageAttack",
+    "Byzantine",
+    "Collusion",
+    "GaussianAverage",
+    "ResidueAttack",
+    "Scaling",
+    "UniformResidues",
+    "UpdateAttack",
+    "collusion",
+    "gaussian_blocks",
+    "scaling",
+    "sign_flip",
+    "wrong_pads",
+]
+
+_Clients = ArrayLike | Sequence[Any]
+CollusionKind = Literal["little_is_enough", "inner_product"]
+
+
+class UpdateAttack(Protocol):
+    """What attackers make of updates; the others' rows must not change."""
+
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        updates: Float32[Array, "participants dim"],
+        mine: Bool[Array, " participants"],
+    ) -> Float32[Array, "participants dim"]:
+        """Return the updates that the round goes on with."""
+        ...
+
+
+class ResidueAttack(Protocol):
+    """What attackers send in place of their codes; the others' rows must not change."""
+
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        codes: UInt32[Array, "participants dim"],
+        modulus: UInt32[Array, ""],
+        mine: Bool[Array, " participants"],
+    ) -> UInt32[Array, "participants dim"]:
+        """Return the residues that the ring sum goes on with."""
+        ...
+
+
+class AverageAttack(Protocol):
+    """What becomes of the average of a block that an attacker sits in."""
+
+    def __call__(
+        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
+    ) -> Float32[Array, " dim"]:
+        """Return the average that the server goes on with."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Byzantine:
+    """Who attacks, and how (built by `wrong_pads`, `sign_flip`, `collusion`, ...).
+
+    Attacks on several places combine: `dataclasses.replace(sign_flip(who), on_residues=...)`.
+
+    Attributes:
+        is_byzantine: bool[N], by global client id.
+        on_updates: An `UpdateAttack`, or None.
+        on_residues: A `ResidueAttack`, or None.
+        on_averages: An `AverageAttack`, or None.
+    """
+
+    is_byzantine: Array
+    on_updates: Any = None
+    on_residues: Any = None
+    on_averages: Any = None
+
+    def mine(self, members: Integer[Array, " participants"]) -> Bool[Array, " participants"]:
+        """Return which slots of a round attack, given the client of each."""
+        return self.is_byzantine[members]
+
+    def corrupt_updates(
+        self,
+        key: Key[Array, ""],
+        updates: Float32[Array, "participants dim"],
+        mine: Bool[Array, " participants"],
+    ) -> Float32[Array, "participants dim"]:
+        """Return the updates that are quantized: attackers' rows replaced, the others kept."""
+        return updates if self.on_updates is None else self.on_updates(key, updates, mine)
+
+    def corrupt_residues(
+        self,
+        key: Key[Array, ""],
+        codes: UInt32[Array, "participants dim"],
+        modulus: UInt32[Array, ""],
+        mine: Bool[Array, " participants"],
+    ) -> UInt32[Array, "participants dim"]:
+        """Return what is sent, pads apart, in a ring of `modulus` elements (0 for 2**32)."""
+        if self.on_residues is None:
+            return codes
+        return self.on_residues(key, codes, modulus, mine)
+
+    def corrupt_average(
+        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
+    ) -> Float32[Array, " dim"]:
+        """Return a block's average as the server has it; `is_touched`: an attacker is in it."""
+        if self.on_averages is None:
+            return average
+        return self.on_averages(key, average, is_touched)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """Multiply the attackers' updates.
+
+    Attributes:
+        factor: float32.
+    """
+
+    factor: Array
+
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        updates: Float32[Array, "participants dim"],
+        mine: Bool[Array, " participants"],
+    ) -> Float32[Array, "participants dim"]:
+        """Return the updates that the round goes on with."""
+        del key
+        return jnp.where(mine[:, None], self.factor * updates, updates)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Collusion:
+    """Give all attackers one update: mean_factor mean + sigma_factor std of the honest ones.
+
+    Attributes:
+        mean_factor: float32.
+        sigma_factor: float32.
+    """
+
+    mean_factor: Array
+    sigma_factor: Array
+
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        updates: Float32[Array, "participants dim"],
+        mine: Bool[Array, " participants"],
+    ) -> Float32[Array, "participants dim"]:
+        """Return the updates that the round goes on with."""
+        del key
+        honest = ~mine
+        count = jnp.sum(honest, dtype=jnp.float32)
+        divisor = jnp.maximum(count, jnp.float32(1))
+        seen = jnp.where(honest[:, None], updates, jnp.float32(0))
+        mean = jnp.sum(seen, axis=0) / divisor
+        apart = jnp.where(honest[:, None], updates - mean[None], jnp.float32(0))
+        deviation = jnp.sqrt(jnp.sum(apart * apart, axis=0) / divisor)
+        agreed = self.mean_factor * mean + self.sigma_factor * deviation
+        # with nobody to imitate, attackers keep their own
+        return jnp.where((mine & (count > jnp.float32(0)))[:, None], agreed[None], updates)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class UniformResidues:
+    """Send uniform residues: what a client's input is under pads that nobody can remove."""
+
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        codes: UInt32[Array, "participants dim"],
+        modulus: UInt32[Array, ""],
+        mine: Bool[Array, " participants"],
+    ) -> UInt32[Array, "participants dim"]:
+        """Return the residues that the ring sum goes on with."""
+        return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GaussianAverage:
+    """Replace a block's average by noise.
+
+    Attributes:
+        std: Of each coordinate, float32.
+    """
+
+    std: Array
+
+    def __call__(
+        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
+    ) -> Float32[Array, " dim"]:
+        """Return the average that the server goes on with."""
+        noise = self.std * jax.random.normal(key, average.shape, jnp.float32)
+        return jnp.where(is_touched, noise, average)
+
+
+def wrong_pads(is_byzantine: _Clients) -> Byzantine:
+    """Return clients that pad with arbitrary words: each of their blocks sums to uniform residues.
+
+    Their wrong pads never cancel, so that to the server they add uniform residues of the ring in
+    every block that they are in, whatever their updates are.
+
+    Args:
+        is_byzantine: bool[N], by client.
+
+    Returns:
+        The attackers.
+
+    Raises:
+        ConfigurationError: If `is_byzantine` is no vector of bools.
+
+    Examples:
+        >>> codes = jnp.zeros((2, 3), jnp.uint32)
+        >>> who = jnp.asarray([False, True])
+        >>> sent = wrong_pads(who).corrupt_residues(jax.random.key(0), codes, jnp.uint32(9), who)
+        >>> sent[0].tolist(), bool((sent < 9).all())
+        ([0, 0, 0], True)
+
+    Source: HeteroSAg, Section VI-C, Experiment 2.
+    """
+    return Byzantine(_checked_clients(is_byzantine), on_residues=UniformResidues())
+
+
+def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
+    """Return clients that send -factor times their update (clipped like everybody's).
+
+    Args:
+        is_byzantine: bool[N], by client.
+        factor: Positive.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
+        >>> sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        [[1.0], [-2.0]]
+    """
+    number = _checked_number(factor, "factor")
+    require(number > 0.0, "factor", "must be positive", factor)
+    return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(jnp.float32(-number)))
+
+
+def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
+    """Return clients that send their update times a factor (clipped like everybody's).
+
+    The clip range bounds what this can do: codes cannot leave it.
+
+    Args:
+        is_byzantine: bool[N], by client.
+        factor: Any finite number; 0 sends nothing.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> updates, who = jnp.ones((2, 1), jnp.float32), jnp.asarray([False, True])
+        >>> scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
+        [[1.0], [3.0]]
+    """
+    number = jnp.float32(_checked_number(factor, "factor"))
+    return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(number))
+
+
+def collusion(
+    is_byzantine: _Clients, kind: str = "little_is_enough", strength: float | int = 1.5
+) -> Byzantine:
+    """Return clients that know all honest updates of the round and agree on one of their own.
+
+    "little_is_enough": mean - z std of the honest updates, coordinate by coordinate: near enough
+    to pass for honest, and always on the same side. "inner_product": -epsilon mean: the inner
+    product of the average with the honest mean turns negative. Everybody else in the round counts
+    as honest, also who is lost later. If nobody else is, attackers send their own updates.
+
+    Args:
+        is_byzantine: bool[N], by client.
+        kind: "little_is_enough" or "inner_product".
+        strength: z or epsilon, positive.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> updates, who = jnp.asarray([[1.0], [3.0], [7.0]]), jnp.asarray([False, False, True])
+        >>> attack = collusion(who, strength=2)
+        >>> attack.corrupt_updates(jax.random.key(0), updates, who).tolist()
+        [[1.0], [3.0], [0.0]]
+
+    Source: Baruch, Baruch, Goldberg, "A little is enough" (2019); Xie, Koyejo, Gupta, "Fall of
+    empires" (2020). HeteroSAg tries neither.
+    """
+    known = ("little_is_enough", "inner_product")
+    require(kind in known, "kind", f"must be a known attack ({nearest(str(kind), known)})", kind)
+    number = _checked_number(strength, "strength")
+    require(number > 0.0, "strength", "must be positive", strength)
+    factors = (1.0, -number) if kind == "little_is_enough" else (-number, 0.0)
+    attack = Collusion(jnp.float32(factors[0]), jnp.float32(factors[1]))
+    return Byzantine(_checked_clients(is_byzantine), on_updates=attack)
+
+
+def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine:
+    """Return the paper's model of wrong pads: touched averages are replaced by N(0, std^2).
+
+    `wrong_pads` is what really happens; there a touched average is spread over the whole clip
+    range, here it is as small as `std`.
+
+    Args:
+        is_byzantine: bool[N], by client.
+        std: Of each coordinate, at least 0.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> attack, average = gaussian_blocks([True, False]), jnp.ones(4, jnp.float32)
+        >>> attack.corrupt_average(jax.random.key(0), average, jnp.bool_(False)).tolist()
+        [1.0, 1.0, 1.0, 1.0]
+
+    Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution with isotropic
+    covariance matrix and standard deviation 0.1".
+    """
+    number = _checked_number(std, "std")
+    require(number >= 0.0, "std", "must be at least 0", std)
+    attack = GaussianAverage(jnp.float32(number))
+    return Byzantine(_checked_clients(is_byzantine), on_averages=attack)
+
+
+def _checked_clients(is_byzantine: _Clients) -> Array:
+    given = np.asarray(is_byzantine)
+    rule = "must be a vector of bools, one for each client"
+    proper = given.dtype == np.bool_ and given.ndim == 1 and given.size > 0
+    require(proper, "is_byzantine", rule, f"dtype {given.dtype}, shape {given.shape}")
+    return jnp.asarray(given)
+
+
+def _checked_number(value: Any, argument: str) -> float:
+    real = isinstance(value, float | int | np.floating | np.integer)
+    require(real and not isinstance(value, bool), argument, "must be a number", value)
+    require(bool(np.isfinite(value)), argument, "must be finite", value)
+    return float(value)
+
+
+def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Array:
+    """Return residues floor(U R / 2**64) of 64-bit words U; the bias is below R / 2**64.
+
+    A key for each slot, so that its residues do not depend on the size of the round.
+    """
+    slots = jnp.arange(shape[0], dtype=jnp.uint32)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, slots)
+    words = jax.vmap(lambda own: jax.random.bits(own, (2, *shape[1:]), jnp.uint32))(keys)
+    high, low = words[:, 0], words[:, 1]
+    spread = jnp.broadcast_to(modulus, shape)
+    top, middle = multiply_wide(high, spread)
+    carried, _ = multiply_wide(low, spread)
+    carry = (middle + carried < middle).astype(jnp.uint32)
+    return jnp.where(spread == jnp.uint32(0), high, top + carry)
