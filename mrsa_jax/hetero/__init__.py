@@ -1,5 +1,7 @@
 """HeteroSAg: clients of unequal bandwidth quantize unequally and still hide in secure sums."""
 
+from mrsa_jax.hetero._aggregate import SegmentResult, aggregate
+from mrsa_jax.hetero._average import SegmentAverage, SegmentOut, segment_average
 from mrsa_jax.hetero._byzantine import (
     AverageAttack,
     Byzantine,
@@ -15,6 +17,7 @@ from mrsa_jax.hetero._byzantine import (
     sign_flip,
     wrong_pads,
 )
+from mrsa_jax.hetero._coding import decode, encode
 from mrsa_jax.hetero._cohorts import (
     CohortGroups,
     SmallGroups,
@@ -23,7 +26,7 @@ from mrsa_jax.hetero._cohorts import (
     fixed_groups,
     ranked_groups,
 )
-from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, segment_layout
+from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, SegmentRow, segment_layout
 from mrsa_jax.hetero._leakage import (
     SegmentHistory,
     SegmentLeakage,
@@ -53,6 +56,11 @@ from mrsa_jax.hetero._segments import (
     segment_matrix_plus,
     subgroup_labels,
 )
+from mrsa_jax.hetero._unequal import (
+    UnequalFailures,
+    unequal_moduli_failures,
+    unequal_moduli_tuples,
+)
 
 __all__ = [
     "SCHEMES",
@@ -67,22 +75,30 @@ __all__ = [
     "ResidueAttack",
     "RobustRule",
     "Scaling",
+    "SegmentAverage",
     "SegmentBlock",
     "SegmentHistory",
     "SegmentLayout",
     "SegmentLeakage",
+    "SegmentOut",
+    "SegmentResult",
+    "SegmentRow",
     "SmallGroups",
     "SumLeakage",
     "TrimmedMean",
+    "UnequalFailures",
     "UniformResidues",
     "UpdateAttack",
     "WeightedMean",
+    "aggregate",
     "align_groups",
     "blocks_of",
     "check_matrix",
     "cohort_layouts",
     "collusion",
     "coordinate_median",
+    "decode",
+    "encode",
     "fixed_groups",
     "format_matrix",
     "gaussian_blocks",
@@ -90,6 +106,7 @@ __all__ = [
     "krum",
     "ranked_groups",
     "scaling",
+    "segment_average",
     "segment_layout",
     "segment_leakage",
     "segment_matrix",
@@ -98,6 +115,8 @@ __all__ = [
     "sign_flip",
     "subgroup_labels",
     "trimmed_mean",
+    "unequal_moduli_failures",
+    "unequal_moduli_tuples",
     "weighted_mean",
     "wrong_pads",
 ]

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -22,9 +22,11 @@ from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import Block, SegmentPlan, segment_plan
 
-__all__ = ["SegmentBlock", "SegmentLayout", "segment_layout"]
+__all__ = ["SegmentBlock", "SegmentLayout", "SegmentRow", "segment_layout"]
 
 ModulusRule = Literal["exact", "power_of_two"]
+# as in `quantize.stochastic`: float32 tells no more apart
+_MAX_LEVELS = 2**23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,36 @@ class SegmentBlock:
     start: int
     stop: int
     modulus: int
+
+
+class SegmentRow(NamedTuple):
+    """One segment of a layout as arrays, of shapes that all segments share.
+
+    Attributes:
+        segment: l.
+        start: First coordinate.
+        stop: One past the last coordinate.
+        first_block: Number of its first block in the plan.
+        plan: Its blocks over the segment's own coordinates, from 0.
+        levels: int32[n], K with which each slot quantizes it.
+        modulus_of: uint32[n], R of each slot's block; 0 stands for 2^32.
+        block_of: int32[n], each slot's block, counted from the row's first.
+        slots: int32[B, m], members of each block, B and m the most of all rows; padded with n.
+        block_levels: int32[B], K of each block; 2 beyond the last.
+        moduli: uint32[B], R of each block, 0 for 2^32; 2 beyond the last.
+    """
+
+    segment: int
+    start: int
+    stop: int
+    first_block: int
+    plan: SegmentPlan
+    levels: np.ndarray
+    modulus_of: np.ndarray
+    block_of: np.ndarray
+    slots: np.ndarray
+    block_levels: np.ndarray
+    moduli: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +146,34 @@ class SegmentLayout:
             self.dim,
         )  # fmt: skip
 
+    @functools.cached_property
+    def rows(self) -> tuple[SegmentRow, ...]:
+        """Return the segments as arrays, which is what encodes, sums and decodes them."""
+        by_row = [[block for block in self.blocks if block.segment == segment]
+                  for segment in range(self.num_segments)]  # fmt: skip
+        most = max(len(row) for row in by_row)
+        widest = max(len(block.members) for block in self.blocks)
+        starts = np.cumsum([0, *(len(row) for row in by_row)]).tolist()
+        return tuple(self._row(row, first, most, widest)
+                     for row, first in zip(by_row, starts, strict=False))  # fmt: skip
+
+    def _row(self, own: list[SegmentBlock], first: int, most: int, widest: int) -> SegmentRow:
+        count = self.num_participants
+        levels, modulus_of = np.zeros(count, np.int32), np.zeros(count, np.uint32)
+        block_of = np.zeros(count, np.int32)
+        slots = np.full((most, widest), count, np.int32)
+        block_levels, moduli = np.full(most, 2, np.int32), np.full(most, 2, np.uint32)
+        for place, block in enumerate(own):
+            members, modulus = list(block.members), np.uint32(block.modulus % 2**32)
+            levels[members], modulus_of[members] = block.num_levels, modulus
+            block_of[members], slots[place, : len(members)] = place, members
+            block_levels[place], moduli[place] = block.num_levels, modulus
+        start, stop = own[0].start, own[0].stop
+        plan = tuple(Block(block.members, 0, stop - start, block.modulus, block.num_levels)
+                     for block in own)  # fmt: skip
+        return SegmentRow(own[0].segment, start, stop, first, plan, levels, modulus_of, block_of,
+                          slots, block_levels, moduli)  # fmt: skip
+
     def column_of(self) -> np.ndarray:
         """Return int32[n], the column of each slot."""
         found = np.zeros(self.num_participants, np.int32)
@@ -147,7 +207,7 @@ def segment_layout(
             over whole updates (privacy level 0); or a matrix int[segments, columns].
         groups: The slots of each group, slowest group first; or their sizes, for consecutive
             slots.
-        levels: K_g of each group, from 2, never descending.
+        levels: K_g of each group, from 2 to 2**23, never descending.
         dim: d, at least the number of segments.
         subgroups: L_g: into how many subgroups each group is cut, as evenly as possible; one
             each if None.
@@ -161,9 +221,9 @@ def segment_layout(
         not divide d.
 
     Raises:
-        ConfigurationError: If slots are not 0 to n - 1, each once; levels are below 2, descending
-            or not one for each group; there are more segments than coordinates; a group is too
-            small; or the matrix does not fit.
+        ConfigurationError: If slots are not 0 to n - 1, each once; levels are out of range,
+            descending or not one for each group; there are more segments than coordinates; a
+            group is too small; a ring would pass 32 bits; or the matrix does not fit.
 
     Examples:
         >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
@@ -173,7 +233,8 @@ def segment_layout(
     Source: HeteroSAg, Section III (Steps 3 and 4 for R) and V-B.
     """
     slots = _checked_groups(groups)
-    own_levels = [check_integer(level, "levels", 2) for level in levels]
+    bounds = "must lie in [2, 2**23]"
+    own_levels = [check_integer(level, "levels", 2, _MAX_LEVELS, rule=bounds) for level in levels]
     rule = "must be one for each group"
     require(len(own_levels) == len(slots), "levels", rule, len(own_levels), len(slots))
     ascending = own_levels == sorted(own_levels)
@@ -188,7 +249,12 @@ def segment_layout(
     width = check_integer(dim, "dim", 1)
     require(width >= len(matrix), "dim", "must be at least the segments", width, len(matrix))
     rows = tuple(tuple(row) for row in matrix.tolist())
-    return SegmentLayout(rows, columns, column_levels, width, modulus_rule)
+    layout = SegmentLayout(rows, columns, column_levels, width, modulus_rule)
+    largest = max(layout.blocks, key=lambda block: block.modulus)
+    fits = largest.modulus < 2**31 or (modulus_rule == "power_of_two" and largest.modulus <= 2**32)
+    require(fits, "levels", "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
+            f"{largest.num_levels} levels for {len(largest.members)} clients")  # fmt: skip
+    return layout
 
 
 def _checked_groups(groups: Sequence[Any] | np.ndarray) -> list[tuple[int, ...]]:

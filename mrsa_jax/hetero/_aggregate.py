@@ -1,0 +1,310 @@
+"""One round of HeteroSAg as a function: unequal quantizers, secure sums, dropouts, decoding.
+
+HeteroSAg, Sections II-C and III. Segments are read, coded, summed and decoded one after the
+other, so that neither all updates nor all codes need be in memory at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Key
+
+from mrsa_jax import graphs, protocol
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax.hetero._average import check_thresholds, clipped_share, cut
+from mrsa_jax.hetero._coding import ValueRange, check_range, check_updates
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
+from mrsa_jax.hetero._round import (
+    Fidelity,
+    SummedRound,
+    code_row,
+    judge,
+    row_totals,
+    row_update,
+)
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
+
+__all__ = ["SegmentResult", "aggregate"]
+
+_Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SegmentResult:
+    """Outcome of one round of HeteroSAg.
+
+    Attributes:
+        update: float32[d], the mean update of the clients who were summed, or what the robust
+            rule made of the blocks' averages; zeros unless `status` is OK.
+        status: What became of the round.
+        block_status: int32[blocks], a `Status` for each block of the layout; `TOO_FEW_SURVIVORS`
+            for one of which nobody is summed.
+        totals: uint32[stop - start] for each block, its ring sum; zeros unless its status is OK.
+        counts: int32[blocks], clients in each of those sums.
+        summed: bool[n], who is in the mean; nobody unless OK.
+        clipped_fraction: Share of the coordinates that were clipped, of the clients who sent.
+        result: What `protocol.run` says of a "real" round (its privacy, transcript and costs);
+            None for the others.
+    """
+
+    update: np.ndarray
+    status: Status
+    block_status: np.ndarray
+    totals: tuple[np.ndarray, ...]
+    counts: np.ndarray
+    summed: np.ndarray
+    clipped_fraction: float
+    result: AggregateResult | None
+
+
+def aggregate(
+    seed: int | np.integer | Key[Array, ""],
+    updates: _Updates,
+    layout: SegmentLayout,
+    value_range: ValueRange,
+    *,
+    survivors: ArrayLike | Sequence[Any] | None = None,
+    thresholds: ArrayLike | Sequence[int] | None = None,
+    adjacency: ArrayLike | Sequence[Any] | None = None,
+    fidelity: Fidelity = "sets",
+    combine: Callable[..., Any] | None = None,
+    byzantine: Any = None,
+    round_index: int | np.integer = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> SegmentResult:
+    """Run one round of HeteroSAg.
+
+    Who would be alone in one of its blocks is not summed (`secagg.admitted`), so that every
+    segment is the mean of the same clients and no sum is an input.
+
+    Args:
+        seed: Integer or key; rounding, attacks and, but for "real", all secrets come from it.
+        updates: float32[n, d], a row for each slot; or a function of (start, stop) that returns
+            float32[n, stop - start], called for one segment after the other. Rows of clients
+            outside V3 are not read.
+        layout: Who sums which segment with whom (`segment_layout`).
+        value_range: (r1, r2), the clip range.
+        survivors: bool[5, n], V0 to V4; or bool[n], who takes part in a round in which nobody is
+            lost; everybody if None.
+        thresholds: t_i, one for all or [n]; None for more than half of each neighbourhood,
+            floor((|Adj(i)| + 1) / 2) + 1 and at least 2.
+        adjacency: bool[n, n], who shares secrets, and pads within blocks; the complete graph over
+            V0 if None.
+        fidelity: "sets": the plain modular sums; "array": sums of padded inputs, with the pads
+            of every pair; "real": messages and cryptography (`protocol.run`, whose secrets are
+            fresh). The updates are bit-equal.
+        combine: Robust rule over the averages of a segment's blocks; the mean if None.
+        byzantine: Attackers, by slot.
+        round_index: Round, part of every nonce and of the rounding's randomness.
+        progress: Called after each segment with (segments done, segments).
+
+    Returns:
+        The outcome; a round that fails says so in `status`.
+
+    Raises:
+        ConfigurationError: If an argument breaks a rule, or a client of V3 has a NaN.
+
+    Examples:
+        >>> from mrsa_jax.hetero import segment_layout
+        >>> layout = segment_layout("mc", [2, 2, 2], [2, 3, 5], dim=6)
+        >>> updates = np.tile(np.float32([1, -1, 1, -1, 1, -1]), (6, 1))
+        >>> here = [True, True, True, False, True, True]
+        >>> result = aggregate(0, updates, layout, (-1.0, 1.0), survivors=here)
+        >>> result.update.tolist(), result.summed.astype(int).tolist()
+        ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
+
+    Cost: linear in n d but for the pads of "array": a keystream of each pair of a block over the
+    segment. Memory: codes of one segment ("real": of all).
+
+    Source: HeteroSAg, Sections II-C, III; differs from the paper in dividing by the clients that
+    were summed, in nonces by block and round, and in what it does with a client left alone.
+    """
+    known = fidelity in ("sets", "array", "real")
+    require(known, "fidelity", 'must be "sets", "array" or "real"', fidelity)
+    is_layout = isinstance(layout, SegmentLayout)
+    require(is_layout, "layout", "must be a `SegmentLayout`, e.g. of `segment_layout`", layout)
+    rule = "must be callable on block averages and their weights"
+    require(combine is None or callable(combine), "combine", rule, combine)
+    alive, graph, limits = _checked(layout, survivors, thresholds, adjacency)
+    index = check_integer(round_index, "round_index", 0, 2**32 - 1)
+    bounds = check_range(value_range)
+    own = None if byzantine is None else _attackers(byzantine, layout)
+    mine = None if own is None else jnp.asarray(own & alive[3])
+    key = round_key(as_key(_plain(seed)), jnp.uint32(index), Stream.QUANTIZATION)
+    read = _reader(updates, layout, alive[3])
+    job = _Job(key, layout, bounds, combine, byzantine, mine, alive[3], read, progress)
+    if fidelity == "real":
+        return _real(job, graph, alive, limits, index)
+    round_ = judge(layout, graph, alive, limits)
+    seeds = None
+    if fidelity == "array" and round_.counts.any():
+        seeds = _seeds(as_key(_plain(seed)), graph, layout, index)
+    totals, parts = [], []
+    for row, codes in job.codes():
+        table = row_totals(fidelity, seeds, codes, row, np.uint32(index), round_)
+        totals += list(np.asarray(table)[: len(row.plan)])
+        if round_.status == Status.OK:
+            parts.append(job.update(table, row, round_))
+    return job.result(round_, tuple(totals), parts, None)
+
+
+@dataclasses.dataclass
+class _Job:
+    """What all fidelities do with a segment."""
+
+    key: Array
+    layout: SegmentLayout
+    bounds: Array
+    combine: Any
+    byzantine: Any
+    mine: Array | None  # attackers who send
+    sent: np.ndarray  # V3
+    read: Callable[[SegmentRow], Array]
+    progress: Callable[[int, int], None] | None
+    clipped: Any = None
+
+    def codes(self) -> Iterator[tuple[SegmentRow, Array]]:
+        """Go through the segments with the clients' residues."""
+        layout = self.layout
+        members = jnp.arange(layout.num_participants, dtype=jnp.int32)
+        for done, row in enumerate(layout.rows, 1):
+            codes, outside = code_row(
+                self.key, self.read(row), members, layout, row, self.bounds, self.byzantine,
+                self.mine,
+            )  # fmt: skip
+            self.clipped = outside if done == 1 else self.clipped + outside
+            yield row, codes
+            if self.progress is not None:
+                self.progress(done, len(layout.rows))
+
+    def update(self, table: Array, row: SegmentRow, round_: SummedRound) -> np.ndarray:
+        part = row_update(
+            self.key, table, row, round_, self.bounds, self.combine, self.byzantine, self.mine
+        )
+        return np.asarray(part)
+
+    def result(
+        self,
+        round_: SummedRound,
+        totals: tuple[np.ndarray, ...],
+        parts: list[np.ndarray],
+        result: AggregateResult | None,
+    ) -> SegmentResult:
+        dim = self.layout.dim
+        share = clipped_share(self.clipped, jnp.asarray(self.sent), dim)
+        return SegmentResult(
+            update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
+            status=round_.status,
+            block_status=round_.block_status,
+            totals=totals,
+            counts=round_.counts,
+            summed=round_.summed,
+            clipped_fraction=float(share),
+            result=result,
+        )
+
+
+def _real(
+    job: _Job, graph: np.ndarray | None, alive: np.ndarray, limits: np.ndarray | None, index: int
+) -> SegmentResult:
+    """Run the round with real messages: all codes at once."""
+    codes = np.concatenate([np.asarray(part) for _, part in job.codes()], axis=1)
+    if graph is None:
+        graph = alive[0][:, None] & alive[0][None, :] & ~np.eye(len(codes), dtype=bool)
+    if limits is None:
+        limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2).astype(np.int32)
+    result = protocol.run(codes, graph, alive, limits, plan=job.layout.plan, round_index=index)
+    status = np.asarray(result.block_status, np.int32)
+    kept = alive.copy()
+    kept[3] = result.summed
+    sizes = [kept[3][list(block.members)].sum() for block in job.layout.blocks]
+    counts = np.where(status == int(Status.OK), sizes, 0).astype(np.int32)
+    round_ = SummedRound(kept, result.status, status, counts)
+    parts = []
+    if round_.status == Status.OK:
+        for row in job.layout.rows:
+            table = np.zeros((len(row.moduli), row.stop - row.start), np.uint32)
+            own = result.totals[row.first_block : row.first_block + len(row.plan)]
+            table[: len(own)] = own
+            parts.append(job.update(jnp.asarray(table), row, round_))
+    return job.result(round_, tuple(result.totals), parts, result)
+
+
+def _seeds(key: Array, graph: np.ndarray | None, layout: SegmentLayout, index: int) -> Seeds:
+    material = key_material(np.asarray(jax.random.key_data(key)).astype("<u4").tobytes())
+    pairs = None if graph is None else graphs.edges(graph)
+    return derive_seeds(material, np.arange(layout.num_participants), np.uint32(index), pairs)
+
+
+def _plain(seed: Any) -> Any:
+    return int(seed) if isinstance(seed, np.integer) else seed
+
+
+def _checked(
+    layout: SegmentLayout, survivors: Any, thresholds: Any, adjacency: Any
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return bool[5, n], the graph or None, and int32[n] or None."""
+    count = layout.num_participants
+    alive = np.ones(count, bool) if survivors is None else np.asarray(survivors)
+    if alive.shape == (count,):
+        alive = np.tile(alive, (5, 1))
+    limits = None
+    if thresholds is not None:
+        limits = np.broadcast_to(check_thresholds(thresholds, layout, "thresholds"), (count,))
+    complete = ~np.eye(count, dtype=bool)
+    graph = complete if adjacency is None else np.asarray(adjacency)
+    rule = f"must be {count} x {count}, the slots of the layout"
+    require(graph.shape == (count, count), "adjacency", rule, graph.shape)
+    graph, alive, _ = check_round(graph, alive, 1)
+    return alive, None if adjacency is None else graph, limits
+
+
+def _attackers(byzantine: Any, layout: SegmentLayout) -> np.ndarray:
+    own = np.asarray(byzantine.is_byzantine)
+    count = layout.num_participants
+    proper = own.dtype == np.bool_ and own.shape == (count,)
+    require(proper, "byzantine", f"must mark {count} slots", own.dtype, own.shape)
+    return own
+
+
+def _reader(updates: Any, layout: SegmentLayout, sent: np.ndarray) -> Callable[[SegmentRow], Array]:
+    """Return what reads a segment: float32[n, w], zeros for those who do not send."""
+    here = jnp.asarray(sent)
+    whole = None if callable(updates) else check_updates(updates, layout)
+
+    def read(row: SegmentRow) -> Array:
+        width = row.stop - row.start
+        if whole is None:
+            part = updates(row.start, row.stop)
+            values = part if isinstance(part, jax.Array) else np.asarray(part)
+            floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
+            require(floating, "updates", "must be floating point", values.dtype)
+            shape = (layout.num_participants, width)
+            require(values.shape == shape, "updates", f"must return the shape {shape}",
+                    values.shape)  # fmt: skip
+            own = jnp.asarray(values, jnp.float32)
+        else:
+            own = cut(whole, jnp.int32(row.start), width)
+        kept, has_nan = _kept(own, here)
+        nan = np.flatnonzero(np.asarray(has_nan)).tolist()
+        require(not nan, "updates", "must not hold NaN", f"slots {nan[:8]}, coordinates "
+                f"{row.start} to {row.stop}")  # fmt: skip
+        return kept
+
+    return read
+
+
+@jax.jit
+def _kept(values: Array, here: Array) -> tuple[Array, Array]:
+    kept = jnp.where(here[:, None], values, jnp.float32(0))
+    return kept, jnp.any(jnp.isnan(kept), axis=1)
