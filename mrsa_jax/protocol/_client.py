@@ -21,6 +21,7 @@ from mrsa_jax.protocol._errors import (
     UnexpectedMessageError,
 )
 from mrsa_jax.protocol._messages import (
+    SATURATED,
     AdvertiseKeys,
     KeyList,
     MaskedInput,
@@ -148,7 +149,8 @@ class Client:
                 shares here, or leaves out this one.
             BothSecretsRequestedError: If shares of one kind were handed out and this message asks
                 for the other kind.
-            TooFewSurvivorsError: If fewer than two clients are in the sum.
+            TooFewSurvivorsError: If fewer than two clients are in the sum, or in the sum of one of
+                its blocks as far as it can see.
         """
         if 3 in self._answers and message != self._answers[3][0]:
             self._refuse_other_request(message)
@@ -289,10 +291,30 @@ class Client:
             raise TooFewSurvivorsError(
                 f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
             )
+        self._check_company(request)
         listed = set(request.survivors)
         own = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
         return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+
+    def _check_company(self, request: SurvivorList) -> None:
+        """Refuse if in one of its own blocks nobody else can be summed, as far as it can see.
+
+        It sees which of its neighbours are; of other members of the block it knows only how many
+        clients are summed in the whole round.
+        """
+        listed = set(request.survivors)
+        has_unseen = request.num_survivors > len(listed) or request.num_survivors == SATURATED
+        seen = {self.client, *self.neighbours}
+        for number, block in enumerate(self._plan):
+            if self.client not in block.members:
+                continue
+            others = listed.intersection(block.members) - {self.client}
+            strangers = has_unseen and not seen.issuperset(block.members)
+            if not others and not strangers:
+                raise TooFewSurvivorsError(
+                    f"client {self.client} is asked to unmask its input alone in block {number}"
+                )
 
     def _request(self, message: bytes) -> SurvivorList:
         request = SurvivorList.from_bytes(message)

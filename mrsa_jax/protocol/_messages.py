@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-_SATURATED = 2**16 - 1
+SATURATED = 2**16 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +308,7 @@ class SurvivorList:
     def __post_init__(self) -> None:
         check_words("SurvivorList", self.round_index)
         check_ascending("SurvivorList", self.survivors)
-        enough = min(len(self.survivors), _SATURATED) <= self.num_survivors
+        enough = min(len(self.survivors), SATURATED) <= self.num_survivors
         check(enough, "SurvivorList", f"lists more than {self.num_survivors} survivors")
 
     @staticmethod
@@ -323,7 +323,7 @@ class SurvivorList:
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        start = header(self.KIND, self.round_index, min(self.num_survivors, _SATURATED))
+        start = header(self.KIND, self.round_index, min(self.num_survivors, SATURATED))
         count = len(self.survivors)
         return start + struct.pack(f"<{count + 1}I", count, *self.survivors)
 

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
@@ -27,10 +26,9 @@ from mrsa_jax.secagg import (
     StepReport,
     Transcript,
     check_round,
-    complete_plan,
     unmasking_risk,
 )
-from mrsa_jax.secagg._checks import check_residues, check_ring
+from mrsa_jax.secagg._checks import check_inputs
 
 __all__ = ["run"]
 
@@ -50,6 +48,7 @@ def run(
     round_index: int | np.integer = 0,
     network: Network | None = None,
     progress: Progress | None = None,
+    plan: SegmentPlan | None = None,
 ) -> AggregateResult:
     """Run one round with real messages and real cryptography.
 
@@ -57,28 +56,37 @@ def run(
     bit for bit, as array operations.
 
     Args:
-        inputs: Integers in [0, R), [n, d].
+        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
+            coordinates of it. What a client holds elsewhere is never read.
         adjacency: bool[n, n], symmetric with an empty diagonal: who shares keys with whom.
         survivors: bool[5, n], V0 to V4, nested: a client in V_s but not in V_(s+1) computes its
             message of step s, which never arrives.
         thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
             never be recovered.
-        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this and `modulus`.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus` and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).
         entropy: None for the operating system's randomness; bytes or a non-negative integer for
             a round that can be repeated (tests and simulation only).
         round_index: Round, part of every derived key and nonce.
         network: What carries the messages; see `disturbed`.
         progress: Called with (step's name, clients done, clients in all).
+        plan: Blocks of the round, each client in at least one: keys and shares once along the
+            whole graph, pads between neighbours in the same block. None for one block of
+            everybody.
 
     Returns:
-        The round's outcome. `total` is the sum over V3, zeros unless `status` is OK;
+        The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
+        `totals`, one for each block over those of its members who are `summed`. A block whose
+        pads cannot be removed has zeros and leaves the round `UNRELIABLE`; the totals of the
+        other blocks stand, since the server knows them.
         `learned`, `is_reliable`, `is_private` and `transcript` tell what the secrets that the
         server really recovered allow; `seeds` are all clients', which the server never sees.
         A client whose message is refused, or who refuses the server's, counts as dropped from
         that step on (`network.refused` hears why); shares that are found to be forged leave the
         round `UNRELIABLE`. With |V3| < 2 the status is `TOO_FEW_SURVIVORS`: the client refuses
-        to unmask, so that V4 is empty and nothing is learned.
+        to unmask, so that V4 is empty and nothing is learned. A client of V3 who would be alone
+        in one of its blocks counts as lost in all of them (`secagg.admitted`): it is told that it
+        is alone, refuses to answer, and what it sent stays hidden by its self pads.
 
     Raises:
         ConfigurationError: If an argument breaks a rule.
@@ -97,15 +105,11 @@ def run(
     Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i, in
     the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the public pad keys.
     """
-    ring = check_ring(modulus_bits, modulus)
-    values = check_residues(inputs, ring)
     graph, script, limits = check_round(adjacency, survivors, thresholds)
-    n = len(graph)
-    require(len(values) == n, "inputs", "must have a row for each client", len(values), n)
+    values, blocks = check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
     number = check_integer(round_index, "round_index", 0, 2**32 - 1)
-    plan = complete_plan(n, values.shape[1], ring)
     carrier = disturbed() if network is None else network
-    round_ = _Round(values, graph, script, limits, plan, entropy, number, carrier, progress)
+    round_ = _Round(values, graph, script, limits, blocks, entropy, number, carrier, progress)
     return round_.play()
 
 
@@ -208,15 +212,16 @@ class _Round:
     def _result(self, reports: tuple[StepReport, ...]) -> AggregateResult:
         server = self._server
         assert server.status is not None  # the last step sets it
-        learned = server.learned
         transcript = Transcript(server.survivors, server.padded_inputs, server.is_recovered)
-        whole = learned.all(axis=1, where=server.survivors[3])
         return AggregateResult(
-            total=server.total,
+            totals=server.totals,
             status=server.status,
-            learned=learned,
+            block_status=server.block_status,
+            summed=server.summed,
+            learned=server.learned,
+            learned_block=server.learned_block,
             is_reliable=server.is_removable(),
-            is_private=bool(whole.all()),
+            is_private=server.is_private(),
             unmasking_risk=bool(unmasking_risk(self._graph, self._thresholds).any()),
             transcript=transcript,
             seeds=self._seeds(),

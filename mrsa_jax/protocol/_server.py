@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.protocol._errors import ForgedShareError, UnexpectedMessageError
 from mrsa_jax.protocol._messages import (
@@ -22,11 +21,13 @@ from mrsa_jax.protocol._messages import (
     SurvivorList,
     UnmaskShares,
 )
-from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
-from mrsa_jax.protocol._primitives import KeyPair, pad_seed, refuse_small_order
+from mrsa_jax.protocol._pads import PadSum
+from mrsa_jax.protocol._primitives import KeyPair, refuse_small_order
 from mrsa_jax.protocol._shamir import recover
+from mrsa_jax.protocol._unmasking import Unmasking
 from mrsa_jax.protocol._wire import kind_of, limbs_of
-from mrsa_jax.secagg import SegmentPlan
+from mrsa_jax.secagg import SegmentPlan, admitted
+from mrsa_jax.secagg._checks import check_plan
 
 __all__ = ["Server"]
 
@@ -44,11 +45,17 @@ class Server:
     Attributes:
         step: The step that is open, 0 to 3; 4 after the last.
         survivors: bool[5, n], V0 to V4 as far as they are known.
+        summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less those who
+            would be alone in one of their blocks. These count as lost: of them s_i^SK is
+            recovered, never b_i, and their self pads go on hiding what they sent.
         padded_inputs: uint32[n, d], what the clients of V3 sent; zeros elsewhere.
-        is_recovered: bool[n], whose secret (b_i in V3, else s_i^SK) the shares gave back.
+        is_recovered: bool[n], whose secret (b_i of those summed, else s_i^SK) the shares gave
+            back.
         rejected: Errors of shares that were found to be forged.
         status: What became of the round, once it is over.
-        total: uint32[d], the sum over V3 modulo R; zeros unless `status` is OK.
+        block_status: int32[blocks], what became of each block's sum.
+        totals: For each block uint32[stop - start], the sum modulo R; zeros unless the block's
+            status is OK.
 
     Examples:
         >>> from mrsa_jax.secagg import complete_plan
@@ -75,36 +82,42 @@ class Server:
             adjacency: bool[n, n], symmetric with an empty diagonal.
             thresholds: int[n], t_i.
             cohort: bool[n], V0: who may take part.
-            plan: One block of all n clients.
+            plan: Blocks of the round, each client in at least one.
             round_index: Round.
 
         Raises:
-            ConfigurationError: If the plan has several blocks, or not all clients in it.
+            ConfigurationError: If the plan is none of n clients, or not all of them are in it.
         """
         n = len(adjacency)
-        whole = len(plan) == 1 and plan[0].members == tuple(range(n)) and plan[0].start == 0
-        require(whole, "plan", "must be one block of all clients from the first coordinate", plan)
-        self._block = plan[0]
+        self._plan = check_plan(plan, n)
+        self._layouts: list[list[int]] = [[] for _ in range(n)]  # each client's blocks
+        for number, block in enumerate(self._plan):
+            for i in block.members:
+                self._layouts[i].append(number)
         self._neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in adjacency]
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
         self.step = 0
         self.survivors = np.zeros((5, n), bool)
         self.survivors[0] = cohort
-        self.padded_inputs = np.zeros((n, self._block.stop), np.uint32)
+        self.summed = np.zeros(n, bool)
+        width = max(block.stop for block in self._plan)
+        self.padded_inputs = np.zeros((n, width), np.uint32)
         self.is_recovered = np.zeros(n, bool)
         self.rejected: list[ForgedShareError] = []
         self.status: Status | None = None
-        self.total = np.zeros(self._block.stop, np.uint32)
+        widths = [block.stop - block.start for block in self._plan]
+        self.totals = tuple(np.zeros(width, np.uint32) for width in widths)
+        self.block_status = np.full(len(self._plan), Status.TOO_FEW_SURVIVORS, np.int32)
         self._inbox: dict[int, bytes] = {}
         self._keys: dict[int, tuple[bytes, bytes]] = {}
         self._seen_keys: set[bytes] = set()
         self._mail: dict[int, list[tuple[int, bytes]]] = {}
         self._self_shares: dict[int, list[tuple[int, bytes]]] = {}
         self._key_shares: dict[int, list[tuple[int, bytes]]] = {}
-        self._self_seeds: dict[int, bytes] = {}
-        self._pad_keys: dict[int, KeyPair] = {}
-        self._sums: list[np.ndarray] | None = None
+        self._unmasking: Unmasking | None = None
+        self._learnt: list[tuple[int, list[int]]] = []  # block and members of each sum
+        self._sums: dict[int, np.ndarray] = {}  # by row of it
 
     def receive(self, client: int, message: bytes) -> bool:
         """Take one client's message of the open step.
@@ -133,6 +146,8 @@ class Server:
             raise UnexpectedMessageError(f"client {client} is at step {step}, not {self.step}")
         if not self._is_in(step, client):
             raise UnexpectedMessageError(f"client {client} is not in V{step}")
+        if step == 3 and not self.summed[client]:
+            raise UnexpectedMessageError(f"client {client} counts as lost")
         if client in self._inbox:
             if self._inbox[client] == message:
                 return False
@@ -160,72 +175,108 @@ class Server:
         }
 
     def masked_input(self) -> dict[int, bytes]:
-        """Close step 2 and return `SurvivorList` for each client of V3.
+        """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
 
-        It says |V3|, so that a client who is alone in it refuses to answer.
+        It names only clients who are summed, and says how many there are. A client who counts as
+        lost is told that it is alone, which it refuses to answer.
         """
         self._close(2)
         v3 = self._members(3)
-        lists = {i: tuple(sorted((i, *self._near(i, 3)))) for i in v3}
+        self.summed[:] = admitted(self._plan, self.survivors[3])
+        lost = np.flatnonzero(self.survivors[2] & ~self.summed).tolist()
+        summed = np.flatnonzero(self.summed).tolist()
+        self._unmasking = Unmasking(
+            self._plan, self.round_index, self._neighbours, summed, lost, self.padded_inputs,
+            {i: keys[1] for i, keys in self._keys.items()},
+        )  # fmt: skip
+        count = len(summed)
         return {
-            i: SurvivorList(self.round_index, len(v3), near).to_bytes() for i, near in lists.items()
-        }
+            i: SurvivorList(self.round_index, count, tuple(sorted((i, *self._summed_near(i)))))
+            .to_bytes()
+            if self.summed[i]
+            else SurvivorList(self.round_index, 1, (i,)).to_bytes()
+            for i in v3
+        }  # fmt: skip
 
     def unmask(self) -> Status:
-        """Close step 3, recover secrets and remove pads; set `status` and `total`.
+        """Close step 3, recover secrets and remove pads; set the statuses and `totals`.
 
         Returns:
-            `TOO_FEW_SURVIVORS` if |V3| < 2, `UNRELIABLE` if a pad of the sum cannot be removed
-            or a share is found to be forged, otherwise `OK`.
+            `TOO_FEW_SURVIVORS` if nobody is summed, `UNRELIABLE` if a pad of a block's sum cannot
+            be removed or a share is found to be forged, otherwise `OK`. The totals of blocks that
+            can be unmasked stand in an unreliable round too: the server has them anyway.
         """
         self._close(3)
-        v3 = self._members(3)
-        if len(v3) < 2:
+        if self._unmasking is None or not self.summed.any():
             self.status = Status.TOO_FEW_SURVIVORS
             return self.status
-        self._recover()
-        components = self._components()
-        if all(self._is_open(component) for component in components):
-            self.status = Status.OK
-            total = PadSum(self.total, self._block.modulus, 0, self.round_index)
-            for part in self.learned_sums():
-                total.add_residues(part)
-            self.total = total.residues()
-        else:
-            self.status = Status.UNRELIABLE
+        self._recover(self._unmasking)
+        for number in range(len(self._plan)):
+            parts = self._unmasking.components(number)
+            rows = [part for part in parts if self._unmasking.is_open(number, part)]
+            self._learnt += [(number, part) for part in rows]
+            if parts:
+                is_open = len(rows) == len(parts)
+                self.block_status[number] = Status.OK if is_open else Status.UNRELIABLE
+        for number in np.flatnonzero(self.block_status == Status.OK).tolist():
+            self._add_up(number)
+        failed = (self.block_status == Status.UNRELIABLE).any()
+        self.status = Status.UNRELIABLE if failed else Status.OK
         return self.status
 
     @property
     def learned(self) -> np.ndarray:
-        """Return bool[L, n]: the components of the graph on V3 whose pads can all be removed.
+        """Return bool[L, n]: the sets whose sums can be unmasked, by block and smallest member.
 
-        What the secrets that are really here allow, by smallest member; no rows if |V3| < 2.
+        In each block the components of the graph on those summed whose pads can all be removed,
+        with the secrets that are really here; no rows if nobody is summed.
         """
-        rows = [component for component in self._components() if self._is_open(component)]
-        learned = np.zeros((len(rows), self.survivors.shape[1]), bool)
-        for row, component in zip(learned, rows, strict=True):
+        learned = np.zeros((len(self._learnt), self.survivors.shape[1]), bool)
+        for row, (_, component) in zip(learned, self._learnt, strict=True):
             row[component] = True
         return learned
 
-    def learned_sums(self) -> list[np.ndarray]:
-        """Return the sums over the rows of `learned`, uint32[d] each.
+    @property
+    def learned_block(self) -> np.ndarray:
+        """Return int32[L], the block of each row of `learned`."""
+        return np.asarray([number for number, _ in self._learnt], np.int32)
 
-        An honest server computes them for a reliable round alone, where they add up to the
-        total; a curious one for any.
+    def learned_sums(self) -> list[np.ndarray]:
+        """Return the sums over the rows of `learned`, uint32[stop - start] each.
+
+        An honest server computes them only for blocks all of whose pads come off, where they
+        add up to the total; a curious one for any.
         """
-        if self._sums is None:
-            rows = [component for component in self._components() if self._is_open(component)]
-            self._sums = [self._unmasked(component) for component in rows]
-        return self._sums
+        return [self._sum(row) for row in range(len(self._learnt))]
 
     def is_removable(self) -> bool:
-        """Return whether every pad of the sum over V3 can be removed with the secrets here.
+        """Return whether every pad of the round's sums can be removed with the secrets here.
 
-        Not for |V3| = 1, whose self pad clients refuse to unmask; nothing is in the way of an
-        empty sum.
+        Not where somebody sent and nobody is summed, as clients then refuse; nothing is in the
+        way of empty sums.
         """
-        is_open = all(self._is_open(component) for component in self._components())
-        return is_open and len(self._members(3)) != 1
+        is_open = not (self.block_status == Status.UNRELIABLE).any()
+        return is_open and bool(self.summed.any() or not self.survivors[3].any())
+
+    def is_private(self) -> bool:
+        """Return whether no sum over a part of those summed in a block can be computed."""
+        members = [self.summed[list(block.members)].sum() for block in self._plan]
+        return all(len(component) == members[number] for number, component in self._learnt)
+
+    def _sum(self, row: int) -> np.ndarray:
+        if row not in self._sums:
+            assert self._unmasking is not None  # Step 2 is closed where there are rows
+            self._sums[row] = self._unmasking.unmasked(*self._learnt[row])
+        return self._sums[row]
+
+    def _add_up(self, number: int) -> None:
+        """Set a block's total."""
+        block = self._plan[number]
+        total = PadSum(self.totals[number], block.modulus, number, self.round_index)
+        for row, (owner, _) in enumerate(self._learnt):
+            if owner == number:
+                total.add_residues(self._sum(row))
+        self.totals[number][:] = total.residues()
 
     def _is_in(self, step: int, client: int) -> bool:
         return 0 <= client < self.survivors.shape[1] and bool(self.survivors[step, client])
@@ -235,6 +286,9 @@ class Server:
 
     def _near(self, client: int, step: int) -> list[int]:
         return sorted(j for j in self._neighbours[client] if self.survivors[step, j])
+
+    def _summed_near(self, client: int) -> list[int]:
+        return sorted(j for j in self._neighbours[client] if self.summed[j])
 
     def _close(self, step: int) -> None:
         if step != self.step:
@@ -275,15 +329,20 @@ class Server:
             self._mail.setdefault(recipient, []).append((client, ciphertext))
 
     def _take_input(self, client: int, data: bytes) -> None:
-        layout = ((self._block.stop, self._block.modulus),)
+        blocks = [self._plan[number] for number in self._layouts[client]]
+        layout = tuple((block.stop - block.start, block.modulus) for block in blocks)
         message = MaskedInput.from_bytes(data, layout)
         self._check_sender(client, message)
-        self.padded_inputs[client] = message.residues
+        start = 0
+        for block, (width, _) in zip(blocks, layout, strict=True):
+            part = message.residues[start : start + width]
+            self.padded_inputs[client, block.start : block.stop] = part
+            start += width
 
     def _take_unmasking(self, client: int, data: bytes) -> None:
         message = UnmaskShares.from_bytes(data)
         self._check_sender(client, message)
-        survivors = set(self._near(client, 3))
+        survivors = set(self._summed_near(client))
         lost = set(self._near(client, 2)) - survivors
         self._check_ids(client, [j for j, _ in message.self_shares], survivors | {client})
         self._check_ids(client, [j for j, _ in message.key_shares], lost)
@@ -292,13 +351,15 @@ class Server:
         for owner, share in message.key_shares:
             self._key_shares.setdefault(owner, []).append((client, share))
 
-    def _recover(self) -> None:
+    def _recover(self, known: Unmasking) -> None:
         for owner, shares in self._self_shares.items():
-            self._recover_one(owner, shares, is_key=False)
+            self._recover_one(known, owner, shares, is_key=False)
         for owner, shares in self._key_shares.items():
-            self._recover_one(owner, shares, is_key=True)
+            self._recover_one(known, owner, shares, is_key=True)
 
-    def _recover_one(self, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool) -> None:
+    def _recover_one(
+        self, known: Unmasking, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
+    ) -> None:
         """Recover one secret if enough shares came back and none is found to be forged."""
         if len(shares) < self._thresholds[owner]:
             return
@@ -312,51 +373,10 @@ class Server:
                 pair = KeyPair(secret)
                 if pair.public_key != self._keys[owner][1]:
                     raise ForgedShareError(f"shares of {owner} give a key that it never advertised")
-                self._pad_keys[owner] = pair
+                known.pad_keys[owner] = pair
             else:
-                self._self_seeds[owner] = secret
+                known.self_seeds[owner] = secret
         except ForgedShareError as error:
             self.rejected.append(error)
         else:
             self.is_recovered[owner] = True
-
-    def _components(self) -> list[list[int]]:
-        """Return the components of the graph on V3, none if |V3| < 2; by smallest member."""
-        left = set(self._members(3))
-        components: list[list[int]] = []
-        if len(left) < 2:
-            return components
-        while left:
-            start = min(left)
-            left.remove(start)
-            component, border = [start], [start]
-            while border:
-                reached = self._neighbours[border.pop()] & left
-                left -= reached
-                component += reached
-                border += reached
-            components.append(sorted(component))
-        return components
-
-    def _lost_near(self, client: int) -> list[int]:
-        """Return the neighbours in V2 but not V3: their pads are in the input and nowhere else."""
-        return [j for j in self._near(client, 2) if not self.survivors[3, j]]
-
-    def _is_open(self, component: list[int]) -> bool:
-        return all(
-            i in self._self_seeds and all(j in self._pad_keys for j in self._lost_near(i))
-            for i in component
-        )
-
-    def _unmasked(self, component: list[int]) -> np.ndarray:
-        """Return the sum over a component of V3; its members' pairs cancel."""
-        zeros = np.zeros_like(self.total)
-        total = PadSum(zeros, self._block.modulus, 0, self.round_index)
-        for i in component:
-            total.add_residues(self.padded_inputs[i])
-            total.add(self._self_seeds[i], SELF_PAD, -1)
-            for j in self._lost_near(i):
-                secret = self._pad_keys[j].agree(self._keys[i][1])
-                seed = pad_seed(secret, i, j, self.round_index)
-                total.add(seed, PAIR_PAD, -1 if i < j else 1)
-        return total.residues()

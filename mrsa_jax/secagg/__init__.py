@@ -42,6 +42,7 @@ from mrsa_jax.secagg._latency import (
 )
 from mrsa_jax.secagg._masking import pad_inputs, ring_sum
 from mrsa_jax.secagg._monte_carlo import FailureRates, Rate, failure_rates, failure_rates_of
+from mrsa_jax.secagg._outcome import PlanOutcome, plan_outcome
 from mrsa_jax.secagg._rare_failures import RareFailureRates, RareRate, rare_failure_rates
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._rules import GraphRule, graph_rule
@@ -99,6 +100,7 @@ __all__ = [
     "OperationSeconds",
     "Operations",
     "Pareto",
+    "PlanOutcome",
     "RareFailureRates",
     "RareRate",
     "Rate",
@@ -140,6 +142,7 @@ __all__ = [
     "operation_seconds",
     "pad_inputs",
     "pareto",
+    "plan_outcome",
     "privacy_bound",
     "private_connection_threshold",
     "proposition1_bound",

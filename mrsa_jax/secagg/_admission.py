@@ -12,17 +12,17 @@ from jaxtyping import Bool
 
 from mrsa_jax.secagg._types import SegmentPlan
 
-__all__ = ["admitted"]
+__all__ = ["admitted", "memberships"]
 
 
 def admitted(
-    plan: SegmentPlan, sends: Bool[np.ndarray, " participants"]
-) -> Bool[np.ndarray, " participants"]:
+    plan: SegmentPlan, sends: Bool[np.ndarray, "*rounds participants"]
+) -> Bool[np.ndarray, "*rounds participants"]:
     """Return the largest set of senders of which no block holds exactly one.
 
     Args:
         plan: Blocks of the round.
-        sends: bool[n], whose padded inputs arrived, V3.
+        sends: bool[n], whose padded inputs arrived, V3; leading axes are rounds.
 
     Returns:
         bool[n]: V3 less those who would be alone in a block, again and again, since each who
@@ -35,13 +35,19 @@ def admitted(
         >>> admitted(plan, np.asarray([False, True, True, True])).tolist()
         [False, False, True, True]
     """
-    members = np.zeros((len(plan), len(sends)), bool)
-    for row, block in zip(members, plan, strict=True):
-        row[list(block.members)] = True
+    # sums of ones, exact in float32, so that many rounds are two products of matrices
+    members = memberships(plan, sends.shape[-1]).astype(np.float32)
     left = np.array(sends, bool)
     while True:
-        inside = members & left
-        lonely = inside[inside.sum(axis=1) == 1].any(axis=0)
+        lonely = left & (((left.astype(np.float32) @ members.T == 1.0) @ members) > 0.0)
         if not lonely.any():
             return left
         left &= ~lonely
+
+
+def memberships(plan: SegmentPlan, participants: int) -> Bool[np.ndarray, "blocks participants"]:
+    """Return who is in which block."""
+    members = np.zeros((len(plan), participants), bool)
+    for row, block in zip(members, plan, strict=True):
+        row[list(block.members)] = True
+    return members

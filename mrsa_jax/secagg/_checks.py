@@ -1,4 +1,4 @@
-"""Checks of a round's ring and inputs, the same for real messages and for arrays."""
+"""Checks of a round's plan and inputs, the same for real messages and for arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,31 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg._types import Block, SegmentPlan, complete_plan, segment_plan
 
-__all__ = ["check_residues", "check_ring"]
+__all__ = ["check_inputs", "check_plan", "check_residues", "check_ring"]
+
+
+def check_inputs(
+    inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
+) -> tuple[np.ndarray, SegmentPlan]:
+    """Return uint32[n, d] and the checked plan; d is where the plan's last block ends."""
+    if plan is None:
+        ring = check_ring(modulus_bits, modulus)
+        values = check_residues(inputs, ring)
+        _check_rows(values, num_clients)
+        return values, complete_plan(num_clients, values.shape[1], ring)
+    rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
+    alone = modulus_bits is None and modulus is None
+    require(alone, "plan", rule, modulus_bits, modulus)
+    values = _integers(inputs)
+    _check_rows(values, num_clients)
+    checked = check_plan(plan, *values.shape)
+    for number, block in enumerate(checked):
+        part = values[list(block.members), block.start : block.stop]
+        _check_range(part, block.modulus, f" of block {number}")
+    width = max(block.stop for block in checked)
+    return values[:, :width].astype(np.uint32, copy=False), checked
 
 
 def check_ring(modulus_bits: Any, modulus: Any) -> int:
@@ -25,12 +48,39 @@ def check_ring(modulus_bits: Any, modulus: Any) -> int:
 
 def check_residues(inputs: Any, modulus: int) -> np.ndarray:
     """Return uint32[n, d] after checking shape, kind and range."""
+    values = _integers(inputs)
+    _check_range(values, modulus, "")
+    return values.astype(np.uint32, copy=False)
+
+
+def check_plan(plan: Any, num_clients: int, dim: int | None = None) -> SegmentPlan:
+    """Return a plan of blocks that together hold all clients; d is where it ends if None."""
+    blocks = tuple(plan) if isinstance(plan, tuple | list) else ()
+    proper = len(blocks) > 0 and all(isinstance(block, Block) for block in blocks)
+    require(proper, "plan", "must be a tuple of `Block`s", plan)
+    width = max(int(block.stop) for block in blocks) if dim is None else dim
+    checked = segment_plan(blocks, num_clients, width)
+    missing = set(range(num_clients)).difference(*(block.members for block in checked))
+    rule = "must put each client into a block"
+    require(not missing, "plan", rule, f"client {min(missing, default=0)} in none")
+    return checked
+
+
+def _integers(inputs: Any) -> np.ndarray:
     values = np.asarray(inputs)
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
     require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
     require(values.size > 0, "inputs", "must not be empty", values.shape)
-    rule = f"must lie in [0, {modulus}), the ring's residues"
+    return values
+
+
+def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
+    rule = f"must lie in [0, {modulus}), the ring's residues{where}"
     inside = values.min() >= 0 and values.max() < modulus
     require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
-    return values.astype(np.uint32, copy=False)
+
+
+def _check_rows(values: np.ndarray, num_clients: int) -> None:
+    rule = "must have a row for each client"
+    require(len(values) == num_clients, "inputs", rule, len(values), num_clients)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular import check_modulus
+from mrsa_jax.modular import check_modulus, words_per_residue
 from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg._admission import admitted, memberships
+from mrsa_jax.secagg._checks import check_plan
+from mrsa_jax.secagg._types import Block, SegmentPlan
 
 __all__ = [
     "STEPS",
@@ -101,8 +105,10 @@ def round_costs(
     adjacency: ArrayLike | Sequence,
     survivors: ArrayLike | Sequence,
     thresholds: ArrayLike | Sequence,
-    dim: int | np.integer,
-    modulus: int | np.integer,
+    dim: int | np.integer | None = None,
+    modulus: int | np.integer | None = None,
+    *,
+    plan: SegmentPlan | None = None,
 ) -> RoundCosts:
     """Count the bytes and operations of a round on an actual graph with actual dropouts.
 
@@ -112,6 +118,7 @@ def round_costs(
         thresholds: t_i, one integer or [..., n], at least 1.
         dim: Residues of each input, at least 1.
         modulus: R of the ring.
+        plan: Blocks of the round, in place of `dim` and `modulus` for one block of everybody.
 
     Returns:
         Exact integers; bytes are those of `protocol.run(...).steps`. The server's operations are
@@ -121,8 +128,8 @@ def round_costs(
         ConfigurationError: If the graph is not symmetric, survivors are not nested, or an
             argument has a wrong shape or range.
 
-    Edge cases: nobody in V1 costs nothing. With |V3| < 2 clients refuse to unmask: Step 3 costs
-    nothing.
+    Edge cases: nobody in V1 costs nothing. Clients of V3 who count as lost (`admitted`) are told
+    that they are alone and refuse: Step 3 costs nothing with |V3| < 2.
 
     Examples:
         >>> complete = ~np.eye(3, dtype=bool)
@@ -134,31 +141,63 @@ def round_costs(
     tags and one's own share (docs/errata.md).
     """
     edges, alive, t = _checked(adjacency, survivors, thresholds)
-    residue_bytes, words = _residues(dim, modulus)
-    # near[..., s, i] = |Adj(i) n V_s|, exact in float64
-    near = (alive.astype(np.float64) @ edges.astype(np.float64)).astype(np.int64)
-    v1, v2, v3, _ = (alive[..., s, :] for s in range(1, 5))
-    goes_on = v3.sum(axis=-1) >= 2
-    sends = np.stack([v1, v2, v3, alive[..., 4, :] & goes_on[..., None]], axis=-2)
-    near1, near2, near3 = (near[..., s, :] for s in (1, 2, 3))
-    own2, own3 = v2.astype(np.int64), v3.astype(np.int64)
-    lost = own2 - own3  # V2 \ V3: their pads with V3 must be removed
-    crossing = lost * near3
+    blocks = _blocks(plan, edges.shape[-1], dim, modulus)
+    residue_bytes, words = _pads_of(blocks, edges.shape[-1])
+    summed = admitted(blocks, alive[..., 3, :])
+    own2, own3 = alive[..., 2, :].astype(np.float64), summed.astype(np.float64)
+    lost = own2 - own3  # V2 less those summed: their pads with those must be removed
+    # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in float64
+    joined = edges.astype(np.float64)
+    shared = joined * (words > 0.0)
+    weighted = joined * words
+    near = [_near(joined, alive[..., s, :].astype(np.float64)) for s in (1, 2)]
+    near3, near_in_block = own3 * _near(joined, own3), _near(shared, own2)
+    crossing = lost * _near(shared, own3)
+    own_words = np.diagonal(words)
+    removed = own3 * own_words + lost * _near(weighted, own3)
     used = np.minimum(t, edges.shape[-1])  # more shares than clients are never gathered
     products = (own3 + (crossing > 0)) * (used * used + LIMBS * used)
-    return _assemble(
-        sends,
-        near=(near1, near2, near3),
-        shares_sent=near2 + own3,
-        t=np.broadcast_to(t, near1.shape),
-        residue_bytes=residue_bytes,
-        words=words,
-        removed=_Removal(
-            pads=np.asarray((own3 + crossing).sum(axis=-1) * goes_on),
-            agreements=np.asarray(crossing.sum(axis=-1) * goes_on),
-            products=np.asarray(products.sum(axis=-1) * goes_on),
-        ),
-    )
+    answers = alive[..., 4, :] & summed
+    counts = _Counts(*(np.asarray(part).astype(np.int64) for part in (
+        near[0], near[1], near3, near_in_block, near[1] + own3,
+        own_words + _near(weighted, own2), removed.sum(axis=-1), crossing.sum(axis=-1),
+        products.sum(axis=-1),
+    )))  # fmt: skip
+    sends = np.stack([*(alive[..., s, :] for s in (1, 2, 3)), answers], axis=-2)
+    return _assemble(sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes)
+
+
+def _near(edges: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return the sum of each client's edges to members, [..., n]."""
+    if edges.ndim == 2:  # one product of matrices for all rounds
+        return np.asarray(members @ edges)
+    return np.asarray((members[..., None, :] @ edges)[..., 0, :])
+
+
+def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
+    """Return the checked plan, or one block of everybody."""
+    if plan is None:
+        rule = "must be given, with `modulus`, where there is no `plan`"
+        require(dim is not None and modulus is not None, "dim", rule, dim, modulus)
+        d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
+        return (Block(tuple(range(num_clients)), 0, d, ring),)
+    rule = "must be given without `dim` and `modulus`"
+    require(dim is None and modulus is None, "plan", rule, dim, modulus)
+    return check_plan(plan, num_clients)
+
+
+def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bytes of each client's packed input, and the keystream words of each pair's pads.
+
+    int64[n] and float64[n, n], 0 for pairs without a common block; a client's self pads are on
+    the diagonal.
+    """
+    members = memberships(plan, num_clients).astype(np.float64)
+    widths = [(block.stop - block.start, block.modulus) for block in plan]
+    bits = np.asarray([width * (ring - 1).bit_length() for width, ring in widths], np.float64)
+    words = np.asarray([width * words_per_residue(ring) for width, ring in widths], np.float64)
+    own_bits = (bits @ members).astype(np.int64)
+    return -(-own_bits // 8), (members * words[:, None]).T @ members
 
 
 def expected_costs(
@@ -209,19 +248,12 @@ def expected_costs(
     near1, near2, near3 = (np.full(n, k * stay[s]) for s in (1, 2, 3))
     present, lost = n * stay[3], n * (stay[2] - stay[3])
     crossing = lost * k * stay[3]
-    return _assemble(
-        sends,
-        near=(near1, near2, near3),
-        shares_sent=near2 + 1.0,
-        t=np.full(n, float(t)),
-        residue_bytes=residue_bytes,
-        words=words,
-        removed=_Removal(
-            pads=np.asarray(present + crossing),
-            agreements=np.asarray(crossing),
-            products=np.asarray((present + lost) * (t * t + LIMBS * t)),
-        ),
-    )
+    counts = _Counts(
+        near1, near2, near3, near2, near2 + 1.0, (near2 + 1.0) * words,
+        np.asarray((present + crossing) * words), np.asarray(crossing),
+        np.asarray((present + lost) * (t * t + LIMBS * t)),
+    )  # fmt: skip
+    return _assemble(sends, counts, np.full(n, float(t)), np.asarray(residue_bytes))
 
 
 def fedavg_costs(
@@ -253,34 +285,32 @@ def fedavg_costs(
     return RoundCosts(up > 0, up, nothing, Operations(**idle), Operations(**server))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Removal:
-    """What the server does to remove pads: seeds expanded, agreements, field products."""
+class _Counts(NamedTuple):
+    """What is left of a round at each step; the server's three are [...], the others [..., n]."""
 
-    pads: np.ndarray
-    agreements: np.ndarray
-    products: np.ndarray
+    near1: np.ndarray  # neighbours in V1
+    near2: np.ndarray  # in V2
+    near3: np.ndarray  # in the sum, of a client who is in it
+    near_in_block: np.ndarray  # in V2, and in a block with the client
+    shares_sent: np.ndarray
+    pad_words: np.ndarray  # keystream that the client expands
+    removed_words: np.ndarray  # keystream that the server expands
+    agreements: np.ndarray  # pairs of a lost client and one summed that share a block
+    products: np.ndarray  # to recover secrets
 
 
 def _assemble(
-    sends: np.ndarray,
-    *,
-    near: tuple[np.ndarray, np.ndarray, np.ndarray],
-    shares_sent: np.ndarray,
-    t: np.ndarray,
-    residue_bytes: int,
-    words: int,
-    removed: _Removal,
+    sends: np.ndarray, counts: _Counts, t: np.ndarray, residue_bytes: np.ndarray
 ) -> RoundCosts:
     """Return costs from whose messages arrive and how many neighbours are left at each step."""
-    near1, near2, near3 = near
+    near1, near2, near3 = counts[:3]
     zero = np.zeros_like(near1)
     listed = HEADER + COUNT
     up = (
         zero + HEADER + IDENTITY + PUBLIC_KEYS,
         HEADER + IDENTITY + COUNT + (IDENTITY + SEALED_SHARES) * near1,
         zero + HEADER + IDENTITY + COUNT + residue_bytes,
-        HEADER + IDENTITY + COUNT + COUNT + (IDENTITY + SHARE) * shares_sent,
+        HEADER + IDENTITY + COUNT + COUNT + (IDENTITY + SHARE) * counts.shares_sent,
     )
     down = (
         listed + (IDENTITY + PUBLIC_KEYS) * near1,
@@ -291,20 +321,20 @@ def _assemble(
     products = _SECRETS * LIMBS * t * (near1 + 1)
     client = Operations(
         key_pairs=_by_step(sends, zero + _SECRETS, zero, zero, zero),
-        key_agreements=_by_step(sends, zero, near1, near2, zero),
+        key_agreements=_by_step(sends, zero, near1, counts.near_in_block, zero),
         share_products=_by_step(sends, zero, products, zero, zero),
         encryptions=_by_step(sends, zero, near1, near2, zero),
-        prg_words=_by_step(sends, zero, zero, (near2 + 1) * words, zero),
+        prg_words=_by_step(sends, zero, zero, counts.pad_words, zero),
         interpolation_products=_by_step(sends, zero, zero, zero, zero),
     )
-    none = np.zeros_like(removed.pads)
+    none = np.zeros_like(counts.removed_words)
     server = Operations(
         key_pairs=_last(none),
-        key_agreements=_last(removed.agreements),
+        key_agreements=_last(counts.agreements),
         share_products=_last(none),
         encryptions=_last(none),
-        prg_words=_last(np.asarray(removed.pads * words)),
-        interpolation_products=_last(removed.products),
+        prg_words=_last(counts.removed_words),
+        interpolation_products=_last(counts.products),
     )
     bytes_up = _by_step(sends, *up)
     everyone = np.broadcast_to(sends, bytes_up.shape)

@@ -30,19 +30,16 @@ from mrsa_jax.modular import (
     words_of_limbs,
 )
 from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.secagg._checks import check_residues, check_ring
-from mrsa_jax.secagg._conditions import (
-    check_round,
-    is_private,
-    learned_sets,
-    unmasking_risk,
-)
+from mrsa_jax.secagg._admission import admitted
+from mrsa_jax.secagg._checks import check_inputs
+from mrsa_jax.secagg._conditions import check_round, unmasking_risk
 from mrsa_jax.secagg._costs import STEPS, round_costs
 from mrsa_jax.secagg._masking import padded_and_sum
+from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._shapes import padded_length
-from mrsa_jax.secagg._types import Seeds, complete_plan
+from mrsa_jax.secagg._types import Seeds, SegmentPlan
 
 __all__ = ["aggregate"]
 
@@ -63,6 +60,7 @@ def aggregate(
     seeds: Seeds | None = None,
     round_index: int | np.integer = 0,
     keep_padded: bool = True,
+    plan: SegmentPlan | None = None,
 ) -> AggregateResult:
     """Run one round of secure aggregation as array operations.
 
@@ -73,19 +71,25 @@ def aggregate(
 
     Args:
         seed: Integer, bytes or key from which every secret is derived; reproducible, so no secret.
-        inputs: Integers in [0, R), [n, d].
+        inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
+            coordinates of it. What a client holds elsewhere is never read.
         adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and pads.
         survivors: bool[5, n], V0 to V4, nested: whose message of each step arrives.
         thresholds: t_i, at least 1, one integer or [n]; above |Adj(i)| + 1 the secrets of i can
             never be recovered.
-        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this and `modulus`.
+        modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus` and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).
         seeds: Seeds of the pads, e.g. those of a run of `protocol`; derived from `seed` if None.
         round_index: Round, part of every nonce.
         keep_padded: Keep what each client sent in the transcript, uint32[n, d].
+        plan: Blocks of the round, each client in at least one; pads are shared by neighbours in
+            the same block. None for one block of everybody.
 
     Returns:
-        The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK). With the
+        The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK); with a
+        plan `totals`, one sum for each block over those of its members who are `summed`. A block
+        whose pads cannot be removed has zeros and leaves the round UNRELIABLE; the totals of the
+        other blocks stand, since the server knows them. With the
         seeds of a run of `protocol` and the same arguments, the same bits, down to each client's
         padded input. In `steps`, times are of all clients together (the server's part of making
         pads is counted with the clients', since each keystream is made once) and bytes those that
@@ -96,7 +100,9 @@ def aggregate(
             in the field of shares.
 
     Edge cases: with |V3| < 2 clients refuse to unmask: V4 is empty, the status is
-    TOO_FEW_SURVIVORS and nothing is learned.
+    TOO_FEW_SURVIVORS and nothing is learned. A client of V3 who would be alone in one of its
+    blocks counts as lost in all of them (`admitted`), and is in V4 no more; what it sent stays in
+    the transcript.
 
     Examples:
         >>> complete = ~np.eye(3, dtype=bool)
@@ -113,16 +119,15 @@ def aggregate(
     Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own share of
     b_i (docs/errata.md) and in the signs of its eq. (2).
     """
-    ring = check_ring(modulus_bits, modulus)
-    values = check_residues(inputs, ring)
     graph, alive, limits = check_round(adjacency, survivors, thresholds)
     n = len(graph)
-    require(len(values) == n, "inputs", "must have a row for each client", len(values), n)
+    values, blocks = check_inputs(inputs, n, modulus_bits, modulus, plan)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
     number = np.uint32(check_integer(round_index, "round_index", 0, 2**32 - 1))
-    if alive[_V3].sum() < 2:
-        alive = alive.copy()
-        alive[_V4] = False  # clients refuse to unmask an input
+    alive = alive.copy()
+    sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
+    sums[_V3] = admitted(blocks, alive[_V3])
+    sums[_V4] = alive[_V4] = alive[_V4] & sums[_V3]  # the others refuse to unmask
     clock = _Clock()
     material = _material(seed)
     edges = graphs.edges(graph)
@@ -132,25 +137,50 @@ def aggregate(
     holders = _Holders.of(graph)
     shares = _share(material, seeds.self_seed, keys, holders, limits, number)
     clock.stop()
-    plan = complete_plan(n, values.shape[1], ring)
-    sent, sums = padded_and_sum(seeds, values, plan, number, survivors=alive, padded=keep_padded)
-    padded, total = np.asarray(sent), np.asarray(sums.total)
+    padded, totals = _padded_and_totals(seeds, values, blocks, number, alive, sums, keep_padded)
     clock.stop()
-    recovered = _recovered(shares, (seeds.self_seed, keys), holders, alive, limits)
+    recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums, limits)
     clock.stop()
-    reliable = bool(recovered[_needed(graph, alive)].all())
-    status = _status(alive, reliable)
+    outcome = judged(graph, alive, recovered, blocks)
+    for total, status in zip(totals, outcome.block_status, strict=True):
+        if status != Status.OK:
+            total[:] = 0
     return AggregateResult(
-        total=total if status == Status.OK else np.zeros_like(total),
-        status=status,
-        learned=learned_sets(graph, alive, limits) & (alive[_V3].sum() >= 2),
-        is_reliable=reliable,
-        is_private=bool(is_private(graph, alive, limits)),
+        totals=totals,
+        status=outcome.status,
+        block_status=outcome.block_status,
+        summed=outcome.summed,
+        learned=outcome.learned,
+        learned_block=outcome.learned_block,
+        is_reliable=outcome.is_reliable,
+        is_private=outcome.is_private,
         unmasking_risk=bool(unmasking_risk(graph, limits).any()),
         transcript=Transcript(alive, padded, recovered),
         seeds=seeds,
-        steps=_reports(clock, graph, alive, limits, values.shape[1], ring),
+        steps=_reports(clock, graph, alive, limits, blocks),
     )
+
+
+def _padded_and_totals(
+    seeds: Seeds,
+    values: np.ndarray,
+    plan: SegmentPlan,
+    round_index: np.uint32,
+    sent: np.ndarray,
+    sums: np.ndarray,
+    keep_padded: bool,
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return what V3 sent, and the sums over those of V3 who do not count as lost."""
+    same = np.array_equal(sent, sums)
+    padded, result = padded_and_sum(
+        seeds, values, plan, round_index, survivors=sent if keep_padded else sums,
+        padded=keep_padded,
+    )  # fmt: skip
+    if keep_padded and not same:  # rare: what was sent and what is summed are two sets
+        result = padded_and_sum(
+            seeds, values, plan, round_index, survivors=sums, padded=False
+        )[1]  # fmt: skip
+    return np.asarray(padded), tuple(np.array(total) for total in result.totals)
 
 
 class _Clock:
@@ -306,26 +336,14 @@ def _interpolated(
     return words_of_limbs(limbs)
 
 
-def _needed(graph: np.ndarray, survivors: np.ndarray) -> Bool[np.ndarray, " clients"]:
-    """Return V3+: V3, and those of V2 that have a neighbour in V3."""
-    return np.asarray(survivors[_V3] | (survivors[_V2] & (graph & survivors[_V3]).any(axis=1)))
-
-
-def _status(survivors: np.ndarray, is_reliable: bool) -> Status:
-    if survivors[_V3].sum() < 2:
-        return Status.TOO_FEW_SURVIVORS
-    return Status.OK if is_reliable else Status.UNRELIABLE
-
-
 def _reports(
     clock: _Clock,
     graph: np.ndarray,
     survivors: np.ndarray,
     thresholds: np.ndarray,
-    dim: int,
-    modulus: int,
+    plan: SegmentPlan,
 ) -> tuple[StepReport, ...]:
-    costs = round_costs(graph, survivors, thresholds, dim, modulus)
+    costs = round_costs(graph, survivors, thresholds, plan=plan)
     up, down = costs.server_bytes_up, costs.server_bytes_down
     reports = []
     for step, (name, seconds) in enumerate(zip(STEPS, clock.seconds, strict=True)):

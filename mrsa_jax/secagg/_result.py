@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._types import Seeds
 
@@ -38,10 +39,11 @@ class Transcript:
     """What the server saw of a run.
 
     Attributes:
-        survivors: bool[5, n], V0 to V4.
-        padded_inputs: uint32[n, d], what each client of V3 sent; zeros elsewhere.
+        survivors: bool[5, n], V0 to V4; in V4 nobody but clients who are summed.
+        padded_inputs: uint32[n, d], what each client of V3 sent, those who count as lost
+            afterwards among them; zeros elsewhere.
         is_informative: bool[n], clients whose secret the shares that came back give away
-            (CCESA, Definition 3).
+            (CCESA, Definition 3): b_i of a client who is summed, else s_i^SK.
     """
 
     survivors: np.ndarray
@@ -54,13 +56,22 @@ class AggregateResult:
     """Outcome of one round of secure aggregation.
 
     Attributes:
-        total: uint32[d], the sum over V3 in the ring; zeros unless `status` is OK.
-        status: What became of the round.
+        totals: For each block of the plan uint32[stop - start], the sum over the clients who are
+            summed, in the block's ring; zeros unless the block's status is OK.
+        status: What became of the round: OK if the total of every block in which somebody is
+            summed is known, TOO_FEW_SURVIVORS if nobody is summed, else UNRELIABLE.
+        block_status: int32[blocks], a `Status` for each block: OK, UNRELIABLE, or
+            TOO_FEW_SURVIVORS where nobody is summed.
+        summed: bool[n], the clients whose inputs the round sums: V3 less those who would be alone
+            in one of their blocks (`admitted`), who count as lost.
         learned: bool[L, n], rows of P that the round adds: the sets of clients whose sums the
-            server can compute, V3 alone in a private and reliable round; of one that is not
-            private, the components of the graph on V3 whose pads can all be removed.
-        is_reliable: Whether the sum over V3 can be unmasked (CCESA, Theorem 1).
-        is_private: Whether no sum over part of V3 can be (CCESA, Theorem 2).
+            server can compute, block by block. In a private and reliable round all who are
+            summed in the block; else the components of the block's graph on them whose pads can
+            all be removed.
+        learned_block: int32[L], the block of each row of `learned`.
+        is_reliable: Whether all of these sums can be unmasked (CCESA, Theorem 1).
+        is_private: Whether no sum over a part of those summed in a block can be (CCESA,
+            Theorem 2).
         unmasking_risk: Whether for some client 2 t_i <= |Adj(i)| + 1, so that a server that lies
             about who dropped out could collect both of its secrets (CCESA, Appendix F).
         transcript: What the server saw.
@@ -68,12 +79,21 @@ class AggregateResult:
         steps: What each of the four steps cost.
     """
 
-    total: np.ndarray
+    totals: tuple[np.ndarray, ...]
     status: Status
+    block_status: np.ndarray
+    summed: np.ndarray
     learned: np.ndarray
+    learned_block: np.ndarray
     is_reliable: bool
     is_private: bool
     unmasking_risk: bool
     transcript: Transcript
     seeds: Seeds
     steps: tuple[StepReport, ...]
+
+    @property
+    def total(self) -> np.ndarray:
+        """Return the only block's total; raises for a plan of many."""
+        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
+        return self.totals[0]

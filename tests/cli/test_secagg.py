@@ -191,7 +191,8 @@ def test_a_wrong_total_is_not_passed_over(
 
     def off_by_one(*arguments: Any, **options: Any) -> mj.secagg.AggregateResult:
         result = honest(*arguments, **options)
-        return dataclasses.replace(result, total=(result.total + np.uint32(1)) % np.uint32(2**16))
+        wrong = (result.total + np.uint32(1)) % np.uint32(2**16)
+        return dataclasses.replace(result, totals=(wrong,))
 
     monkeypatch.setattr(mj.secagg, "aggregate", off_by_one)
     status, printed = _run([*SMALL, "--fidelity", "array"], capsys)

@@ -87,12 +87,15 @@ def test_client_refuses_arguments(arguments, message):
         Client(*arguments, VALUES[0], PLAN)
 
 
-def test_server_takes_one_block_of_everybody():
-    two = segment_plan([Block((0, 1), 0, 3, 8), Block((0, 1), 3, 6, 8)], 2, 6)
+def test_server_takes_plans_of_everybody():
     some = segment_plan([Block((0, 1), 0, 3, 8)], 3, 3)
-    for plan, n in ((two, 2), (some, 3)):
-        with pytest.raises(mj.ConfigurationError, match="`plan` must be one block of all clients"):
-            Server(~np.eye(n, dtype=bool), np.ones(n, int), np.ones(n, bool), plan)
+    for plan, message in (
+        (some, "`plan` must put each client into a block; got 'client 2 in none'"),
+        ((), "`plan` must be a tuple of `Block`s"),
+        ((Block((0, 1, 3), 0, 3, 8), Block((2,), 0, 3, 8)), r"`members` must lie in \[0, num_par"),
+    ):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            Server(~np.eye(3, dtype=bool), np.ones(3, int), np.ones(3, bool), plan)
 
 
 # --- what a client refuses

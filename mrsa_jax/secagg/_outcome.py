@@ -1,0 +1,173 @@
+"""What becomes of a round over many blocks: Theorems 1 and 2 of CCESA block by block.
+
+Shares travel along the whole graph, pads only between neighbours in the same block. Symbols as in
+`_conditions`, with V_3 less those who would be alone in a block, and the graph within a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Bool
+
+from mrsa_jax._status import Status
+from mrsa_jax.secagg._admission import admitted
+from mrsa_jax.secagg._checks import check_plan
+from mrsa_jax.secagg._conditions import check_round
+from mrsa_jax.secagg._types import Block, SegmentPlan
+
+__all__ = ["PlanOutcome", "judged", "plan_outcome"]
+
+_V2, _V3, _V4 = 2, 3, 4
+
+
+class PlanOutcome(NamedTuple):
+    """What becomes of a round.
+
+    Attributes:
+        status: OK if every block in which somebody is summed is, TOO_FEW_SURVIVORS if nobody is
+            summed, else UNRELIABLE.
+        block_status: int32[blocks], OK, UNRELIABLE, or TOO_FEW_SURVIVORS where nobody is summed.
+        summed: bool[n], V3 less those who count as lost (`admitted`).
+        learned: bool[L, n], the sets whose sums can be unmasked, by block and smallest member.
+        learned_block: int32[L], the block of each.
+        is_reliable: Whether every block's sum can be unmasked; not where somebody sent and nobody
+            is summed, because clients refuse then.
+        is_private: Whether no sum over a part of those summed in a block can be.
+    """
+
+    status: Status
+    block_status: np.ndarray
+    summed: np.ndarray
+    learned: np.ndarray
+    learned_block: np.ndarray
+    is_reliable: bool
+    is_private: bool
+
+
+def plan_outcome(
+    adjacency: ArrayLike | Sequence[Any],
+    survivors: ArrayLike | Sequence[Any],
+    thresholds: ArrayLike | Sequence[Any],
+    plan: SegmentPlan,
+) -> PlanOutcome:
+    """Tell what becomes of a round over many blocks, from sets alone.
+
+    Choose it for rates of failure and for simulations without pads; `aggregate` and
+    `protocol.run` come to the same outcome. For a plan of one block it is that of `is_reliable`,
+    `is_private` and `learned_sets`.
+
+    A client's inputs of all blocks arrive or are lost together, and one self seed b_i opens all
+    of them. So whoever would be alone in a block counts as lost in all (`admitted`), and does not
+    answer in the last step. Secrets are informative or not for the whole round; a block's pads
+    join those of its members who are neighbours in the graph.
+
+    Args:
+        adjacency: bool[n, n], symmetric, with a false diagonal.
+        survivors: bool[5, n], V_0 to V_4, nested.
+        thresholds: t_i, at least 1, one integer or [n].
+        plan: Blocks; each client in at least one.
+
+    Returns:
+        The outcome of the round and of each block.
+
+    Raises:
+        ConfigurationError: See `check_round` and `segment_plan`.
+
+    Examples:
+        >>> plan = (Block((0, 1), 0, 1, 8), Block((2, 3), 0, 1, 8), Block((0, 1, 2, 3), 1, 2, 8))
+        >>> survivors = np.ones((5, 4), bool)
+        >>> survivors[3:, 3] = False  # leaves 2 alone in its block
+        >>> outcome = plan_outcome(~np.eye(4, dtype=bool), survivors, 2, plan)
+        >>> outcome.summed.tolist(), [Status(s).name for s in outcome.block_status]
+        ([True, True, False, False], ['OK', 'TOO_FEW_SURVIVORS', 'OK'])
+        >>> outcome.learned_block.tolist()
+        [0, 2]
+
+    Cost: n^2 for the shares, and the square of its members for each block.
+
+    Source: CCESA, Definition 3 and Theorems 1 and 2, with the graph of pads restricted to each
+    block; HeteroSAg, Section VI-B, says nothing about clients who are left alone.
+    """
+    graph, alive, limits = check_round(adjacency, survivors, thresholds)
+    checked = check_plan(plan, len(graph))
+    answers = alive[_V4] & admitted(checked, alive[_V3])
+    shares = (graph & answers).sum(axis=1) + answers
+    return judged(graph, alive, shares >= limits, checked)
+
+
+def judged(
+    graph: Bool[np.ndarray, "n n"],
+    survivors: Bool[np.ndarray, "5 n"],
+    known: Bool[np.ndarray, " n"],
+    plan: SegmentPlan,
+) -> PlanOutcome:
+    """Return the outcome of a round in which the server knows some clients' secrets.
+
+    `known` says of whom b_i (of those summed) or s_i^SK (of the others in V2) came back. Blocks
+    can be judged one by one although their pads come from the same seeds: the block's number is
+    in the nonce of each pad, so that to whoever has no seed the keystreams of different blocks
+    are independent, and who has one has its pads in all of them. No equation between the padded
+    inputs of one block and those of another is left over.
+    """
+    summed = admitted(plan, survivors[_V3])
+    lost = survivors[_V2] & ~summed
+    statuses = np.full(len(plan), Status.TOO_FEW_SURVIVORS, np.int32)
+    rows: list[tuple[int, np.ndarray]] = []
+    is_private = True
+    for number, block in enumerate(plan):
+        parts = _parts(block, graph, summed, lost, known)
+        if not parts:
+            continue
+        learnt = [members for members, is_open in parts if is_open]
+        rows += [(number, members) for members in learnt]
+        is_private &= len(parts) == 1 or not learnt
+        statuses[number] = Status.OK if len(learnt) == len(parts) else Status.UNRELIABLE
+    learned = np.zeros((len(rows), len(graph)), bool)
+    for row, (_, members) in zip(learned, rows, strict=True):
+        row[members] = True
+    removable = not (statuses == Status.UNRELIABLE).any()
+    if not summed.any():
+        status = Status.TOO_FEW_SURVIVORS
+    else:
+        status = Status.OK if removable else Status.UNRELIABLE
+    return PlanOutcome(
+        status=status,
+        block_status=statuses,
+        summed=summed,
+        learned=learned,
+        learned_block=np.asarray([number for number, _ in rows], np.int32),
+        is_reliable=removable and bool(summed.any() or not survivors[_V3].any()),
+        is_private=is_private,
+    )
+
+
+def _parts(
+    block: Block, graph: np.ndarray, summed: np.ndarray, lost: np.ndarray, known: np.ndarray
+) -> list[tuple[np.ndarray, bool]]:
+    """Return the components of a block's graph on those summed, and whether all pads come off."""
+    slots = np.asarray(block.members)
+    near = graph[np.ix_(slots, slots)]
+    here = summed[slots]
+    held = ~known[slots]  # those whose pads stay on
+    protected = here & (held | near[:, lost[slots] & held].any(axis=1))
+    left = here.copy()
+    parts = []
+    while left.any():
+        part = _component(near, left, int(left.argmax()))
+        left &= ~part
+        parts.append((slots[part], not protected[part].any()))
+    return parts
+
+
+def _component(near: np.ndarray, left: np.ndarray, start: int) -> np.ndarray:
+    part = np.zeros_like(left)
+    part[start] = True
+    border = part
+    while border.any() and not np.array_equal(part, left):
+        border = near[border].any(axis=0) & left & ~part
+        part = part | border
+    return part
