@@ -26,6 +26,17 @@ from mrsa_jax.hetero._cohorts import (
     fixed_groups,
     ranked_groups,
 )
+from mrsa_jax.hetero._communication import CommunicationTimes, communication_times
+from mrsa_jax.hetero._grouping import (
+    UPLINK_RATES,
+    RateClasses,
+    RateModel,
+    SlowedRates,
+    levels_for_rates,
+    rate_classes,
+    rate_groups,
+    slowed_rates,
+)
 from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, SegmentRow, segment_layout
 from mrsa_jax.hetero._leakage import (
     SegmentHistory,
@@ -64,14 +75,18 @@ from mrsa_jax.hetero._unequal import (
 
 __all__ = [
     "SCHEMES",
+    "UPLINK_RATES",
     "AverageAttack",
     "Byzantine",
     "CohortGroups",
     "Collusion",
+    "CommunicationTimes",
     "CoordinateMedian",
     "GaussianAverage",
     "GeometricMedian",
     "Krum",
+    "RateClasses",
+    "RateModel",
     "ResidueAttack",
     "RobustRule",
     "Scaling",
@@ -83,6 +98,7 @@ __all__ = [
     "SegmentOut",
     "SegmentResult",
     "SegmentRow",
+    "SlowedRates",
     "SmallGroups",
     "SumLeakage",
     "TrimmedMean",
@@ -96,6 +112,7 @@ __all__ = [
     "check_matrix",
     "cohort_layouts",
     "collusion",
+    "communication_times",
     "coordinate_median",
     "decode",
     "encode",
@@ -104,7 +121,10 @@ __all__ = [
     "gaussian_blocks",
     "geometric_median",
     "krum",
+    "levels_for_rates",
     "ranked_groups",
+    "rate_classes",
+    "rate_groups",
     "scaling",
     "segment_average",
     "segment_layout",
@@ -113,6 +133,7 @@ __all__ = [
     "segment_matrix_plus",
     "segment_participation",
     "sign_flip",
+    "slowed_rates",
     "subgroup_labels",
     "trimmed_mean",
     "unequal_moduli_failures",
