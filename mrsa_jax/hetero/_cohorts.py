@@ -95,7 +95,7 @@ def fixed_groups(
     group_of: ArrayLike | Sequence[int],
     *,
     num_groups: int | np.integer | None = None,
-    too_small: SmallGroups = "merge",
+    too_small: str = "merge",
     smallest: int | np.integer = 2,
     blocks: ArrayLike | Sequence[int] | int | None = None,
     aligned: bool = False,
@@ -149,10 +149,10 @@ def fixed_groups(
 
 def ranked_groups(
     cohorts: ArrayLike | Sequence[Any],
-    rates: ArrayLike | Sequence[float],
+    rates: ArrayLike | Sequence[float | int],
     num_groups: int | np.integer,
     *,
-    too_small: SmallGroups = "merge",
+    too_small: str = "merge",
     smallest: int | np.integer = 2,
     blocks: ArrayLike | Sequence[int] | int | None = None,
     aligned: bool = False,
@@ -208,7 +208,7 @@ def cohort_layouts(
     *,
     hybrid_threshold: int | np.integer | None = None,
     modulus_rule: ModulusRule = "exact",
-    empty_groups: Literal["keep", "drop"] = "keep",
+    empty_groups: str = "keep",
 ) -> tuple[SegmentLayout | None, ...]:
     """Return the layout of each round; equal groups share one.
 
@@ -309,7 +309,7 @@ def _finisher(num_groups: int, too_small: Any, smallest: Any, labels: np.ndarray
 
 
 def _without_small(
-    group_of: np.ndarray, num_groups: int, too_small: SmallGroups, fewest: int
+    group_of: np.ndarray, num_groups: int, too_small: str, fewest: int
 ) -> np.ndarray:
     """Return each client's group after groups that are too small merged or left."""
     kept = np.array(group_of, np.int64)
@@ -341,7 +341,7 @@ def _checked_cohorts(cohorts: Any) -> Bool[np.ndarray, "rounds clients"]:
     rule = "must hold zeros and ones, [rounds, clients]"
     proper = array.ndim == 2 and array.size > 0 and array.dtype.kind in "biu"
     require(proper, "cohorts", rule, f"{array.dtype} of shape {array.shape}")
-    require(bool(((array == 0) | (array == 1)).all()), "cohorts", rule, array.max())
+    require(bool(((array == 0) | (array == 1)).all()), "cohorts", rule, int(array.max()))
     return array.astype(np.bool_)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int32
+from jaxtyping import Float64, Int32
 
 from mrsa_jax import privacy
 from mrsa_jax._errors import require
@@ -177,8 +177,8 @@ def segment_participation(
         >>> from mrsa_jax.hetero import segment_layout
         >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=7)
         >>> history = segment_participation(layout, [[1, 1, 1, 1, 1, 0]])
-        >>> history.participation[0].astype(int).tolist()  # client 4 is alone in a row, and so lost
-        [[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0]]
+        >>> history.participation[0].astype(int).tolist()  # client 4 is left alone, and so lost
+        [[1, 1, 1, 1, 0, 0]]
 
     Source: the sums are HeteroSAg's (Section III); that the server keeps those of all rounds is
     Multi-RoundSecAgg's threat.
@@ -256,11 +256,11 @@ def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> S
     rounds = [*history.rounds, everywhere]
     pairs = zip(matrices, rounds, strict=True)
     keys = [(matrix.tobytes(), when.tobytes()) for matrix, when in pairs]
-    first_use = {key: place for place, key in reversed(list(enumerate(keys)))}
-    distinct = sorted(first_use.values())
-    judged = _judge([matrices[k] for k in distinct], [rounds[k] for k in distinct], effort)
-    found = dict(zip(distinct, judged, strict=True))
-    *segments, plain = [found[first_use[key]] for key in keys]
+    judged: dict[Any, SumLeakage] = {}
+    for key, matrix, when in zip(keys, matrices, rounds, strict=True):
+        if key not in judged:
+            judged[key] = _judge(matrix, when, effort)
+    *segments, plain = [judged[key] for key in keys]
     exposure = np.stack([own.exposure for own in segments])
     share = np.zeros((num_rounds, num_clients))
     for weight, first in zip(history.shares, exposure, strict=True):
@@ -338,7 +338,7 @@ def _sends(given: Any, size: int, number: int) -> np.ndarray:
     rule = "must be V3, or V0 to V4, as zeros and ones for each slot"
     require(proper, "survivors", rule, f"{rows.dtype} of shape {rows.shape}", f"round {number}",
             f"{size} slots")  # fmt: skip
-    require(bool(((rows == 0) | (rows == 1)).all()), "survivors", rule, rows.max())
+    require(bool(((rows == 0) | (rows == 1)).all()), "survivors", rule, int(rows.max()))
     return (rows if rows.ndim == 1 else rows[3]).astype(np.bool_)
 
 
@@ -380,37 +380,25 @@ def _learnt(own: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, own.ok & inside.any(axis=1)
 
 
-def _judge(
-    matrices: list[np.ndarray], rounds: list[np.ndarray], effort: float | None
-) -> list[SumLeakage]:
-    """Judge different matrices, each by the rows that add to its row space.
+def _judge(matrix: np.ndarray, rounds: np.ndarray, effort: float | None) -> SumLeakage:
+    """Judge a matrix by the rows that add to its row space.
 
-    A row that adds nothing changes neither the privacy of any kind nor the first exposures; what
-    is left has at most N rows, so that all matrices have one shape and compile once.
+    A row that adds nothing changes neither privacy of any kind nor first exposures; what is left
+    has at most N rows and is padded to N, so that all segments run what one has compiled.
     """
-    num_clients = matrices[0].shape[1]
-    kept = np.zeros((len(matrices), num_clients, num_clients), np.bool_)
-    when = np.zeros((len(matrices), num_clients), np.int32)
-    for place, (matrix, own) in enumerate(zip(matrices, rounds, strict=True)):
-        _, first = np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)
-        distinct = np.sort(first)
-        if len(distinct):
-            ranks = np.asarray(rank_trajectory(matrix[distinct]))
-            growing = distinct[np.diff(ranks, prepend=0) > 0]
-            kept[place, : len(growing)] = matrix[growing]
-            when[place, : len(growing)] = own[growing]
+    num_clients = matrix.shape[1]
+    kept = np.zeros((num_clients, num_clients), np.bool_)
+    when = np.zeros(num_clients, np.int32)
+    first = np.unique(np.packbits(matrix, axis=1), axis=0, return_index=True)[1]
+    distinct = np.sort(first)
+    rank = 0
+    if len(distinct):
+        ranks = np.asarray(rank_trajectory(matrix[distinct]))
+        growing = distinct[np.diff(ranks, prepend=0) > 0]
+        rank = len(growing)
+        kept[:rank], when[:rank] = matrix[growing], rounds[growing]
     rows = np.asarray(privacy.first_exposure(kept))
-    return [_leakage(kept[k], when[k], rows[k], effort) for k in range(len(kept))]
-
-
-def _leakage(
-    kept: Bool[np.ndarray, "rows clients"],
-    when: Int32[np.ndarray, " rows"],
-    rows: Int32[np.ndarray, " clients"],
-    effort: float | None,
-) -> SumLeakage:
     exposure = np.where(rows >= 0, when[rows], -1).astype(np.int32)
-    rank = int(kept.any(axis=1).sum())
     strong = privacy.strong_privacy(kept)
     if effort is None or strong is None:
         return SumLeakage(strong, None, None, False, rank, exposure)
