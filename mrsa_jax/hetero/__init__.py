@@ -67,6 +67,7 @@ from mrsa_jax.hetero._segments import (
     segment_matrix_plus,
     subgroup_labels,
 )
+from mrsa_jax.hetero._tolerance import ByzantineTolerance, tolerated_byzantine
 from mrsa_jax.hetero._unequal import (
     UnequalFailures,
     unequal_moduli_failures,
@@ -78,6 +79,7 @@ __all__ = [
     "UPLINK_RATES",
     "AverageAttack",
     "Byzantine",
+    "ByzantineTolerance",
     "CohortGroups",
     "Collusion",
     "CommunicationTimes",
@@ -135,6 +137,7 @@ __all__ = [
     "sign_flip",
     "slowed_rates",
     "subgroup_labels",
+    "tolerated_byzantine",
     "trimmed_mean",
     "unequal_moduli_failures",
     "unequal_moduli_tuples",
