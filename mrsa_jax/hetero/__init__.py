@@ -1,5 +1,6 @@
 """HeteroSAg: clients of unequal bandwidth quantize unequally and still hide in secure sums."""
 
+from mrsa_jax.hetero._advice import GroupAdvice, GroupOption, advise_num_groups
 from mrsa_jax.hetero._aggregate import SegmentResult, aggregate
 from mrsa_jax.hetero._average import SegmentAverage, SegmentOut, segment_average
 from mrsa_jax.hetero._byzantine import (
@@ -45,6 +46,13 @@ from mrsa_jax.hetero._leakage import (
     segment_leakage,
     segment_participation,
 )
+from mrsa_jax.hetero._privacy import (
+    PrivacyReport,
+    claimed_privacy_level,
+    privacy_level,
+    privacy_report,
+    scheme_privacy_level,
+)
 from mrsa_jax.hetero._robust import (
     CoordinateMedian,
     GeometricMedian,
@@ -86,7 +94,10 @@ __all__ = [
     "CoordinateMedian",
     "GaussianAverage",
     "GeometricMedian",
+    "GroupAdvice",
+    "GroupOption",
     "Krum",
+    "PrivacyReport",
     "RateClasses",
     "RateModel",
     "ResidueAttack",
@@ -108,10 +119,12 @@ __all__ = [
     "UniformResidues",
     "UpdateAttack",
     "WeightedMean",
+    "advise_num_groups",
     "aggregate",
     "align_groups",
     "blocks_of",
     "check_matrix",
+    "claimed_privacy_level",
     "cohort_layouts",
     "collusion",
     "communication_times",
@@ -124,10 +137,13 @@ __all__ = [
     "geometric_median",
     "krum",
     "levels_for_rates",
+    "privacy_level",
+    "privacy_report",
     "ranked_groups",
     "rate_classes",
     "rate_groups",
     "scaling",
+    "scheme_privacy_level",
     "segment_average",
     "segment_layout",
     "segment_leakage",

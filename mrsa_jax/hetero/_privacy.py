@@ -1,0 +1,230 @@
+"""How much of an aggregate a round of HeteroSAg keeps from the server: the privacy level delta.
+
+HeteroSAg, Section II-B and Theorems 1 and 3, whose claims for MC and HC are wrong for most numbers
+of groups (docs/errata.md). Symbols: G, Z -> `num_groups`, T -> `hybrid_threshold`, S -> `groups`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.hetero._privacy_search import most_learned
+from mrsa_jax.hetero._segments import SCHEMES, blocks_of, segment_matrix
+from mrsa_jax.modular._inputs import check_integer
+
+__all__ = [
+    "PrivacyReport",
+    "claimed_privacy_level",
+    "privacy_level",
+    "privacy_report",
+    "scheme_privacy_level",
+]
+
+# The law of HC was compared with the search for every T up to here.
+_CHECKED_GROUPS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyReport:
+    """A privacy level and a union of groups that attains it (build it with `privacy_report`).
+
+    Attributes:
+        level: 1 - (segments learnt of `groups`) / (all segments): delta where `certified`, and
+            otherwise the least level found, an upper bound of delta.
+        guaranteed: A lower bound of delta; `level` where `certified`.
+        groups: A worst union of groups S, ascending; empty where there is but one group.
+        learned: The segments of the sum over S that the server learns, ascending.
+        num_segments: Rows of the matrix.
+    """
+
+    level: Fraction
+    guaranteed: Fraction
+    groups: tuple[int, ...]
+    learned: tuple[int, ...]
+    num_segments: int
+
+    @property
+    def certified(self) -> bool:
+        """Return whether the level is proved."""
+        return self.level == self.guaranteed
+
+
+def privacy_level(matrix: ArrayLike | Sequence[Any]) -> float:
+    """Return the privacy level of a segment-selection matrix, by its definition and exactly.
+
+    delta = 1 - max_S (segments l that the server learns of the sum over S) / (segments), over
+    every proper, non-empty union S of groups; segment l is learnt iff S is a union of blocks of
+    row l. 0: some union gives its whole aggregate away; 1: no union gives anything away.
+
+    Args:
+        matrix: int[segments, groups] (see `segment_matrix`).
+
+    Returns:
+        delta in [0, 1]. 1 for a single group, which has no proper union.
+
+    Raises:
+        ConfigurationError: If the matrix is none.
+
+    Cost: a search (`privacy_report` can bound it). No polynomial algorithm is known for arbitrary
+    matrices; all schemes up to 64 groups take at most a few seconds.
+
+    Examples:
+        >>> from mrsa_jax import hetero
+        >>> [hetero.privacy_level(hetero.segment_matrix(scheme, 5)) for scheme in ("sc", "mc")]
+        [0.4, 0.8]
+        >>> hetero.privacy_level(hetero.segment_matrix("mc", 6))  # the paper: 2/3
+        0.5
+
+    Source: HeteroSAg, Section II-B.
+    """
+    return float(privacy_report(matrix).level)
+
+
+def privacy_report(
+    matrix: ArrayLike | Sequence[Any], *, budget: int | np.integer | None = None
+) -> PrivacyReport:
+    """Return the privacy level of a matrix with a union of groups that attains it.
+
+    Args:
+        matrix: int[segments, groups].
+        budget: Steps of the search, of about 0.1 to 1 ms each, at least 0; no limit if None.
+
+    Returns:
+        The report; not certified where the budget ran out, with bounds on both sides.
+
+    Raises:
+        ConfigurationError: If the matrix is none or the budget negative.
+
+    Examples:
+        >>> from mrsa_jax import hetero
+        >>> report = hetero.privacy_report(hetero.segment_matrix("mc", 6))
+        >>> report.groups, report.learned, report.certified  # segments 1, 3, 5 of groups 0, 2, 4
+        ((0, 2, 4), (1, 3, 5), True)
+
+    Source: HeteroSAg, Section II-B; the definition ranges over sets of users, and a union of
+    blocks is one of groups.
+    """
+    rows = blocks_of(matrix)
+    num_groups = sum(len(block) for block in rows[0])
+    steps = None if budget is None else check_integer(budget, "budget", 0)
+    if num_groups == 1:
+        return PrivacyReport(Fraction(1), Fraction(1), (), (), len(rows))
+    found = most_learned(rows, num_groups, steps)
+    groups = tuple(group for group in range(num_groups) if found.side >> group & 1)
+    inside = set(groups)
+    learned = tuple(
+        segment
+        for segment, blocks in enumerate(rows)
+        if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
+    )
+    level, guaranteed = (1 - Fraction(count, len(rows)) for count in (found.count, found.bound))
+    return PrivacyReport(level, guaranteed, groups, learned, len(rows))
+
+
+def claimed_privacy_level(
+    scheme: str,
+    num_groups: int | np.integer,
+    hybrid_threshold: int | np.integer | None = None,
+) -> Fraction:
+    """Return the privacy level that the paper claims; `scheme_privacy_level` has the true one.
+
+    Args:
+        scheme: "sc", "mc" or "hc".
+        num_groups: G, at least 2; for SC+, MC+ and HC+ the number of subgroups Z.
+        hybrid_threshold: T of "hc", 1 to G - 1.
+
+    Returns:
+        SC: 2/G. MC: (G - 1)/G for odd G, (G - 2)/G for even G. HC: (G - T)/G.
+
+    Raises:
+        ConfigurationError: If the scheme is unknown or a number out of range.
+
+    Examples:
+        >>> [str(claimed_privacy_level("mc", size)) for size in (5, 6, 9)]
+        ['4/5', '2/3', '8/9']
+        >>> [str(scheme_privacy_level("mc", size)) for size in (5, 6, 9)]
+        ['4/5', '1/2', '2/3']
+
+    Source: HeteroSAg, Theorems 1 and 3 ((i) of the latter is labelled MC+ and is SC+).
+    """
+    size, threshold = _checked(scheme, num_groups, hybrid_threshold)
+    if scheme == "sc":
+        return Fraction(2, size)
+    if scheme == "mc":
+        return Fraction(size - 2 + size % 2, size)
+    return Fraction(size - threshold, size)
+
+
+def scheme_privacy_level(
+    scheme: str,
+    num_groups: int | np.integer,
+    hybrid_threshold: int | np.integer | None = None,
+) -> Fraction:
+    """Return the true privacy level of a scheme, from its law.
+
+    Args:
+        scheme: "sc", "mc" or "hc".
+        num_groups: G, at least 2; for SC+, MC+ and HC+ the number of subgroups Z.
+        hybrid_threshold: T of "hc", 1 to G - 1.
+
+    Returns:
+        SC: 2/G. MC: 1 - 1/p with p the smallest prime factor of G: row l is the reflection
+        i -> l + 1 - i of the residues mod G; those that keep S are as many as the rotations that
+        keep S, or none, and a proper S is kept by G/p rotations at most. HC: 1 - learned/G with
+        learned = max(T, G/2 - floor(T/2)) for even G and max(T, G/p) for odd G.
+
+    Raises:
+        ConfigurationError: If the scheme is unknown or a number out of range.
+
+    The laws of SC and MC are proved. That of HC is an observation, equal to the search for every
+    G up to 64 and every T; above 64 the search itself is run, which takes longer and longer.
+
+    Examples:
+        >>> [str(scheme_privacy_level("hc", 8, threshold)) for threshold in (1, 2, 3, 6)]
+        ['1/2', '5/8', '5/8', '1/4']
+
+    Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2: delta of MC
+    does not tend to 1 as G grows unless G is prime (docs/errata.md).
+    """
+    size, threshold = _checked(scheme, num_groups, hybrid_threshold)
+    if scheme == "sc":
+        return Fraction(2, size)
+    of_coset = size // _smallest_factor(size)
+    if scheme == "mc":
+        return 1 - Fraction(of_coset, size)
+    if size > _CHECKED_GROUPS:
+        return privacy_report(segment_matrix("hc", size, threshold)).level
+    if size % 2 == 0:
+        of_coset -= threshold // 2
+    return 1 - Fraction(max(threshold, of_coset), size)
+
+
+def _checked(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
+    if scheme not in SCHEMES:
+        raise ConfigurationError(
+            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(scheme, SCHEMES)}"
+        )
+    size = check_integer(num_groups, "num_groups", 2)
+    given = hybrid_threshold is not None
+    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
+            hybrid_threshold)  # fmt: skip
+    if not given:
+        return size, 1
+    rule = "must lie in [1, num_groups - 1]"
+    return size, check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
+
+
+def _smallest_factor(number: int) -> int:
+    factor = 2
+    while factor * factor <= number:
+        if number % factor == 0:
+            return factor
+        factor += 1
+    return number
