@@ -78,7 +78,7 @@ def encode(
 
 
 def decode(
-    totals: Sequence[ArrayLike],
+    totals: Sequence[ArrayLike | Sequence[Any]],
     counts: ArrayLike | Sequence[int],
     layout: SegmentLayout,
     value_range: ValueRange,

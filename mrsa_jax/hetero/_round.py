@@ -178,7 +178,7 @@ def _plain_row(
     high = jnp.sum(values >> jnp.uint32(16), axis=1, dtype=jnp.uint32)
     modulus = jnp.maximum(moduli, jnp.uint32(1))[:, None]
 
-    def double(_: int, residue: Array) -> Array:
+    def double(_: Any, residue: Array) -> Array:
         twice = residue + residue  # R is at most 2^31
         return jnp.minimum(twice, twice - modulus)
 
