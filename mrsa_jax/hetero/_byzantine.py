@@ -8,6 +8,7 @@ of its experiment) the averages of the blocks that an attacker sits in.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -366,6 +367,7 @@ def _checked_number(value: Any, argument: str) -> float:
     return float(value)
 
 
+@functools.partial(jax.jit, static_argnames=("shape",))
 def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Array:
     """Return residues floor(U R / 2**64) of 64-bit words U; the bias is below R / 2**64.
 

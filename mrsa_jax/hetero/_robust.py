@@ -172,9 +172,6 @@ def coordinate_median(*, weighted: bool = True) -> CoordinateMedian:
     Returns:
         The rule.
 
-    Raises:
-        ConfigurationError: If `weighted` is no bool.
-
     Examples:
         >>> values = [[0.0], [1.0], [9.0]]
         >>> coordinate_median()(values, [1, 1, 1]).tolist()
@@ -184,7 +181,7 @@ def coordinate_median(*, weighted: bool = True) -> CoordinateMedian:
 
     Source: HeteroSAg, Section V-A; Yin et al., "Byzantine-robust distributed learning" (2018).
     """
-    return CoordinateMedian(_checked_flag(weighted))
+    return CoordinateMedian(weighted)
 
 
 def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
@@ -207,7 +204,7 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
         The rule; `trim` is a leaf.
 
     Raises:
-        ConfigurationError: If `trim` is out of range, or `weighted` no bool.
+        ConfigurationError: If `trim` is out of range.
 
     Examples:
         >>> rule = trimmed_mean(0.25)
@@ -220,7 +217,7 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
     """
     share = _checked_number(trim, "trim")
     require(0.0 <= share < 0.5, "trim", "must lie in [0, 0.5)", trim)
-    return TrimmedMean(jnp.float32(share), _checked_flag(weighted))
+    return TrimmedMean(jnp.float32(share), weighted)
 
 
 def geometric_median(
@@ -260,7 +257,7 @@ def geometric_median(
     least = _checked_number(smoothing, "smoothing")
     rule = "must be a positive float32"
     require(bool(np.finfo(np.float32).tiny <= least < 3e38), "smoothing", rule, smoothing)
-    return GeometricMedian(jnp.int32(steps), jnp.float32(least), _checked_flag(weighted))
+    return GeometricMedian(jnp.int32(steps), jnp.float32(least), weighted)
 
 
 def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) -> Krum:
@@ -302,11 +299,6 @@ def _checked_number(value: Any, argument: str) -> float:
     require(real and not isinstance(value, bool), argument, "must be a number", value)
     require(bool(np.isfinite(value)), argument, "must be finite", value)
     return float(value)
-
-
-def _checked_flag(weighted: Any) -> bool:
-    require(isinstance(weighted, bool), "weighted", "must be True or False", weighted)
-    return weighted
 
 
 def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[Array, Array]:

@@ -1,0 +1,308 @@
+"""Robust rules against brute force: definitions, breakdown points, absent and infinite blocks."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+
+from mrsa_jax import hetero
+from mrsa_jax._errors import ConfigurationError
+
+RULES = {
+    "weighted_mean": hetero.weighted_mean(),
+    "coordinate_median": hetero.coordinate_median(),
+    "plain_median": hetero.coordinate_median(weighted=False),
+    "trimmed_mean": hetero.trimmed_mean(0.2),
+    "geometric_median": hetero.geometric_median(60),
+    "krum": hetero.krum(1, 2),
+}
+ROBUST = [name for name in RULES if name != "weighted_mean"]
+BLOCKS, DIM = 6, 3  # one shape, compiled once
+
+
+def sample(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    draws = np.random.default_rng(seed)
+    values = draws.normal(size=(BLOCKS, DIM)).astype(np.float32)
+    return values, draws.integers(1, 6, BLOCKS).astype(np.float32)
+
+
+def median_by_definition(values: np.ndarray, weights: np.ndarray) -> float:
+    """Repeat each value as often as it weighs, and take the ordinary median."""
+    return float(np.median(np.repeat(values.astype(np.float64), weights.astype(int))))
+
+
+def trimmed_by_definition(values: list[float], weights: list[int], trim: Fraction) -> float:
+    """Cut each unit of weight into parts so small that `trim` is a whole number of them."""
+    parts = trim.denominator
+    units = np.sort(np.repeat(np.asarray(values, np.float64), np.asarray(weights) * parts))
+    cut = int(trim * len(units))
+    return float(units[cut : len(units) - cut].mean())
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: hetero.trimmed_mean(0.5), r"`trim` must lie in \[0, 0.5\); got 0.5"),
+        (lambda: hetero.trimmed_mean(-0.1), r"`trim` must lie in"),
+        (lambda: hetero.trimmed_mean(float("nan")), "`trim` must be finite; got nan"),
+        (lambda: hetero.trimmed_mean(True), "`trim` must be a number; got True"),
+        (lambda: hetero.geometric_median(0), "`num_iterations` must lie in"),
+        (lambda: hetero.geometric_median(5, 0.0), "`smoothing` must be a positive float32"),
+        (lambda: hetero.krum(-1), "`num_byzantine` must lie in"),
+        (lambda: hetero.krum(1, 0), "`num_selected` must lie in"),
+        (lambda: hetero.krum(2)(np.zeros((6, 1)), np.ones(6)), "7 blocks or more for f = 2; got 6"),
+        (lambda: hetero.weighted_mean()([1.0], [1.0]), r"`values` must have the shape \[blocks"),
+        (lambda: hetero.weighted_mean()(np.zeros((0, 2)), []), "with a block; got"),
+        (lambda: hetero.weighted_mean()([[1.0]], [1.0, 2.0]), "one entry for each block"),
+    ],
+)
+def test_misuse_is_named(build, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build()
+
+
+def test_every_rule_is_in_the_table():
+    public = [getattr(hetero, name) for name in hetero.__all__]
+    classes = {own for own in public if getattr(own, "__module__", "").endswith("hetero._robust")}
+    classes = {own for own in classes if isinstance(own, type)} - {hetero.RobustRule}
+    assert {type(rule) for rule in RULES.values()} == classes
+
+
+def test_weighted_median_by_hand():
+    rule = hetero.coordinate_median()
+    values = [[0.0], [2.0], [10.0]]
+    assert rule(values, [1, 1, 1]).tolist() == [2.0]
+    assert rule(values, [3, 1, 1]).tolist() == [0.0]  # more than half at 0
+    assert rule(values, [2, 1, 1]).tolist() == [1.0]  # half at 0: the middle of 0 and 2
+    assert rule(values, [1, 1, 2]).tolist() == [6.0]
+    assert rule(values, [1, 0, 1]).tolist() == [5.0]
+    assert hetero.coordinate_median(weighted=False)(values, [9, 1, 1]).tolist() == [2.0]
+    # equal weights that float32 cannot hold are still equal
+    assert rule([[0.0]] * 3 + [[1.0]] * 3, [0.1] * 6).tolist() == [0.5]
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 5), min_size=BLOCKS, max_size=BLOCKS))
+def test_medians_are_those_of_repeated_values(seed, weights):
+    values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    own = np.asarray(weights, np.float32)
+    found = hetero.coordinate_median()(values, own)
+    plain = hetero.coordinate_median(weighted=False)(values, own)
+    for column in range(DIM):
+        if own.any():
+            assert float(found[column]) == median_by_definition(values[:, column], own)
+            present = values[own > 0, column]
+            assert float(plain[column]) == float(np.median(present))
+        else:
+            assert float(found[column]) == float(plain[column]) == 0.0
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 5), min_size=BLOCKS, max_size=BLOCKS).filter(any),
+    st.sampled_from([Fraction(0), Fraction(1, 10), Fraction(1, 6), Fraction(1, 3), Fraction(2, 5)]),
+)
+def test_trimmed_means_cut_weight_exactly(seed, weights, trim):
+    values = np.random.default_rng(seed).integers(-3, 4, (BLOCKS, DIM)).astype(np.float32)
+    found = hetero.trimmed_mean(float(trim))(values, weights)
+    expected = [trimmed_by_definition(values[:, c].tolist(), weights, trim) for c in range(DIM)]
+    np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
+
+
+def test_trimmed_mean_of_equal_weights_is_the_ordinary_one():
+    values, _ = sample(1)
+    found = hetero.trimmed_mean(1 / 6)(values, np.full(BLOCKS, 7.0))
+    np.testing.assert_allclose(found, np.sort(values, axis=0)[1:-1].mean(axis=0), rtol=1e-6)
+    by_weight = hetero.trimmed_mean(0.0)(values, np.arange(1, 7))
+    np.testing.assert_allclose(by_weight, np.average(values, axis=0, weights=range(1, 7)), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["coordinate_median", "trimmed_mean"])
+@given(data=st.data())
+def test_bad_blocks_below_the_breakdown_point_stay_within_the_honest_range(name, data):
+    """The median up to less than half of the weight, the trimmed mean up to its trim."""
+    values, weights = sample(data.draw(st.integers(0, 10**6)))
+    rule = hetero.coordinate_median() if name == "coordinate_median" else hetero.trimmed_mean(1 / 3)
+    total = int(weights.sum())
+    bad = np.asarray(data.draw(st.lists(st.booleans(), min_size=BLOCKS, max_size=BLOCKS)))
+    while 2 * weights[bad].sum() >= total or (
+        name == "trimmed_mean" and 3 * weights[bad].sum() > total
+    ):
+        bad[np.flatnonzero(bad)[0]] = False
+    lies = st.sampled_from([3e38, -3e38, 1e30, 17.0, -0.5, np.inf, -np.inf, np.nan])
+    values[bad] = np.reshape(
+        data.draw(st.lists(lies, min_size=BLOCKS * DIM, max_size=BLOCKS * DIM)), (BLOCKS, DIM)
+    )[bad]
+    found = np.asarray(rule(values, weights))
+    honest = values[~bad]
+    # a rounding of the mean may pass the honest range by units in the last place
+    margin = 0.0 if name == "coordinate_median" else 1e-6
+    assert (found >= honest.min(axis=0) - margin).all()
+    assert (found <= honest.max(axis=0) + margin).all()
+
+
+def test_breakdown_points_are_sharp():
+    values = np.asarray([[0.0], [1.0], [1e6], [1e6]], np.float32)
+    assert float(hetero.coordinate_median()(values, [2, 3, 2, 2])[0]) == 1.0  # 4 of 9
+    assert float(hetero.coordinate_median()(values, [2, 2, 2, 2])[0]) > 1e5  # 4 of 8
+    assert float(hetero.trimmed_mean(0.4)(values, [3, 3, 2, 2])[0]) <= 1.0
+    assert float(hetero.trimmed_mean(0.3)(values, [3, 3, 2, 2])[0]) > 1e5
+
+
+def total_distance(point: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
+    return float((weights * np.linalg.norm(values.astype(np.float64) - point, axis=1)).sum())
+
+
+@given(st.integers(0, 10**6))
+def test_geometric_median_minimizes_total_distance(seed):
+    """The sum of distances is convex: no point nearby may be better, nor a block itself."""
+    values, weights = sample(seed)
+    found = np.asarray(hetero.geometric_median(300)(values, weights), np.float64)
+    cost = total_distance(found, values, weights)
+    draws = np.random.default_rng(seed + 1)
+    nearby = found + draws.normal(size=(200, DIM)) * 10.0 ** draws.uniform(-3, 0, (200, 1))
+    candidates = [*nearby, *values.astype(np.float64)]
+    assert cost <= min(total_distance(p, values, weights) for p in candidates) * (1 + 1e-4)
+
+
+def test_geometric_median_by_hand():
+
+    def rule(points: list[list[float]] | np.ndarray, own: list[int]) -> np.ndarray:
+        rows = np.zeros((BLOCKS, DIM), np.float32)  # more coordinates and blocks change nothing
+        rows[: len(points), : len(points[0])] = points
+        found = hetero.geometric_median(200)(rows, [*own, *[0] * (BLOCKS - len(own))])
+        return np.asarray(found)[: len(points[0])]
+
+    corners = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
+    np.testing.assert_allclose(rule(corners, [1, 1, 1, 1]), [1.0, 1.0], atol=1e-5)
+    # a corner that outweighs the others is the median
+    np.testing.assert_allclose(rule(corners, [5, 1, 1, 1]), [0.0, 0.0], atol=1e-5)
+    # on a line it is the weighted median, weights are counts
+    np.testing.assert_allclose(rule([[0.0], [1.0], [9.0]], [1, 3, 1]), [1.0], atol=1e-5)
+    # Fermat's point of a triangle sees each pair of corners at 120 degrees
+    triangle = np.asarray([[0.0, 0.0], [4.0, 0.0], [1.0, 3.0]])
+    point = np.asarray(rule(triangle, [1, 1, 1]), np.float64)
+    unit = (triangle - point) / np.linalg.norm(triangle - point, axis=1)[:, None]
+    for first, second in itertools.combinations(unit, 2):
+        assert abs(first @ second + 0.5) < 1e-3
+
+
+def test_geometric_median_resists_a_far_minority():
+    values, weights = sample(4)
+    values[:2] = 1e37
+    weights[:] = 1
+    assert np.abs(np.asarray(hetero.geometric_median(100)(values, weights))).max() < 10
+    huge = hetero.geometric_median()(np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1])
+    assert np.isfinite(np.asarray(huge)).all()
+
+
+def krum_by_definition(values: np.ndarray, present: list[int], f: int, m: int) -> list[int]:
+    """Return the chosen blocks from all pairs of distances."""
+    count = len(present)
+    nearest = min(max(count - f - 2, 1), count - 1)
+    scores = []
+    for i in present:
+        apart = sorted(
+            float(((values[i].astype(np.float64) - values[j]) ** 2).sum())
+            for j in present
+            if j != i
+        )
+        scores.append((sum(apart[:nearest]), i))
+    return [i for _, i in sorted(scores)[:m]]
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.booleans(), min_size=BLOCKS, max_size=BLOCKS).filter(any),
+    st.sampled_from([(0, 1), (1, 1), (1, 2), (1, 9)]),
+)
+def test_krum_is_its_definition(seed, present, numbers):
+    values, weights = sample(seed)
+    weights[~np.asarray(present)] = 0
+    chosen = krum_by_definition(values, np.flatnonzero(weights).tolist(), *numbers)
+    found = hetero.krum(*numbers)(values, weights)
+    expected = np.average(values[chosen].astype(np.float64), axis=0, weights=weights[chosen])
+    np.testing.assert_allclose(np.asarray(found), expected, atol=2e-6)
+
+
+def test_krum_never_takes_a_far_block_or_an_absent_one():
+    values = np.zeros((BLOCKS, DIM), np.float32) + np.arange(BLOCKS)[:, None] * np.float32(1e-3)
+    values[3] = 1e30
+    found = np.asarray(hetero.krum(1, 2)(values, [1, 1, 1, 5, 1, 1]))
+    assert (found < 1).all()
+    absent = np.asarray(hetero.krum(1, BLOCKS)(values, [0, 0, 1, 0, 0, 0]))
+    np.testing.assert_array_equal(absent, values[2])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_contract(name):
+    """Absent blocks may hold anything; jit and vmap change nothing; order of blocks neither."""
+    rule, (values, weights) = RULES[name], sample(7)
+    assert isinstance(rule, hetero.RobustRule)
+    expected = rule(values, weights)
+    assert expected.shape == (DIM,)
+    assert expected.dtype == jnp.float32
+    jitted = jax.jit(lambda own, v, w: own(v, w))
+    np.testing.assert_array_equal(jitted(rule, jnp.asarray(values), jnp.asarray(weights)), expected)
+    turned = np.asarray(rule(values[::-1], weights[::-1]))
+    np.testing.assert_allclose(turned, expected, atol=2e-5)
+    many = jax.vmap(rule)(jnp.stack([values, 2 * values]), jnp.stack([weights, weights]))
+    np.testing.assert_allclose(many[0], expected, atol=1e-6)
+    np.testing.assert_allclose(many[1], rule(2 * values, weights), atol=1e-6)
+    spoilt, gone = values.copy(), weights.copy()
+    gone[2], clean = 0.0, values.copy()
+    spoilt[2], clean[2] = np.nan, 0.0
+    np.testing.assert_array_equal(rule(spoilt, gone), rule(clean, gone))
+    gone[2] = -1.0
+    np.testing.assert_array_equal(rule(spoilt, gone), rule(clean, gone * (gone > 0)))
+    np.testing.assert_array_equal(rule(spoilt, np.zeros(BLOCKS)), np.zeros(DIM))
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(rule(values.astype(np.float64), weights), expected)
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_blocks_that_are_not_finite_are_left_out(name):
+    rule, (values, weights) = RULES[name], sample(8)
+    spoilt, gone = values.copy(), weights.copy()
+    spoilt[0] = [np.nan, np.inf, -np.inf]
+    gone[0] = 0.0
+    np.testing.assert_array_equal(rule(spoilt, weights), rule(values, gone))
+    assert np.isfinite(np.asarray(rule(np.full((BLOCKS, DIM), np.nan), weights))).all()
+
+
+def test_the_mean_has_no_defence():
+    values, weights = sample(8)
+    values[0, 0] = np.inf
+    found = np.asarray(hetero.weighted_mean()(values, weights))
+    assert found[0] == np.inf
+    assert np.isfinite(found[1:]).all()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_equal_blocks_come_back(name):
+    row = np.asarray([0.25, -3.0, 1e-3], np.float32)
+    found = RULES[name](np.tile(row, (BLOCKS, 1)), np.asarray([1, 2, 0, 4, 5, 6]))
+    np.testing.assert_allclose(np.asarray(found), row, rtol=3e-7)
+
+
+def test_numbers_compile_nothing_new():
+    values, weights = map(jnp.asarray, sample(9))
+    traced = []
+
+    @jax.jit
+    def apply(rule, values, weights):
+        traced.append(1)
+        return rule(values, weights)
+
+    for trim in (0.1, 0.2, 0.3):
+        apply(hetero.trimmed_mean(trim), values, weights)
+    assert len(traced) == 1
+    for steps, least in ((3, 1e-6), (5, 1e-4)):
+        apply(hetero.geometric_median(steps, least), values, weights)
+    assert len(traced) == 2
