@@ -47,18 +47,13 @@ class Unmasking:
             public_keys: s_i^PK of each client summed.
         """
         self._plan, self._round_index, self._neighbours = plan, round_index, neighbours
-        self._lost = frozenset(lost)
-        everybody = frozenset(summed)
-        self._members = [frozenset(block.members) for block in plan]
-        self._summed = [everybody & members for members in self._members]
+        everybody, missing = frozenset(summed), frozenset(lost)
+        self._summed = [everybody.intersection(block.members) for block in plan]
+        self._lost = [missing.intersection(block.members) for block in plan]
         self._padded_inputs, self._public_keys = padded_inputs, public_keys
         self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self.self_seeds: dict[int, bytes] = {}
         self.pad_keys: dict[int, KeyPair] = {}
-
-    def num_summed(self, number: int) -> int:
-        """Return how many clients a block sums."""
-        return len(self._summed[number])
 
     def components(self, number: int) -> list[list[int]]:
         """Return the components of a block's graph on those summed, by smallest member."""
@@ -96,7 +91,7 @@ class Unmasking:
         return total.residues()
 
     def _lost_near(self, number: int, client: int) -> list[int]:
-        return sorted(self._neighbours[client] & self._members[number] & self._lost)
+        return sorted(self._lost[number] & self._neighbours[client])
 
     def _pair_seed(self, client: int, lost: int) -> bytes:
         """Return s_ij, agreed once for all blocks that the two share."""

@@ -28,11 +28,13 @@ def check_inputs(
     require(alone, "plan", rule, modulus_bits, modulus)
     values = _integers(inputs)
     _check_rows(values, num_clients)
-    checked = check_plan(plan, *values.shape)
+    checked = check_plan(plan, num_clients)
+    width = max(block.stop for block in checked)
+    fits = values.shape[1] >= width
+    require(fits, "inputs", "must have a column for each coordinate", values.shape[1], width)
     for number, block in enumerate(checked):
         part = values[list(block.members), block.start : block.stop]
         _check_range(part, block.modulus, f" of block {number}")
-    width = max(block.stop for block in checked)
     return values[:, :width].astype(np.uint32, copy=False), checked
 
 
@@ -53,13 +55,12 @@ def check_residues(inputs: Any, modulus: int) -> np.ndarray:
     return values.astype(np.uint32, copy=False)
 
 
-def check_plan(plan: Any, num_clients: int, dim: int | None = None) -> SegmentPlan:
-    """Return a plan of blocks that together hold all clients; d is where it ends if None."""
+def check_plan(plan: Any, num_clients: int) -> SegmentPlan:
+    """Return a plan whose blocks together hold all clients; d is where its last block ends."""
     blocks = tuple(plan) if isinstance(plan, tuple | list) else ()
     proper = len(blocks) > 0 and all(isinstance(block, Block) for block in blocks)
     require(proper, "plan", "must be a tuple of `Block`s", plan)
-    width = max(int(block.stop) for block in blocks) if dim is None else dim
-    checked = segment_plan(blocks, num_clients, width)
+    checked = segment_plan(blocks, num_clients, max(int(block.stop) for block in blocks))
     missing = set(range(num_clients)).difference(*(block.members for block in checked))
     rule = "must put each client into a block"
     require(not missing, "plan", rule, f"client {min(missing, default=0)} in none")

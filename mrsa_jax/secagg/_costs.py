@@ -142,36 +142,36 @@ def round_costs(
     """
     edges, alive, t = _checked(adjacency, survivors, thresholds)
     blocks = _blocks(plan, edges.shape[-1], dim, modulus)
-    residue_bytes, words = _pads_of(blocks, edges.shape[-1])
+    residue_bytes, own_words, words = _pads_of(blocks, edges.shape[-1])
     summed = admitted(blocks, alive[..., 3, :])
     own2, own3 = alive[..., 2, :].astype(np.float64), summed.astype(np.float64)
     lost = own2 - own3  # V2 less those summed: their pads with those must be removed
     # neighbours in V_s, in the sum, and in V2 in a block with the client; exact in float64
     joined = edges.astype(np.float64)
-    shared = joined * (words > 0.0)
-    weighted = joined * words
+    shared = joined if np.ndim(words) == 0 else joined * (words > 0.0)
     near = [_near(joined, alive[..., s, :].astype(np.float64)) for s in (1, 2)]
     near3, near_in_block = own3 * _near(joined, own3), _near(shared, own2)
     crossing = lost * _near(shared, own3)
-    own_words = np.diagonal(words)
-    removed = own3 * own_words + lost * _near(weighted, own3)
+    removed = own3 * own_words + lost * _near(joined, own3, words)
     used = np.minimum(t, edges.shape[-1])  # more shares than clients are never gathered
     products = (own3 + (crossing > 0)) * (used * used + LIMBS * used)
     answers = alive[..., 4, :] & summed
     counts = _Counts(*(np.asarray(part).astype(np.int64) for part in (
         near[0], near[1], near3, near_in_block, near[1] + own3,
-        own_words + _near(weighted, own2), removed.sum(axis=-1), crossing.sum(axis=-1),
+        own_words + _near(joined, own2, words), removed.sum(axis=-1), crossing.sum(axis=-1),
         products.sum(axis=-1),
     )))  # fmt: skip
     sends = np.stack([*(alive[..., s, :] for s in (1, 2, 3)), answers], axis=-2)
     return _assemble(sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes)
 
 
-def _near(edges: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return the sum of each client's edges to members, [..., n]."""
+def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndarray:
+    """Return how many neighbours each client has among members, or the sum of their weights."""
+    if np.ndim(weights) > 0:
+        return _near(edges * weights, members)
     if edges.ndim == 2:  # one product of matrices for all rounds
-        return np.asarray(members @ edges)
-    return np.asarray((members[..., None, :] @ edges)[..., 0, :])
+        return np.asarray(members @ edges) * weights
+    return np.asarray((members[..., None, :] @ edges)[..., 0, :]) * weights
 
 
 def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
@@ -186,18 +186,19 @@ def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
     return check_plan(plan, num_clients)
 
 
-def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of each client's packed input, and the keystream words of each pair's pads.
+def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Return the bytes of each client's packed input and the keystream words of its pads.
 
-    int64[n] and float64[n, n], 0 for pairs without a common block; a client's self pads are on
-    the diagonal.
+    int64[n], float64[n] for its self pads and float64[n, n] for those with each other client, 0
+    without a common block; one number for a single block, which holds everybody.
     """
     members = memberships(plan, num_clients).astype(np.float64)
     widths = [(block.stop - block.start, block.modulus) for block in plan]
     bits = np.asarray([width * (ring - 1).bit_length() for width, ring in widths], np.float64)
     words = np.asarray([width * words_per_residue(ring) for width, ring in widths], np.float64)
     own_bits = (bits @ members).astype(np.int64)
-    return -(-own_bits // 8), (members * words[:, None]).T @ members
+    shared = words[0] if len(plan) == 1 else (members * words[:, None]).T @ members
+    return -(-own_bits // 8), words @ members, shared
 
 
 def expected_costs(

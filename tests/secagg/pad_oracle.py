@@ -135,3 +135,81 @@ def random_rounds(rng, n: int, count: int) -> tuple[np.ndarray, np.ndarray, np.n
     top = rng.integers(1, n + 2, (count, 1))
     thresholds = np.minimum(rng.integers(1, n + 3, (count, n)), top)
     return upper | np.swapaxes(upper, 1, 2), alive, thresholds.astype(np.int32)
+
+
+# ---- plans of many blocks
+
+
+def without_loners(plan, sends) -> set[int]:
+    """The largest set of senders of whom no block (its members, as a set) holds exactly one."""
+    senders = [i for i in range(len(sends)) if sends[i]]
+    for size in range(len(senders), 0, -1):
+        for chosen in itertools.combinations(senders, size):
+            if all(len(members & set(chosen)) != 1 for members in plan):
+                return set(chosen)
+    return set()
+
+
+def given_away_by_blocks(graph, alive, thresholds, plan) -> tuple[list, list]:
+    """What is known of the inputs in a round over many blocks, all equations taken together.
+
+    The unknowns: for each client of V_3 and each of its blocks (a set of members) an input and a
+    self pad, for each pair of neighbours in V_2 and each block that both are in a pair pad. Held:
+    every padded input of V_3, the self pads in all blocks of those summed whose b_i came back,
+    the pair pads in all blocks of the others in V_2 whose key came back; those summed answer.
+
+    Returns:
+        The inputs (client, block), and a basis of the combinations of them that can be computed.
+    """
+    n = len(graph)
+    second = [i for i in range(n) if alive[2][i]]
+    third = [i for i in second if alive[3][i]]
+    summed = without_loners(plan, alive[3])
+    answers = [i for i in summed if alive[4][i]]
+    pads = [("b", i, k) for k, members in enumerate(plan) for i in third if i in members]
+    pads += [
+        ("s", (i, j), k)
+        for k, members in enumerate(plan)
+        for i, j in itertools.combinations(second, 2)
+        if graph[i][j] and i in members and j in members
+    ]
+    inputs = [(i, k) for _, i, k in pads[: sum(kind == "b" for kind, _, _ in pads)]]
+    at = {name: position for position, name in enumerate([*pads, *inputs])}
+
+    def vector(terms: dict) -> list[Fraction]:
+        row = [Fraction(0)] * len(at)
+        for name, value in terms.items():
+            row[at[name]] += value
+        return row
+
+    held = []
+    for i, k in inputs:
+        terms = {(i, k): 1, ("b", i, k): 1}
+        for kind, pair, block in pads:
+            if kind == "s" and block == k and i in pair:
+                terms[kind, pair, block] = 1 if i == pair[0] else -1
+        held.append(vector(terms))
+    for i in second:
+        if sum(j in answers for j in range(n) if graph[i][j] or j == i) < thresholds[i]:
+            continue
+        for kind, who, k in pads:
+            if (kind == "b" and who == i) if i in summed else (kind == "s" and i in who):
+                held.append(vector({(kind, who, k): 1}))
+    return inputs, [row[len(pads) :] for row in echelon(held) if not any(row[: len(pads)])]
+
+
+def echelon(rows) -> list[list[Fraction]]:
+    """The non-zero rows of an echelon form."""
+    rows, found = [list(row) for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((r for r in range(found, len(rows)) if rows[r][column]), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        head = rows[found]
+        for r in range(found + 1, len(rows)):
+            factor = rows[r][column] / head[column]
+            if factor:
+                rows[r] = [a - factor * b for a, b in zip(rows[r], head, strict=True)]
+        found += 1
+    return rows[:found]
