@@ -15,7 +15,15 @@ from mrsa_jax._errors import require
 from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["PlayedRound", "Rounds", "checked_rounds", "checked_weights", "played", "slots"]
+__all__ = [
+    "PlayedRound",
+    "Rounds",
+    "checked_order",
+    "checked_rounds",
+    "checked_weights",
+    "played",
+    "slots",
+]
 
 
 class PlayedRound(NamedTuple):
@@ -53,9 +61,12 @@ def played(history: Rounds, index: int, members: np.ndarray, present: np.ndarray
 
 
 def slots(
-    rows: np.ndarray, aggregator: Any
+    rows: np.ndarray, aggregator: Any, order: np.ndarray | None = None
 ) -> tuple[Int32[np.ndarray, "rounds slots"], Bool[np.ndarray, "rounds slots"]]:
-    """Return each round's members, in ascending order, padded to the width of the aggregator."""
+    """Return each round's members, padded to the width of the aggregator.
+
+    Ascending, or in the order of a list of all clients.
+    """
     sizes = rows.sum(axis=1)
     largest = int(sizes.max(initial=1))
     width = int(getattr(aggregator, "num_participants", largest))
@@ -68,8 +79,23 @@ def slots(
     )
     present = np.arange(width)[None, :] < sizes[:, None]
     members = np.zeros((len(rows), width), np.int32)
-    members[present] = np.nonzero(rows)[1]
+    if order is None:
+        members[present] = np.nonzero(rows)[1]
+    else:
+        members[present] = order[np.nonzero(rows[:, order])[1]]
     return members, present
+
+
+def checked_order(order: Any, num_clients: int) -> np.ndarray | None:
+    """Return the clients in the order in which slots are filled, or raise."""
+    if order is None:
+        return None
+    own = np.asarray(order)
+    rule = f"must hold the clients 0 to {num_clients - 1}, each once"
+    proper = own.shape == (num_clients,) and own.dtype.kind in "iu"
+    require(proper and np.array_equal(np.sort(own), np.arange(num_clients)), "slot_order", rule,
+            own.shape)  # fmt: skip
+    return own.astype(np.int32)
 
 
 def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Rounds:

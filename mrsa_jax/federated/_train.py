@@ -27,6 +27,7 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._history import (
     PlayedRound,
     Rounds,
+    checked_order,
     checked_rounds,
     checked_weights,
     played,
@@ -91,6 +92,7 @@ def train(
     initial_parameters: Float32[Array, " dim"] | np.ndarray | None = None,
     survivors: Bool[Array, "rounds 5 clients"] | np.ndarray | None = None,
     weights: ArrayLike | Sequence[int] | None = None,
+    slot_order: ArrayLike | Sequence[int] | None = None,
     keep_aggregates: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainingResult:
@@ -118,6 +120,9 @@ def train(
         survivors: bool [J, 5, N], V0 to V4 of each round, whose V0 is `participation`; needs an
             aggregator that takes them, e.g. a `ring_average`. Only clients of V3 train.
         weights: Integers [N], e.g. `client_data.sizes`, for an aggregator of weighted means.
+        slot_order: The clients 0 to N - 1 in the order in which they fill the aggregator's slots,
+            e.g. slowest first for a `hetero.segment_average`, whose groups are slots; by number
+            if None.
         keep_aggregates: Keep each round's sum, f32 [J', d] in host memory.
         progress: Called after each trained round with (rounds done, rounds to train).
 
@@ -165,6 +170,7 @@ def train(
         parameters=_start(initial_parameters, key, model, client_data, dim),
         keep_aggregates=keep_aggregates,
         weights=checked_weights(weights, client_data.num_clients),
+        slot_order=checked_order(slot_order, client_data.num_clients),
     )
     return _result(run, *_train_rounds(run, history, int(evaluate_every), progress))
 
@@ -193,6 +199,7 @@ class _Run:
     parameters: Array
     keep_aggregates: bool
     weights: np.ndarray | None
+    slot_order: np.ndarray | None = None
     aggregator_state: Any = None
     server_state: Any = None
     aggregates: list[Any] = dataclasses.field(default_factory=list)
@@ -250,7 +257,7 @@ def _train_rounds(
     cohorts = history.cohorts
     num_rounds = len(cohorts)
     to_train = np.flatnonzero(cohorts.any(axis=1))
-    members, present = slots(cohorts[to_train], run.aggregator)
+    members, present = slots(cohorts[to_train], run.aggregator, run.slot_order)
     if len(to_train):
         run.aggregator_state = run.aggregator.init()
         run.server_state = run.server.init(run.parameters)

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
+from mrsa_jax.study._segment_config import SegmentConfig
 
 __all__ = [
     "AggregationConfig",
@@ -26,6 +27,7 @@ __all__ = [
     "PopulationConfig",
     "ProtocolConfig",
     "Scheme",
+    "SegmentConfig",
     "Settings",
     "SimulateConfig",
     "TrainConfig",
@@ -211,6 +213,7 @@ class DemoConfig:
     training: TrainingConfig = TrainingConfig()
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
+    hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
@@ -256,6 +259,7 @@ class TrainConfig:
     training: TrainingConfig = TrainingConfig()
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
+    hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False

@@ -25,6 +25,8 @@ COLUMNS = (
     "Skipped",
     "Accuracy",
     "Error",
+    "Level",
+    "Seconds",
 )
 """Headings of a study's table."""
 
@@ -73,6 +75,8 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.skipped_rounds:.4g}",
         "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %",
         "-" if row.reconstruction_error is None else f"{row.reconstruction_error:.2g}",
+        "-" if row.privacy_level is None else f"{row.privacy_level:.3g}",
+        "-" if row.round_seconds is None else f"{row.round_seconds:.3g}",
     )
 
 
@@ -85,7 +89,7 @@ def _expected(row: Row) -> str:
 def used_columns(rows: Sequence[Row]) -> list[int]:
     """Return which columns have something to show; no attack, no column for its error."""
     lines = [cells(row) for row in rows]
-    optional = {"Accuracy", "Error"}
+    optional = {"Accuracy", "Error", "Level", "Seconds"}
     return [
         i
         for i, heading in enumerate(COLUMNS)
@@ -145,11 +149,18 @@ _READING_ERROR = (
     "frozen over all rounds (the worst case)."
 )
 
+_READING_SEGMENTS = (
+    " Level: HeteroSAg's privacy level, 1 less the largest share of segments whose sum over some "
+    "union of groups the server learns in a round. Seconds: until the slowest group has sent its "
+    "inputs of a round, for a cohort whose rates are spread as those of all clients."
+)
+
 
 def reading(rows: Sequence[Row]) -> str:
     """Return how to read the table of these rows."""
     attacked = any(row.reconstruction_error is not None for row in rows)
-    return _READING + (_READING_ERROR if attacked else "")
+    segmented = any(row.privacy_level is not None for row in rows)
+    return _READING + _READING_ERROR * attacked + _READING_SEGMENTS * segmented
 
 
 def _figure(name: str, path: pathlib.Path) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._streams import as_key
-from mrsa_jax.study import _build, _report, _store, _summary, _trial
+from mrsa_jax.study import _build, _report, _segments, _store, _summary, _trial
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -82,6 +82,8 @@ def check(config: Config) -> None:
     _store.check_output(config)
     for scheme in schemes_of(config):
         _build.build_rule(config.protocol, scheme, config.population)
+        if not isinstance(config, SimulateConfig):
+            _segments_of(config, scheme, dim=config.hetero.num_columns)
     if not isinstance(config, SimulateConfig):
         from mrsa_jax import data
 
@@ -162,6 +164,14 @@ def _without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
     return shared | {name: ("scheme", np.full_like(shared[name][1], np.nan)) for name in names}
 
 
+def _segments_of(
+    config: DemoConfig | TrainConfig, scheme: Scheme, dim: int
+) -> _segments.SegmentStudy | None:
+    return _segments.build_segments(
+        config.seed, config.hetero, scheme, config.population, dim, config.protocol.threshold
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class _Played:
     """A scheme's rounds: what a server can know of them, and how they went."""
@@ -169,11 +179,16 @@ class _Played:
     history: _trial.History
     rounds: selection.RoundHistory | None  # None where nobody is lost inside rounds
     rule: Any
+    segments: _segments.SegmentStudy | None = None
+    cohorts: Any = None  # with segments: whom the server asked, bool[J, N]
+    sums: Any = None  # with segments: what it has learnt of each, a `SegmentHistory`
 
     @property
     def to_train(self) -> Any:
         """Return what `federated.train` is to go through."""
-        return self.history.participation if self.rounds is None else self.rounds
+        if self.rounds is not None:
+            return self.rounds
+        return self.history.participation if self.cohorts is None else self.cohorts
 
     @property
     def num_trained(self) -> int:
@@ -183,17 +198,29 @@ class _Played:
         return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
 
 
-def _play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any) -> _Played:
+def _play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> _Played:
     selector = _build.build_selector(scheme, config.population)
     rule = _build.build_rule(config.protocol, scheme, config.population)
+    segments = _segments_of(config, scheme, dim)
     if rule is None:
         cohorts = selection.rollout(config.seed, selector, available, config.rounds)
+        if segments is not None:
+            return _with_segments(segments, np.asarray(cohorts), None)
         return _Played(_trial.analyse(_trial.learnt_sums(cohorts)), None, None)
     steps = _build.build_steps(config.protocol)
     rounds = selection.rollout_rounds(
         config.seed, selector, available, steps, config.rounds, rule=rule
     )
+    if segments is not None:
+        return _with_segments(segments, np.asarray(rounds.survivors)[:, 0], rounds)
     return _Played(_trial.analyse_rounds(rounds), rounds, rule)
+
+
+def _with_segments(
+    segments: _segments.SegmentStudy, cohorts: np.ndarray, rounds: selection.RoundHistory | None
+) -> _Played:
+    history, sums = _segments.play_segments(segments, cohorts, rounds)
+    return _Played(history, rounds, None, segments, cohorts, sums)
 
 
 def _history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
@@ -281,7 +308,8 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
     model = _build.build_model(config.training, dataset)
     shared = _rates_and_expectations(config.seed, population, schemes)
     available = _build.build_availability(shared["dropout_rate"][1])
-    played = [_play(config, scheme, available) for scheme in schemes]
+    dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
+    played = [_play(config, scheme, available, dim) for scheme in schemes]
     columns: list[dict[str, Any]] = []
     for scheme, one in zip(schemes, played, strict=True):
         columns.append(_train_one(config, scheme, one, dataset, clients, model, progress))
@@ -304,6 +332,10 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
         learnt = np.stack([c["components"] for c in columns])
         trained["learnt_component"] = (("scheme", "round", "client"), learnt)
         shared = _without_expectation(shared)
+    facts = [one.segments.facts() for one in played if one.segments is not None]
+    if facts:
+        trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
+        trained["upload_rate"] = ("client", played[0].segments.rates, {"units": "bit/s"})
     coordinates = _coordinates(schemes, config.rounds, population.num_clients)
     return xr.Dataset(
         shared | _history_variables([one.history for one in played]) | trained,
@@ -323,9 +355,7 @@ def _train_one(
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     trainer = _build.build_trainer(config.training, model)
     dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
-    history, samples = played.history, np.asarray(clients.sizes)
-    most = int(history.participation.sum(axis=1).max(initial=2))
-    width = most if played.rule is None else played.rule.num_participants
+    samples = np.asarray(clients.sizes)
     weights = samples if config.aggregation.weighted else None
     progress.stage(f"{scheme.label}: training", played.num_trained)
     result = federated.train(
@@ -334,9 +364,8 @@ def _train_one(
         clients,
         played.to_train,
         trainer=trainer,
-        aggregator=_build.build_aggregator(
-            config.seed, config.aggregation, width, dim, rule=played.rule, samples=samples
-        ),
+        aggregator=_aggregator(config, played, dim, samples),
+        slot_order=None if played.segments is None else played.segments.order,
         weights=weights,
         test=(dataset.test_inputs, dataset.test_labels),
         evaluate_every=config.training.evaluate_every,
@@ -357,23 +386,60 @@ def _train_one(
         "components": result.components,
     }
     if isinstance(config, DemoConfig):
-        rows, rounds = history.participation, None
-        if played.rounds is not None:
-            rows, rounds = selection.learnt_rows(played.rounds)
-        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
-        frozen = _build.for_attack(config.aggregation)
-        column["reconstruction_error"] = _trial.attack_frozen(
-            config.seed,
-            model,
-            result.parameters,
-            clients,
-            rows,
-            trainer=trainer,
-            aggregator=_build.build_aggregator(
-                config.seed, frozen, int(rows.sum(axis=1).max(initial=2)), dim, samples=samples
-            ),
-            rounds=rounds,
-            weights=weights,
-            progress=progress.update,
+        column["reconstruction_error"] = _attack(
+            config, scheme, played, clients, model, result.parameters, trainer, progress
         )
     return column
+
+
+def _aggregator(
+    config: DemoConfig | TrainConfig, played: _Played, dim: int, samples: np.ndarray
+) -> Any:
+    if played.segments is not None:
+        rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
+        return played.segments.aggregator(config.seed, config.aggregation, rule)
+    most = int(played.history.participation.sum(axis=1).max(initial=2))
+    width = most if played.rule is None else played.rule.num_participants
+    return _build.build_aggregator(
+        config.seed, config.aggregation, width, dim, rule=played.rule, samples=samples
+    )
+
+
+def _attack(
+    config: DemoConfig,
+    scheme: Scheme,
+    played: _Played,
+    clients: Any,
+    model: Any,
+    parameters: Any,
+    trainer: Any,
+    progress: Progress,
+) -> np.ndarray:
+    """Attack what was learnt, with the trained model frozen."""
+    rows, rounds = played.history.participation, None
+    if played.segments is not None:
+        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
+        return _segments.attack_segments(
+            config.seed, model, parameters, clients, played.segments, played.cohorts, played.sums,
+            trainer=trainer, clip=config.aggregation.clip, progress=progress.update,
+        )  # fmt: skip
+    if played.rounds is not None:
+        rows, rounds = selection.learnt_rows(played.rounds)
+    progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
+    samples = np.asarray(clients.sizes)
+    frozen = _build.for_attack(config.aggregation)
+    return _trial.attack_frozen(
+        config.seed,
+        model,
+        parameters,
+        clients,
+        rows,
+        trainer=trainer,
+        aggregator=_build.build_aggregator(
+            config.seed, frozen, int(rows.sum(axis=1).max(initial=2)), len(parameters),
+            samples=samples,
+        ),
+        rounds=rounds,
+        weights=samples if config.aggregation.weighted else None,
+        progress=progress.update,
+    )  # fmt: skip

@@ -34,6 +34,10 @@ class Row:
         skipped_rounds: Rounds without a sum.
         accuracy: Test accuracy of the last evaluation, in [0, 1]; None without training.
         reconstruction_error: Median over clients of the attack's relative squared error; None.
+        privacy_level: HeteroSAg's delta of the groups and segments, by its definition; None
+            without segments.
+        round_seconds: Until the slowest group has sent its inputs of a round; None as above.
+        tolerated_byzantine: Byzantine clients that a median over each segment's sums tolerates.
         failures: Rounds of each status other than OK and SKIPPED, by its name, where there are
             any: of these the server learnt no sum, and they left the model as it was.
     """
@@ -52,6 +56,9 @@ class Row:
     skipped_rounds: float
     accuracy: float | None = None
     reconstruction_error: float | None = None
+    privacy_level: float | None = None
+    round_seconds: float | None = None
+    tolerated_byzantine: int | None = None
     failures: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -84,8 +91,19 @@ def _row(one: xr.Dataset) -> Row:
         skipped_rounds=float(one["skipped"].sum("round").mean()),
         accuracy=float(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
         reconstruction_error=_median(one.get("reconstruction_error")),
+        privacy_level=_fact(one, "privacy_level"),
+        round_seconds=_fact(one, "round_seconds"),
+        tolerated_byzantine=_whole(_fact(one, "tolerated_byzantine")),
         failures=_failures(one.get("status"), trials),
     )
+
+
+def _fact(one: xr.Dataset, name: str) -> float | None:
+    return float(one[name]) if name in one else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _finite(value: Any) -> float | None:
@@ -114,8 +132,27 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
     """Say in plain sentences what the table shows: what leaks, what it costs, what failed."""
     rows = summarise(results)
     rounds = results.sizes["round"]
-    said = (_leak_sentence(rows, rounds), _cost_sentence(rows))
-    return (*said, _failure_sentence(rows, rounds)) if any(r.failures for r in rows) else said
+    said = [_leak_sentence(rows, rounds), _cost_sentence(rows)]
+    if any(row.failures for row in rows):
+        said.append(_failure_sentence(rows, rounds))
+    if any(row.privacy_level is not None for row in rows):
+        said.append(_segment_sentence(rows))
+    return tuple(said)
+
+
+def _segment_sentence(rows: tuple[Row, ...]) -> str:
+    """Say what segments and groups mean for the table, and what they cost in time."""
+    first = next(row for row in rows if row.privacy_level is not None)
+    levels = {round(row.privacy_level or 0.0, 4) for row in rows}
+    level = f"{levels.pop():.3g}" if len(levels) == 1 else "of its own for each scheme"
+    text = (
+        f"Updates are summed segment by segment, at privacy level {level} in one round (the share "
+        "of segments that stay hidden of any union of groups). T, rank and exposure are of the "
+        "worst segment over all rounds: a client counts as exposed once any segment of its update "
+        f"is. A round waits {first.round_seconds:.3g} s for the slowest group; a median over each "
+        f"segment's sums would bear {first.tolerated_byzantine} Byzantine client"
+    )
+    return text + ("." if first.tolerated_byzantine == 1 else "s.")
 
 
 def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:

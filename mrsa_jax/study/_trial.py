@@ -21,6 +21,7 @@ __all__ = [
     "History",
     "analyse",
     "analyse_rounds",
+    "analyse_sums",
     "attack_frozen",
     "learnt_sums",
     "rounds_with_sums",
@@ -84,7 +85,17 @@ def analyse_rounds(history: selection.RoundHistory) -> History:
     rounds gave away included; F and C are of the rounds' own sums.
     """
     rows, rounds = selection.learnt_rows(history)
-    own = np.asarray(history.participation)
+    return analyse_sums(rows, rounds, np.asarray(history.participation))
+
+
+def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> History:
+    """Analyse any number of learnt sums a round.
+
+    Args:
+        rows: bool[sums, N], who is in each learnt sum.
+        rounds: int[sums], ascending, the round of each.
+        own: bool[J, N], who is in the sum of each round.
+    """
     num_rounds = len(own)
     # a row of zeros for each round keeps the order and changes no rank and no class of columns
     order = np.argsort(np.concatenate([rounds, np.arange(num_rounds)]), kind="stable")

@@ -17,6 +17,7 @@ from mrsa_jax.study._config import (
     schemes_of,
 )
 from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
+from mrsa_jax.study._segment_config import validate_segments
 
 __all__ = ["validate"]
 
@@ -125,6 +126,17 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     validate_clip_rule(aggregation)
     any_number = any(scheme.probability is not None for scheme in schemes)
     population = config.population
+    validate_segments(
+        config.hetero,
+        population.cohort_size,
+        population.num_clients,
+        weighted=aggregation.weighted,
+        graph=config.protocol.graph,
+        policy=config.protocol.split_policy,
+        varies=any_number,
+    )
+    if not config.hetero.is_plain:
+        return  # each block has a ring of its own, which fits its sum
     most = population.num_clients if any_number else population.cohort_size
     require(
         most * (aggregation.num_levels - 1) < 2**bits,

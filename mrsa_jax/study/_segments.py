@@ -1,0 +1,302 @@
+"""Studies with segments (HeteroSAg): the registry of their rules and attacks, layout, leakage.
+
+A cohort is ranked by upload rate and cut into groups, slowest first; its sums are those of the
+groups' blocks, segment by segment, and what leaks is judged sum by sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import attacks, federated, hetero, secagg
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax.availability import assign_rates
+from mrsa_jax.data import ClientData
+from mrsa_jax.hetero._round import judge
+from mrsa_jax.selection import RoundHistory
+from mrsa_jax.study import _trial
+from mrsa_jax.study._config import AggregationConfig, PopulationConfig, Scheme
+from mrsa_jax.study._segment_config import SegmentConfig, column_sizes
+
+__all__ = [
+    "ATTACKS",
+    "COMBINE",
+    "SegmentStudy",
+    "analyse_segments",
+    "attack_segments",
+    "build_segments",
+    "client_rates",
+    "play_segments",
+]
+
+COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
+    "mean": lambda config: None,
+    "median": lambda config: hetero.coordinate_median(),
+    "trimmed": lambda config: hetero.trimmed_mean(config.trim),
+    "geometric": lambda config: hetero.geometric_median(),
+    "krum": lambda config: hetero.krum(config.num_byzantine),
+}
+"""Rules over a segment's sums by name."""
+
+ATTACKS: dict[str, Callable[[np.ndarray], Any]] = {
+    "none": lambda who: None,
+    "wrong_pads": lambda who: hetero.wrong_pads(who),
+    "gaussian": lambda who: hetero.gaussian_blocks(who),
+    "sign_flip": lambda who: hetero.sign_flip(who),
+    "scaling": lambda who: hetero.scaling(who),
+    "collusion": lambda who: hetero.collusion(who),
+}
+"""What Byzantine clients do, by name."""
+
+
+def client_rates(seed: int, config: SegmentConfig, num_clients: int) -> np.ndarray:
+    """Return each client's upload rate in bits a second, float64[N]."""
+    given = np.asarray(config.client_rates, np.float64) * 1e6
+    share = np.linspace(0.0, 1.0, len(given)) if len(given) > 1 else np.zeros(1)
+    # the rates' places, spread as dropout rates are
+    key = fold(as_key(seed), int(Stream.ASSIGNMENT), 1)
+    spread = np.asarray(assign_rates(key, share.tolist(), num_clients), np.float64)
+    return np.asarray(given[np.rint(spread * (len(given) - 1)).astype(np.int64)])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SegmentStudy:
+    """A scheme's groups and segments.
+
+    Attributes:
+        config: Its settings.
+        layout: Who sums what with whom, by slot.
+        order: int[N], clients as slots are filled: by rate, blocks of the selection together
+            where groups can hold them whole.
+        rates: float64[N], bits a second.
+        threshold: t, or None for majorities.
+    """
+
+    config: SegmentConfig
+    layout: hetero.SegmentLayout
+    order: np.ndarray
+    rates: np.ndarray
+    threshold: int | None
+
+    def aggregator(self, seed: int, aggregation: AggregationConfig, clip_rule: Any) -> Any:
+        """Return the aggregator: quantize by groups, pad, sum in rings, decode, combine."""
+        who = np.arange(len(self.order)) < self.config.num_byzantine
+        return hetero.segment_average(
+            self.layout,
+            (-aggregation.clip, aggregation.clip),
+            key_material=secagg.key_material(seed),
+            fidelity=aggregation.fidelity,
+            combine=COMBINE[self.config.combine](self.config),
+            byzantine=ATTACKS[self.config.attack](who),
+            threshold=self.threshold,
+            clip_rule=clip_rule,
+        )
+
+    def members(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the clients of a cohort bool[N] in the order of their slots."""
+        return np.asarray(self.order[cohort[self.order]])
+
+    def learnt(self, survivors: np.ndarray) -> tuple[hetero.SegmentHistory, np.ndarray]:
+        """Return the sums that the server learns, and who is in each round's mean.
+
+        Args:
+            survivors: bool[J, 5, N], or bool[J, 1, N] where nobody is lost.
+
+        Returns:
+            The sums by segment, and bool[J, N].
+        """
+        participation = np.zeros((len(survivors), survivors.shape[-1]), np.bool_)
+        layouts: list[Any] = []
+        sends, members, status = [], [], []
+        limits = None if self.threshold is None else np.full(
+            self.layout.num_participants, self.threshold)  # fmt: skip
+        for number, rows in enumerate(survivors):
+            own = self.members(rows[0])
+            alive = np.broadcast_to(rows[:, own], (5, len(own))).copy()
+            asked = len(own) == self.layout.num_participants
+            layouts.append(self.layout if asked else None)
+            members.append(own)
+            sends.append(alive[3])
+            if not asked:
+                status.append(np.zeros(0, np.int32))
+                continue
+            round_ = judge(self.layout, None, alive, limits)
+            status.append(round_.block_status)
+            participation[number, own[round_.summed]] = True
+        if not any(own is not None for own in layouts):
+            none = np.zeros((0, participation.shape[1]), np.bool_)
+            empty, size = np.zeros(0, np.int32), self.layout.num_segments
+            history = hetero.SegmentHistory(
+                self.layout.bounds, (none,) * size, (empty,) * size, (empty,) * size, participation
+            )
+            return history, participation  # fmt: skip
+        history = hetero.segment_participation(
+            layouts, sends, members=members, status=status, num_clients=participation.shape[1]
+        )
+        return history, participation
+
+    def facts(self) -> dict[str, float]:
+        """Return what the study says of its groups: privacy level, times, tolerated attackers."""
+        matrix = np.asarray(self.layout.matrix)
+        level = 0.0
+        if len(self.layout.matrix) > 1:
+            level = float(hetero.privacy_level(matrix))
+        # the slowest client that a group may hold: its share of all clients, by rate
+        ranked = self.rates[self.order]
+        starts = np.arange(self.layout.num_participants) * len(ranked)
+        typical = ranked[starts // self.layout.num_participants]
+        times = hetero.communication_times(self.layout, typical)
+        tolerated = hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere
+        return {
+            "privacy_level": level,
+            "round_seconds": times.round_seconds,
+            "slowest_group": float(times.slowest_group),
+            "expansion": float(times.expansion.max()),
+            "tolerated_byzantine": float(tolerated),
+        }
+
+
+def build_segments(
+    seed: int,
+    config: SegmentConfig,
+    scheme: Scheme,
+    population: PopulationConfig,
+    dim: int,
+    threshold: int | None,
+) -> SegmentStudy | None:
+    """Return a scheme's groups and segments; None where the study has none.
+
+    Raises:
+        ConfigurationError: If the update has fewer coordinates than there are segments, or Krum
+            has too few sums for its attackers.
+    """
+    if config.is_plain:
+        return None
+    size = population.cohort_size
+    block = size if scheme.name == "partition" else scheme.privacy_target or 1
+    sizes = column_sizes(config, size, block)
+    first = rates = client_rates(seed, config, population.num_clients)
+    if size // block >= len(sizes):  # groups hold whole blocks: one goes where its slowest does
+        first = np.repeat(rates.reshape(-1, block).min(axis=1), block)
+    order = np.lexsort((np.arange(len(rates)), first))
+    layout = hetero.segment_layout(
+        config.segments,
+        sizes,
+        config.group_levels,
+        dim,
+        subgroups=config.subgroups or None,
+        hybrid_threshold=config.hybrid_threshold,
+        allow_small_groups=config.allow_small_groups,
+    )
+    if config.combine == "krum":
+        fewest = min(len(row) for row in hetero.blocks_of(np.asarray(layout.matrix)))
+        least = 2 * config.num_byzantine + 3
+        rule = f"must be another rule: krum needs {least} sums of each segment, 2 f + 3"
+        require(fewest >= least, "combine", rule, f"{fewest} sums")
+    return SegmentStudy(config, layout, order, rates, threshold)
+
+
+def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) -> _trial.History:
+    """Judge every segment's sums and return the worst of them.
+
+    Strong T is the least of any segment, the rank the largest, and a client is exposed as soon as
+    any segment of its update is. F and C are of the rounds' own sums.
+    """
+    distinct: dict[bytes, _trial.History] = {}
+    for rows, rounds in zip(history.participation, history.rounds, strict=True):
+        key = rows.tobytes() + rounds.tobytes()
+        if key not in distinct:
+            distinct[key] = _trial.analyse_sums(rows, rounds, participation)
+    found = list(distinct.values())
+    strong = np.stack([own.strong_privacy for own in found])
+    first = np.stack([own.first_exposure for own in found])
+    never = np.iinfo(np.int32).max
+    earliest = np.where(first >= 0, first, never).min(axis=0)
+    return dataclasses.replace(
+        found[0],
+        strong_privacy=strong.min(axis=0),
+        rank=np.stack([own.rank for own in found]).max(axis=0),
+        first_exposure=np.where(earliest == never, -1, earliest).astype(np.int32),
+    )
+
+
+def play_segments(
+    study: SegmentStudy, cohorts: np.ndarray, rounds: RoundHistory | None
+) -> tuple[_trial.History, hetero.SegmentHistory]:
+    """Return what a server can know of a scheme's rounds, judged and sum by sum."""
+    survivors = cohorts[:, None] if rounds is None else np.asarray(rounds.survivors)
+    history, participation = study.learnt(survivors)
+    return analyse_segments(history, participation), history
+
+
+def attack_segments(
+    seed: int,
+    model: Any,
+    parameters: Any,
+    clients: ClientData,
+    study: SegmentStudy,
+    cohorts: np.ndarray,
+    history: hetero.SegmentHistory,
+    *,
+    trainer: Any,
+    clip: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """Attack sums of segments with frozen models, as `attack_frozen` does whole ones.
+
+    Each segment has least squares of its own, over its own sums of unequally quantized updates.
+
+    Returns:
+        float64[N], relative squared error of each client's update over all segments; nan for
+        clients whose true update is zero.
+    """
+    key = fold(as_key(seed), int(Stream.ATTACK))
+    everyone = np.arange(clients.num_clients)
+    truth = np.asarray(
+        federated.client_updates(key, model, parameters, clients, trainer, everyone), np.float32
+    )
+    sums = _segment_sums(key, study, cohorts, history, truth, clip, progress)
+    estimates = np.zeros(truth.shape, np.float64)
+    for (start, stop), rows, known in zip(history.bounds, history.participation, sums, strict=True):
+        if len(rows):
+            estimates[:, start:stop] = np.asarray(attacks.least_squares(rows, known))
+    return np.asarray(attacks.reconstruction_error(truth, estimates))
+
+
+def _segment_sums(
+    key: Any,
+    study: SegmentStudy,
+    cohorts: np.ndarray,
+    history: hetero.SegmentHistory,
+    truth: np.ndarray,
+    clip: float,
+    progress: Callable[[int, int], None] | None,
+) -> list[np.ndarray]:
+    """Return for each segment the sums of quantized updates that the server has learnt."""
+    layout = study.layout
+    sums = [
+        np.zeros((len(rows), stop - start), np.float32)
+        for rows, (start, stop) in zip(history.participation, history.bounds, strict=True)
+    ]
+    played = sorted({int(when) for rounds in history.rounds for when in rounds})
+    for done, when in enumerate(played):
+        own = study.members(cohorts[when])
+        noise = round_key(key, when, Stream.QUANTIZATION)
+        codes = np.asarray(hetero.encode(noise, truth[own], layout, (-clip, clip), own)[0])
+        slot_of = np.full(len(study.order), -1)
+        slot_of[own] = np.arange(len(own))
+        for segment, (start, stop) in enumerate(history.bounds):
+            for place in np.flatnonzero(history.rounds[segment] == when):
+                clients = np.flatnonzero(history.participation[segment][place])
+                levels = layout.blocks[int(history.blocks[segment][place])].num_levels
+                total = codes[slot_of[clients], start:stop].sum(axis=0, dtype=np.float64)
+                step = 2 * clip / (levels - 1)
+                sums[segment][place] = total * step - clip * len(clients)
+        if progress is not None:
+            progress(done + 1, len(played))
+    return sums
