@@ -203,9 +203,9 @@ def levels_for_rates(
 ) -> tuple[int, ...]:
     """Choose each group's number of levels so that none takes longer than the slowest.
 
-    A coordinate that n' clients sum takes b(K) = ceil(log2(n' (K - 1) + 1)) bits. Group g gets
-    the largest K with b(K) / rate_g <= b(K_0) / rate_0; for n' = 1, 2^(b r) levels at r times
-    the rate and b times the bits.
+    A coordinate that n' clients sum takes b(K) = ceil(log2(n' (K - 1) + 1)) bits. A group after
+    the slowest gets the largest K with b(K) / rate_g <= b(K_0) / rate_0; for n' = 1 that is
+    2^(floor of b(K_0) r) levels at r times the rate.
 
     Args:
         rates: [G], of each group (its slowest client's, say), ascending.
@@ -239,7 +239,8 @@ def levels_for_rates(
     bits = (summed * (least - 1)).bit_length()
     # a ratio that is whole on paper must not lose a bit to rounding
     allowed = [min(int(bits * float(speed / speeds[0]) + 1e-9), 64) for speed in speeds]
-    return tuple(max(least, min(most, largest_levels(2**own, summed))) for own in allowed)
+    faster = [max(least, min(most, largest_levels(2**own, summed))) for own in allowed[1:]]
+    return (least, *faster)
 
 
 def check_rates(rates: _Numbers, argument: str = "rates") -> np.ndarray:
