@@ -28,6 +28,13 @@ from mrsa_jax.hetero._cohorts import (
     ranked_groups,
 )
 from mrsa_jax.hetero._communication import CommunicationTimes, communication_times
+from mrsa_jax.hetero._costs import (
+    SegmentCosts,
+    expansion_factor,
+    loss_probability,
+    segment_costs,
+    survival_probability,
+)
 from mrsa_jax.hetero._grouping import (
     UPLINK_RATES,
     RateClasses,
@@ -75,6 +82,7 @@ from mrsa_jax.hetero._segments import (
     segment_matrix_plus,
     subgroup_labels,
 )
+from mrsa_jax.hetero._theory import quantization_error, quantization_error_bound, scheme_error_bound
 from mrsa_jax.hetero._tolerance import ByzantineTolerance, tolerated_byzantine
 from mrsa_jax.hetero._unequal import (
     UnequalFailures,
@@ -105,6 +113,7 @@ __all__ = [
     "Scaling",
     "SegmentAverage",
     "SegmentBlock",
+    "SegmentCosts",
     "SegmentHistory",
     "SegmentLayout",
     "SegmentLeakage",
@@ -131,20 +140,26 @@ __all__ = [
     "coordinate_median",
     "decode",
     "encode",
+    "expansion_factor",
     "fixed_groups",
     "format_matrix",
     "gaussian_blocks",
     "geometric_median",
     "krum",
     "levels_for_rates",
+    "loss_probability",
     "privacy_level",
     "privacy_report",
+    "quantization_error",
+    "quantization_error_bound",
     "ranked_groups",
     "rate_classes",
     "rate_groups",
     "scaling",
+    "scheme_error_bound",
     "scheme_privacy_level",
     "segment_average",
+    "segment_costs",
     "segment_layout",
     "segment_leakage",
     "segment_matrix",
@@ -153,6 +168,7 @@ __all__ = [
     "sign_flip",
     "slowed_rates",
     "subgroup_labels",
+    "survival_probability",
     "tolerated_byzantine",
     "trimmed_mean",
     "unequal_moduli_failures",

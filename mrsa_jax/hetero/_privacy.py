@@ -154,7 +154,7 @@ def claimed_privacy_level(
 
     Source: HeteroSAg, Theorems 1 and 3 ((i) of the latter is labelled MC+ and is SC+).
     """
-    size, threshold = _checked(scheme, num_groups, hybrid_threshold)
+    size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
     if scheme == "mc":
@@ -193,7 +193,7 @@ def scheme_privacy_level(
     Source: differs from HeteroSAg, Theorems 1 and 3, (ii) and (iii), and Remark 2: delta of MC
     does not tend to 1 as G grows unless G is prime (docs/errata.md).
     """
-    size, threshold = _checked(scheme, num_groups, hybrid_threshold)
+    size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     if scheme == "sc":
         return Fraction(2, size)
     of_coset = size // _smallest_factor(size)
@@ -206,7 +206,8 @@ def scheme_privacy_level(
     return 1 - Fraction(max(threshold, of_coset), size)
 
 
-def _checked(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
+def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
+    """Return G and T (1 but for "hc") of a known scheme, or raise."""
     if scheme not in SCHEMES:
         raise ConfigurationError(
             f"`scheme` must be a known scheme; got {scheme!r}; {nearest(scheme, SCHEMES)}"
