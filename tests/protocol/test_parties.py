@@ -41,10 +41,8 @@ def parties(graph=COMPLETE, threshold=2, round_index=3, plan=PLAN, values=VALUES
         for i, row in enumerate(graph)
     ]
     thresholds = np.full(len(graph), threshold)
-    server = Server(
-        graph, thresholds, np.ones(len(graph), bool),
-        complete_plan(len(graph), values.shape[1], MODULUS), round_index,
-    )  # fmt: skip
+    own = complete_plan(len(graph), values.shape[1], MODULUS) if plan is PLAN else plan
+    server = Server(graph, thresholds, np.ones(len(graph), bool), own, round_index)
     return clients, server
 
 
@@ -290,6 +288,43 @@ def test_client_refuses_to_unmask_itself_alone(count):
     clients[0].unmask(SurvivorList(3, 2, (0, 1)).to_bytes())  # nothing had been handed out
 
 
+HALVES = segment_plan(
+    [Block((0, 1), 0, 3, MODULUS), Block((2, 3), 0, 3, MODULUS),
+     Block((0, 1, 2, 3), 3, 6, MODULUS)],
+    N, DIM,
+)  # fmt: skip
+
+
+def test_client_refuses_to_be_alone_in_one_of_its_blocks():
+    """Three clients are in the sum, none of them but 0 itself in its first block."""
+    clients, server = parties(plan=HALVES)
+    play(clients, server, 3)
+    with pytest.raises(TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"):
+        clients[0].unmask(SurvivorList(3, 3, (0, 2, 3)).to_bytes())
+    clients[0].unmask(SurvivorList(3, 3, (0, 1, 2)).to_bytes())  # nothing had been handed out
+    with pytest.raises(TooFewSurvivorsError, match=r"client 2 is asked to .* alone in block 1"):
+        clients[2].unmask(SurvivorList(3, 3, (0, 1, 2)).to_bytes())
+
+
+def test_client_sees_only_its_neighbours():
+    """0 is joined to 2 and 3 and cannot know whether 1 is summed, unless too few are in all."""
+    graph = COMPLETE.copy()
+    graph[0, 1] = graph[1, 0] = False
+    for count, is_refused in ((3, True), (4, False), (65535, False)):
+        clients, server = parties(graph, plan=HALVES)
+        play(clients, server, 3)
+        request = SurvivorList(3, count, (0, 2, 3)).to_bytes()
+        if is_refused:
+            with pytest.raises(TooFewSurvivorsError, match="alone in block 0"):
+                clients[0].unmask(request)
+        else:
+            clients[0].unmask(request)
+    clients, server = parties()  # one block of all: its neighbours are everybody
+    play(clients, server, 3)
+    with pytest.raises(TooFewSurvivorsError, match=r"client 0 is asked to .* alone in block 0"):
+        clients[0].unmask(SurvivorList(3, 2, (0,)).to_bytes())
+
+
 # --- what the server refuses
 
 
@@ -379,6 +414,57 @@ def test_server_wants_exactly_the_entries_that_it_should_get():
     for message in bad:
         with pytest.raises(UnexpectedMessageError, match="does not send the entries it should"):
             server.receive(0, message.to_bytes())
+
+
+def test_server_counts_as_lost_who_would_be_alone_in_a_block():
+    """3 is lost before its input: 2 is told that it is alone, and its shares are not taken."""
+    clients, server = parties(plan=HALVES)
+    mail = play(clients, server, 2)
+    for i in range(3):
+        server.receive(i, clients[i].masked_input(mail[i]))
+    mail = server.masked_input()
+    lists = {i: SurvivorList.from_bytes(message) for i, message in mail.items()}
+    assert server.summed.tolist() == [True, True, False, False]
+    assert server.survivors[3].tolist() == [True, True, True, False]
+    assert {i: (found.num_survivors, found.survivors) for i, found in lists.items()} == {
+        0: (2, (0, 1)), 1: (2, (0, 1)), 2: (1, (2,)),
+    }  # fmt: skip
+    with pytest.raises(TooFewSurvivorsError, match="sum over 1 client"):
+        clients[2].unmask(mail[2])
+    answers = {i: UnmaskShares.from_bytes(clients[i].unmask(mail[i])) for i in (0, 1)}
+    for found in answers.values():  # b_2 never comes, s_2^SK does
+        assert [j for j, _ in found.self_shares] == [0, 1]
+        assert [j for j, _ in found.key_shares] == [2, 3]
+    with pytest.raises(UnexpectedMessageError, match="client 2 counts as lost"):
+        server.receive(2, UnmaskShares(3, 2, (), ()).to_bytes())
+    for i, found in answers.items():
+        assert server.receive(i, found.to_bytes())
+    assert server.unmask() is mj.Status.OK
+    assert server.padded_inputs[2].any()
+    wanted = (VALUES[0] + VALUES[1]) % MODULUS
+    assert server.totals[0].tolist() == wanted[:3].tolist()
+    assert server.totals[1].tolist() == [0, 0, 0]
+    assert server.totals[2].tolist() == wanted[3:].tolist()
+
+
+def test_server_reads_an_input_block_by_block():
+    plan = segment_plan(
+        [Block((0, 1), 0, 2, 37), Block((2, 3), 1, 3, 2**9), Block((0, 1, 2, 3), 3, 6, 8)], N, DIM
+    )
+    values = np.zeros((N, DIM), np.uint32)
+    clients, server = parties(plan=plan, values=values)
+    mail = play(clients, server, 2)
+    message = clients[0].masked_input(mail[0])
+    with pytest.raises(MalformedMessageError, match="cut off"):  # 12 + 9 bits, not 18 + 9
+        server.receive(2, message)
+    for i in range(N):
+        sent = clients[i].masked_input(mail[i])
+        layout = ((2, 37), (3, 8)) if i < 2 else ((2, 512), (3, 8))
+        assert server.receive(i, sent)
+        residues = MaskedInput.from_bytes(sent, layout).residues
+        own = [0, 1, 3, 4, 5] if i < 2 else [1, 2, 3, 4, 5]
+        assert server.padded_inputs[i, own].tolist() == residues.tolist()
+        assert not np.delete(server.padded_inputs[i], own).any()
 
 
 # --- what they know and send

@@ -1,5 +1,6 @@
 """Whole rounds: the survivors' sum exactly, or the right status, whatever is lost."""
 
+import dataclasses
 import inspect
 import itertools
 import struct
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 import mrsa_jax as mj
 from mrsa_jax import Status
 from mrsa_jax.protocol import (
+    SERVER,
     AdvertiseKeys,
     KeyList,
     MaskedInput,
@@ -24,6 +26,7 @@ from mrsa_jax.protocol import (
     UnmaskShares,
     run,
 )
+from mrsa_jax.secagg import Block
 
 EVERYBODY = np.ones((5, 3), bool)
 COMPLETE = ~np.eye(3, dtype=bool)
@@ -446,3 +449,82 @@ def test_the_server_really_can_compute_what_it_learned(monkeypatch):
             assert total.tolist() == (inputs[row].sum(axis=0) % 2**20).tolist()
             seen += result.status is Status.UNRELIABLE
     assert seen > 5
+
+
+# --- plans of many blocks
+
+GROUPS = (
+    Block((0, 1), 0, 2, 2**8),
+    Block((2, 3), 0, 2, 37),
+    Block((0, 1, 2, 3), 2, 4, 2**16),
+)
+FOUR = ~np.eye(4, dtype=bool)
+PARTS = np.asarray([[1, 2, 3, 4], [10, 20, 30, 40], [5, 6, 7, 8], [9, 10, 11, 12]])
+
+
+def test_a_plan_of_many_blocks_by_hand():
+    result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0)
+    assert result.status is Status.OK
+    assert [total.tolist() for total in result.totals] == [[11, 22], [14, 16], [51, 64]]
+    assert result.learned.astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]
+    assert result.learned_block.tolist() == [0, 1, 2]
+    # two residues of 8 bits and two of 16; two of 6 and two of 16
+    assert result.steps[2].bytes_up == 2 * (16 + 6) + 2 * (16 + 6)
+
+
+def test_a_client_alone_in_a_block_counts_as_lost_and_its_self_seed_stays_secret():
+    heard = []
+
+    def listen(step, sender, recipient, message):
+        if step == 3 and recipient == SERVER:
+            heard.append(UnmaskShares.from_bytes(message))
+        return message
+
+    network = mj.protocol.disturbed(tamper=listen)
+    survivors = levels_to_survivors([5, 5, 5, 3])
+    result = run(PARTS, FOUR, survivors, 2, plan=GROUPS, entropy=0, network=network)
+    assert result.status is Status.OK
+    assert result.summed.tolist() == [True, True, False, False]
+    assert [total.tolist() for total in result.totals] == [[11, 22], [0, 0], [33, 44]]
+    assert [[owner for owner, _ in message.self_shares] for message in heard] == [[0, 1], [0, 1]]
+    assert [[owner for owner, _ in message.key_shares] for message in heard] == [[2, 3], [2, 3]]
+    assert result.transcript.padded_inputs[2].any()
+    assert result.transcript.is_informative.all()
+    assert [(entry.step, entry.client, type(entry.error).__name__) for entry in network.refusals] \
+        == [(3, 2, "TooFewSurvivorsError")]  # fmt: skip
+    assert [step.num_clients for step in result.steps] == [4, 4, 3, 2]
+
+
+def test_a_server_that_names_too_few_is_refused():
+    """It calls 1 lost, so that block 0 would be the input of 0."""
+
+    def lie(step, sender, recipient, message):
+        if step == 3 and (sender, recipient) == (SERVER, 0):
+            return SurvivorList(0, 3, (0, 2, 3)).to_bytes()
+        return message
+
+    network = mj.protocol.disturbed(tamper=lie)
+    result = run(PARTS, FOUR, np.ones((5, 4), bool), 4, plan=GROUPS, entropy=0, network=network)
+    assert result.status is Status.UNRELIABLE
+    assert [type(entry.error).__name__ for entry in network.refusals] == ["TooFewSurvivorsError"]
+    assert result.transcript.survivors[4].tolist() == [False, True, True, True]
+
+
+def test_a_forged_share_spoils_only_the_blocks_that_need_it():
+    def forge(step, sender, recipient, message):
+        if step == 3 and sender == 0:
+            answer = UnmaskShares.from_bytes(message)
+            (one, share), *rest = answer.self_shares
+            share = bytes([share[0] ^ 1]) + share[1:]
+            return dataclasses.replace(answer, self_shares=((one, share), *rest)).to_bytes()
+        return message
+
+    network = mj.protocol.disturbed(tamper=forge)
+    result = run(PARTS, FOUR, np.ones((5, 4), bool), 3, plan=GROUPS, entropy=0, network=network)
+    assert result.status is Status.UNRELIABLE
+    assert result.block_status.tolist() == [Status.UNRELIABLE, Status.OK, Status.UNRELIABLE]
+    assert [total.tolist() for total in result.totals] == [[0, 0], [14, 16], [0, 0]]
+    assert result.learned.astype(int).tolist() == [[0, 0, 1, 1]]
+    assert result.learned_block.tolist() == [1]
+    assert result.is_private
+    assert not result.is_reliable

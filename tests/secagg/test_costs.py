@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import math
 import typing
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import mrsa_jax as mj
 from mrsa_jax.secagg import (
+    Block,
     RoundCosts,
     ccesa_bandwidth_bits,
     expected_costs,
@@ -192,6 +194,87 @@ def test_bytes_are_those_that_the_protocol_really_sends(seed: int) -> None:
     assert tuple(step.name for step in result.steps) == STEPS
 
 
+def _random_plan(rng: np.random.Generator, n: int) -> tuple[Block, ...]:
+    """Two rows of blocks over random groups, of random widths and rings."""
+    blocks, start = [], 0
+    for _ in range(2):
+        stop = start + int(rng.integers(1, 6))
+        owner = rng.integers(0, int(rng.integers(1, 4)), n)
+        for group in np.unique(owner).tolist():
+            ring = int(rng.choice([2, 37, 221, 2**16, 2**32]))
+            blocks.append(Block(tuple(np.flatnonzero(owner == group).tolist()), start, stop, ring))
+        start = stop
+    return tuple(blocks)
+
+
+def test_two_blocks_by_hand() -> None:
+    """0, 1, 2 over 5 residues mod 16 and 0, 1 over 3 mod 37; 2 is lost before its input."""
+    plan = (Block((0, 1, 2), 0, 5, 16), Block((0, 1), 5, 8, 37), Block((2,), 5, 8, 3))
+    survivors = np.ones((5, 3), bool)
+    survivors[3:, 2] = False
+    costs = round_costs(_complete(3), survivors, 2, plan=plan)
+    assert costs.bytes_up[2].tolist() == [16 + 5, 16 + 5, 0]  # 20 + 18 bits
+    assert costs.client.prg_words[2].tolist() == [3 * 5 + 2 * 6, 3 * 5 + 2 * 6, 0]
+    assert costs.client.key_agreements[2].tolist() == [2, 2, 0]
+    # both self pads in both blocks, 2's pads with each in the first
+    assert costs.server.prg_words[3] == 2 * (5 + 6) + 2 * 5
+    assert costs.server.key_agreements[3] == 2
+    # without a block in common there is no pad, and no agreement, though there are shares
+    apart = (Block((0, 1), 0, 5, 16), Block((2,), 0, 5, 16))
+    costs = round_costs(_complete(3), survivors, 2, plan=apart)
+    assert costs.client.key_agreements[1:3].tolist() == [[2, 2, 2], [1, 1, 0]]
+    assert costs.server.prg_words[3] == 2 * 5
+    assert costs.server.key_agreements[3] == 0
+    assert costs.server.interpolation_products[3] == 2 * (4 + 18)
+    assert costs.bytes_up[3].tolist() == [20 + 3 * 40, 20 + 3 * 40, 0]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bytes_and_operations_of_plans_are_those_of_the_protocol(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keystream and agreements are counted where they happen."""
+    rng = np.random.default_rng(100 + seed)
+    n = int(rng.integers(2, 8))
+    plan = _random_plan(rng, n)
+    adjacency, alive, _ = _random_round(rng, n)
+    words, agreed = [], []
+    add, agree = mj.protocol._pads.PadSum.add, mj.protocol._primitives.KeyPair.agree
+
+    def counted_add(self: typing.Any, *arguments: typing.Any) -> None:
+        words.append(len(self._sum) * (1 if self._wraps else 2))
+        add(self, *arguments)
+
+    def counted_agree(self: typing.Any, *arguments: typing.Any) -> bytes:
+        agreed.append(1)
+        return agree(self, *arguments)
+
+    monkeypatch.setattr(mj.protocol._pads.PadSum, "add", counted_add)
+    monkeypatch.setattr(mj.protocol._primitives.KeyPair, "agree", counted_agree)
+    # whoever is asked sends: no work of clients whose message is lost; loners are lost late
+    everybody = np.repeat(alive[3:4], 5, axis=0)
+    inputs = np.zeros((n, max(block.stop for block in plan)), int)
+    run = inspect.unwrap(mj.protocol.run)
+    run(inputs, adjacency, everybody, 1, plan=plan, entropy=seed, progress=lambda *_: None)
+    costs = round_costs(adjacency, everybody, 1, plan=plan)
+    # afterwards the seeds of all pairs are collected, agreed where the clients had not
+    assert sum(words) == costs.client.prg_words.sum() + costs.server.prg_words.sum()
+    joined = adjacency & alive[3][:, None] & alive[3][None, :]
+    shared = np.zeros((n, n), bool)
+    for block in plan:
+        shared[np.ix_(block.members, block.members)] = True
+    late = int((joined & ~shared).sum()) // 2
+    late += 2 * int(alive[3].sum())  # the server tests whether a public key is of small order
+    spent = costs.client.key_agreements.sum() + costs.server.key_agreements.sum()
+    assert sum(agreed) == spent + late
+    # and the bytes, with losses at every step
+    result = run(inputs, adjacency, alive, 2, plan=plan, entropy=seed)
+    costs = round_costs(adjacency, alive, 2, plan=plan)
+    assert costs.server_bytes_up.tolist() == [step.bytes_up for step in result.steps]
+    assert costs.server_bytes_down.tolist() == [step.bytes_down for step in result.steps]
+    assert costs.sends.sum(axis=-1).tolist() == [step.num_clients for step in result.steps]
+
+
 def test_rounds_in_bulk_are_rounds_alone() -> None:
     rng = np.random.default_rng(1)
     parts = [_random_round(rng, 6) for _ in range(8)]
@@ -205,6 +288,12 @@ def test_rounds_in_bulk_are_rounds_alone() -> None:
             for field in dataclasses.fields(getattr(alone, role)):
                 values = (getattr(getattr(costs, role), field.name) for costs in (bulk, alone))
                 np.testing.assert_array_equal(next(values)[row], next(values))
+    plan = _random_plan(rng, 6)
+    bulk = round_costs(adjacency, alive, t, plan=plan)
+    for row, part in enumerate(parts):
+        alone = round_costs(*part, plan=plan)
+        np.testing.assert_array_equal(bulk.bytes_up[row], alone.bytes_up)
+        np.testing.assert_array_equal(bulk.server.prg_words[row], alone.server.prg_words)
     one_graph = round_costs(adjacency[0], alive, 2, 5, 2**16)
     assert one_graph.bytes_up.shape == one_graph.sends.shape == (8, 4, 6)
     one_history = round_costs(adjacency, alive[0], 2, 5, 2**16)
