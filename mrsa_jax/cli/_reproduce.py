@@ -27,7 +27,7 @@ class ReproduceCommand(ReproduceConfig):
     """Remake a paper's tables and figures and compare them with what it printed."""
 
     paper: tyro.conf.Positional[str] = "multiround"
-    """Which paper: multiround (Multi-RoundSecAgg) or ccesa (CCESA)."""
+    """Which paper: multiround (Multi-RoundSecAgg), ccesa (CCESA) or heterosag (HeteroSAg)."""
 
 
 def run_reproduce(command: ReproduceCommand) -> int:

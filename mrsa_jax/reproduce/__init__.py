@@ -13,6 +13,7 @@ from mrsa_jax.reproduce._config import ITEMS, ReproduceConfig, check_items
 if TYPE_CHECKING:
     from mrsa_jax.reproduce._ccesa import ccesa
     from mrsa_jax.reproduce._echelon import echelon_estimate
+    from mrsa_jax.reproduce._heterosag import heterosag
     from mrsa_jax.reproduce._items import Check, Item
     from mrsa_jax.reproduce._multiround import multiround
     from mrsa_jax.reproduce._save import SavedReproduction, run_and_save
@@ -26,6 +27,7 @@ __all__ = [
     "ccesa",
     "check_items",
     "echelon_estimate",
+    "heterosag",
     "multiround",
     "run_and_save",
 ]
@@ -36,6 +38,7 @@ _HOME = {
     "SavedReproduction": "_save",
     "ccesa": "_ccesa",
     "echelon_estimate": "_echelon",
+    "heterosag": "_heterosag",
     "multiround": "_multiround",
     "run_and_save": "_save",
 }

@@ -37,6 +37,19 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "bandwidth",
         "table2",
     ),
+    "heterosag": (
+        "matrices",
+        "examples",
+        "theorem1",
+        "theorem3",
+        "error_bounds",
+        "expansion",
+        "theorem4",
+        "byzantine_bound",
+        "costs",
+        "fig3a",
+        "fig3b",
+    ),
 }
 """Names of the items of each paper, in the order in which they are made."""
 
@@ -46,13 +59,18 @@ class ReproduceConfig:
     """Remake a paper's tables and figures and compare them with what it printed."""
 
     paper: str = "multiround"
-    """Which paper: multiround (Multi-RoundSecAgg) or ccesa (CCESA)."""
+    """Which paper: multiround (Multi-RoundSecAgg), ccesa (CCESA) or heterosag (HeteroSAg)."""
     only: tuple[str, ...] = ()
     """Items to make, such as table1 fig4a theorem3; all of them when left out."""
     small: bool = False
     """Fewer trials and rounds: a check in a minute or two instead of ten."""
     seed: int = 0
     """Seed of everything random."""
+    dataset: str = "mnist_5k"
+    """Data of trainings (heterosag's fig3a and fig3b): mnist_5k, idx (with --directory), or
+    tfds:NAME for a prepared TensorFlow data set, such as tfds:mnist or tfds:fashion_mnist."""
+    directory: pathlib.Path | None = None
+    """Folder of the IDX files (MNIST, Fashion-MNIST) or of the TensorFlow data sets."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
     """Folder for tables, figures with their data, and the report."""
     json: bool = False
@@ -65,7 +83,7 @@ def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
     """Return the names of the items to make, in the paper's order.
 
     Args:
-        paper: `"multiround"` or `"ccesa"`.
+        paper: `"multiround"`, `"ccesa"` or `"heterosag"`.
         items: Names, or None or nothing for all of the paper's.
 
     Raises:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,15 @@ class Context:
         seed: Seed of everything random.
         small: Whether to run at the small size.
         progress: Receives how far it is.
+        dataset: What is trained on.
+        directory: Folder of the data set, where it needs one.
     """
 
     seed: int
     small: bool
     progress: Progress
+    dataset: str = "mnist_5k"
+    directory: pathlib.Path | None = None
 
     @functools.cached_property
     def rates(self) -> np.ndarray:

@@ -132,7 +132,7 @@ def _spread(clients: data.ClientData) -> data.ClientData:
     return ordered(clients, np.r_[np.arange(0, NUM_CLIENTS, 2), np.arange(1, NUM_CLIENTS, 2)])
 
 
-def _rates(layout: hetero.SegmentLayout) -> np.ndarray:
+def _rates() -> np.ndarray:
     """Return each user's bits a second: in proportion to the bits of its group's quantizer."""
     bits = np.ceil(np.log2(LEVELS))
     return _SLOWEST_RATE * np.repeat(bits, NUM_CLIENTS // len(LEVELS))
@@ -145,13 +145,8 @@ def seconds(scheme: str, dim: int) -> tuple[float, float]:
     A residue takes ceil(log2 R) bits, a plain code ceil(log2 K).
     """
     layout = _layout(scheme, dim)
-    plain, encoded = np.zeros(NUM_CLIENTS), np.zeros(NUM_CLIENTS)
-    for block in layout.blocks:
-        width, slots = block.stop - block.start, list(block.members)
-        plain[slots] += width * (block.num_levels - 1).bit_length()
-        encoded[slots] += width * (block.modulus - 1).bit_length()
-    rates = _rates(layout)
-    return float((plain / rates).max()), float((encoded / rates).max())
+    times = hetero.communication_times(layout, _rates())
+    return times.plain_round_seconds, times.round_seconds
 
 
 def _late(frame: pd.DataFrame, scheme: str, *, classes: str = _SORTED, factor: float = 1.0):

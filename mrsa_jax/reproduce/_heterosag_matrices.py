@@ -239,7 +239,7 @@ def examples(context: Context) -> Item:
                 5,
                 int(one["server"].sum()),
                 note="the truth is 1",
-            ),  # fmt: skip
+            ),
             _overflow_check(data),
             *_example_5(),
         ),

@@ -10,10 +10,12 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mrsa_jax.reproduce import _ccesa_figures, _figures
+from mrsa_jax._errors import require
+from mrsa_jax.reproduce import _ccesa_figures, _figures, _heterosag_figures
 from mrsa_jax.reproduce._ccesa import ccesa
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items
 from mrsa_jax.reproduce._figures import Draw, save_figure
+from mrsa_jax.reproduce._heterosag import heterosag
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.reproduce._multiround import multiround
 from mrsa_jax.study import Progress, _report, _store
@@ -34,6 +36,7 @@ class _Paper(NamedTuple):
 _PAPERS = {
     "multiround": _Paper("Multi-RoundSecAgg", multiround, _figures.FIGURES),
     "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES),
+    "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES),
 }
 
 
@@ -71,8 +74,15 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
     """
     names = check_items(config.paper, config.only)
     paper = _PAPERS[config.paper]
+    words: dict[str, Any] = {"small": config.small, "seed": config.seed, "progress": progress}
+    if config.paper == "heterosag":
+        words |= {"dataset": config.dataset, "directory": config.directory}
+    else:
+        given = config.dataset != ReproduceConfig().dataset or config.directory is not None
+        rule = "must be left out but for heterosag, whose figures train"
+        require(not given, "dataset", rule, config.dataset, config.paper)
     with _store.study_folder(config) as folder:
-        items = paper.make(names, small=config.small, seed=config.seed, progress=progress)
+        items = paper.make(names, **words)
         pictures = {
             item.name: save_figure(item, paper.figures[item.name], folder.path) for item in items
         }
