@@ -15,9 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32
+from jaxtyping import Array, Float32
 
 from mrsa_jax._errors import require
+from mrsa_jax.hetero._robust_kernels import (
+    coordinate_median_of,
+    geometric_median_of,
+    krum_of,
+    trimmed_mean_of,
+    weighted_mean_of,
+)
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
@@ -35,8 +42,6 @@ __all__ = [
 ]
 
 _Values = ArrayLike | Sequence[Any]
-# two sums of n weights that are equal on paper differ by less than n half units in the last place
-_HALF_UNIT = 2.0**-24
 
 
 @runtime_checkable
@@ -59,7 +64,7 @@ class WeightedMean:
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
-        return _weighted_mean(*_inputs(values, weights))
+        return weighted_mean_of(*_inputs(values, weights))
 
 
 @jax.tree_util.register_dataclass
@@ -75,7 +80,7 @@ class CoordinateMedian:
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
-        return _coordinate_median(*_inputs(values, weights, self.weighted))
+        return coordinate_median_of(*_inputs(values, weights, self.weighted))
 
 
 @jax.tree_util.register_dataclass
@@ -93,7 +98,7 @@ class TrimmedMean:
 
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
-        return _trimmed_mean(*_inputs(values, weights, self.weighted), self.trim)
+        return trimmed_mean_of(*_inputs(values, weights, self.weighted), self.trim)
 
 
 @jax.tree_util.register_dataclass
@@ -114,7 +119,7 @@ class GeometricMedian:
     def __call__(self, values: _Values, weights: _Values) -> Float32[Array, " dim"]:
         """Combine f32[blocks, dim] by f32[blocks] to f32[dim]."""
         checked = _inputs(values, weights, self.weighted)
-        return _geometric_median(*checked, self.num_iterations, self.smoothing)
+        return geometric_median_of(*checked, self.num_iterations, self.smoothing)
 
 
 @jax.tree_util.register_dataclass
@@ -136,7 +141,7 @@ class Krum:
         fewest = 2 * self.num_byzantine + 3
         rule = f"must hold 2 f + 3 = {fewest} blocks or more for f = {self.num_byzantine}"
         require(checked.shape[0] >= fewest, "values", rule, checked.shape[0])
-        return _krum(checked, own, jnp.int32(self.num_byzantine), jnp.int32(self.num_selected))
+        return krum_of(checked, own, jnp.int32(self.num_byzantine), jnp.int32(self.num_selected))
 
 
 def weighted_mean() -> WeightedMean:
@@ -311,148 +316,3 @@ def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[A
     present = (own > jnp.float32(0)) & jnp.isfinite(own)
     counted = own if weighted else jnp.ones_like(own)
     return rows, jnp.where(present, counted, jnp.float32(0))
-
-
-@jax.jit
-def _weighted_mean(
-    values: Float32[Array, "blocks dim"], weights: Float32[Array, " blocks"]
-) -> Float32[Array, " dim"]:
-    total = jnp.sum(weights)
-    shares = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
-    kept = jnp.where((weights > jnp.float32(0))[:, None], values, jnp.float32(0))
-    return jnp.sum(shares[:, None] * kept, axis=0)
-
-
-def _coordinates(values: Array, weights: Array) -> tuple[Array, Array, float]:
-    """Return values and weights [blocks, dim], absent ones 0, and what rounding may amount to."""
-    present = jnp.isfinite(values) & (weights > jnp.float32(0))[:, None]
-    spread = jnp.where(present, weights[:, None], jnp.float32(0))
-    return jnp.where(present, values, jnp.float32(0)), spread, values.shape[0] * _HALF_UNIT
-
-
-@jax.jit
-def _coordinate_median(
-    values: Float32[Array, "blocks dim"], weights: Float32[Array, " blocks"]
-) -> Float32[Array, " dim"]:
-    values, spread, rounding = _coordinates(values, weights)
-
-    def add(row: Array, up_to: Array) -> Array:
-        return up_to + jnp.where(values[row][None] <= values, spread[row][None], jnp.float32(0))
-
-    # weight of the values up to each: nothing needs sorting, and equal values need no order
-    up_to = jax.lax.fori_loop(0, values.shape[0], add, jnp.zeros_like(values))
-    present = spread > jnp.float32(0)
-    total = jnp.max(jnp.where(present, up_to, jnp.float32(0)), axis=0)
-    twice, slack = jnp.float32(2) * up_to, total * jnp.float32(rounding)
-    low = _least(values, present & (twice >= (total - slack)[None]))
-    high = _least(values, present & (twice > (total + slack)[None]))
-    middle = jnp.float32(0.5) * low + jnp.float32(0.5) * high
-    return jnp.where(total > jnp.float32(0), jnp.where(low == high, low, middle), jnp.float32(0))
-
-
-def _least(values: Array, among: Array) -> Array:
-    return jnp.min(jnp.where(among, values, jnp.float32(jnp.inf)), axis=0)
-
-
-@jax.jit
-def _trimmed_mean(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    trim: Float32[Array, ""],
-) -> Float32[Array, " dim"]:
-    values, spread, rounding = _coordinates(values, weights)
-
-    def add(row: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-        other, own = values[row][None], spread[row][None]
-        below, same = sums
-        below = below + jnp.where(other < values, own, jnp.float32(0))
-        return below, same + jnp.where(other == values, own, jnp.float32(0))
-
-    zeros = jnp.zeros_like(values)
-    below, same = jax.lax.fori_loop(0, values.shape[0], add, (zeros, zeros))
-    total = jnp.sum(spread, axis=0)
-    first = trim * total
-    # equal values share the stretch [below, below + same] of the weight by their own weights
-    start, stop = jnp.maximum(below, first[None]), jnp.minimum(below + same, (total - first)[None])
-    slack = total * jnp.float32(rounding)
-    inside = jnp.where(stop - start > slack[None], stop - start, jnp.float32(0))
-    held = spread / jnp.where(spread > jnp.float32(0), same, jnp.float32(1))
-    kept = inside * held
-    mass = jnp.sum(kept, axis=0)
-    shares = kept / jnp.where(mass > jnp.float32(0), mass, jnp.float32(1))[None]
-    return jnp.sum(shares * values, axis=0)
-
-
-def _whole_blocks(values: Array, weights: Array) -> tuple[Array, Array]:
-    """Return values and weights with blocks that hold anything not finite absent and 0."""
-    present = jnp.isfinite(values).all(axis=1) & (weights > jnp.float32(0))
-    kept = jnp.where(present[:, None], values, jnp.float32(0))
-    return kept, jnp.where(present, weights, jnp.float32(0))
-
-
-@jax.jit
-def _geometric_median(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    num_iterations: Array,
-    smoothing: Float32[Array, ""],
-) -> Float32[Array, " dim"]:
-    values, weights = _whole_blocks(values, weights)
-    total = jnp.sum(weights)
-    weights = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
-
-    def step(_: Array, point: Array) -> Array:
-        distances = jnp.maximum(_norms(values, point), smoothing)
-        # the nearest block has coefficient w_i: nothing overflows, and not all can vanish
-        nearest = jnp.min(jnp.where(weights > jnp.float32(0), distances, jnp.float32(jnp.inf)))
-        ratios = jnp.where(jnp.isfinite(distances), nearest / distances, jnp.float32(0))
-        pull = weights * ratios
-        force = jnp.sum(pull)
-        shares = pull / jnp.where(force > jnp.float32(0), force, jnp.float32(1))
-        moved = jnp.sum(shares[:, None] * values, axis=0)
-        return jnp.where(force > jnp.float32(0), moved, point)
-
-    return jax.lax.fori_loop(0, num_iterations, step, _coordinate_median(values, weights))
-
-
-def _norms(values: Array, point: Array) -> Array:
-    """Return ||values_i - point||, scaled so that squares neither overflow nor vanish."""
-    apart = jnp.abs(values - point[None])
-    largest = jnp.max(apart, axis=1, initial=0.0)
-    usable = (largest > jnp.float32(0)) & jnp.isfinite(largest)
-    scaled = apart / jnp.where(usable, largest, jnp.float32(1))[:, None]
-    length = jnp.sqrt(jnp.sum(scaled * scaled, axis=1))
-    return jnp.where(usable, largest * length, largest)
-
-
-@jax.jit
-def _krum(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    num_byzantine: Array,
-    num_selected: Array,
-) -> Float32[Array, " dim"]:
-    values, weights = _whole_blocks(values, weights)
-    present = weights > jnp.float32(0)
-    number = jnp.arange(values.shape[0], dtype=jnp.int32)
-    count = jnp.sum(present, dtype=jnp.int32)
-    nearest = jnp.maximum(count - num_byzantine - jnp.int32(2), jnp.int32(1))
-    nearest = jnp.minimum(nearest, count - jnp.int32(1))
-
-    def score(row: Array) -> Array:
-        # one row of distances at a time: never blocks x blocks x dim
-        apart = values - values[row][None]
-        squares = jnp.sum(apart * apart, axis=1)
-        others = present & (number != row)
-        ordered = jnp.sort(jnp.where(others, squares, jnp.float32(jnp.inf)))
-        return jnp.sum(jnp.where(number < nearest, ordered, jnp.float32(0)))
-
-    place = _places(jax.lax.map(score, number), present)
-    return _weighted_mean(values, jnp.where(place < num_selected, weights, jnp.float32(0)))
-
-
-def _places(scores: Array, present: Bool[Array, " blocks"]) -> Array:
-    """Return each block's place by score, the earlier one of equals first, absent ones last."""
-    order = jnp.lexsort((scores, ~present))
-    number = jnp.arange(scores.shape[0], dtype=jnp.int32)
-    return jnp.zeros_like(number).at[order].set(number)

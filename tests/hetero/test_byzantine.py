@@ -282,3 +282,31 @@ def test_the_median_of_averages_holds_below_the_tolerance_and_breaks_at_it():
                 moved[attackers == bad].append(float(rule(values + pad, weights)[0]) > 1)
     assert not any(moved[False])
     assert any(moved[True])
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_round_with_one_attacker_is_saved_by_the_median(name):
+    """Experiment 2's round: 20 clients, 5 groups, one attacker. The median's error is bounded by
+    the honest averages' spread; wrong pads and their model ruin the mean."""
+    who = np.zeros(20, bool)
+    who[6] = True
+    attack = dataclasses.replace(ATTACKS[name], is_byzantine=jnp.asarray(who))
+    layout = hetero.segment_layout("mc", [4] * 5, [256] * 5, 50)
+    assert hetero.tolerated_byzantine(layout.matrix, weights=[4] * 5).anywhere == 1
+    draws = np.random.default_rng(0).normal(size=(20, 50))
+    own = (0.5 + 0.02 * draws).astype(np.float32)
+    rule = hetero.coordinate_median()
+    mean, median = (
+        hetero.aggregate(
+            3, own, layout, (-1.0, 1.0), combine=combine, byzantine=attack, fidelity="sets"
+        ).update
+        for combine in (None, rule)
+    )
+    honest = own[~who]
+    step = 2 / 255
+    inside = (median >= honest.min(axis=0) - step) & (median <= honest.max(axis=0) + step)
+    assert bool(np.asarray(inside).all())
+    error = np.abs(np.asarray(mean) - 0.5)
+    if name in ("wrong_pads", "gaussian_blocks"):
+        assert error.max() > 0.15
+        assert np.abs(np.asarray(median) - 0.5).max() < 0.1
