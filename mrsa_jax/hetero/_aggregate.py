@@ -180,7 +180,7 @@ class _Job:
         for done, row in enumerate(layout.rows, 1):
             codes, outside = code_row(
                 self.key, self.read(row), members, layout, row, self.bounds, self.byzantine,
-                self.mine,
+                self.mine, self.sent,
             )  # fmt: skip
             self.clipped = outside if done == 1 else self.clipped + outside
             yield row, codes

@@ -206,7 +206,7 @@ class _Run(NamedTuple):
         for row in layout.rows:
             own = cut(values, jnp.int32(row.start), row.stop - row.start)
             codes, outside = code_row(
-                self.key, own, members, layout, row, self.bounds, average.byzantine, mine
+                self.key, own, members, layout, row, self.bounds, average.byzantine, mine, self.sent
             )
             totals = row_totals(average.fidelity, seeds, codes, row, self.index, round_)
             part = row_update(

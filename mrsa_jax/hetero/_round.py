@@ -101,15 +101,18 @@ def code_row(
     bounds: Array,
     byzantine: Any,
     mine: Array | None,
+    sent: Bool[np.ndarray, " participants"],
 ) -> tuple[Array, Array]:
     """Return what the clients put under their pads in one segment, and how many were clipped.
 
-    Attackers (`mine`) change their update before it is rounded, or send other residues.
+    Attackers (`mine`) change their update before it is rounded, or send other residues. They see
+    the rows of V3 (`sent`) and no others: what colludes goes by the honest clients' mean.
     """
     if byzantine is None or mine is None:
         return encode_row(key, values, members, layout, row, bounds)
     attack = fold(key, int(Stream.ATTACK), _ATTACK + row.segment)
-    values = _corrupt_updates(byzantine, fold(attack, 0), values, mine)
+    seen = jnp.asarray(np.flatnonzero(sent))
+    values = _corrupt_updates(byzantine, fold(attack, 0), values, mine, seen)
     codes, outside = encode_row(key, values, members, layout, row, bounds)
     for modulus in sorted({int(modulus) for modulus in row.modulus_of}):
         theirs = mine & jnp.asarray(row.modulus_of == np.uint32(modulus))
@@ -119,8 +122,8 @@ def code_row(
 
 
 @jax.jit
-def _corrupt_updates(byzantine: Any, key: Array, values: Array, mine: Array) -> Array:
-    return jnp.asarray(byzantine.corrupt_updates(key, values, mine))
+def _corrupt_updates(byzantine: Any, key: Array, values: Array, mine: Array, seen: Array) -> Array:
+    return values.at[seen].set(byzantine.corrupt_updates(key, values[seen], mine[seen]))
 
 
 @jax.jit

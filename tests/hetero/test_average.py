@@ -210,6 +210,18 @@ def test_robust_rule_and_attackers():
         np.testing.assert_allclose(honest.update, [0, 1], atol=1e-6)
 
 
+def test_attackers_see_those_who_send():
+    """Colluders send minus the honest senders' mean; who is absent, or NaN, does not move it."""
+    layout = segment_layout("groups", [3, 3], [2**20, 2**20], 7)
+    attack = hetero.collusion(np.arange(60) == 3, "inner_product", 1.0)
+    average = segment_average(layout, RANGE, byzantine=attack)
+    alive = jnp.asarray([True, True, True, True, True, False])
+    updates = (UPDATES * 0.5).at[5].set(jnp.nan)
+    out, _ = average.aggregate(jax.random.key(0), average.init(), updates, IDS, alive)
+    honest = np.asarray(updates, np.float64)[1:5].mean(axis=0)
+    np.testing.assert_allclose(out.update, 0.6 * honest, atol=1e-5)
+
+
 def test_trains_a_model():
     from mrsa_jax import data, federated
 
