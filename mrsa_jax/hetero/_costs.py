@@ -103,7 +103,9 @@ def survival_probability(
     return _all_of(nobody + one, count)
 
 
-def loss_probability(layout: SegmentLayout, dropout_rate: float | int | ArrayLike) -> float:
+def loss_probability(
+    layout: SegmentLayout, dropout_rate: float | int | ArrayLike | Sequence[float | int]
+) -> float:
     """Return the chance that a round has to count a client as lost although it answered.
 
     That is where exactly one client of a block is left (`secagg.admitted`): its sum would be its

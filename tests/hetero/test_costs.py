@@ -1,0 +1,200 @@
+"""Costs and losses: misuse, the paper's numbers, counted operations, all patterns of losses."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrsa_jax import hetero, secagg
+from mrsa_jax._errors import ConfigurationError
+
+FIVE = hetero.segment_layout("mc", [2] * 5, [2, 3, 3, 4, 5], dim=12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hetero.expansion_factor(1, 4), "`num_levels` must be at least 2; got 1"),
+        (lambda: hetero.expansion_factor(2, 0), "`num_summed` must be at least 1; got 0"),
+        (lambda: hetero.survival_probability(0, 0.1), "`subgroup_size` must be at least 1; got 0"),
+        (lambda: hetero.survival_probability(4, 1.1), r"`dropout_rate` must lie in \[0, 1\]; got"),
+        (lambda: hetero.survival_probability(4, math.nan), r"`dropout_rate` must lie in \[0, 1\]"),
+        (lambda: hetero.survival_probability(4, 0.1, 0), "`num_subgroups` must be at least 1"),
+        (lambda: hetero.loss_probability(FIVE, [0.1] * 4), "`dropout_rate` must be one number, or"),
+        (lambda: hetero.loss_probability(FIVE, -0.1), r"`dropout_rate` must lie in \[0, 1\]"),
+        (lambda: hetero.segment_costs(FIVE, [True] * 3), "`present` must be a bool for each slot"),
+        (lambda: hetero.segment_costs(FIVE, np.ones(10)), "`present` must be a bool for each slot"),
+        (lambda: hetero.loss_probability(
+            hetero.segment_layout([[0, 0, -1], [0, -1, 0], [-1, 1, 1]][:2], [2] * 3, [2] * 3, 4),
+            0.1), "`layout` must let each column sum a segment by itself"),
+    ],
+)  # fmt: skip
+def test_misuse_names_argument_rule_and_value(call, message):
+    with pytest.raises(ConfigurationError, match=message):
+        call()
+
+
+def test_the_papers_expansion_factors_and_its_formula():
+    everybody, pair = 2**14, 14
+    factors = [hetero.expansion_factor(levels, summed)
+               for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
+    assert factors == [1.875, 1.25, 15.0, 4.0]
+    exact = [hetero.expansion_factor(levels, summed, rounded=False)
+             for levels in (2**16, 2) for summed in (everybody, pair)]  # fmt: skip
+    assert np.round(exact, 6).tolist() == [1.874999, 1.237958, 14.000088, 3.906891]
+    assert all(0 <= up - real < 1 for up, real in zip(factors, exact, strict=True))
+    assert hetero.expansion_factor(2, 1) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("size", "rate", "wanted"),
+    [(4, 0.1, 0.9963), (4, 0.2, 0.9728), (4, 0.5, 0.6875), (7, 0.1, 0.9999936),
+     (7, 0.2, 0.9996288), (7, 0.5, 0.9375)],
+)  # fmt: skip
+def test_theorem_4_for_one_subgroup_and_for_all(size, rate, wanted):
+    one = hetero.survival_probability(size, rate)
+    assert one == pytest.approx(wanted, abs=1e-12)
+    exact = 1 - sum(math.comb(size, left) * (1 - Fraction(rate)) ** left
+                    * Fraction(rate) ** (size - left) for left in (0, 1))  # fmt: skip
+    for count in (2, 31):
+        every = hetero.survival_probability(size, rate, count)
+        assert every == pytest.approx(float(exact**count), rel=1e-13)
+
+
+def test_extreme_rates():
+    assert hetero.survival_probability(3, 0) == 1.0
+    assert hetero.survival_probability(3, 1, 4) == 0.0
+    assert hetero.survival_probability(1, 0) == 0.0  # one client is never two
+    assert hetero.loss_probability(FIVE, 0) == 0.0
+    assert hetero.loss_probability(FIVE, 1) == 0.0  # nobody answers, nobody is lost for it
+    small = hetero.segment_layout("mc", [1] * 3, [2] * 3, 3, allow_small_groups=True)
+    assert hetero.loss_probability(small, 0) == 1.0
+
+
+def test_a_tiny_loss_keeps_its_digits():
+    layout = hetero.segment_layout("mc", [20] * 5, [2] * 5, dim=5)
+    rate = Fraction(1, 1024)
+    one = 20 * (1 - rate) * rate**19
+    exact = 1 - (1 - one) ** 5
+    assert hetero.loss_probability(layout, float(rate)) == pytest.approx(float(exact), rel=1e-12)
+    assert 0 < exact < Fraction(1, 10**50)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        hetero.segment_layout("mc", [2, 3, 3], [2] * 3, dim=3),
+        hetero.segment_layout("sc", [2, 2, 2, 2], [2] * 4, dim=4),
+        hetero.segment_layout("sc", [4, 4], [2] * 2, dim=4),  # always both: one column of 8
+        hetero.segment_layout("hc", [2, 2, 3, 2], [2] * 4, dim=4, hybrid_threshold=2),
+        hetero.segment_layout("groups", [4, 3], [2, 3], dim=2),
+        hetero.segment_layout([[0, 0, -1, -1], [0, 0, 2, 2]], [2] * 4, [2] * 4, dim=2),
+    ],
+)
+def test_the_chance_of_a_loss_by_all_patterns(layout):
+    number = layout.num_participants
+    rates = np.linspace(0.05, 0.6, number)
+    truth = 0.0
+    for pattern in itertools.product([False, True], repeat=number):
+        sends = np.asarray(pattern)
+        if (secagg.admitted(layout.plan, sends) != sends).any():
+            truth += float(np.where(sends, 1 - rates, rates).prod())
+    assert hetero.loss_probability(layout, rates) == pytest.approx(truth, rel=1e-10)
+
+
+def test_the_protocol_loses_less_than_theorem_4_counts():
+    layout = hetero.segment_layout("mc", [4] * 5, [2] * 5, dim=5)
+    for rate in (0.1, 0.3, 0.5):
+        theorem = 1 - hetero.survival_probability(4, rate, 5)
+        assert 0 < hetero.loss_probability(layout, rate) < theorem
+
+
+def counted(layout, present):
+    """Return operations by going through every pair, block and coordinate."""
+    number = layout.num_participants
+    summed = secagg.admitted(layout.plan, present)
+    words, bits = [0] * number, [0] * number
+    pads, server_words = [set() for _ in range(number)], 0
+    recovered = set()
+    for block in layout.plan:
+        for client in block.members:
+            for _ in range(block.start, block.stop):
+                bits[client] += math.ceil(math.log2(block.modulus))
+                size = 1 if math.log2(block.modulus).is_integer() else 2
+                words[client] += size * len(block.members)
+                if summed[client]:
+                    server_words += size  # its self pad
+                    server_words += size * sum(not summed[other] for other in block.members)
+            for other in block.members:
+                if other != client:
+                    pads[client].add(other)
+                    if summed[client] and not summed[other]:
+                        recovered.add((client, other))
+    agreements = [number - 1 + len(own) for own in pads]
+    secrets = int(summed.sum()) + len({lost for _, lost in recovered})
+    return agreements, words, bits, len(recovered), secrets, server_words
+
+
+LAYOUTS = [
+    FIVE,
+    hetero.segment_layout("sc", [2, 3, 2, 4], [2, 3, 5, 9], dim=11, modulus_rule="power_of_two"),
+    hetero.segment_layout("hc", [4, 4], [2, 4], dim=9, subgroups=[2, 2], hybrid_threshold=2),
+    hetero.segment_layout("groups", [7], [5], dim=6),
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(LAYOUTS), st.data())
+def test_costs_are_those_of_the_operations_one_by_one(layout, data):
+    number = layout.num_participants
+    drawn = data.draw(st.lists(st.booleans(), min_size=number, max_size=number))
+    present = np.asarray(drawn)
+    costs = hetero.segment_costs(layout, present)
+    agreements, words, bits, server_agreements, secrets, server_words = counted(layout, present)
+    assert costs.key_agreements.tolist() == agreements
+    assert costs.keystream_words.tolist() == words
+    assert costs.payload_bits.tolist() == bits
+    assert costs.server_key_agreements == server_agreements
+    assert costs.server_secrets == secrets
+    assert costs.server_keystream_words == server_words
+    assert costs.server_payload_bits == sum(bits)
+    assert (costs.shares == 2 * number).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_costs_are_those_of_the_protocols_own_count(layout):
+    number = layout.num_participants
+    present = np.arange(number) % 3 > 0
+    survivors = np.ones((5, number), bool)
+    survivors[3:] = present
+    everybody = ~np.eye(number, dtype=bool)
+    whole = secagg.round_costs(everybody, survivors, number // 2 + 1, plan=layout.plan)
+    costs = hetero.segment_costs(layout, present)
+    assert costs.server_keystream_words == whole.server.prg_words.sum()
+    assert costs.server_key_agreements == whole.server.key_agreements.sum()
+    sent = whole.client.prg_words[2] > 0  # the protocol charges those whose input arrives
+    assert (sent == present).all()
+    assert (costs.keystream_words[sent] == whole.client.prg_words[2, sent]).all()
+    agreements = whole.client.key_agreements.sum(axis=0)
+    assert (costs.key_agreements[sent] == agreements[sent]).all()
+
+
+def test_pads_of_a_scheme_cost_what_section_6a_says():
+    """O(n-bar m) words for a user instead of N m, and rings of 2 n-bar clients at most."""
+    size, groups, dim = 4, 16, 16 * 9
+    number = size * groups
+    one = hetero.segment_costs(hetero.segment_layout("groups", [number], [16], dim))
+    for scheme in ("sc", "mc"):
+        layout = hetero.segment_layout(scheme, [size] * groups, [16] * groups, dim)
+        costs = hetero.segment_costs(layout)
+        assert (costs.keystream_words <= 2 * dim * 2 * size).all()
+        assert (one.keystream_words == 2 * dim * number).all()
+        assert (costs.key_agreements <= one.key_agreements).all()
+        largest = hetero.expansion_factor(16, 2 * size)
+        assert (costs.expansion <= largest).all()
+        assert (one.expansion == hetero.expansion_factor(16, number)).all()
+        assert costs.server_keystream_words == one.server_keystream_words == 2 * dim * number
