@@ -16,7 +16,7 @@ from mrsa_jax.hetero import segment_layout, segment_matrix
         ({"levels": [2, 3, 2**23 + 1]}, r"`levels` must lie in \[2, 2\*\*23\]; got 8388609"),
         ({"levels": [4, 2, 8]}, r"`levels` must not descend .* got \[4, 2, 8\]"),
         ({"levels": [2, 4]}, "`levels` must be one for each group; got 2 and 3"),
-        ({"levels": [2, 3.5, 4]}, "`levels` must be an integer; got 3.5"),
+        ({"levels": np.asarray([2.5, 3, 4])}, "`levels` must be an integer; got .*2.5"),
         ({"dim": 2}, "`dim` must be at least the segments; got 2 and 3"),
         ({"groups": [2, 2, 1]}, "`groups` must leave two clients or more .* got 1"),
         ({"groups": [[0, 1], [2, 3], [5, 6]]}, "`groups` must hold the slots 0 to n - 1"),
