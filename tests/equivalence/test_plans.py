@@ -115,7 +115,7 @@ def patterns():
 
 
 def test_losses_of_two_groups_of_two():
-    """Every tenth pattern, each for one layout; the slow test has all, with every threshold."""
+    """Every tenth pattern, each for one layout; the slow test has all of them for each."""
     rng = np.random.default_rng(0)
     seen = {
         check(layout, complete(4), survivors_of(levels), int(rng.integers(1, 5)), rng)
@@ -129,8 +129,7 @@ def test_losses_of_two_groups_of_two():
 def test_every_loss_of_two_groups_of_two(name):
     rng = np.random.default_rng(1)
     for levels in patterns():
-        for threshold in (1, 2, 3, 4, 5):
-            check(TINY[name], complete(4), survivors_of(levels), threshold, rng)
+        check(TINY[name], complete(4), survivors_of(levels), int(rng.integers(1, 6)), rng)
 
 
 def random_layout(rng, n):
@@ -168,7 +167,7 @@ def test_random_layouts_graphs_and_losses():
 @pytest.mark.slow
 def test_many_random_layouts_graphs_and_losses():
     rng = np.random.default_rng(3)
-    for trial in range(1200):
+    for trial in range(350):
         check(*random_case(rng, 6 + trial % 7), rng)
 
 
