@@ -124,7 +124,7 @@ def privacy_report(
         for segment, blocks in enumerate(rows)
         if all(inside.issuperset(block) or inside.isdisjoint(block) for block in blocks)
     )
-    level, guaranteed = (1 - Fraction(count, len(rows)) for count in (found.count, found.bound))
+    level, guaranteed = (1 - Fraction(count, len(rows)) for count in (found.learned, found.bound))
     return PrivacyReport(level, guaranteed, groups, learned, len(rows))
 
 

@@ -22,12 +22,12 @@ class Found(NamedTuple):
 
     Attributes:
         side: A union that gives most rows away, group g as bit g.
-        count: Those rows.
-        bound: The most rows that any union gives away; `count` where the search ran to its end.
+        learned: How many rows those are.
+        bound: The most rows that any union gives away; `learned` where the search ran to its end.
     """
 
     side: int
-    count: int
+    learned: int
     bound: int
 
 
@@ -206,7 +206,7 @@ class _ByRow:
 
     def _extend(self, part: list[int], met: int, rows: list[int]) -> _Demand | None:
         """Sort rows into met, open and impossible; None where too few are left."""
-        open_rows = []
+        open_rows: list[int] = []
         left = len(rows)
         for row in rows:
             blocks = self._blocks[row]
