@@ -97,16 +97,19 @@ def plot_claimed_levels(data: pd.DataFrame, *, size: str = "G", ax: Axes | None 
     """
     with style():
         ax = _axes(ax)
+        many = {"G": "groups G", "Z": "subgroups Z"}.get(size, size)
+        ax.set_xticks(range(int(data[size].min()), int(data[size].max()) + 1))
         if data["T"].notna().any():
+            looks = {True: ("o", "#0072B2", "claim holds"),
+                     False: ("X", _WARNING, "claim too high (true level beside)")}  # fmt: skip
             for holds, rows in data.groupby("holds"):
-                ax.scatter(rows[size], rows["T"], s=34, marker="o" if holds else "X", zorder=3,
-                           color="#0072B2" if holds else _WARNING,
-                           label="claim holds" if holds else "claim too high; the level is")  # fmt: skip
+                marker, colour, label = looks[bool(holds)]
+                ax.scatter(rows[size], rows["T"], s=34, marker=marker, color=colour, label=label)
             for _, row in data[~data["holds"]].iterrows():
-                ax.annotate(f"{row['true']:.2f}", (row[size], row["T"]), xytext=(4, 3),
-                            textcoords="offset points", fontsize=7.5)  # fmt: skip
-            ax.set(xlabel=f"number of groups {size}", ylabel="threshold T")
-            ax.set(ylim=(1.3, data["T"].max() + 0.9), xlim=(None, data[size].max() + 0.9))
+                ax.annotate(f"{row['true']:.2f}", (row[size], row["T"]), xytext=(0, 5),
+                            textcoords="offset points", fontsize=6.5, ha="center")  # fmt: skip
+            ax.set(xlabel=f"number of {many}", ylabel="threshold T")
+            ax.set(ylim=(1.3, data["T"].max() + 2.2))
             ax.legend(loc="upper left")
             return ax
         ax.plot(data[size], data["claimed"], color="#777777", lw=1.3, label="claimed")
@@ -114,7 +117,7 @@ def plot_claimed_levels(data: pd.DataFrame, *, size: str = "G", ax: Axes | None 
             ax.plot(rows[size], rows["true"], "o" if holds else "X", ms=7, ls="none",
                     color="#0072B2" if holds else _WARNING,
                     label="true, as claimed" if holds else "true, not as claimed")  # fmt: skip
-        ax.set(xlabel=f"number of groups {size}", ylabel="privacy level", ylim=(-0.03, 1.03))
+        ax.set(xlabel=f"number of {many}", ylabel="privacy level", ylim=(-0.03, 1.03))
         ax.legend(loc="best")
     return ax
 
@@ -227,7 +230,7 @@ def plot_seed_curves(
         xlabel: Its label.
         ax: Where to draw; a figure of its own when None.
     """
-    from scipy import stats
+    from scipy import special
 
     with style():
         ax = _axes(ax)
@@ -238,7 +241,7 @@ def plot_seed_curves(
             ax.plot(table.index, mean, color=colour, ls=_LINES[i % 6], label=str(name))
             if seeds > 2:  # of two seeds the interval is wider than the axes
                 half = 100 * table.std(axis=1, ddof=1) / np.sqrt(seeds)
-                half *= stats.t.ppf(0.975, seeds - 1)
+                half *= special.stdtrit(seeds - 1, 0.975)
                 ax.fill_between(table.index, mean - half, mean + half, color=colour, alpha=0.14,
                                 lw=0)  # fmt: skip
         ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100))

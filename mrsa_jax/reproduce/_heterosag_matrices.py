@@ -222,7 +222,8 @@ def examples(context: Context) -> Item:
         })  # fmt: skip
     data = rows_to_frame(rows)
     data["is wrong"] = data["server"] != data["truth"]
-    one = data[(data[["Z_1", "Z_2", "Z_3"]] == (1, 1, 4)).all(axis=1) & (data["codes"] == "100")]
+    chosen = (data["Z_1"] == 1) & (data["Z_2"] == 1) & (data["Z_3"] == 4)
+    one = data[chosen & (data["codes"] == "100")]
     return Item(
         "examples",
         "Example 1 with Table II: pads of unequal range; Example 5",

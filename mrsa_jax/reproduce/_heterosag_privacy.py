@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["attackers", "dropouts", "levels", "levels_plus", "segments_known"]
 
 _SIZES = tuple(range(2, 16))
+_RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def segments_known(matrix: np.ndarray, groups: Iterable[int]) -> int:
@@ -288,7 +289,7 @@ def _example_5_levels() -> list[Check]:
 def dropouts(context: Context) -> Item:
     """Return Theorem 4: the chance that two users or more survive in every subgroup."""
     trials = 20_000 if context.small else 200_000
-    cases = [(size, rate) for size in (4, 7) for rate in (0.05, 0.1, 0.2, 0.3, 0.5)]
+    cases = [(size, rate) for size in (4, 7) for rate in _RATES]
     numbers = (1, 5)
     context.progress.stage("Theorem 4: simulated dropouts", len(cases))
     rows: list[dict[str, Any]] = []
@@ -347,8 +348,11 @@ def attackers(context: Context) -> Item:
         matrix = hetero.segment_matrix("mc", size)
         fewest = min(len(row) for row in hetero.blocks_of(matrix))
         rows.append({
-            "G": size, "paper": 0.25 * size - 1, "whole": int(np.floor(0.25 * size - 1)),
-            "exact": hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere, "fewest sums": fewest,
+            "G": size,
+            "paper": 0.25 * size - 1,
+            "whole": int(np.floor(0.25 * size - 1)),
+            "exact": hetero.tolerated_byzantine(matrix, max_nodes=1).anywhere,
+            "fewest sums": fewest,
         })  # fmt: skip
     data = rows_to_frame(rows)
     equal = data["exact"] == data["whole"].clip(lower=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -93,15 +93,15 @@ class Interval:
         return f"{self.mean:.1f} ± {self.half:.1f}"
 
 
-def difference(one: Sequence[float], other: Sequence[float]) -> Interval:
+def difference(one: Any, other: Any) -> Interval:
     """Return the paired difference in points, from accuracies in [0, 1], seed by seed."""
-    from scipy import stats
+    from scipy import special
 
     gaps = 100 * (np.asarray(one, np.float64) - np.asarray(other, np.float64))
     if len(gaps) < 2:
         return Interval(float(gaps.mean()), float("inf"))
     error = float(gaps.std(ddof=1)) / np.sqrt(len(gaps))
-    return Interval(float(gaps.mean()), float(stats.t.ppf(0.975, len(gaps) - 1) * error))
+    return Interval(float(gaps.mean()), float(special.stdtrit(len(gaps) - 1, 0.975) * error))
 
 
 @dataclasses.dataclass(eq=False)

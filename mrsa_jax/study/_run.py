@@ -332,10 +332,11 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
         learnt = np.stack([c["components"] for c in columns])
         trained["learnt_component"] = (("scheme", "round", "client"), learnt)
         shared = _without_expectation(shared)
-    facts = [one.segments.facts() for one in played if one.segments is not None]
-    if facts:
+    segmented = [one.segments for one in played if one.segments is not None]
+    if segmented:
+        facts = [own.facts() for own in segmented]
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
-        trained["upload_rate"] = ("client", played[0].segments.rates, {"units": "bit/s"})
+        shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     coordinates = _coordinates(schemes, config.rounds, population.num_clients)
     return xr.Dataset(
         shared | _history_variables([one.history for one in played]) | trained,

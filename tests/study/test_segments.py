@@ -1,0 +1,206 @@
+"""Studies with segments: misuse, the registry, who is in which group, what is judged and said."""
+
+from __future__ import annotations
+
+import html
+import json
+import pathlib
+import typing
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.cli import main
+from mrsa_jax.study import (
+    AggregationConfig,
+    PopulationConfig,
+    ProtocolConfig,
+    SegmentConfig,
+    TrainConfig,
+    _segment_config,
+    _segments,
+    check,
+    load_config,
+    open_study,
+    parse_scheme,
+    validate,
+)
+
+POPULATION = PopulationConfig(num_clients=24, cohort_size=12, dropout_rates=(0.1,))
+WORDS = ["--num-clients", "24", "--cohort-size", "12", "--dropout-rates", "0.1", "--dataset",
+         "digits", "--model", "logistic", "--evaluate-every", "4", "--rounds", "6"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("segments", "message"),
+    [
+        (SegmentConfig(subgroups=(1,)), "`subgroups` must be left out without --segments"),
+        (SegmentConfig(combine="median"), "`combine` must be left out without --segments"),
+        (SegmentConfig(num_byzantine=1), "`num_byzantine` must be left out without --segments"),
+        (SegmentConfig("mc", group_levels=(4,)), "`group_levels` must hold 2 or more; got"),
+        (SegmentConfig("mc", group_levels=(1, 4)), r"`group_levels` must lie in \[2, 2\*\*23\]"),
+        (SegmentConfig("mc", group_levels=(4, 2)), "`group_levels` must not descend"),
+        (SegmentConfig("mc", subgroups=(1, 1)), "`subgroups` must be one number"),
+        (SegmentConfig("hc"), "`hybrid_threshold` must be given for hc, and for no other"),
+        (SegmentConfig("mc", hybrid_threshold=2), "`hybrid_threshold` must be given for hc"),
+        (SegmentConfig("hc", hybrid_threshold=5), r"`hybrid_threshold` must lie in \[1, 4\]"),
+        (
+            SegmentConfig("mc", group_levels=(2,) * 7),
+            "`group_levels` must leave two clients of a cohort or more .* got '1 of 12",
+        ),
+        (SegmentConfig("mc", client_rates=()), "`client_rates` must hold at least one"),
+        (SegmentConfig("mc", client_rates=(1.0, 0.0)), "`client_rates` must be positive"),
+        (SegmentConfig("mc", trim=0.5), r"`trim` must lie in \[0, 0.5\)"),
+        (SegmentConfig("mc", attack="wrong_pads"), "`num_byzantine` must be at least 1 with an"),
+        (SegmentConfig("mc", num_byzantine=1), "`num_byzantine` must be at least 1 with an"),
+        (
+            SegmentConfig("mc", attack="scaling", num_byzantine=24),
+            "`num_byzantine` must be fewer than the 24 clients",
+        ),
+    ],
+)
+def test_segments_that_make_no_sense_are_refused(segments: SegmentConfig, message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        validate(TrainConfig(population=POPULATION, hetero=segments))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scheme": "bernoulli:0.2"}, "`segments` must be none where cohorts differ in size"),
+        ({"aggregation": AggregationConfig(weighted=True)}, "`weighted` must be left out"),
+        ({"protocol": ProtocolConfig("harary", degree=4)}, "`graph` must be complete"),
+        ({"protocol": ProtocolConfig(split_policy="abort")}, "`split_policy` must be ignore"),
+    ],
+)
+def test_what_does_not_go_with_segments_is_refused(changes: dict, message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        validate(TrainConfig(population=POPULATION, hetero=SegmentConfig("mc"), **changes))
+
+
+def test_krum_needs_more_sums(tmp_path: pathlib.Path) -> None:
+    config = SegmentConfig("mc", combine="krum", attack="sign_flip", num_byzantine=1)
+    out = tmp_path / "out"
+    with pytest.raises(mj.ConfigurationError, match="krum needs 5 sums of each segment"):
+        check(TrainConfig(population=POPULATION, hetero=config, out=out))
+
+
+def test_small_groups_can_be_accepted_but_not_empty_ones() -> None:
+    levels = (2,) * 7
+    config = SegmentConfig("mc", group_levels=levels, allow_small_groups=True)
+    validate(TrainConfig(population=POPULATION, hetero=config))
+    config = SegmentConfig("mc", group_levels=(2,) * 13, allow_small_groups=True)
+    with pytest.raises(mj.ConfigurationError, match="`group_levels` must not be more than"):
+        validate(TrainConfig(population=POPULATION, hetero=config))
+
+
+def test_names_are_those_of_the_registry() -> None:
+    names = typing.get_args
+    assert names(_segment_config.CombineName) == tuple(_segments.COMBINE)
+    assert names(_segment_config.AttackName) == tuple(_segments.ATTACKS)
+    assert set(names(_segment_config.SegmentsName)) == {"none", "groups", *mj.hetero.SCHEMES}
+    robust = SegmentConfig("sc", num_byzantine=0)
+    for make in _segments.COMBINE.values():
+        rule = make(robust)
+        assert rule is None or callable(rule)
+
+
+def test_groups_hold_whole_blocks_where_they_can() -> None:
+    """By hand: 12 of K = 12 in five groups; blocks of 2 and 3 in three groups, and of 6."""
+    five, three = SegmentConfig("mc"), SegmentConfig("mc", group_levels=(2, 4, 8))
+    assert _segment_config.column_sizes(five, 12) == [3, 3, 2, 2, 2]
+    assert _segment_config.column_sizes(three, 12, 3) == [6, 3, 3]
+    assert _segment_config.column_sizes(three, 12, 6) == [4, 4, 4]
+    cut = SegmentConfig("mc", group_levels=(2, 4), subgroups=(1, 2))
+    assert _segment_config.smallest_column(cut, 12) == 3
+
+
+def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
+    config = SegmentConfig("sc", group_levels=(2, 4, 8), client_rates=(5.0, 1.0, 3.0))
+    made = _segments.build_segments(3, config, parse_scheme("uniform"), POPULATION, 60, None)
+    assert made is not None
+    assert sorted(set(made.rates.tolist())) == [1e6, 3e6, 5e6]
+    assert np.bincount((made.rates / 1e6).astype(int)).tolist() == [0, 8, 0, 8, 0, 8]
+    assert (np.diff(made.rates[made.order]) >= 0).all()
+    cohort = np.zeros(24, bool)
+    cohort[[20, 3, 7]] = True
+    assert sorted(made.members(cohort).tolist()) == [3, 7, 20]
+    scheme = parse_scheme("batch_partitioning:3")
+    blocks = _segments.build_segments(3, config, scheme, POPULATION, 60, None)
+    assert blocks is not None
+    assert (blocks.order.reshape(-1, 3) // 3 == blocks.order.reshape(-1, 3)[:, :1] // 3).all()
+    slowest = made.rates.reshape(-1, 3).min(axis=1)
+    assert (np.diff(slowest[blocks.order.reshape(-1, 3)[:, 0] // 3]) >= 0).all()
+    assert [len(column) for column in blocks.layout.columns] == [6, 3, 3]
+
+
+def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
+    """By hand: two rounds of SC over two groups of two, clients 0 to 3, all at one rate."""
+    config = SegmentConfig("sc", group_levels=(2, 4), client_rates=(1.0,))
+    population = PopulationConfig(num_clients=6, cohort_size=4)
+    made = _segments.build_segments(0, config, parse_scheme("uniform"), population, 4, None)
+    assert made is not None
+    cohorts = np.zeros((3, 6), bool)
+    cohorts[0, :4] = True
+    cohorts[2, 1:5] = True
+    judged, history = _segments.play_segments(made, cohorts, None)
+    # both segments are summed by all four (SC at G = 2 chains both rows)
+    assert [rows.astype(int).tolist() for rows in history.participation] == [
+        [[1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 0]]
+    ] * 2
+    assert judged.participation.astype(int).sum(axis=1).tolist() == [4, 0, 4]
+    assert judged.rank.tolist() == [1, 1, 2]
+    assert judged.strong_privacy.tolist() == [4, 4, 1]
+    assert judged.first_exposure.tolist() == [-1] * 6
+    groups = _segments.build_segments(
+        0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), parse_scheme("uniform"),
+        population, 4, None)  # fmt: skip
+    assert groups is not None
+    judged, _ = _segments.play_segments(groups, cohorts, None)
+    assert judged.rank.tolist() == [2, 2, 4]  # {0,1} {2,3} {1,2} {3,4}
+    assert judged.strong_privacy.tolist() == [2, 2, 1]
+    assert groups.facts()["privacy_level"] == 0.0
+
+
+def test_training_with_segments_says_what_they_leak(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "train"
+    toml = tmp_path / "study.toml"
+    toml.write_text('[hetero]\nsegments = "mc"\ncombine = "median"\nattack = "wrong_pads"\n'
+                    "num_byzantine = 1\nclient_rates = [1, 2]\n")  # fmt: skip
+    loaded = load_config(TrainConfig, toml).hetero
+    assert (loaded.segments, loaded.client_rates) == ("mc", (1.0, 2.0))
+    words = ["train", "--config", str(toml), *WORDS, "--scheme", "uniform", "--clip", "0.1"]
+    assert main([*words, "--json", "--out", str(out)]) == 0
+    content = json.loads(capsys.readouterr().out)
+    (row,) = content["rows"]
+    assert row["privacy_level"] == pytest.approx(0.8)
+    assert row["round_seconds"] > 0
+    assert row["tolerated_byzantine"] == 1
+    assert row["aggregation_cardinality"] == 12
+    assert content["sentences"][-1].startswith("Updates are summed segment by segment, at privacy")
+    assert html.escape(content["sentences"][-1]) in (out / "report.html").read_text()
+    results = open_study(out).load().isel(scheme=0)
+    assert (results["status"].values == mj.Status.OK).all()
+    assert results["participation"].values.sum(axis=1).tolist() == [12] * 6
+    assert np.isfinite(results["loss"].values).all()
+    assert set(results["upload_rate"].values.tolist()) == {1e6, 2e6}
+
+
+@pytest.mark.slow
+def test_a_demo_with_segments_attacks_them(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fine quantizers leave the attack nothing but algebra: exposed clients are rebuilt."""
+    out = tmp_path / "demo"
+    words = ["demo", *WORDS, "--rounds", "40", "--segments", "groups", "--group-levels", "65536",
+             "65536", "--schemes", "uniform", "partition", "--json", "--out", str(out)]  # fmt: skip
+    assert main([*words, "--clip", "0.5"]) == 0
+    random, partition = json.loads(capsys.readouterr().out)["rows"]
+    assert random["exposed_clients"] == 24
+    assert random["reconstruction_error"] < 1e-2
+    assert partition["exposed_clients"] == 0
+    assert partition["strong_privacy"] == 6
+    assert partition["reconstruction_error"] > 0.05
