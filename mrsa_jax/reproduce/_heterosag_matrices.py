@@ -131,8 +131,8 @@ def matrices(context: Context) -> Item:
     for claim, scheme, sums in _SUMS:
         found = _sums_of(hetero.segment_matrix(scheme, 5), 0)
         checks.append(_sums_check(claim, sums, found, f"{len(sums)} of 5 segments"))
-    row = hetero.blocks_of(hetero.segment_matrix("mc", 5))[0]
-    checks.append(_sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, row, "3 sums"))
+    first = hetero.blocks_of(hetero.segment_matrix("mc", 5))[0]
+    checks.append(_sums_check("Section V-A: first row of MC, G = 5", _FIRST_ROW, first, "3 sums"))
     return Item(
         "matrices",
         "Segment-selection matrices: Algorithms 1 to 6, Table III",

@@ -22,6 +22,7 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
+from mrsa_jax.study._played import Played, play, segments_of
 from mrsa_jax.study._validate import validate
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def check(config: Config) -> None:
     for scheme in schemes_of(config):
         _build.build_rule(config.protocol, scheme, config.population)
         if not isinstance(config, SimulateConfig):
-            _segments_of(config, scheme, dim=config.hetero.num_columns)
+            segments_of(config, scheme, dim=config.hetero.num_columns)
     if not isinstance(config, SimulateConfig):
         from mrsa_jax import data
 
@@ -162,65 +163,6 @@ def _without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
     """Return the shared variables, of C no expectation: losses inside rounds have none here."""
     names = ("expected_cardinality", "cardinality_deviation")
     return shared | {name: ("scheme", np.full_like(shared[name][1], np.nan)) for name in names}
-
-
-def _segments_of(
-    config: DemoConfig | TrainConfig, scheme: Scheme, dim: int
-) -> _segments.SegmentStudy | None:
-    return _segments.build_segments(
-        config.seed, config.hetero, scheme, config.population, dim, config.protocol.threshold
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Played:
-    """A scheme's rounds: what a server can know of them, and how they went."""
-
-    history: _trial.History
-    rounds: selection.RoundHistory | None  # None where nobody is lost inside rounds
-    rule: Any
-    segments: _segments.SegmentStudy | None = None
-    cohorts: Any = None  # with segments: whom the server asked, bool[J, N]
-    sums: Any = None  # with segments: what it has learnt of each, a `SegmentHistory`
-
-    @property
-    def to_train(self) -> Any:
-        """Return what `federated.train` is to go through."""
-        if self.rounds is not None:
-            return self.rounds
-        return self.history.participation if self.cohorts is None else self.cohorts
-
-    @property
-    def num_trained(self) -> int:
-        """Return in how many rounds clients train, learnt or not."""
-        if self.rounds is None:
-            return _trial.rounds_with_sums(self.history.participation)
-        return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
-
-
-def _play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> _Played:
-    selector = _build.build_selector(scheme, config.population)
-    rule = _build.build_rule(config.protocol, scheme, config.population)
-    segments = _segments_of(config, scheme, dim)
-    if rule is None:
-        cohorts = selection.rollout(config.seed, selector, available, config.rounds)
-        if segments is not None:
-            return _with_segments(segments, np.asarray(cohorts), None)
-        return _Played(_trial.analyse(_trial.learnt_sums(cohorts)), None, None)
-    steps = _build.build_steps(config.protocol)
-    rounds = selection.rollout_rounds(
-        config.seed, selector, available, steps, config.rounds, rule=rule
-    )
-    if segments is not None:
-        return _with_segments(segments, np.asarray(rounds.survivors)[:, 0], rounds)
-    return _Played(_trial.analyse_rounds(rounds), rounds, rule)
-
-
-def _with_segments(
-    segments: _segments.SegmentStudy, cohorts: np.ndarray, rounds: selection.RoundHistory | None
-) -> _Played:
-    history, sums = _segments.play_segments(segments, cohorts, rounds)
-    return _Played(history, rounds, None, segments, cohorts, sums)
 
 
 def _history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
@@ -309,7 +251,7 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
     shared = _rates_and_expectations(config.seed, population, schemes)
     available = _build.build_availability(shared["dropout_rate"][1])
     dim = federated.num_parameters(model, dataset.train_inputs.shape[1:])
-    played = [_play(config, scheme, available, dim) for scheme in schemes]
+    played = [play(config, scheme, available, dim) for scheme in schemes]
     columns: list[dict[str, Any]] = []
     for scheme, one in zip(schemes, played, strict=True):
         columns.append(_train_one(config, scheme, one, dataset, clients, model, progress))
@@ -347,7 +289,7 @@ def _train_schemes(config: DemoConfig | TrainConfig, progress: Progress) -> xr.D
 def _train_one(
     config: DemoConfig | TrainConfig,
     scheme: Scheme,
-    played: _Played,
+    played: Played,
     dataset: Any,
     clients: Any,
     model: Any,
@@ -394,7 +336,7 @@ def _train_one(
 
 
 def _aggregator(
-    config: DemoConfig | TrainConfig, played: _Played, dim: int, samples: np.ndarray
+    config: DemoConfig | TrainConfig, played: Played, dim: int, samples: np.ndarray
 ) -> Any:
     if played.segments is not None:
         rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
@@ -409,7 +351,7 @@ def _aggregator(
 def _attack(
     config: DemoConfig,
     scheme: Scheme,
-    played: _Played,
+    played: Played,
     clients: Any,
     model: Any,
     parameters: Any,

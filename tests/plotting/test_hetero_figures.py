@@ -41,8 +41,8 @@ def test_levels_show_claims_and_truth() -> None:
 
 
 def test_numbers_are_drawn_as_given() -> None:
-    errors = pd.DataFrame({"scheme": ["SC", "SC"], "updates": ["halfway", "uniform"],
-                           "bound": [1.0, 1.0], "exact": [1.0, 0.6], "simulated": [0.9, 0.6]})  # fmt: skip
+    rows = [("SC", "halfway", 1.0, 1.0, 0.9), ("SC", "uniform", 1.0, 0.6, 0.6)]
+    errors = pd.DataFrame(rows, columns=["scheme", "updates", "bound", "exact", "simulated"])
     assert plotting.plot_quantization_errors(errors).patches[0].get_height() == 1.0
     expansion = pd.DataFrame({"K": [2, 2], "summed": [2, 4], "factor": [2.0, 3.0],
                               "real bits": [1.58, 2.32]})  # fmt: skip
