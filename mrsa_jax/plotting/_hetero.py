@@ -245,5 +245,5 @@ def plot_seed_curves(
                 half *= special.stdtrit(seeds - 1, 0.975)
                 ax.fill_between(table.index, mean - half, mean + half, color=colour, alpha=0.14,
                                 lw=0)  # fmt: skip
-        ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100))
+        ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100), xlim=(0, None))
     return ax

@@ -24,7 +24,8 @@ class SegmentConfig:
     multiple or hybrid chain over as many groups as --group-levels has; groups: each group by
     itself (no privacy between groups)."""
     group_levels: tuple[int, ...] = (2, 4, 8, 10, 12)
-    """Levels of each group's quantizer, slowest group first."""
+    """Levels of each group's quantizer, slowest group first. The fewer, the more it matters that
+    --clip is no wider than the updates."""
     subgroups: tuple[int, ...] = ()
     """Into how many subgroups each group is cut (SC+, MC+, HC+); one each when left out."""
     hybrid_threshold: int | None = None
