@@ -233,6 +233,10 @@ ENTRY_POINTS = {
     "secagg.aggregate": "seed inputs adjacency survivors thresholds modulus_bits modulus seeds",
     "secagg.failure_rates": "seed n p q t num_trials",
     "protocol.run": "inputs adjacency survivors thresholds modulus_bits modulus entropy",
+    "hetero.segment_matrix": "scheme num_groups hybrid_threshold",
+    "hetero.segment_matrix_plus": "scheme subgroups hybrid_threshold",
+    "hetero.privacy_level": "matrix",
+    "hetero.quantization_error_bound": "matrix levels group_size dim value_range",
     "attacks.least_squares": "participation aggregates",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import os
 import pathlib
 import re
@@ -26,7 +27,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_python_snippets_run_and_say_what_they_promise() -> None:
-    (code,) = _blocks("python")
+    code = "\n".join(_blocks("python"))
     names: dict[str, object] = {}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -44,12 +45,15 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     triangle = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]])
     first = mj.privacy.first_exposure(triangle)  # type: ignore[attr-defined]
     assert np.asarray(first).tolist() == [2, 2, 2]
+    hetero = mj.hetero  # type: ignore[attr-defined]
+    assert hetero.claimed_privacy_level("mc", 9) == fractions.Fraction(8, 9)
+    assert np.isclose(hetero.privacy_level(hetero.segment_matrix("mc", 9)), 2 / 3)
 
 
 def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.toml").write_text("rounds = 3\n")
-    lines = [line for block in _blocks("bash") for line in block.splitlines()]
+    lines = [line for block in _blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
     commands = [line for line in lines if "mrsa-jax" in line and not line.startswith("make")]
     assert len(commands) >= 4
     for line in commands:
@@ -67,8 +71,10 @@ def test_make_targets_exist() -> None:
 
 def test_the_printed_table_has_todays_columns() -> None:
     (text,) = _blocks("text")
+    segments = {"Level", "Seconds"}  # shown where clients sum by segments; explained in words
     for heading in _report.COLUMNS:
-        assert heading in text
+        assert heading in segments or heading in text
+    assert all(f"`{heading}`" in README for heading in segments)
 
 
 def test_figures_and_links_exist() -> None:

@@ -15,12 +15,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Int
 
 from mrsa_jax._errors import require
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
-from mrsa_jax.secagg import Block, SegmentPlan, segment_plan
+from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, admitted, segment_plan
+from mrsa_jax.secagg._outcome import judged
 
 __all__ = ["SegmentBlock", "SegmentLayout", "SegmentRow", "segment_layout"]
 
@@ -173,6 +175,44 @@ class SegmentLayout:
                      for block in own)  # fmt: skip
         return SegmentRow(own[0].segment, start, stop, first, plan, levels, modulus_of, block_of,
                           slots, block_levels, moduli)  # fmt: skip
+
+    def outcome(
+        self,
+        survivors: Bool[np.ndarray, "5 n"],
+        thresholds: int | Int[np.ndarray, " *n"] | None = None,
+        *,
+        adjacency: Bool[np.ndarray, "n n"] | None = None,
+    ) -> PlanOutcome:
+        """Tell what becomes of a round, from sets alone, as the real protocol would find.
+
+        Args:
+            survivors: bool[5, n], V0 to V4, nested.
+            thresholds: t_i, one integer or int[n]; more than half of each client's shares if
+                None.
+            adjacency: bool[n, n], who shares secrets (and pads within a block) with whom;
+                everybody in V0 if None.
+
+        Returns:
+            Status of the round and of each block, who is summed, and what is learnt.
+
+        Examples:
+            >>> layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], dim=6)
+            >>> survivors = np.ones((5, 6), bool)
+            >>> survivors[3:, 0] = False  # leaves client 1 alone wherever group 0 is
+            >>> layout.outcome(survivors).summed.tolist()
+            [False, False, True, True, True, True]
+        """
+        asked = survivors[0]
+        graph = adjacency
+        if graph is None:
+            graph = asked[:, None] & asked[None, :] & ~np.eye(len(asked), dtype=bool)
+        limits: Any = thresholds
+        if thresholds is None:
+            limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
+        # who would be alone in a block is told so and does not answer
+        answers = survivors[4] & admitted(self.plan, survivors[3])
+        shares = (graph & answers).sum(axis=1) + answers
+        return judged(graph, survivors, shares >= limits, self.plan)
 
     def column_of(self) -> np.ndarray:
         """Return int32[n], the column of each slot."""

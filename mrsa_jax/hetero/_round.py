@@ -18,7 +18,7 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.hetero._coding import block_averages, combine_row, decode_row, encode_row
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
-from mrsa_jax.secagg import Seeds, admitted, ring_sum
+from mrsa_jax.secagg import Seeds, ring_sum
 
 __all__ = ["Fidelity", "SummedRound", "code_row", "judge", "row_totals", "row_update"]
 
@@ -54,42 +54,14 @@ def judge(
     survivors: Bool[np.ndarray, "5 n"],
     thresholds: np.ndarray | None,
 ) -> SummedRound:
-    """Decide a round: `adjacency` None is the complete graph over V0, thresholds None majorities.
-
-    A block needs b_i of its admitted clients and the secret keys of its other clients of V2 who
-    share a pad with one of them; each takes t_i shares of the client's neighbours and its own.
-    """
-    asked, shared, answered = survivors[0], survivors[2], survivors[4]
+    """Decide a round (see `SegmentLayout.outcome`)."""
+    found = layout.outcome(survivors, thresholds, adjacency=adjacency)
     alive = survivors.copy()
-    alive[3] = summed = admitted(layout.plan, survivors[3])
-    degree = (asked.sum() - 1) * asked if adjacency is None else adjacency.sum(axis=1)
-    limits = np.maximum((degree + 1) // 2 + 1, 2) if thresholds is None else thresholds
-    if adjacency is None:
-        back = np.broadcast_to(answered.sum(), answered.shape)
-    else:
-        back = (adjacency & answered).sum(axis=1) + answered
-    silent = back < limits
-    status = np.full(len(layout.blocks), int(Status.OK), np.int32)
-    counts = np.zeros(len(layout.blocks), np.int32)
-    for number, block in enumerate(layout.blocks):
-        members = np.asarray(block.members)
-        here = summed[members]
-        if not here.any():
-            status[number] = int(Status.TOO_FEW_SURVIVORS)
-            continue
-        beside = shared[members]
-        if adjacency is not None:
-            beside = beside & (adjacency[np.ix_(members, members)] & here).any(axis=1)
-        if (silent[members] & (here | beside)).any():
-            status[number] = int(Status.UNRELIABLE)
-        else:
-            counts[number] = here.sum()
-    whole = Status.OK
-    if not summed.any():
-        whole = Status.TOO_FEW_SURVIVORS
-    elif (status == int(Status.UNRELIABLE)).any():
-        whole = Status.UNRELIABLE
-    return SummedRound(alive, whole, status, counts)
+    alive[3] = found.summed
+    ok = found.block_status == int(Status.OK)
+    counts = [found.summed[list(block.members)].sum() for block in layout.blocks]
+    return SummedRound(alive, found.status, found.block_status,
+                       np.where(ok, counts, 0).astype(np.int32))  # fmt: skip
 
 
 def code_row(

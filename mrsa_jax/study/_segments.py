@@ -14,10 +14,10 @@ import numpy as np
 
 from mrsa_jax import attacks, federated, hetero, secagg
 from mrsa_jax._errors import require
+from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
 from mrsa_jax.data import ClientData
-from mrsa_jax.hetero._round import judge
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import _trial
 from mrsa_jax.study._config import AggregationConfig, PopulationConfig, Scheme
@@ -125,9 +125,9 @@ class SegmentStudy:
             if not asked:
                 status.append(np.zeros(0, np.int32))
                 continue
-            round_ = judge(self.layout, None, alive, limits)
+            round_ = self.layout.outcome(alive, limits)
             status.append(round_.block_status)
-            participation[number, own[round_.summed]] = True
+            participation[number, own[round_.summed & (round_.status == Status.OK)]] = True
         if not any(own is not None for own in layouts):
             none = np.zeros((0, participation.shape[1]), np.bool_)
             empty, size = np.zeros(0, np.int32), self.layout.num_segments

@@ -156,6 +156,19 @@ def test_too_few_shares_fail_the_round_alike():
     assert good.summed.tolist() == [False, False, True, True, True, True]
 
 
+@pytest.mark.parametrize(("threshold", "status"), [(4, mj.Status.OK), (5, mj.Status.UNRELIABLE)])
+def test_who_would_be_alone_answers_in_no_fidelity(threshold, status):
+    """Client 1 is left alone in its group: five sent, but four alone are asked for shares."""
+    layout = segment_layout("mc", [2, 2, 2], [2, 4, 8], 6)
+    survivors = np.ones((5, 6), bool)
+    survivors[3:, 0] = False
+    updates = np.zeros((6, 6), np.float32)
+    for fidelity in ("sets", "array", "real"):
+        result = aggregate(0, updates, layout, (-1.0, 1.0), survivors=survivors,
+                           thresholds=threshold, fidelity=fidelity)  # fmt: skip
+        assert result.status == status, fidelity
+
+
 def test_majorities_are_the_default():
     survivors = np.ones((5, 6), bool)
     survivors[4, 3:] = False
