@@ -9,10 +9,12 @@ from mrsa_jax.modular._linalg import (
     rank_trajectory,
 )
 from mrsa_jax.modular._ring import (
+    Ring,
     add,
     check_modulus,
     is_power_of_two,
     reduce_words,
+    ring_of,
     ring_sum_over,
     subtract,
     words_per_residue,
@@ -32,6 +34,7 @@ __all__ = [
     "MOST_POINTS",
     "PRIMES",
     "SHAMIR_PRIME",
+    "Ring",
     "add",
     "chacha20_block",
     "chacha20_columns",
@@ -45,6 +48,7 @@ __all__ = [
     "rank_trajectory",
     "recover_secrets",
     "reduce_words",
+    "ring_of",
     "ring_sum_over",
     "share_secrets",
     "subtract",

@@ -6,9 +6,12 @@ clearing high bits, any other R below 2**31 by one conditional subtraction.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
@@ -16,10 +19,12 @@ from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
+    "Ring",
     "add",
     "check_modulus",
     "is_power_of_two",
     "reduce_words",
+    "ring_of",
     "ring_sum_over",
     "subtract",
     "words_per_residue",
@@ -72,15 +77,61 @@ def words_per_residue(modulus: int) -> int:
     return 1 if is_power_of_two(modulus) else 2
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Ring:
+    """R as numbers that can be traced (build it with `ring_of`): one program for many rings.
+
+    Attributes:
+        is_power: Whether R = 2**b (static).
+        low_bits: R - 1 for R = 2**b, else 2**32 - 1.
+        modulus: R, or 0 for R = 2**b.
+        shift: By how much R is shifted left to fill 32 bits.
+        divisor: R so shifted.
+        reciprocal: floor((2**64 - 1) / divisor) - 2**32.
+    """
+
+    is_power: bool = dataclasses.field(metadata={"static": True})
+    low_bits: Any
+    modulus: Any
+    shift: Any
+    divisor: Any
+    reciprocal: Any
+
+
+def ring_of(modulus: int) -> Ring:
+    """Return the ring of R elements, each number a uint32.
+
+    Args:
+        modulus: R (see `check_modulus`).
+
+    Examples:
+        >>> int(add(jnp.uint32(30), jnp.uint32(10), ring_of(37)))
+        3
+    """
+    if is_power_of_two(modulus):
+        zero, one = np.uint32(0), np.uint32(1)
+        return Ring(True, np.uint32(modulus - 1), zero, one, zero, zero)
+    shift = 32 - modulus.bit_length()  # at least 1, as R < 2**31
+    divisor = modulus << shift
+    reciprocal = (2**64 - 1) // divisor - 2**32
+    return Ring(False, np.uint32(2**32 - 1), np.uint32(modulus), np.uint32(shift),
+                np.uint32(divisor), np.uint32(reciprocal))  # fmt: skip
+
+
+def _ring(modulus: int | Ring) -> Ring:
+    return modulus if isinstance(modulus, Ring) else ring_of(modulus)
+
+
 def add(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | Ring
 ) -> UInt32[Array, "*out"]:
     """Add residues modulo R.
 
     Args:
         left: Residues in [0, R).
         right: Residues in [0, R), of a shape equal to `left`'s or scalar.
-        modulus: R (static, see `check_modulus`).
+        modulus: R (static, see `check_modulus`), or a `Ring`.
 
     Returns:
         `(left + right) mod R`.
@@ -89,21 +140,21 @@ def add(
         >>> int(add(jnp.uint32(30), jnp.uint32(10), 37))
         3
     """
-    total = left + right
-    if is_power_of_two(modulus):
-        return _low_bits(total, modulus)
-    return jnp.minimum(total, total - jnp.uint32(modulus))
+    ring, total = _ring(modulus), left + right
+    if ring.is_power:
+        return total & ring.low_bits
+    return jnp.minimum(total, total - ring.modulus)
 
 
 def subtract(
-    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int
+    left: UInt32[Array, "*left"], right: UInt32[Array, "*right"], modulus: int | Ring
 ) -> UInt32[Array, "*out"]:
     """Subtract residues modulo R.
 
     Args:
         left: Residues in [0, R).
         right: Residues in [0, R), of a shape equal to `left`'s or scalar.
-        modulus: R (static, see `check_modulus`).
+        modulus: R (static, see `check_modulus`), or a `Ring`.
 
     Returns:
         `(left - right) mod R`.
@@ -112,20 +163,20 @@ def subtract(
         >>> int(subtract(jnp.uint32(3), jnp.uint32(10), 37))
         30
     """
-    difference = left - right
-    if is_power_of_two(modulus):
-        return _low_bits(difference, modulus)
-    return jnp.minimum(difference, difference + jnp.uint32(modulus))
+    ring, difference = _ring(modulus), left - right
+    if ring.is_power:
+        return difference & ring.low_bits
+    return jnp.minimum(difference, difference + ring.modulus)
 
 
 def ring_sum_over(
-    values: UInt32[Array, "*batch"], modulus: int, axis: int = 0
+    values: UInt32[Array, "*batch"], modulus: int | Ring, axis: int = 0
 ) -> UInt32[Array, " ..."]:
     """Sum residues along one axis modulo R.
 
     Args:
         values: Residues in [0, R).
-        modulus: R (static).
+        modulus: R (static), or a `Ring`.
         axis: The axis that is summed away.
 
     Returns:
@@ -135,14 +186,24 @@ def ring_sum_over(
         >>> int(ring_sum_over(jnp.asarray([30, 30, 30], jnp.uint32), 37))
         16
     """
-    if is_power_of_two(modulus):
-        return _low_bits(jnp.sum(values, axis=axis, dtype=jnp.uint32), modulus)
-    axis = axis % values.ndim
-    return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
+    ring, axis = _ring(modulus), axis % values.ndim
+    if ring.is_power:
+        return jnp.sum(values, axis=axis, dtype=jnp.uint32) & ring.low_bits
+    if isinstance(modulus, int):
+        return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
+    # a reduction may not refer to a traced R: fold the axis in half until one row is left
+    values = jnp.moveaxis(values, axis, 0)
+    if values.shape[0] == 0:
+        return jnp.zeros(values.shape[1:], jnp.uint32)
+    while values.shape[0] > 1:
+        half = values.shape[0] // 2
+        folded = add(values[:half], values[half : 2 * half], ring)
+        values = jnp.concatenate([folded, values[2 * half :]])
+    return values[0]
 
 
 def reduce_words(
-    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int
+    high: UInt32[Array, "*shape"], low: UInt32[Array, "*shape"], modulus: int | Ring
 ) -> UInt32[Array, "*shape"]:
     """Reduce the 64-bit numbers high * 2**32 + low modulo R.
 
@@ -152,7 +213,7 @@ def reduce_words(
     Args:
         high: Upper words.
         low: Lower words.
-        modulus: R (static).
+        modulus: R (static), or a `Ring`.
 
     Returns:
         Residues in [0, R).
@@ -161,19 +222,14 @@ def reduce_words(
         >>> int(reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
         True
     """
-    if is_power_of_two(modulus):
-        return _low_bits(low, modulus)
-    shift = 32 - modulus.bit_length()
-    divisor = modulus << shift
-    up, down = jnp.uint32(shift), jnp.uint32(32 - shift)  # shift >= 1, as R < 2**31
-    d, reciprocal = jnp.uint32(divisor), jnp.uint32((2**64 - 1) // divisor - 2**32)
+    ring = _ring(modulus)
+    if ring.is_power:
+        return low & ring.low_bits
+    up, d, reciprocal = (jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal))
+    down = jnp.uint32(32) - up
     _, remainder = divide_step(high >> down, (high << up) | (low >> down), d, reciprocal)
     _, remainder = divide_step(remainder, low << up, d, reciprocal)
     return remainder >> up
-
-
-def _low_bits(words: Array, modulus: int) -> Array:
-    return words if modulus == 2**32 else words & jnp.uint32(modulus - 1)
 
 
 def divide_step(high: Array, low: Array, divisor: Array, reciprocal: Array) -> tuple[Array, Array]:

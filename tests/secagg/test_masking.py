@@ -318,8 +318,24 @@ def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
         seeds = derive_seeds(key_material(round_index), np.asarray(IDS), round_index)
         present = np.asarray([True, round_index > 0, True, True, round_index > 1])
         ring_sum(seeds, inputs, ONE, round_index, present=present)
-        counts.append(masking.pads_by_xla._cache_size())
+        counts.append(pads_xla.padded_block._cache_size())
     assert counts[0] == counts[2]
+
+
+def test_blocks_of_about_one_size_share_a_program(monkeypatch):
+    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    rings = (37, 1000, 2**31 - 1, 29)
+    blocks = [Block((2 * k, 2 * k + 1, 8), 11 * k, 11 * k + 10 + k % 2, ring)
+              for k, ring in enumerate(rings)]  # fmt: skip
+    plan = segment_plan(blocks, 9, 44)
+    seeds = derive_seeds(key_material(3), np.arange(9), 1)
+    inputs = inputs_for(plan, n=9, d=44)
+    before = pads_xla.padded_block._cache_size()
+    padded, sums = masking.padded_and_sum(seeds, inputs, plan, 1)
+    assert pads_xla.padded_block._cache_size() == before + 1
+    assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 1, [True] * 9))
+    for block, total in zip(plan, sums.totals, strict=True):
+        assert total.tolist() == plain(inputs, block, [True] * 9)
 
 
 def test_a_batch_of_rounds_equals_single_rounds_and_x64_changes_nothing():
