@@ -119,6 +119,12 @@ class Server:
         self._learnt: list[tuple[int, list[int]]] = []  # block and members of each sum
         self._sums: dict[int, np.ndarray] = {}  # by row of it
 
+    @property
+    def total(self) -> np.ndarray:
+        """Return the only block's total; raises for a plan of many."""
+        require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
+        return self.totals[0]
+
     def receive(self, client: int, message: bytes) -> bool:
         """Take one client's message of the open step.
 

@@ -32,8 +32,8 @@ def changes(found):
     ("target", "values", "ranks"),
     [
         (12, {12}, {12: (1, 1)}),
-        (6, {12, 6}, {6: (4, 20)}),
-        (4, {12, 8, 4}, {4: (19, 30)}),
+        pytest.param(6, {12, 6}, {6: (4, 20)}, marks=pytest.mark.slow),
+        pytest.param(4, {12, 8, 4}, {4: (19, 30)}, marks=pytest.mark.slow),
         (3, {12, 9, 6, 3}, {3: (37, 40)}),
     ],
 )
@@ -55,7 +55,12 @@ def test_blocks_are_exact_in_every_round(target, values, ranks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "rounds"), [(6, {6: (24, 6)}), (4, {8: (11, 4), 4: (29, 2)}), (3, {3: (40, 1)})]
+    ("target", "rounds"),
+    [
+        pytest.param(6, {6: (24, 6)}, marks=pytest.mark.slow),
+        pytest.param(4, {8: (11, 4), 4: (29, 2)}, marks=pytest.mark.slow),
+        (3, {3: (40, 1)}),
+    ],
 )
 def test_median_rounds_of_change_are_those_measured(target, rounds) -> None:
     """Medians of 30 histories against those of the survey, within the survey's scatter."""
