@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.protocol._errors import ForgedShareError, UnexpectedMessageError
 from mrsa_jax.protocol._messages import (
