@@ -19,6 +19,7 @@ __all__ = [
     "num_cores",
     "over_cores",
     "runs_compiled_loops",
+    "start_over_cores",
 ]
 
 _FEWEST_A_CORE = 8
@@ -85,7 +86,15 @@ def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
     For loops that release the interpreter's lock and call nothing that comes back here: the
     threads are kept from call to call, because starting them takes as long as a small round.
     """
-    return list(_pool(os.getpid(), num_cores()).map(part, *arguments))
+    return [job.result() for job in start_over_cores(part, *arguments)]
+
+
+def start_over_cores(
+    part: Callable[..., Any], *arguments: Iterable[Any]
+) -> list[concurrent.futures.Future[Any]]:
+    """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
+    pool = _pool(os.getpid(), num_cores())
+    return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
 
 
 @functools.lru_cache(maxsize=1)

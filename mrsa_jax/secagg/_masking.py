@@ -22,7 +22,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
-from mrsa_jax.modular._cores import num_cores, over_cores, runs_compiled_loops
+from mrsa_jax.modular._cores import num_cores, runs_compiled_loops, start_over_cores
 from mrsa_jax.secagg._pads_xla import (
     PAIR_PAD,
     SELF_PAD,
@@ -281,7 +281,7 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
     sends, self_seed = np.asarray(round_.sends), np.asarray(round_.seeds.self_seed)
     out = np.zeros(inputs.shape if padded else (0, inputs.shape[1]), np.uint32)
     pairs, first = _Pairs(round_), int(round_.first)
-    totals, statuses = [], []
+    totals, statuses, running = [], [], []
     for number, block in enumerate(plan, first):
         members = np.asarray(block.members, np.int32)
         here = sends[members]
@@ -290,16 +290,20 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
             edges = pairs.used(block)
             nonces = _nonces(number, round_.index)
             own = np.ascontiguousarray(self_seed[members])
-            _run_tiles((inputs, block, members, here, edges, own, nonces), out, total)
-        if here.sum() < 2:
-            total[:] = 0
-        totals.append(jnp.asarray(total))
+            running += _start_tiles((inputs, block, members, here, edges, own, nonces), out, total)
+        totals.append(total)
         statuses.append(Status.OK if here.sum() >= 2 else Status.TOO_FEW_SURVIVORS)
-    return jnp.asarray(out), RingResult(tuple(totals), jnp.asarray(np.asarray(statuses, np.int32)))
+    for job in running:
+        job.result()
+    for total, status in zip(totals, statuses, strict=True):
+        if status != Status.OK:
+            total[:] = 0
+    sums = tuple(jnp.asarray(total) for total in totals)
+    return jnp.asarray(out), RingResult(sums, jnp.asarray(np.asarray(statuses, np.int32)))
 
 
-def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None:
-    """Share a block's tiles of coordinates over the cores."""
+def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:
+    """Share a block's tiles of coordinates over the cores; return what is to be waited for."""
     from mrsa_jax.modular._chacha20_loops import TILE
     from mrsa_jax.secagg._pad_loops import pad_tiles
 
@@ -313,13 +317,9 @@ def _run_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> None
         pad_tiles(inputs, block.start, block.stop, members, here, edges.places, edges.seeds, own,
                   nonces, modulus, low_bits, first, last, out, total)  # fmt: skip
 
-    cores = min(num_cores(), tiles)
-    if cores == 1:
-        part(0, tiles)
-        return
     # more parts than cores: a core that is kept waiting holds up one part, not half of the work
-    bounds = np.linspace(0, tiles, min(4 * cores, tiles) + 1).astype(int)
-    over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
+    bounds = np.linspace(0, tiles, min(4 * num_cores(), tiles) + 1).astype(int)
+    return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
 
 
 # ---- XLA
