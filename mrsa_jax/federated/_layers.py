@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int8
 
-__all__ = ["conv_relu_pool", "pooled_size"]
+__all__ = ["conv", "conv_relu", "conv_relu_pool", "pooled_size"]
 
 
 def pooled_size(size: int, kernel_size: int, padding: int) -> int:
@@ -25,6 +25,57 @@ def pooled_size(size: int, kernel_size: int, padding: int) -> int:
         (14, 5)
     """
     return (size + 2 * padding - kernel_size + 1) // 2
+
+
+def conv(
+    inputs: Float32[Array, "batch height width channels"],
+    kernel: Float32[Array, "side side channels features"],
+    bias: Float32[Array, " features"],
+    *,
+    padding: int,
+) -> Float32[Array, "batch out_height out_width features"]:
+    """Return convolution(inputs, kernel) + bias, stride 1, odd kernel, as one matrix product.
+
+    Equal to XLA's convolution up to float rounding, forward and backward.
+
+    Args:
+        inputs: f32 [batch, height, width, channels].
+        kernel: f32 [k, k, channels, features], k odd.
+        bias: f32 [features].
+        padding: Zeros added on each side, at least 0.
+
+    Returns:
+        f32 [batch, height + 2 padding - k + 1, width + 2 padding - k + 1, features].
+
+    Examples:
+        >>> kernel = jnp.zeros((3, 3, 1, 1)).at[1, 1, 0, 0].set(1.0)  # the identity
+        >>> image = jnp.arange(4, dtype=jnp.float32).reshape(1, 2, 2, 1)
+        >>> bool((conv(image, kernel, jnp.zeros(1), padding=1) == image).all())
+        True
+    """
+    side, _, _, features = kernel.shape
+    edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    patches = _windows(jnp.pad(inputs, edges), side)
+    batch, height, width, depth = patches.shape
+    outputs = patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
+    return outputs.reshape(batch, height, width, features)
+
+
+def conv_relu(
+    inputs: Float32[Array, "batch height width channels"],
+    kernel: Float32[Array, "side side channels features"],
+    bias: Float32[Array, " features"],
+    *,
+    padding: int,
+) -> Float32[Array, "batch out_height out_width features"]:
+    """Return relu(convolution(inputs, kernel) + bias); arguments as for `conv`.
+
+    Examples:
+        >>> kernel = -jnp.ones((1, 1, 1, 1))
+        >>> float(conv_relu(jnp.ones((1, 2, 2, 1)), kernel, jnp.zeros(1), padding=0).max())
+        0.0
+    """
+    return jax.nn.relu(conv(inputs, kernel, bias, padding=padding))
 
 
 def conv_relu_pool(
