@@ -26,6 +26,7 @@ from mrsa_jax.reproduce._heterosag_training import (
     scheme_layout,
     symmetric_range,
 )
+from mrsa_jax.reproduce._intervals import late_accuracy
 from mrsa_jax.reproduce._items import Check, Item, state
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ def _late(
     own = frame[
         (frame["scheme"] == scheme) & (frame["classes"] == classes) & (frame["factor"] == factor)
     ]
-    late = own[own["round"] > (1 - share) * own["round"].max()]
-    return late.groupby("seed")["accuracy"].mean()
+    return late_accuracy(own, share=share)
 
 
 def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:

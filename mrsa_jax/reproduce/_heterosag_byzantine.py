@@ -21,6 +21,7 @@ from mrsa_jax.reproduce._heterosag_training import (
     scheme_layout,
     symmetric_range,
 )
+from mrsa_jax.reproduce._intervals import late_accuracy
 from mrsa_jax.reproduce._items import Check, Item, state
 
 if TYPE_CHECKING:
@@ -101,9 +102,7 @@ def _average(label: str, dim: int, width: float) -> Any:
 
 
 def _late(frame: pd.DataFrame, label: str) -> pd.Series:
-    own = frame[frame["run"] == label]
-    late = own[own["round"] > 0.9 * own["round"].max()]
-    return late.groupby("seed")["accuracy"].mean()
+    return late_accuracy(frame[frame["run"] == label])
 
 
 def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> tuple[Check, ...]:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Key
 from mrsa_jax import data, federated, hetero
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.reproduce._context import Context
+from mrsa_jax.reproduce._intervals import Interval, difference
 
 __all__ = [
     "GROUP_SIZE",
@@ -70,38 +71,6 @@ def ordered(clients: data.ClientData, order: np.ndarray) -> data.ClientData:
     return dataclasses.replace(
         clients, indices=clients.indices[chosen], sizes=clients.sizes[chosen]
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with its 95 % interval (Student's t)."""
-
-    mean: float
-    half: float
-
-    @property
-    def low(self) -> float:
-        """Return the lower end."""
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        """Return the upper end."""
-        return self.mean + self.half
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.half:.1f}"
-
-
-def difference(one: Any, other: Any) -> Interval:
-    """Return the paired difference in points, from accuracies in [0, 1], seed by seed."""
-    from scipy import special
-
-    gaps = 100 * (np.asarray(one, np.float64) - np.asarray(other, np.float64))
-    if len(gaps) < 2:
-        return Interval(float(gaps.mean()), float("inf"))
-    error = float(gaps.std(ddof=1)) / np.sqrt(len(gaps))
-    return Interval(float(gaps.mean()), float(special.stdtrit(len(gaps) - 1, 0.975) * error))
 
 
 @dataclasses.dataclass(eq=False)
