@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
 from mrsa_jax._errors import require
@@ -16,6 +18,7 @@ from mrsa_jax.study._config import (
     DataConfig,
     PopulationConfig,
     ProtocolConfig,
+    ResourceConfig,
     Scheme,
     TrainingConfig,
 )
@@ -26,13 +29,17 @@ __all__ = [
     "MODELS",
     "PARTITIONS",
     "SELECTORS",
+    "SERVERS",
     "build_aggregator",
     "build_availability",
     "build_clients",
+    "build_mesh",
     "build_model",
+    "build_rate_schedule",
     "build_rates",
     "build_rule",
     "build_selector",
+    "build_server",
     "build_steps",
     "build_trainer",
     "expected_cardinality",
@@ -61,9 +68,12 @@ SELECTORS: dict[str, Callable[[Scheme, int, int], selection.Selector]] = {
 """Selection schemes by the name that configurations use."""
 
 MODELS: dict[str, Callable[[int], Any]] = {
-    "lenet": federated.lenet,
-    "mlp": federated.mlp,
-    "logistic": federated.logistic,
+    "lenet": lambda classes: federated.lenet(classes),
+    "mlp": lambda classes: federated.mlp(classes),
+    "logistic": lambda classes: federated.logistic(classes),
+    "cnn": lambda classes: federated.cnn(classes),
+    "vgg11": lambda classes: federated.vgg11(classes),
+    "vgg11_group": lambda classes: federated.vgg11(classes, norm="group"),
 }
 """Models by name; each takes the number of classes."""
 
@@ -76,11 +86,25 @@ PARTITIONS: dict[str, Callable[..., data.ClientData]] = {
         shards_per_client=config.shards_per_client,
         single_label=config.single_label,
     ),
+    "shards_with_shared": lambda key, dataset, n, config: data.shards_with_shared(
+        key, dataset, n, shared_size=config.shared_size, balanced=config.balanced
+    ),
     "dirichlet": lambda key, dataset, n, config: data.dirichlet_by_class(
+        key, dataset, n, concentration=config.concentration
+    ),
+    "dirichlet_by_client": lambda key, dataset, n, config: data.dirichlet_by_client(
         key, dataset, n, concentration=config.concentration
     ),
 }
 """Splits of a data set over clients by name."""
+
+SERVERS: dict[str, Callable[[float | None], optax.GradientTransformation | None]] = {
+    "average": lambda rate: None if rate is None or rate == 1 else optax.sgd(rate),
+    "momentum": lambda rate: optax.sgd(1.0 if rate is None else rate, momentum=0.9),
+    # decay rates and the floor of the denominator as in Reddi et al., FedAdam
+    "adam": lambda rate: optax.adam(0.01 if rate is None else rate, b1=0.9, b2=0.99, eps=1e-3),
+}
+"""Server optimizers by name, each of its learning rate; None is plain averaging."""
 
 GRAPHS: dict[str, Callable[[int, ProtocolConfig], graphs.GraphModel]] = {
     "complete": lambda n, config: graphs.complete(n),
@@ -110,8 +134,16 @@ def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Se
     return SELECTORS[scheme.name](scheme, population.num_clients, population.cohort_size)
 
 
-def build_rates(seed: int, population: PopulationConfig) -> np.ndarray:
-    """Return each client's dropout rate, float32[N], as the configuration assigns them."""
+def build_rates(
+    seed: int, population: PopulationConfig, clients: data.ClientData | None = None
+) -> np.ndarray:
+    """Return each client's dropout rate, float32[N], as the configuration assigns them.
+
+    `clients` are needed where rates follow from their labels.
+    """
+    if population.assignment == "by_label":
+        require(clients is not None, "clients", "must be given for rates by label", clients)
+        return np.asarray(data.label_dropout_rates(clients, population.dropout_rates))
     rates = availability.assign_rates(
         fold(as_key(seed), int(Stream.ASSIGNMENT)),
         population.dropout_rates,
@@ -160,8 +192,10 @@ def _bernoulli_moments(chances: np.ndarray) -> tuple[float, float]:
 def build_clients(
     seed: int, config: DataConfig, num_clients: int
 ) -> tuple[data.Dataset, data.ClientData]:
-    """Load the data set and split it over the clients."""
+    """Load the data set, normalise it where that is asked for, and split it over the clients."""
     dataset = data.load(config.dataset, directory=config.directory, seed=seed)
+    if config.normalise:
+        dataset = data.normalise(dataset)
     key = fold(as_key(seed), int(Stream.PARTITION))
     return dataset, PARTITIONS[config.partition](key, dataset, num_clients, config)
 
@@ -173,13 +207,53 @@ def build_model(config: TrainingConfig, dataset: data.Dataset) -> Any:
 
 def build_trainer(config: TrainingConfig, model: Any) -> Any:
     """Return the clients' local trainer."""
+    options = {
+        "momentum": config.momentum,
+        "weight_decay": config.weight_decay,
+        "proximal": config.proximal,
+        "compute_dtype": None if config.precision == "float32" else config.precision,
+    }
     return federated.local_sgd(
         model,
         learning_rate=config.learning_rate,
-        momentum=config.momentum,
         batch_size=config.batch_size,
         num_epochs=config.num_epochs,
+        **{name: value for name, value in options.items() if value},
     )
+
+
+def build_rate_schedule(config: TrainingConfig) -> Any:
+    """Return the factor on the learning rate by round index; None where it never changes."""
+    if not config.decay_rounds:
+        return None
+    return optax.piecewise_constant_schedule(
+        1.0, dict.fromkeys(config.decay_rounds, config.decay_factor)
+    )
+
+
+def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
+    """Return the server's optimizer; None for plain averaging."""
+    return SERVERS[config.server](config.server_learning_rate)
+
+
+def build_mesh(config: ResourceConfig) -> jax.sharding.Mesh | None:
+    """Return the devices that share a round's clients; None where one has them all.
+
+    Left to choose, it takes all local accelerators, and of a CPU (whose several devices are
+    virtual and share its cores) no more than one.
+
+    Raises:
+        ConfigurationError: If the machine has fewer devices than are asked for.
+    """
+    there = jax.local_devices()
+    wanted = config.devices
+    if wanted is None:
+        wanted = 1 if there[0].platform == "cpu" else len(there)
+    rule = "must be no more than this machine has"
+    require(wanted <= len(there), "devices", rule, wanted, len(there))
+    if wanted == 1:
+        return None
+    return jax.sharding.Mesh(np.asarray(there[:wanted]), ("clients",))
 
 
 def _following(config: AggregationConfig, statistic: Any) -> quantize.ClipRule:

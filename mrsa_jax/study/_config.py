@@ -11,23 +11,34 @@ import hashlib
 import json
 import math
 import pathlib
-import tomllib
-import types
 import typing
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.study._load import load_config, to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
+from mrsa_jax.study._training_config import (
+    DataConfig,
+    ModelName,
+    PartitionName,
+    ResourceConfig,
+    ServerName,
+    TrainingConfig,
+)
 
 __all__ = [
     "AggregationConfig",
     "DataConfig",
     "DemoConfig",
+    "ModelName",
+    "PartitionName",
     "PopulationConfig",
     "ProtocolConfig",
+    "ResourceConfig",
     "Scheme",
     "SegmentConfig",
+    "ServerName",
     "Settings",
     "SimulateConfig",
     "TrainConfig",
@@ -41,9 +52,7 @@ __all__ = [
 
 SchemeName = Literal["uniform", "weighted", "partition", "batch_partitioning", "bernoulli"]
 FairnessName = Literal["least_used", "uniform", "greedy"]
-AssignmentName = Literal["shuffled", "cyclic", "sorted"]
-PartitionName = Literal["iid", "shards", "dirichlet"]
-ModelName = Literal["lenet", "mlp", "logistic"]
+AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
 SIX_SCHEMES = (
     "uniform",
@@ -54,10 +63,8 @@ SIX_SCHEMES = (
     "batch_partitioning:3",
 )
 
-# Fields that say where results go and how they are shown, not what is studied.
-_PRESENTATION = ("out", "json", "overwrite")
-
-ConfigT = TypeVar("ConfigT")
+# Fields that say where results go, how they are made and shown, not what is studied.
+_PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,43 +164,8 @@ class PopulationConfig:
     dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Chances to be offline in a round, spread evenly over the clients."""
     assignment: AssignmentName = "shuffled"
-    """How the rates are spread: shuffled by the seed, cyclic, or sorted (equal ones together)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DataConfig:
-    """What the clients train on and how it is split."""
-
-    dataset: str = "mnist_5k"
-    """mnist_5k, digits, idx (with --directory), or tfds:NAME for a prepared TensorFlow data set."""
-    directory: pathlib.Path | None = None
-    """Folder of the IDX files or of the prepared TensorFlow data sets."""
-    partition: PartitionName = "iid"
-    """iid; shards (sorted by label, so one label a client); dirichlet (by class)."""
-    shards_per_client: int = 1
-    """Shards a client, for --partition shards."""
-    single_label: bool = True
-    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
-    concentration: float = 0.5
-    """Dirichlet concentration, for --partition dirichlet."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingConfig:
-    """How a client trains and how often the model is tested."""
-
-    model: ModelName = "lenet"
-    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), or logistic."""
-    learning_rate: float = 0.1
-    """Step size of the clients' SGD."""
-    momentum: float = 0.0
-    """Momentum of the clients' SGD."""
-    batch_size: int = 10
-    """Samples in a client's minibatch."""
-    num_epochs: int = 1
-    """Local epochs a round, E."""
-    evaluate_every: int = 10
-    """Rounds between two tests of the global model."""
+    """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
+    by_label: from the first rate for clients of label 0 to the last for those of the last."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,11 +181,12 @@ class DemoConfig:
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
     population: PopulationConfig = PopulationConfig()
-    data: DataConfig = DataConfig()
-    training: TrainingConfig = TrainingConfig()
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
+    resources: ResourceConfig = dataclasses.field(default_factory=ResourceConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
@@ -249,21 +222,28 @@ class TrainConfig:
     seed: int = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/train")
-    """Folder for the store, the figures and the report."""
+    """Folder of the run: its settings from the start, checkpoints while it trains, and at the end
+    store, figures and report in their place."""
+    resume: bool = False
+    """Continue the run that was interrupted in --out from its newest checkpoint, with the same
+    settings; start where there is none, and show what is there where it is complete."""
+    checkpoint_every: int = 10
+    """Rounds between two checkpoints, which a kill or a power loss sets a run back to."""
     rounds: int = 150
     """Rounds, J."""
     scheme: str = "batch_partitioning:4"
     """Scheme, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
     population: PopulationConfig = PopulationConfig()
-    data: DataConfig = DataConfig()
-    training: TrainingConfig = TrainingConfig()
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)
+    resources: ResourceConfig = dataclasses.field(default_factory=ResourceConfig)
     json: bool = False
     """Print the results as JSON on standard output."""
     overwrite: bool = False
-    """Replace another study in --out."""
+    """Replace another study in --out, or start an unfinished one anew."""
 
 
 Config = DemoConfig | SimulateConfig | TrainConfig
@@ -295,27 +275,6 @@ def schemes_of(config: Config) -> tuple[Scheme, ...]:
     return tuple(parse_scheme(text) for text in texts)
 
 
-def to_dict(config: Any) -> dict[str, Any]:
-    """Return a configuration as plain JSON and TOML values; None fields are left out.
-
-    Examples:
-        >>> to_dict(DemoConfig())["population"]["num_clients"]
-        120
-    """
-    result: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            result[field.name] = to_dict(value)
-        elif isinstance(value, pathlib.Path):
-            result[field.name] = str(value)
-        elif isinstance(value, tuple):
-            result[field.name] = list(value)
-        elif value is not None:
-            result[field.name] = value
-    return result
-
-
 def config_hash(config: Settings) -> str:
     """Return 16 hex digits that name what is studied, whatever folder it is written to.
 
@@ -328,62 +287,3 @@ def config_hash(config: Settings) -> str:
     content = {k: v for k, v in to_dict(config).items() if k not in _PRESENTATION}
     text = json.dumps([type(config).__name__, content], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
-    """Read a configuration from a TOML file; fields that it leaves out keep their defaults.
-
-    Args:
-        cls: `DemoConfig`, `SimulateConfig` or `TrainConfig`.
-        path: The file.
-
-    Raises:
-        ConfigurationError: If the file is missing or no TOML, names an unknown field (with its
-            path and the nearest known one), or gives a value of the wrong type.
-    """
-    path = pathlib.Path(path)
-    require(path.is_file(), "config", "must be an existing TOML file", str(path))
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"`config` must be valid TOML; {path}: {error}") from error
-    return _from_dict(cls, content, "")
-
-
-def _from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for name, value in content.items():
-        dotted = f"{where}{name}"
-        if name not in hints:
-            raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
-        values[name] = _convert(hints[name], value, dotted)
-    return cls(**values)
-
-
-def _convert(hint: Any, value: Any, dotted: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        require(isinstance(value, dict), dotted, "must be a table", value)
-        return _from_dict(typing.cast(type, hint), value, f"{dotted}.")
-    origin = typing.get_origin(hint)
-    if origin is types.UnionType or origin is typing.Union:
-        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return _convert(inner[0], value, dotted)
-    if origin is Literal:
-        known = typing.get_args(hint)
-        if value not in known:
-            raise ConfigurationError(
-                f"`{dotted}` must be a known name; got {value!r}; {nearest(value, known)}"
-            )
-        return value
-    if origin is tuple:
-        require(isinstance(value, list), dotted, "must be a list", value)
-        inner_hint = typing.get_args(hint)[0]
-        return tuple(_convert(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
-    if hint is pathlib.Path:
-        require(isinstance(value, str), dotted, "must be a path in quotes", value)
-        return pathlib.Path(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    require(type(value) is hint, dotted, f"must be of type {hint.__name__}", value)
-    return value

@@ -7,17 +7,16 @@ import math
 from mrsa_jax._errors import require
 from mrsa_jax.study._config import (
     Config,
-    DataConfig,
     DemoConfig,
     PopulationConfig,
     Scheme,
     SimulateConfig,
     TrainConfig,
-    TrainingConfig,
     schemes_of,
 )
 from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
 from mrsa_jax.study._segment_config import validate_segments
+from mrsa_jax.study._training_config import validate_data, validate_resources, validate_training
 
 __all__ = ["validate"]
 
@@ -52,10 +51,19 @@ def validate(config: Config) -> None:
     validate_protocol(config.protocol)
     if isinstance(config, SimulateConfig):
         require(config.trials >= 1, "trials", "must be at least 1", config.trials)
+        assignment = config.population.assignment
+        rule = "must be another: a simulation without data knows no labels"
+        require(assignment != "by_label", "assignment", rule, assignment)
     else:
-        _validate_data(config.data)
-        _validate_training(config.training)
+        validate_data(config.data)
+        validate_training(config.training)
+        validate_resources(config.resources)
         _validate_aggregation(config, schemes)
+    if isinstance(config, TrainConfig):
+        every = config.checkpoint_every
+        require(every >= 1, "checkpoint_every", "must be at least 1", every)
+        both = config.resume and config.overwrite
+        require(not both, "resume", "must be left out with `overwrite`, which starts anew", True)
 
 
 def _validate_population(population: PopulationConfig) -> None:
@@ -77,39 +85,6 @@ def _validate_scheme(scheme: Scheme, population: PopulationConfig) -> None:
     require(target >= 1, "privacy_target", "must be at least 1", target)
     require(k % target == 0, "cohort_size", "must be a multiple of `privacy_target`", k, target)
     require(n % target == 0, "num_clients", "must be a multiple of `privacy_target`", n, target)
-
-
-def _validate_data(data: DataConfig) -> None:
-    require(
-        data.shards_per_client >= 1,
-        "shards_per_client",
-        "must be at least 1",
-        data.shards_per_client,
-    )
-    require(
-        math.isfinite(data.concentration) and data.concentration > 0,
-        "concentration",
-        "must be positive",
-        data.concentration,
-    )
-
-
-def _validate_training(training: TrainingConfig) -> None:
-    require(
-        math.isfinite(training.learning_rate) and training.learning_rate > 0,
-        "learning_rate",
-        "must be positive",
-        training.learning_rate,
-    )
-    require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
-    require(training.batch_size >= 1, "batch_size", "must be at least 1", training.batch_size)
-    require(training.num_epochs >= 1, "num_epochs", "must be at least 1", training.num_epochs)
-    require(
-        training.evaluate_every >= 1,
-        "evaluate_every",
-        "must be at least 1",
-        training.evaluate_every,
-    )
 
 
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:

@@ -1,0 +1,121 @@
+"""Configurations from and to TOML files; nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import tomllib
+import types
+import typing
+from typing import Any, Literal, TypeVar
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+
+__all__ = ["load_config", "to_dict", "to_toml"]
+
+ConfigT = TypeVar("ConfigT")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a configuration as plain JSON and TOML values; None fields are left out.
+
+    Examples:
+        >>> from mrsa_jax.study import DemoConfig
+        >>> to_dict(DemoConfig())["population"]["num_clients"]
+        120
+    """
+    result: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            result[field.name] = to_dict(value)
+        elif isinstance(value, pathlib.Path):
+            result[field.name] = str(value)
+        elif isinstance(value, tuple):
+            result[field.name] = list(value)
+        elif value is not None:
+            result[field.name] = value
+    return result
+
+
+def to_toml(config: Any) -> str:
+    """Return a configuration as the text of a TOML file that `load_config` reads back.
+
+    Examples:
+        >>> from mrsa_jax.study import SimulateConfig
+        >>> to_toml(SimulateConfig(rounds=7)).splitlines()[2]
+        'rounds = 7'
+    """
+    tables = [to_dict(config)]
+    lines = [_line(k, v) for k, v in tables[0].items() if not isinstance(v, dict)]
+    for name, table in tables[0].items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(_line(k, v) for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: Any) -> str:
+    # strings, numbers, booleans and lists of them are written alike in JSON and in TOML, but for
+    # a character that JSON leaves as it is
+    text = json.dumps(value).replace("\x7f", "\\u007f")
+    return f"{name} = {text}"
+
+
+def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
+    """Read a configuration from a TOML file; fields that it leaves out keep their defaults.
+
+    Args:
+        cls: `DemoConfig`, `SimulateConfig` or `TrainConfig`.
+        path: The file.
+
+    Raises:
+        ConfigurationError: If the file is missing or no TOML, names an unknown field (with its
+            path and the nearest known one), or gives a value of the wrong type.
+    """
+    path = pathlib.Path(path)
+    require(path.is_file(), "config", "must be an existing TOML file", str(path))
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"`config` must be valid TOML; {path}: {error}") from error
+    return _from_dict(cls, content, "")
+
+
+def _from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for name, value in content.items():
+        dotted = f"{where}{name}"
+        if name not in hints:
+            raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
+        values[name] = _convert(hints[name], value, dotted)
+    return cls(**values)
+
+
+def _convert(hint: Any, value: Any, dotted: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        require(isinstance(value, dict), dotted, "must be a table", value)
+        return _from_dict(typing.cast(type, hint), value, f"{dotted}.")
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType or origin is typing.Union:
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _convert(inner[0], value, dotted)
+    if origin is Literal:
+        known = typing.get_args(hint)
+        if value not in known:
+            raise ConfigurationError(
+                f"`{dotted}` must be a known name; got {value!r}; {nearest(value, known)}"
+            )
+        return value
+    if origin is tuple:
+        require(isinstance(value, list), dotted, "must be a list", value)
+        inner_hint = typing.get_args(hint)[0]
+        return tuple(_convert(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
+    if hint is pathlib.Path:
+        require(isinstance(value, str), dotted, "must be a path in quotes", value)
+        return pathlib.Path(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    require(type(value) is hint, dotted, f"must be of type {hint.__name__}", value)
+    return value

@@ -1,0 +1,162 @@
+"""Settings of data, local training and the machine's share; nothing here imports JAX.
+
+What is learnt and from which split decides a study; how much memory and how many devices it may
+use does not, and so is no part of its hash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import pathlib
+from typing import Literal
+
+from mrsa_jax._errors import require
+
+__all__ = [
+    "DataConfig",
+    "ModelName",
+    "PartitionName",
+    "ResourceConfig",
+    "ServerName",
+    "TrainingConfig",
+    "validate_data",
+    "validate_resources",
+    "validate_training",
+]
+
+PartitionName = Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"]
+ModelName = Literal["lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
+PrecisionName = Literal["float32", "bfloat16"]
+ServerName = Literal["average", "momentum", "adam"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """What the clients train on and how it is split."""
+
+    dataset: str = "mnist_5k"
+    """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
+    mrsa-jax data); idx and cifar read files of --directory; olivetti faces; tfds:NAME."""
+    directory: pathlib.Path | None = None
+    """Folder of the data set's files, for those that are read from a folder."""
+    normalise: bool = False
+    """Shift and scale each channel to mean 0 and deviation 1 over the training images."""
+    partition: PartitionName = "iid"
+    """iid; shards (sorted by label, so one label a client); shards_with_shared (the same, plus a
+    set that all clients share); dirichlet (by class); dirichlet_by_client."""
+    shards_per_client: int = 1
+    """Shards a client, for --partition shards."""
+    single_label: bool = True
+    """Let no shard hold two labels; --no-single-label cuts equal shards, as in the papers."""
+    shared_size: int = 200
+    """Samples that all clients share, for --partition shards_with_shared."""
+    balanced: bool = True
+    """Take as many of each class into the shared set; --no-balanced takes any."""
+    concentration: float = 0.5
+    """Dirichlet concentration, for --partition dirichlet and dirichlet_by_client."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How a client trains, how the server steps, and how often the model is tested."""
+
+    model: ModelName = "lenet"
+    """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
+    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation)."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    decay_rounds: tuple[int, ...] = ()
+    """Rounds after which the learning rate is multiplied by --decay-factor, skipped ones
+    counted; the papers' CIFAR runs: 400 800. None by default."""
+    decay_factor: float = 0.4
+    """That factor."""
+    momentum: float = 0.0
+    """Momentum of the clients' SGD."""
+    weight_decay: float = 0.0
+    """Weight decay of the clients' SGD, added to the gradient as this multiple of the weights."""
+    proximal: float = 0.0
+    """FedProx's mu: pulls a client's weights towards the round's global model; 0 is FedAvg."""
+    batch_size: int = 10
+    """Samples in a client's minibatch."""
+    num_epochs: int = 1
+    """Local epochs a round, E."""
+    precision: PrecisionName = "float32"
+    """bfloat16 computes the clients' layers in half precision; their weights stay float32."""
+    server: ServerName = "average"
+    """What the server does with the mean update: add it (FedAvg, average), or take it for a
+    gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""
+    server_learning_rate: float | None = None
+    """Step size of the server; None: 1, and 0.01 for adam."""
+    evaluate_every: int = 10
+    """Rounds between two tests of the global model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ResourceConfig:
+    """What of the machine a training may use; changes a result by no more than rounding."""
+
+    memory_gib: float | None = None
+    """Bound on the memory of a round, in GiB: how many clients train side by side follows from
+    it. None: as many as are fastest."""
+    devices: int | None = None
+    """Devices over which a round's clients are spread. None: all accelerators of this machine,
+    one device where it has none."""
+
+
+def validate_data(data: DataConfig) -> None:
+    """Check the split's numbers.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    for name in ("shards_per_client", "shared_size"):
+        require(getattr(data, name) >= 1, name, "must be at least 1", getattr(data, name))
+    _positive("concentration", data.concentration)
+
+
+def validate_training(training: TrainingConfig) -> None:
+    """Check local training, the server's step and the decay.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> validate_training(TrainingConfig(decay_rounds=(400, 800)))
+        >>> validate_training(TrainingConfig(decay_rounds=(800, 400)))
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
+    """
+    _positive("learning_rate", training.learning_rate)
+    require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
+    for name in ("weight_decay", "proximal"):
+        value = getattr(training, name)
+        require(math.isfinite(value) and value >= 0, name, "must be 0 or positive", value)
+    for name in ("batch_size", "num_epochs", "evaluate_every"):
+        require(getattr(training, name) >= 1, name, "must be at least 1", getattr(training, name))
+    rounds = training.decay_rounds
+    require(all(at >= 1 for at in rounds), "decay_rounds", "must be at least 1", rounds)
+    ascending = all(a < b for a, b in itertools.pairwise(rounds))
+    require(ascending, "decay_rounds", "must ascend", rounds)
+    good = 0 < training.decay_factor <= 1
+    require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)
+    if training.server_learning_rate is not None:
+        _positive("server_learning_rate", training.server_learning_rate)
+
+
+def validate_resources(resources: ResourceConfig) -> None:
+    """Check the machine's share.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    if resources.memory_gib is not None:
+        _positive("memory_gib", resources.memory_gib)
+    if resources.devices is not None:
+        require(resources.devices >= 1, "devices", "must be at least 1", resources.devices)
+
+
+def _positive(name: str, value: float) -> None:
+    require(math.isfinite(value) and value > 0, name, "must be positive", value)
