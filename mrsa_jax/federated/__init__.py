@@ -1,30 +1,42 @@
 """Federated training in which a cohort's local training is one vectorised pure function."""
 
+from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
+from mrsa_jax.federated._convolutional import cnn, lenet, vgg11
 from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
+from mrsa_jax.federated._memory import MemoryEstimate, memory_estimate
 from mrsa_jax.federated._models import (
     initial_parameters,
-    lenet,
     logistic,
     mlp,
     num_parameters,
     unflatten,
 )
+from mrsa_jax.federated._run import TrainingResult
+from mrsa_jax.federated._schedule import RateSchedule, decay_at
 from mrsa_jax.federated._server import Evaluation, evaluate
-from mrsa_jax.federated._train import TrainingResult, train
+from mrsa_jax.federated._train import train
 
 __all__ = [
+    "Checkpoints",
     "Evaluation",
     "LocalSGD",
     "LocalTrainer",
+    "MemoryEstimate",
+    "RateSchedule",
     "TrainingResult",
+    "checkpoints",
     "client_updates",
+    "cnn",
+    "decay_at",
     "evaluate",
     "initial_parameters",
     "lenet",
     "local_sgd",
     "logistic",
+    "memory_estimate",
     "mlp",
     "num_parameters",
     "train",
     "unflatten",
+    "vgg11",
 ]

@@ -21,12 +21,10 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.federated._layers import conv_relu_pool, pooled_size
 
 __all__ = [
     "apply_flat",
     "initial_parameters",
-    "lenet",
     "logistic",
     "mlp",
     "num_outputs",
@@ -49,45 +47,12 @@ class _Dense(nn.Module):
         return nn.Dense(self.num_classes)(values)
 
 
-class _ConvReluPool(nn.Module):
-    """`conv_relu_pool` with parameters named as in flax's own convolution."""
-
-    features: int
-    kernel_size: int
-    padding: int
-
-    @nn.compact
-    def __call__(self, inputs: Array) -> Array:
-        shape = (self.kernel_size, self.kernel_size, inputs.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-        bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
-        return conv_relu_pool(inputs, kernel, bias, padding=self.padding)
-
-
-class _LeNet(nn.Module):
-    """LeNet-5 with relu and max-pool."""
-
-    num_classes: int
-
-    @nn.compact
-    def __call__(self, inputs: Array) -> Array:
-        sides = [pooled_size(pooled_size(side, 5, 2), 5, 0) for side in inputs.shape[1:3]]
-        require(
-            min(sides) >= 1,
-            "model",
-            "must fit the images: LeNet needs at least 12 x 12 pixels",
-            f"{inputs.shape[1]} x {inputs.shape[2]}",
-        )
-        values = _ConvReluPool(6, 5, padding=2)(inputs)
-        values = _ConvReluPool(16, 5, padding=0)(values)
-        values = values.reshape(values.shape[0], -1)
-        for size in (120, 84):
-            values = nn.relu(nn.Dense(size)(values))
-        return nn.Dense(self.num_classes)(values)
-
-
 def logistic(num_classes: int = 10) -> nn.Module:
-    """Return multinomial logistic regression (7,850 parameters on 28x28 images).
+    """Return softmax regression: one dense layer (7,850 parameters on 28x28 images).
+
+    With cross-entropy this is multinomial logistic regression, the papers' "logistic regression"
+    and "softmax regression" alike; the loss is convex, so what it reaches does not depend on the
+    initial parameters.
 
     Args:
         num_classes: Number of classes, at least 2.
@@ -102,9 +67,9 @@ def logistic(num_classes: int = 10) -> nn.Module:
         >>> num_parameters(logistic(10), (28, 28, 1)) == 784 * 10 + 10
         True
 
-    Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2.
+    Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2; CCESA, Appendix B.2.
     """
-    _check_integer(num_classes, "num_classes", 2)
+    check_integer(num_classes, "num_classes", 2)
     return _Dense(int(num_classes))
 
 
@@ -127,36 +92,10 @@ def mlp(num_classes: int = 10, *, hidden_sizes: Sequence[int] = (200, 200)) -> n
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 1.
     """
-    _check_integer(num_classes, "num_classes", 2)
+    check_integer(num_classes, "num_classes", 2)
     for size in hidden_sizes:
-        _check_integer(size, "hidden_sizes", 1)
+        check_integer(size, "hidden_sizes", 1)
     return _Dense(int(num_classes), tuple(int(size) for size in hidden_sizes))
-
-
-def lenet(num_classes: int = 10) -> nn.Module:
-    """Return LeNet-5 with relu and max-pool (61,706 parameters on 28x28x1 images).
-
-    5x5 convolution to 6 channels ('same'), pool, 5x5 convolution to 16 ('valid'), pool, fully
-    connected 120, 84, classes. The images must have at least 12 x 12 pixels, any channels.
-
-    Args:
-        num_classes: Number of classes, at least 2.
-
-    Returns:
-        A flax module from images [batch, height, width, channels] to logits.
-
-    Raises:
-        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
-            first used, if the images are too small.
-
-    Examples:
-        >>> num_parameters(lenet(10), (28, 28, 1))
-        61706
-
-    Source: Multi-RoundSecAgg, Section 5 (LeNet; its variant is not stated there).
-    """
-    _check_integer(num_classes, "num_classes", 2)
-    return _LeNet(int(num_classes))
 
 
 def num_parameters(model: nn.Module, input_shape: Sequence[int]) -> int:
@@ -271,7 +210,7 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
     return leaves, tree
 
 
-def _check_integer(value: Any, argument: str, least: int) -> None:
+def check_integer(value: Any, argument: str, least: int) -> None:
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     require(
         is_integer and value >= least, argument, f"must be an integer of at least {least}", value

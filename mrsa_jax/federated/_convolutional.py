@@ -1,0 +1,253 @@
+"""The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11.
+
+Their convolutions go through `_layers`, which run at the speed of matrix products in a loop or a
+batch over clients. Kernels and biases are named as in flax's own layers.
+Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.federated._layers import conv, conv_relu, conv_relu_pool
+from mrsa_jax.federated._models import check_integer
+
+__all__ = ["cnn", "lenet", "vgg11"]
+
+_NUM_GROUPS = 32
+# Features of VGG-11's convolutions, and whether a 2x2 max-pool follows.
+_VGG11 = (
+    (64, True),
+    (128, True),
+    (256, False),
+    (256, True),
+    (512, False),
+    (512, True),
+    (512, False),
+    (512, True),
+)
+_VGG11_SIDE = 32  # five pools leave one pixel of it
+
+
+def cnn(num_classes: int = 10) -> nn.Module:
+    """Return McMahan's CNN (1,663,370 parameters on 28x28x1 images).
+
+    5x5 convolution to 32 channels ('same'), relu, 2x2 max-pool, 5x5 convolution to 64 ('same'),
+    relu, pool, fully connected 512, relu, classes. The images must have at least 4 x 4 pixels.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+
+    Returns:
+        A flax module from images [batch, height, width, channels] to logits.
+
+    Raises:
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
+            first used, if the samples are no images or too small.
+
+    Examples:
+        >>> from mrsa_jax.federated import num_parameters
+        >>> num_parameters(cnn(10), (28, 28, 1))
+        1663370
+
+    Source: McMahan et al. 2017, Section 3; Multi-RoundSecAgg, Section 5 (MNIST).
+    """
+    check_integer(num_classes, "num_classes", 2)
+    return _CNN(int(num_classes))
+
+
+def lenet(num_classes: int = 10) -> nn.Module:
+    """Return LeNet-5 with relu and max-pool (62,006 parameters on 32x32x3, 61,706 on 28x28x1).
+
+    5x5 convolution to 6 channels, pool, 5x5 convolution to 16, pool, fully connected 120, 84,
+    classes. LeNet-5 sees 32 x 32 pixels and MNIST's 28 x 28 set in a frame of zeros: the first
+    convolution pads images below 32 pixels by 2, and larger ones not at all. Images must have at
+    least 12 x 12 pixels, any channels.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+
+    Returns:
+        A flax module from images [batch, height, width, channels] to logits.
+
+    Raises:
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
+            first used, if the samples are no images or too small.
+
+    Examples:
+        >>> from mrsa_jax.federated import num_parameters
+        >>> num_parameters(lenet(10), (28, 28, 1)), num_parameters(lenet(10), (32, 32, 3))
+        (61706, 62006)
+
+    Source: LeCun et al. 1998, Section II.B, with relu and max-pool in place of tanh and trained
+    averages; Multi-RoundSecAgg, Section 5 (CIFAR-10; its variant of LeNet is not stated).
+    """
+    check_integer(num_classes, "num_classes", 2)
+    return _LeNet(int(num_classes))
+
+
+def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
+    """Return VGG-11 for 32x32 images (9,225,610 parameters with 3 channels and 10 classes).
+
+    3x3 convolutions ('same') to 64 M 128 M 256 256 M 512 512 M 512 512 M channels, each with relu,
+    M a 2x2 max-pool, then one dense layer on the remaining 512 features; kernels start He normal,
+    as relu would otherwise halve the signal's power in each of the eight layers.
+
+    With `norm="group"` each convolution is group-normalised before its relu (5,504 parameters
+    more; 32 groups): it trains faster and bears larger learning rates. Batch normalisation is not
+    offered: its statistics mix the samples of a minibatch, so that a padded sample would touch
+    the others' gradients, and its running means are state beside the parameters, which averaging
+    over clients of different classes mixes and the sum of updates would have to carry.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+        norm: None or "group".
+
+    Returns:
+        A flax module from images [batch, height, width, channels], height and width at least 32,
+        to logits.
+
+    Raises:
+        ConfigurationError: If `num_classes` is not an integer of at least 2, or `norm` unknown;
+            when the model is first used, if the samples are no images or too small.
+
+    Examples:
+        >>> from mrsa_jax.federated import num_parameters
+        >>> num_parameters(vgg11(100), (32, 32, 3))
+        9271780
+
+    Source: Simonyan, Zisserman 2015, Table 1 (A), with one dense layer as is usual on 32x32;
+    Multi-RoundSecAgg, Section 5 (CIFAR-100) and CCESA, Fig. 4 (CIFAR-10), neither of which
+    states the variant; Wu, He 2018 (group normalisation).
+    """
+    check_integer(num_classes, "num_classes", 2)
+    known = ("group",)
+    hint = "batch normalisation mixes samples; " if norm in ("batch", "bn") else ""
+    require(
+        norm is None or norm in known,
+        "norm",
+        f"must be None or 'group'; {hint}{nearest(str(norm), known)}",
+        norm,
+    )
+    return _VGG11Net(int(num_classes), norm)
+
+
+class _ConvReluPool(nn.Module):
+    """`conv_relu_pool` with parameters named as in flax's own convolution."""
+
+    features: int
+    kernel_size: int
+    padding: int
+    initializer: Any = nn.initializers.lecun_normal()
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        return conv_relu_pool(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
+
+
+class _ConvRelu(_ConvReluPool):
+    """`conv_relu` likewise."""
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        return conv_relu(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
+
+
+class _Conv(_ConvReluPool):
+    """`conv` likewise."""
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        return conv(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
+
+
+def _kernel_and_bias(layer: _ConvReluPool, inputs: Array) -> tuple[Array, Array]:
+    shape = (layer.kernel_size, layer.kernel_size, inputs.shape[-1], layer.features)
+    kernel = layer.param("kernel", layer.initializer, shape)
+    return kernel, layer.param("bias", nn.initializers.zeros_init(), (layer.features,))
+
+
+class _CNN(nn.Module):
+    """McMahan's CNN."""
+
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        _check_images(inputs, "the CNN", 4)
+        values = _ConvReluPool(32, 5, padding=2)(inputs)
+        values = _ConvReluPool(64, 5, padding=2)(values)
+        values = values.reshape(values.shape[0], -1)
+        values = nn.relu(nn.Dense(512)(values))
+        return nn.Dense(self.num_classes)(values)
+
+
+class _LeNet(nn.Module):
+    """LeNet-5 with relu and max-pool."""
+
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        _check_images(inputs, "LeNet", 12)
+        padding = 0 if min(inputs.shape[1:3]) >= 32 else 2
+        values = _ConvReluPool(6, 5, padding=padding)(inputs)
+        values = _ConvReluPool(16, 5, padding=0)(values)
+        values = values.reshape(values.shape[0], -1)
+        for size in (120, 84):
+            values = nn.relu(nn.Dense(size)(values))
+        return nn.Dense(self.num_classes)(values)
+
+
+class _VGG11Net(nn.Module):
+    """VGG-11's convolutions and one dense layer."""
+
+    num_classes: int
+    norm: str | None
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        _check_images(inputs, "VGG-11", _VGG11_SIDE)
+        values = inputs
+        he_normal = nn.initializers.he_normal()
+        for place, (features, is_pooled) in enumerate(_VGG11):
+            name = f"Conv_{place}"
+            if self.norm is None:
+                layer = _ConvReluPool if is_pooled else _ConvRelu
+                values = layer(features, 3, 1, he_normal, name=name)(values)
+            else:
+                values = _Conv(features, 3, 1, he_normal, name=name)(values)
+                values = nn.GroupNorm(num_groups=_NUM_GROUPS)(values)
+                values = nn.relu(_max_pool(values) if is_pooled else values)
+        return nn.Dense(self.num_classes)(values.reshape(values.shape[0], -1))
+
+
+def _max_pool(values: Array) -> Array:
+    """Return the 2x2 max-pool; a last odd row or column is dropped."""
+    batch, height, width, features = values.shape
+    cells = values[:, : height // 2 * 2, : width // 2 * 2]
+    cells = cells.reshape(batch, height // 2, 2, width // 2, 2, features)
+    rows = jnp.maximum(cells[:, :, 0], cells[:, :, 1])
+    return jnp.maximum(rows[:, :, :, 0], rows[:, :, :, 1])
+
+
+def _check_images(inputs: Array, name: str, least: int) -> None:
+    """Raise unless the samples are images of enough pixels."""
+    shape = inputs.shape[1:]
+    require(
+        len(shape) == 3,
+        "model",
+        f"must fit the samples: {name} takes images [height, width, channels]",
+        f"samples of shape {shape}",
+    )
+    require(
+        min(shape[:2]) >= least and shape[2] >= 1,
+        "model",
+        f"must fit the images: {name} needs at least {least} x {least} pixels",
+        f"{shape[0]} x {shape[1]}",
+    )
