@@ -1,21 +1,28 @@
-"""Data sets that need no download, and ways to spread their samples over clients."""
+"""Data sets that are on this machine, and ways to spread their samples over clients."""
 
-from mrsa_jax.data._partition import (
+from mrsa_jax.data._clients import (
     ClientData,
+    check_client_data,
     class_counts,
-    dirichlet_by_class,
-    iid,
-    shards,
+    label_dropout_rates,
 )
-from mrsa_jax.data._sources import SOURCES, Dataset, load
+from mrsa_jax.data._dataset import Dataset, check_dataset
+from mrsa_jax.data._dirichlet import dirichlet_by_class, dirichlet_by_client
+from mrsa_jax.data._partition import iid, shards, shards_with_shared
+from mrsa_jax.data._sources import SOURCES, load
 
 __all__ = [
     "SOURCES",
     "ClientData",
     "Dataset",
+    "check_client_data",
+    "check_dataset",
     "class_counts",
     "dirichlet_by_class",
+    "dirichlet_by_client",
     "iid",
+    "label_dropout_rates",
     "load",
     "shards",
+    "shards_with_shared",
 ]

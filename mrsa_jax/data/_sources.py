@@ -6,7 +6,6 @@ whose message says where was looked and how to get it.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import importlib.util
 import os
@@ -14,47 +13,20 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float32, Int32, Key
+from jaxtyping import Array, Key
 
 from mrsa_jax._errors import DataNotFoundError, nearest, require
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._streams import Stream, as_key
+from mrsa_jax.data._dataset import Dataset, host_generator
 from mrsa_jax.data._idx import read_idx_directory
 
-__all__ = ["SOURCES", "Dataset", "host_generator", "load"]
+__all__ = ["SOURCES", "load"]
 
 SOURCES = ("mnist_5k", "digits", "idx")
 """What `load` understands, beside `"tfds:<name>"` for any prepared tensorflow-datasets set."""
 
 _TEST_FRACTION = 5  # one sample in five of each class, where a source has no test set of its own
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Dataset:
-    """Labelled images, split into training and test samples.
-
-    Attributes:
-        name: Where it came from, e.g. `"mnist_5k"`.
-        train_inputs: f32 [M, height, width, channels], values in [0, 1].
-        train_labels: int32 [M], in [0, num_classes).
-        test_inputs: f32 [m, height, width, channels].
-        test_labels: int32 [m].
-        num_classes: Number of classes.
-    """
-
-    name: str
-    train_inputs: Float32[np.ndarray, "train height width channels"]
-    train_labels: Int32[np.ndarray, " train"]
-    test_inputs: Float32[np.ndarray, "test height width channels"]
-    test_labels: Int32[np.ndarray, " test"]
-    num_classes: int
-
-    @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Shape of one sample: height, width, channels."""
-        height, width, channels = self.train_inputs.shape[1:]
-        return (height, width, channels)
 
 
 def load(
@@ -108,12 +80,6 @@ def load(
     if kind == "tfds":
         return _read_tfds(rest, directory, key)
     return _READERS[name](directory, key)
-
-
-def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
-    """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
-    words = np.asarray(jax.random.key_data(fold(key, *path)))
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
 def _read_mnist_5k(directory: Any, key: Key[Array, ""]) -> Dataset:
