@@ -15,6 +15,7 @@ class Status(enum.IntEnum):
     `TOO_FEW_SURVIVORS` withholds a sum over fewer than two clients, which would be an input.
     `UNRELIABLE`: too few shares came back to remove every pad from the sum (CCESA, Theorem 1).
     `ABORTED`: a policy ended the round before unmasking, because a block had lost a member.
+    `NOT_RUN`: clients were asked in a history, but the training had diverged before this round.
 
     Examples:
         >>> Status.OK == 0, Status(1).name
@@ -26,3 +27,4 @@ class Status(enum.IntEnum):
     TOO_FEW_SURVIVORS = 2
     UNRELIABLE = 3
     ABORTED = 4
+    NOT_RUN = 5

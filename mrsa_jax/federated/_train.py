@@ -1,81 +1,37 @@
 """Federated training over a participation history that is known beforehand.
 
 Selection does not look at the updates, so the history is rolled out first and only rounds that
-were not skipped are trained. A round is three executables, each compiled once and shared by all
-schemes, seeds and learning rates: local training, secure aggregation, server step.
+were not skipped are trained: local training, secure aggregation, server step.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import numbers
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._status import Status
-from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._history import (
-    PlayedRound,
-    Rounds,
-    checked_order,
-    checked_rounds,
-    checked_weights,
-    played,
-    slots,
-)
-from mrsa_jax.federated._local import LocalTrainer, check_model, cohort_updates
-from mrsa_jax.federated._models import initial_parameters
-from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
+from mrsa_jax.federated._checkpoint import Checkpoints, fingerprint, opened
+from mrsa_jax.federated._local import LocalTrainer, cohort_updates
+from mrsa_jax.federated._memory import width_within
+from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
+from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["TrainingResult", "train"]
+__all__ = ["drive", "train"]
 
-_TEST_BATCH = 500
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """What a training left behind.
-
-    Attributes:
-        parameters: f32 [d], the last global model.
-        evaluated_rounds: int [E], rounds after which the model was tested (from 0).
-        accuracy: f32 [E].
-        loss: f32 [E], mean cross-entropy in nats.
-        status: int32 [J], `Status` of each round.
-        clipped_fraction: f32 [J], share of the updates' entries outside the quantizer's range;
-            nan where nothing was sent.
-        aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
-            asked for.
-        diverged_round: First round in which an update or the model was not finite, or None.
-        participation: bool [J, N], who is in the sum that the server learnt of each round; a row
-            of zeros where it learnt none.
-        components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
-            for none: sums over parts of a round where its graph fell apart, in failed rounds too
-            (`selection.learnt_rows` lists them all).
-    """
-
-    parameters: np.ndarray
-    evaluated_rounds: np.ndarray
-    accuracy: np.ndarray
-    loss: np.ndarray
-    status: np.ndarray
-    clipped_fraction: np.ndarray
-    aggregates: np.ndarray | None
-    diverged_round: int | None
-    participation: np.ndarray
-    components: np.ndarray
+Local = Callable[[list[Run]], Iterable[list[tuple[Run, Trained]]]]
 
 
 def train(
@@ -93,7 +49,11 @@ def train(
     survivors: Bool[Array, "rounds 5 clients"] | np.ndarray | None = None,
     weights: ArrayLike | Sequence[int] | None = None,
     slot_order: ArrayLike | Sequence[int] | None = None,
+    rate_schedule: RateSchedule | None = None,
     keep_aggregates: bool = False,
+    memory_bytes: int | None = None,
+    mesh: Mesh | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainingResult:
     """Train one global model over the rounds of a participation history.
@@ -123,15 +83,26 @@ def train(
         slot_order: The clients 0 to N - 1 in the order in which they fill the aggregator's slots,
             e.g. slowest first for a `hetero.segment_average`, whose groups are slots; by number
             if None.
-        keep_aggregates: Keep each round's sum, f32 [J', d] in host memory.
+        rate_schedule: Factor on the trainer's learning rate by the index of the round, skipped
+            rounds counted: an optax schedule, or `decay_at((400, 800), 0.4)`.
+        keep_aggregates: Keep each round's sum, f32 [J', d] in host memory; not together with
+            `checkpoints`, whose every step would have to hold them all.
+        memory_bytes: Bound on the memory of the training, beyond what the process holds already;
+            how many clients train side by side follows from it (`memory_estimate`). What is
+            right for the processor if None.
+        mesh: Of one axis, over whose devices each cohort's clients are spread; data and model
+            are on all of them, and `memory_bytes` is then each device's.
+        checkpoints: Where to save the state and to go on from (`federated.checkpoints`).
         progress: Called after each trained round with (rounds done, rounds to train).
 
     Returns:
         The result; a round that failed says why in `status`, a diverged training is reported in
-        `diverged_round`: neither raises.
+        `diverged_round` and ends there: neither raises.
 
     Raises:
-        ConfigurationError: If shapes, model and data do not fit, or the history is not boolean.
+        ConfigurationError: If shapes, model and data do not fit, the history is not boolean, not
+            even one client at a time fits the memory, or the checkpoints are of another
+            configuration.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -149,191 +120,94 @@ def train(
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
-    key = as_key(seed)
-    history = checked_rounds(participation, survivors, client_data.num_clients)
-    dim = check_model(model, client_data)
-    _check_same_model(trainer, model)
-    require(
-        isinstance(evaluate_every, numbers.Integral) and evaluate_every >= 1,
-        "evaluate_every",
-        "must be a positive integer",
-        evaluate_every,
-    )
-    run = _Run(
-        key=key,
-        model=model,
-        client_data=client_data,
+    run = prepared(
+        seed,
+        model,
+        client_data,
+        participation,
         trainer=trainer,
         aggregator=aggregator,
-        server=PLAIN_AVERAGE if server is None else server,
-        test=None if test is None else batched(*test, _TEST_BATCH),
-        parameters=_start(initial_parameters, key, model, client_data, dim),
+        server=server,
+        test=prepared_test(test, client_data),
+        evaluate_every=evaluate_every,
+        initial_parameters=initial_parameters,
+        survivors=survivors,
+        weights=weights,
+        rate_schedule=rate_schedule,
+        slot_order=slot_order,
         keep_aggregates=keep_aggregates,
-        weights=checked_weights(weights, client_data.num_clients),
-        slot_order=checked_order(slot_order, client_data.num_clients),
     )
-    return _result(run, *_train_rounds(run, history, int(evaluate_every), progress))
+    rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
+    require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
+    local = _one_cohort(run, memory_bytes, checked_mesh(mesh))
+    drive([run], local, checkpoints, progress)
+    return run.result()
 
 
-class _Report(NamedTuple):
-    """What a round reports."""
-
-    status: Any
-    clipped_fraction: Any
-    is_finite: Any
-    summed: Any
-    components: Any
-
-
-@dataclasses.dataclass
-class _Run:
-    """What the loop over rounds carries."""
-
-    key: Key[Array, ""]
-    model: nn.Module
-    client_data: ClientData
-    trainer: LocalTrainer
-    aggregator: Aggregator
-    server: optax.GradientTransformation
-    test: Any
-    parameters: Array
-    keep_aggregates: bool
-    weights: np.ndarray | None
-    slot_order: np.ndarray | None = None
-    aggregator_state: Any = None
-    server_state: Any = None
-    aggregates: list[Any] = dataclasses.field(default_factory=list)
-
-    def one_round(self, index: int, one: PlayedRound) -> _Report:
-        """Train those who send, aggregate, step."""
-        members = jnp.asarray(one.members)
-        updates, is_finite, rounding_key = cohort_updates(
-            self.trainer,
-            self.parameters,
-            self.client_data,
-            self.key,
-            jnp.int32(index),
-            members,
-            jnp.asarray(one.sends),
-        )
-        extras: dict[str, Any] = {}  # what only some histories and aggregators know
-        if self.weights is not None:
-            extras["weights"] = np.where(one.survivors[0], self.weights[one.members], 0)
-        if one.assignment_key is not None:
-            extras["assignment_key"] = one.assignment_key
-        alive = one.survivors if one.has_steps else one.sends
-        out, self.aggregator_state = self.aggregator.aggregate(
-            rounding_key, self.aggregator_state, updates, members, jnp.asarray(alive), **extras
-        )
-        status = jnp.asarray(out.status, jnp.int32)
-        is_ok = status == int(Status.OK)
-        self.parameters, self.server_state, is_model_finite = server_step(
-            self.server, self.parameters, self.server_state, out.update, is_ok
-        )
-        summed, components = _learnt(out, is_ok, one.sends)
-        if self.keep_aggregates:
-            weight = getattr(out, "total_weight", one.sends.sum())
-            self.aggregates.append(np.asarray(out.update) * np.float32(weight))
-        finite = is_finite & is_model_finite
-        return _Report(status, out.clipped_fraction, finite, summed, components)
-
-
-def _learnt(out: Any, is_ok: Array, sends: np.ndarray) -> tuple[Any, Any]:
-    """Return who is in the round's sum, and in which learnt sum each client is."""
-    if hasattr(out, "components"):
-        return out.summed, out.components
-    # an aggregator that gives no more than a status sums those who send
-    summed = is_ok & jnp.asarray(sends)
-    return summed, jnp.where(summed, jnp.int32(np.argmax(sends)), jnp.int32(-1))
-
-
-def _train_rounds(
-    run: _Run,
-    history: Rounds,
-    evaluate_every: int,
+def drive(
+    runs: list[Run],
+    local: Local,
+    checkpoints: Checkpoints | None,
     progress: Callable[[int, int], None] | None,
-) -> tuple[dict[int, tuple[np.ndarray, Any]], dict[int, Any], np.ndarray]:
-    """Go through the rounds; return what each trained and each evaluated round reported."""
-    cohorts = history.cohorts
-    num_rounds = len(cohorts)
-    to_train = np.flatnonzero(cohorts.any(axis=1))
-    members, present = slots(cohorts[to_train], run.aggregator, run.slot_order)
-    if len(to_train):
-        run.aggregator_state = run.aggregator.init()
-        run.server_state = run.server.init(run.parameters)
-    reports: dict[int, tuple[np.ndarray, Any]] = {}
-    evaluations: dict[int, Any] = {}
-    latest: Any = None  # the evaluation of the current model
-    slot_of = {int(index): slot for slot, index in enumerate(to_train)}
-    for index in range(num_rounds):
-        slot = slot_of.get(index)
-        if slot is not None:
-            before = run.parameters
-            one = played(history, index, members[slot], present[slot])
-            reports[index] = (one.members, run.one_round(index, one))
-            latest = None
-            jax.block_until_ready(before)  # at most one round is under way behind this one
+) -> None:
+    """Train all rounds of all runs: in each step the next round of every run that has one.
+
+    Args:
+        runs: The trainings.
+        local: Trains the cohorts of some runs, in groups as large as fit the memory.
+        checkpoints: Where the state is saved, or None.
+        progress: Called after each step with (rounds trained, rounds to train) of all runs.
+    """
+    total = sum(len(run.to_train) for run in runs)
+    with _store(checkpoints, runs) as store:
+        step = 0
+        if store is not None and (saved := store.latest([run.state() for run in runs])):
+            step = saved[0]
+            for run, state in zip(runs, saved[1], strict=True):
+                run.restore(state)
+        if step == 0:
+            for run in runs:
+                run.evaluate()
+        while live := [run for run in runs if not run.is_over]:
+            for group in local(live):
+                for run, trained in group:
+                    run.aggregate(trained)
+                for run, _ in group:
+                    run.settle()
+            step += 1
+            if store is not None and store.is_due(step, all(run.is_over for run in runs)):
+                store.save(step, [run.state() for run in runs])
             if progress is not None:
-                progress(slot + 1, len(to_train))
-        is_due = (index + 1) % evaluate_every == 0 or index == num_rounds - 1
-        if run.test is not None and is_due:
-            latest = latest or evaluation(run.model, run.parameters, *run.test)
-            evaluations[index] = latest
-    return reports, evaluations, cohorts
+                progress(sum(run.done for run in runs), total)
 
 
-def _result(
-    run: _Run,
-    reports: dict[int, tuple[np.ndarray, Any]],
-    evaluations: dict[int, Any],
-    cohorts: np.ndarray,
-) -> TrainingResult:
-    """Bring everything to the host, in one go."""
-    reports, evaluations = jax.device_get((reports, evaluations))
-    status = np.full(len(cohorts), int(Status.SKIPPED), np.int32)
-    clipped = np.full(len(cohorts), np.nan, np.float32)
-    participation = np.zeros(cohorts.shape, np.bool_)
-    components = np.full(cohorts.shape, -1, np.int32)
-    diverged = None
-    for index, (members, report) in sorted(reports.items()):
-        status[index], clipped[index] = report.status, report.clipped_fraction
-        participation[index, members[report.summed]] = True
-        inside = report.components >= 0
-        components[index, members[inside]] = members[report.components[inside]]
-        if diverged is None and not report.is_finite:
-            diverged = index
-    rounds = sorted(evaluations)
-    sums = None
-    if run.keep_aggregates:
-        is_learnt = [status[index] == Status.OK for index in sorted(reports)]
-        kept = [sum_ for sum_, keep in zip(run.aggregates, is_learnt, strict=True) if keep]
-        sums = np.stack(kept) if kept else np.zeros((0, run.parameters.shape[0]), np.float32)
-    return TrainingResult(
-        parameters=np.asarray(run.parameters),
-        evaluated_rounds=np.asarray(rounds, np.int64),
-        accuracy=np.asarray([evaluations[index][0] for index in rounds], np.float32),
-        loss=np.asarray([evaluations[index][1] for index in rounds], np.float32),
-        status=status,
-        clipped_fraction=clipped,
-        aggregates=sums,
-        diverged_round=diverged,
-        participation=participation,
-        components=components,
-    )
+def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Any:
+    """Open the checkpoints of exactly these runs."""
+    if checkpoints is None:
+        return contextlib.nullcontext()
+    each = [run.identity() for run in runs]
+    return opened(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
 
 
-def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:
-    if given is None:
-        return initial_parameters(key, model, tuple(client_data.inputs.shape[1:]))
-    require(
-        np.shape(given) == (dim,),
-        "initial_parameters",
-        f"must have the model's {dim} entries",
-        np.shape(given),
-    )
-    return jnp.asarray(given, jnp.float32)
+def _one_cohort(run: Run, memory_bytes: int | None, mesh: Mesh | None) -> Local:
+    """Return the local training of one run's cohorts."""
+    data = run.client_data
+    if mesh is not None:
+        data = replicated(data, mesh)
+    sizes: dict[str, Any] = {}
+    if memory_bytes is not None:
+        sizes["width"] = width_within(memory_bytes, run, 1 if mesh is None else mesh.size)
+    if mesh is not None:
+        sizes["mesh"] = mesh
+    updates_of: Any = cohort_updates if mesh is None else sharded_cohort_updates
 
+    def local(runs: list[Run]) -> Iterator[list[tuple[Run, Trained]]]:
+        for one in runs:
+            who = one.next_round
+            trained = updates_of(
+                one.next_trainer, one.parameters, data, one.key, jnp.int32(one.round_index),
+                jnp.asarray(who.members), jnp.asarray(who.sends), **sizes,
+            )  # fmt: skip
+            yield [(one, Trained(*trained))]
 
-def _check_same_model(trainer: Any, model: nn.Module) -> None:
-    trained = getattr(trainer, "model", model)
-    require(trained == model, "trainer", "must train the `model` given", trained, model)
+    return local

@@ -1,0 +1,194 @@
+"""How much memory a training needs, stated before it runs, and how many clients fit a bound.
+
+XLA says what local training and evaluation need once they are compiled; that is the compilation
+which the training then uses. Aggregation is several executables and is counted by its arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated._local import LocalTrainer, check_model, cohort_updates
+from mrsa_jax.federated._run import Run, prepared_test
+from mrsa_jax.federated._server import evaluation
+
+__all__ = ["MemoryEstimate", "memory_estimate", "width_within"]
+
+# Arrays as large as one cohort's updates (the updates, their codes, the padded codes) and as one
+# model (total, mean, step, old and new parameters, optimizer state) that a round holds at once.
+_COHORTS_IN_AGGREGATION = 3
+_MODELS_IN_AGGREGATION = 8
+
+
+class MemoryEstimate(NamedTuple):
+    """What a training needs, beyond what the process held before.
+
+    Attributes:
+        width: Clients side by side; None for what is right for the processor.
+        data_bytes: All clients' samples, the test set, the model: there all the time.
+        training_bytes: Work space and updates of one cohort's local training.
+        aggregation_bytes: Updates, codes and sums of one round.
+        evaluation_bytes: Work space of a test.
+        host_bytes: Reports, and the sums that are kept.
+    """
+
+    width: int | None
+    data_bytes: int
+    training_bytes: int
+    aggregation_bytes: int
+    evaluation_bytes: int
+    host_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is needed at once."""
+        stages = (self.training_bytes, self.aggregation_bytes, self.evaluation_bytes)
+        return self.data_bytes + self.host_bytes + max(stages)
+
+
+def memory_estimate(
+    model: nn.Module,
+    client_data: ClientData,
+    *,
+    trainer: LocalTrainer,
+    cohort_size: int,
+    width: int | None = None,
+    num_rounds: int = 0,
+    test: Any = None,
+    keep_aggregates: bool = False,
+) -> MemoryEstimate:
+    """State how much memory `train` will need, before it runs.
+
+    Compiles local training (and evaluation); `train` with the same arguments compiles nothing
+    anew.
+
+    Args:
+        model: Flax module.
+        client_data: All clients' samples.
+        trainer: Local training.
+        cohort_size: Slots of a round.
+        width: Clients side by side; what is right for the processor if None.
+        num_rounds: J, for the reports and the sums that are kept.
+        test: Test inputs and labels, or None.
+        keep_aggregates: As given to `train`.
+
+    Returns:
+        The parts and their `peak_bytes`. Beyond it the process holds JAX, the compiler's own
+        memory, and whatever the caller holds.
+
+    Raises:
+        ConfigurationError: If a number is not positive, or model and data do not fit.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
+        >>> model = mj.federated.logistic(10)
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=100)
+        >>> needed = memory_estimate(model, clients, trainer=trainer, cohort_size=2)
+        >>> needed.peak_bytes > needed.data_bytes > 64 * 4 * int(clients.sizes.sum())
+        True
+    """
+    dim = check_model(model, client_data)
+    _check_count(cohort_size, "cohort_size")
+    if width is not None:
+        _check_count(width, "width")
+    is_count = isinstance(num_rounds, numbers.Integral) and not isinstance(num_rounds, bool)
+    require(is_count and num_rounds >= 0, "num_rounds", "must be an integer from 0", num_rounds)
+    setting = _Setting(
+        model, client_data, trainer, int(cohort_size), prepared_test(test, client_data), dim,
+        _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
+    )  # fmt: skip
+    return setting.estimate(width)
+
+
+@dataclasses.dataclass
+class _Setting:
+    """What the memory of a training depends on."""
+
+    model: nn.Module
+    client_data: ClientData
+    trainer: Any
+    cohort_size: int
+    test: Any
+    dim: int
+    host_bytes: int
+
+    def estimate(self, width: int | None) -> MemoryEstimate:
+        parameters = jnp.zeros(self.dim, jnp.float32)
+        members = jnp.zeros(self.cohort_size, jnp.int32)
+        sizes = {} if width is None else {"width": width}
+        training = _needed(
+            cohort_updates, self.trainer, parameters, self.client_data, as_key(0), jnp.int32(0),
+            members, members > 0, **sizes,
+        )  # fmt: skip
+        testing = 0
+        if self.test is not None:
+            testing = _needed(evaluation, self.model, parameters, *self.test)
+        updates = 4 * self.dim * self.cohort_size
+        return MemoryEstimate(
+            width=width,
+            data_bytes=_size((self.client_data, self.test, parameters)),
+            training_bytes=training,
+            aggregation_bytes=_COHORTS_IN_AGGREGATION * updates
+            + _MODELS_IN_AGGREGATION * 4 * self.dim,
+            evaluation_bytes=testing,
+            host_bytes=self.host_bytes,
+        )
+
+
+def width_within(memory_bytes: Any, run: Run, num_devices: int = 1) -> int:
+    """Return how many of a run's clients may train side by side; raise if not even one."""
+    _check_count(memory_bytes, "memory_bytes")
+    num_rounds, num_clients = run.history.cohorts.shape
+    dim = run.parameters.shape[0]
+    setting = _Setting(
+        run.model, run.client_data, run.trainer, -(-run.width // num_devices), run.test, dim,
+        _host_bytes(num_rounds, num_clients, dim, run.keep_aggregates),
+    )  # fmt: skip
+    return largest_width(int(memory_bytes), setting.cohort_size, setting.estimate)
+
+
+def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]) -> int:
+    """Return the largest width found within a bound, from few estimates: each compiles."""
+    one = estimate(1)
+    rule = "must hold the training of one client at a time; needed and given are"
+    require(one.peak_bytes <= memory_bytes, "memory_bytes", rule, one.peak_bytes, memory_bytes)
+    room = memory_bytes - one.data_bytes - one.host_bytes
+    # work space grows at most in proportion to the width
+    width = min(most, max(1, room // max(one.training_bytes, 1)))
+    while width > 1 and estimate(width).peak_bytes > memory_bytes:
+        width //= 2
+    return width
+
+
+def _needed(function: Any, *arguments: Any, **sizes: Any) -> int:
+    """Return the bytes of work space and results of a jitted call."""
+    stats = function.lower(*arguments, **sizes).compile().memory_analysis()
+    if stats is None:  # a processor whose compiler does not say
+        return 0
+    return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+
+
+def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:
+    reports = num_rounds * (5 * num_clients + 16)
+    return reports + (4 * num_rounds * dim if keep_aggregates else 0)
+
+
+def _size(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _check_count(value: Any, argument: str) -> None:
+    is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    require(is_count and value >= 1, argument, "must be a positive integer", value)

@@ -1,0 +1,390 @@
+"""One training on its way: what it is given, what it carries from round to round, its reports.
+
+A round is three executables, each compiled once and shared by all schemes, seeds and learning
+rates: local training, secure aggregation, server step. `train` drives one run, `train_many`
+several side by side; only the first of the three differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+from jaxtyping import Array, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax._streams import as_key
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated._history import (
+    PlayedRound,
+    Rounds,
+    checked_order,
+    checked_rounds,
+    checked_weights,
+    played,
+    slots,
+)
+from mrsa_jax.federated._local import LocalTrainer, check_model
+from mrsa_jax.federated._models import initial_parameters
+from mrsa_jax.federated._schedule import factors_of
+from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
+from mrsa_jax.secagg import Aggregator
+
+__all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]
+
+_TEST_BATCH = 500
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """What a training left behind.
+
+    Attributes:
+        parameters: f32 [d], the last global model; of a diverged training, what its last round
+            left.
+        evaluated_rounds: int [E], rounds after which the model was tested (from 0).
+        accuracy: f32 [E]; nan from the round on in which the training diverged.
+        loss: f32 [E], mean cross-entropy in nats; nan likewise.
+        status: int32 [J], `Status` of each round; `NOT_RUN` for the rounds in which somebody was
+            asked after the training had diverged.
+        clipped_fraction: f32 [J], share of the updates' entries outside the quantizer's range;
+            nan where nothing was sent.
+        aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
+            asked for.
+        diverged_round: First round in which an update or the model was not finite, or None. No
+            round after it is run.
+        participation: bool [J, N], who is in the sum that the server learnt of each round; a row
+            of zeros where it learnt none.
+        components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
+            for none: sums over parts of a round where its graph fell apart, in failed rounds too
+            (`selection.learnt_rows` lists them all).
+    """
+
+    parameters: np.ndarray
+    evaluated_rounds: np.ndarray
+    accuracy: np.ndarray
+    loss: np.ndarray
+    status: np.ndarray
+    clipped_fraction: np.ndarray
+    aggregates: np.ndarray | None
+    diverged_round: int | None
+    participation: np.ndarray
+    components: np.ndarray
+
+
+class Trained(NamedTuple):
+    """What the local training of one round gives.
+
+    Attributes:
+        updates: f32 [slots, d].
+        is_finite: bool, or one for each slot.
+        rounding_key: From which the quantizer draws.
+    """
+
+    updates: Array
+    is_finite: Array
+    rounding_key: Array
+
+
+class _Report(NamedTuple):
+    """What a round reports; on the device until it is read."""
+
+    status: Any
+    clipped_fraction: Any
+    is_finite: Any
+    summed: Any
+    components: Any
+    sums: Any
+
+
+class _Log(NamedTuple):
+    """What was reported so far, in host memory; written in place."""
+
+    status: np.ndarray
+    clipped_fraction: np.ndarray
+    participation: np.ndarray
+    components: np.ndarray
+    accuracy: np.ndarray
+    loss: np.ndarray
+
+    @classmethod
+    def empty(cls, cohorts: np.ndarray, num_evaluations: int) -> _Log:
+        num_rounds = len(cohorts)
+        return cls(
+            np.full(num_rounds, int(Status.SKIPPED), np.int32),
+            np.full(num_rounds, np.nan, np.float32),
+            np.zeros(cohorts.shape, np.bool_),
+            np.full(cohorts.shape, -1, np.int32),
+            np.full(num_evaluations, np.nan, np.float32),
+            np.full(num_evaluations, np.nan, np.float32),
+        )
+
+
+@dataclasses.dataclass
+class Run:
+    """One training: its settings, and what it carries from round to round."""
+
+    key: Key[Array, ""]
+    model: nn.Module
+    client_data: ClientData
+    trainer: LocalTrainer
+    aggregator: Aggregator
+    server: optax.GradientTransformation
+    test: Any
+    history: Rounds
+    parameters: Array
+    evaluate_every: int
+    keep_aggregates: bool = False
+    weights: np.ndarray | None = None
+    slot_order: np.ndarray | None = None
+    factors: np.ndarray | None = None  # of the learning rate, for each trained round
+    # what moves
+    done: int = 0  # trained rounds
+    diverged: int = -1
+    aggregator_state: Any = None
+    server_state: Any = None
+    aggregates: list[np.ndarray] = dataclasses.field(default_factory=list)
+    pending: _Report | None = None
+
+    def __post_init__(self) -> None:
+        """Lay out the rounds to train, the evaluations that are due and an empty log."""
+        cohorts = self.history.cohorts
+        num_rounds = len(cohorts)
+        self.to_train = np.flatnonzero(cohorts.any(axis=1))
+        self.members, self.present = slots(cohorts[self.to_train], self.aggregator, self.slot_order)
+        every = np.arange(self.evaluate_every - 1, num_rounds, self.evaluate_every)
+        due = np.union1d(every, np.arange(num_rounds)[-1:])
+        self.evaluated = due.astype(np.int64) if self.test is not None else due[:0].astype(np.int64)
+        self.log = _Log.empty(cohorts, len(self.evaluated))
+        if len(self.to_train):
+            self.aggregator_state = self.aggregator.init()
+            self.server_state = self.server.init(self.parameters)
+
+    @property
+    def width(self) -> int:
+        """Slots of a round."""
+        return int(self.members.shape[1])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.diverged >= 0 or self.done == len(self.to_train)
+
+    @property
+    def round_index(self) -> int:
+        """The round to train next."""
+        return int(self.to_train[self.done])
+
+    @property
+    def next_trainer(self) -> LocalTrainer:
+        """The trainer at the learning rate of the round to train next."""
+        trainer: Any = self.trainer
+        if self.factors is None:
+            return trainer
+        return trainer.scaled(jnp.float32(self.factors[self.done]))
+
+    @property
+    def next_round(self) -> PlayedRound:
+        """Who is in the round to train next."""
+        members, present = self.members[self.done], self.present[self.done]
+        return played(self.history, self.round_index, members, present)
+
+    def aggregate(self, trained: Trained) -> None:
+        """Aggregate the round's updates and step; nothing waits for the device here."""
+        one = self.next_round
+        members = jnp.asarray(one.members)
+        extras: dict[str, Any] = {}  # what only some histories and aggregators know
+        if self.weights is not None:
+            extras["weights"] = np.where(one.survivors[0], self.weights[one.members], 0)
+        if one.assignment_key is not None:
+            extras["assignment_key"] = one.assignment_key
+        alive = one.survivors if one.has_steps else one.sends
+        out, self.aggregator_state = self.aggregator.aggregate(
+            trained.rounding_key, self.aggregator_state, trained.updates, members,
+            jnp.asarray(alive), **extras,
+        )  # fmt: skip
+        status = jnp.asarray(out.status, jnp.int32)
+        is_ok = status == int(Status.OK)
+        self.parameters, self.server_state, is_model_finite = server_step(
+            self.server, self.parameters, self.server_state, out.update, is_ok
+        )
+        summed, components = _learnt(out, is_ok, one.sends)
+        finite = (trained.is_finite, is_model_finite)
+        sums = (out.update, getattr(out, "total_weight", one.sends.sum()))
+        kept = sums if self.keep_aggregates else None
+        self.pending = _Report(status, out.clipped_fraction, finite, summed, components, kept)
+
+    def settle(self) -> None:
+        """Wait for the round, log its report, and evaluate where that is due."""
+        report: Any = jax.device_get(self.pending)
+        self.pending = None
+        index, members = self.round_index, self.members[self.done]
+        log = self.log
+        log.status[index], log.clipped_fraction[index] = report.status, report.clipped_fraction
+        log.participation[index, members[report.summed]] = True
+        inside = report.components >= 0
+        log.components[index, members[inside]] = members[report.components[inside]]
+        if report.sums is not None and report.status == Status.OK:
+            update, weight = report.sums
+            self.aggregates.append(update * np.float32(weight))
+        self.done += 1
+        if not all(np.all(finite) for finite in report.is_finite):
+            self.diverged = index
+            log.status[self.to_train[self.done :]] = int(Status.NOT_RUN)
+        self.evaluate()
+
+    def evaluate(self) -> None:
+        """Test the model for all rounds that leave it as it is now."""
+        first = int(self.to_train[self.done - 1]) if self.done else 0
+        last = int(self.to_train[self.done]) if self.done < len(self.to_train) else None
+        start, stop = np.searchsorted(self.evaluated, [first, 0 if last is None else last])
+        stop = len(self.evaluated) if last is None else stop
+        if self.diverged >= 0 or start >= stop:
+            return
+        accuracy, loss = jax.device_get(evaluation(self.model, self.parameters, *self.test))
+        self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
+
+    def identity(self) -> dict[str, Any]:
+        """Return, by name, what another training would have otherwise."""
+        data = self.client_data
+        return {
+            "seed": self.key,
+            "history": (self.history, self.slot_order),
+            "trainer": self.trainer,
+            "aggregator": self.aggregator,
+            "client_data": (data.labels, data.indices, data.sizes),
+            "weights": self.weights,
+            "rate_schedule": self.factors,
+            "evaluations": self.evaluated,
+            "start": self.parameters,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that the next round and the result depend on, as a pytree."""
+        return {
+            "parameters": self.parameters,
+            "server": self.server_state,
+            "aggregator": self.aggregator_state,
+            "log": self.log._asdict(),
+            "done": np.asarray(self.done, np.int32),
+            "diverged": np.asarray(self.diverged, np.int32),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.parameters = jnp.asarray(state["parameters"])
+        self.server_state, self.aggregator_state = state["server"], state["aggregator"]
+        self.log = _Log(**{name: np.array(column) for name, column in state["log"].items()})
+        self.done, self.diverged = int(state["done"]), int(state["diverged"])
+
+    def result(self) -> TrainingResult:
+        """Return what there is to tell."""
+        sums = None
+        if self.keep_aggregates:
+            none = np.zeros((0, self.parameters.shape[0]), np.float32)
+            sums = np.stack(self.aggregates) if self.aggregates else none
+        return TrainingResult(
+            parameters=np.asarray(self.parameters),
+            evaluated_rounds=self.evaluated,
+            accuracy=self.log.accuracy,
+            loss=self.log.loss,
+            status=self.log.status,
+            clipped_fraction=self.log.clipped_fraction,
+            aggregates=sums,
+            diverged_round=None if self.diverged < 0 else self.diverged,
+            participation=self.log.participation,
+            components=self.log.components,
+        )
+
+
+def prepared(
+    seed: Any,
+    model: Any,
+    client_data: ClientData,
+    participation: Any,
+    *,
+    trainer: Any,
+    aggregator: Any,
+    server: Any,
+    test: Any,
+    evaluate_every: Any,
+    initial_parameters: Any,
+    survivors: Any,
+    weights: Any,
+    rate_schedule: Any,
+    slot_order: Any = None,
+    keep_aggregates: bool = False,
+) -> Run:
+    """Check the arguments of a training (`test` is already `prepared_test`) and lay it out."""
+    key = as_key(seed)
+    history = checked_rounds(participation, survivors, client_data.num_clients)
+    dim = check_model(model, client_data)
+    _check_trainer(trainer, model, rate_schedule)
+    is_count = isinstance(evaluate_every, numbers.Integral) and not isinstance(evaluate_every, bool)
+    rule = "must be a positive integer"
+    require(is_count and evaluate_every >= 1, "evaluate_every", rule, evaluate_every)
+    trained = np.flatnonzero(history.cohorts.any(axis=1))
+    return Run(
+        key=key,
+        model=model,
+        client_data=client_data,
+        trainer=trainer,
+        aggregator=aggregator,
+        server=PLAIN_AVERAGE if server is None else server,
+        test=test,
+        history=history,
+        parameters=_start(initial_parameters, key, model, client_data, dim),
+        evaluate_every=int(evaluate_every),
+        keep_aggregates=keep_aggregates,
+        weights=checked_weights(weights, client_data.num_clients),
+        slot_order=checked_order(slot_order, client_data.num_clients),
+        factors=factors_of(rate_schedule, trained),
+    )
+
+
+def prepared_test(test: Sequence[Any] | None, client_data: ClientData) -> Any:
+    """Return the test set in batches, after a look at its shapes."""
+    if test is None:
+        return None
+    require(len(test) == 2, "test", "must be a pair of inputs and labels", f"{len(test)} items")
+    inputs, labels = test
+    own, given = tuple(client_data.inputs.shape[1:]), tuple(np.shape(inputs)[1:])
+    require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
+    return batched(inputs, labels, _TEST_BATCH)
+
+
+def _learnt(out: Any, is_ok: Array, sends: np.ndarray) -> tuple[Any, Any]:
+    """Return who is in the round's sum, and in which learnt sum each client is."""
+    if hasattr(out, "components"):
+        return out.summed, out.components
+    # an aggregator that gives no more than a status sums those who send
+    summed = is_ok & jnp.asarray(sends)
+    return summed, jnp.where(summed, jnp.int32(np.argmax(sends)), jnp.int32(-1))
+
+
+def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:
+    if given is None:
+        return initial_parameters(key, model, tuple(client_data.inputs.shape[1:]))
+    require(
+        np.shape(given) == (dim,),
+        "initial_parameters",
+        f"must have the model's {dim} entries",
+        np.shape(given),
+    )
+    return jnp.asarray(given, jnp.float32)
+
+
+def _check_trainer(trainer: Any, model: nn.Module, rate_schedule: Any) -> None:
+    trained = getattr(trainer, "model", model)
+    require(trained == model, "trainer", "must train the `model` given", trained, model)
+    can_scale = rate_schedule is None or hasattr(trainer, "scaled")
+    rule = "must have a method `scaled` for a `rate_schedule` to act on"
+    require(can_scale, "trainer", rule, type(trainer).__name__)
