@@ -31,7 +31,6 @@ _VGG11 = (
     (512, False),
     (512, True),
 )
-_VGG11_SIDE = 32  # five pools leave one pixel of it
 
 
 def cnn(num_classes: int = 10) -> nn.Module:
@@ -134,7 +133,7 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
         f"must be None or 'group'; {hint}{nearest(str(norm), known)}",
         norm,
     )
-    return _VGG11Net(int(num_classes), norm)
+    return _VGG(int(num_classes), norm, _VGG11)
 
 
 class _ConvReluPool(nn.Module):
@@ -204,18 +203,20 @@ class _LeNet(nn.Module):
         return nn.Dense(self.num_classes)(values)
 
 
-class _VGG11Net(nn.Module):
-    """VGG-11's convolutions and one dense layer."""
+class _VGG(nn.Module):
+    """3x3 convolutions, some with a pool after them, and one dense layer."""
 
     num_classes: int
     norm: str | None
+    layers: tuple[tuple[int, bool], ...]
 
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
-        _check_images(inputs, "VGG-11", _VGG11_SIDE)
+        num_pools = sum(is_pooled for _, is_pooled in self.layers)
+        _check_images(inputs, "VGG-11", 2**num_pools)  # which the pools halve to one pixel
         values = inputs
         he_normal = nn.initializers.he_normal()
-        for place, (features, is_pooled) in enumerate(_VGG11):
+        for place, (features, is_pooled) in enumerate(self.layers):
             name = f"Conv_{place}"
             if self.norm is None:
                 layer = _ConvReluPool if is_pooled else _ConvRelu

@@ -14,6 +14,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import mrsa_jax as mj
+from mrsa_jax.federated._convolutional import _VGG
 from mrsa_jax.federated._models import apply_flat
 
 _FACTORIES = [
@@ -181,22 +182,26 @@ class _PlainCNN(nn.Module):
         return nn.Dense(10)(values)
 
 
+# A small VGG, in which every kind of layer occurs, and VGG-11.
+_SMALL_VGG = ((32, True), (32, False), (64, True))
+_VGG_11 = tuple(zip(_VGG_CHANNELS[1:], map(bool, (1, 1, 0, 1, 0, 1, 0, 1)), strict=True))
+
+
 class _PlainVGG(nn.Module):
-    """VGG-11 of flax's own layers."""
+    """A VGG of flax's own layers."""
 
     norm: bool
+    layers: tuple[tuple[int, bool], ...]
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         values = inputs
-        for features, is_last in zip(
-            (64, 128, 256, 256, 512, 512, 512, 512), (1, 1, 0, 1, 0, 1, 0, 1), strict=True
-        ):
+        for features, is_pooled in self.layers:
             values = nn.Conv(features, (3, 3), padding="SAME")(values)
             if self.norm:
                 values = nn.GroupNorm(num_groups=32)(values)
             values = nn.relu(values)
-            if is_last:
+            if is_pooled:
                 values = nn.max_pool(values, (2, 2), (2, 2))
         return nn.Dense(10)(values.reshape(inputs.shape[0], -1))
 
@@ -207,8 +212,20 @@ class _PlainVGG(nn.Module):
         (mj.federated.lenet(), _PlainLeNet(), (28, 28, 1)),
         (mj.federated.lenet(), _PlainLeNet(), (32, 32, 3)),
         (mj.federated.cnn(), _PlainCNN(), (8, 8, 1)),
-        (mj.federated.vgg11(10), _PlainVGG(norm=False), (32, 32, 3)),
-        (mj.federated.vgg11(10, norm="group"), _PlainVGG(norm=True), (32, 32, 3)),
+        (_VGG(10, None, _SMALL_VGG), _PlainVGG(False, _SMALL_VGG), (5, 4, 2)),
+        (_VGG(10, "group", _SMALL_VGG), _PlainVGG(True, _SMALL_VGG), (5, 4, 2)),
+        pytest.param(
+            mj.federated.vgg11(10),
+            _PlainVGG(False, _VGG_11),
+            (32, 32, 3),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            mj.federated.vgg11(10, norm="group"),
+            _PlainVGG(True, _VGG_11),
+            (32, 32, 3),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_model_equals_the_same_network_of_flax_layers(
@@ -221,12 +238,14 @@ def test_model_equals_the_same_network_of_flax_layers(
     inputs = jnp.asarray(generator.uniform(size=(2, *shape)), jnp.float32)
     tree = mj.federated.unflatten(model, shape, flat)["params"]
     renamed = {name.replace("_ConvReluPool", "Conv"): value for name, value in tree.items()}
-    theirs = plain.apply({"params": renamed}, inputs)
+    theirs = jax.jit(plain.apply)({"params": renamed}, inputs)
+    ours = jax.jit(apply_flat, static_argnums=0)(model, flat, inputs)
     tolerance = 1e-4 * float(jnp.std(theirs))
     assert tolerance > 0
-    np.testing.assert_allclose(apply_flat(model, flat, inputs), theirs, atol=tolerance)
+    np.testing.assert_allclose(ours, theirs, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [None, "group"])
 def test_vgg_starts_with_a_signal_and_gradient_in_every_layer(norm: str | None) -> None:
     # He normal keeps the power of the signal: the logits of white images differ by order one
