@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+_SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw bars on
+
 
 def use_compile_cache() -> None:
     """Keep compiled programs between runs, unless the user has set a place of their own."""
@@ -35,11 +37,14 @@ class Bars:
             progress.MofNCompleteColumn(),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._start = time.perf_counter()
+        self._start = self._last_line = time.perf_counter()
+        self._name = self._note = ""
+        self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
         self._is_interrupted = False
         self._previous: Any = None
 
@@ -66,15 +71,40 @@ class Bars:
 
     def stage(self, name: str, total: int) -> None:
         self._check_interrupt()
+        self._name, self._note = name, ""
+        self._stage_start = None
         if not self._console.is_terminal:
-            elapsed = time.perf_counter() - self._start
-            self._console.print(f"[{elapsed:6.1f} s] {name} ({total})", markup=False)
-        self._task = self._bars.add_task(name, total=total)
+            self._line(f"{name} ({total})")
+        self._task = self._bars.add_task(name, total=total, note="")
 
     def update(self, done: int, total: int) -> None:
         self._check_interrupt()
         if self._task is not None:
-            self._bars.update(self._task, completed=done, total=total)
+            self._bars.update(self._task, completed=done, total=total, note=self._note)
+        now = time.perf_counter()
+        if self._stage_start is None:
+            self._stage_start = (now, done)
+        if not self._console.is_terminal and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._line(f"{self._name}: {done} of {total}{self._left(now, done, total)}{self._note}")
+
+    def note(self, text: str) -> None:
+        """Show beside the stage what is true for now; drawn with its next step."""
+        self._note = text if self._console.is_terminal or not text else f", {text}"
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+        self._line(text)
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        then, before = self._stage_start or (now, done)
+        if done <= before:
+            return ""
+        return f", {(now - then) / (done - before) * (total - done):.0f} s left"
+
+    def _line(self, text: str) -> None:
+        self._last_line = time.perf_counter()
+        elapsed = self._last_line - self._start
+        self._console.print(f"[{elapsed:6.1f} s] {text}", markup=False, highlight=False)
 
 
 def error_console() -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
 from mrsa_jax.study import _config, validate
@@ -37,6 +37,7 @@ def _print_json(saved: SavedStudy) -> None:
         "out": str(saved.out),
         "rows": [dataclasses.asdict(row) for row in saved.rows],
         "sentences": list(saved.sentences),
+        "performance": saved.results.attrs.get("performance", {}),
     }
     sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
@@ -70,5 +71,15 @@ def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> N
     console.print(_report.reading(saved.rows), style="dim", highlight=False)
     for sentence in saved.sentences:
         console.print(f"\n{sentence}", highlight=False, markup=False)
+    for record in saved.results.attrs.get("performance", {}).items():
+        _print_performance(console, *record, is_alone=len(saved.rows) == 1)
     path = saved.out / "report.html"
     console.print(f"\nWritten in {seconds:.0f} s; open {path}", highlight=False, markup=False)
+
+
+def _print_performance(console: Any, label: str, record: dict[str, Any], *, is_alone: bool) -> None:
+    from mrsa_jax.study._progress import performance_words
+
+    words = performance_words(record)
+    text = words if is_alone else f"{label}: {words}"
+    console.print(f"\n{text}" if is_alone else text, style="dim", highlight=False, markup=False)

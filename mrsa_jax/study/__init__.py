@@ -29,7 +29,8 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._validate import validate
 
 if TYPE_CHECKING:
-    from mrsa_jax.study._run import Progress, SavedStudy, check, run, run_and_save
+    from mrsa_jax.study._progress import Notes, Progress
+    from mrsa_jax.study._run import SavedStudy, check, run, run_and_save
     from mrsa_jax.study._store import open_study
     from mrsa_jax.study._summary import Row, sentences, summarise
     from mrsa_jax.study._trial import History, analyse, attack_frozen
@@ -39,6 +40,7 @@ __all__ = [
     "DataConfig",
     "DemoConfig",
     "History",
+    "Notes",
     "PopulationConfig",
     "Progress",
     "ProtocolConfig",
@@ -66,7 +68,8 @@ __all__ = [
 ]
 
 _LATE = {
-    "_run": ("Progress", "SavedStudy", "check", "run", "run_and_save"),
+    "_progress": ("Notes", "Progress"),
+    "_run": ("SavedStudy", "check", "run", "run_and_save"),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
     "_trial": ("History", "analyse", "attack_frozen"),

@@ -11,7 +11,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
-from mrsa_jax._errors import require
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study._config import (
     AggregationConfig,
@@ -142,7 +142,8 @@ def build_rates(
     `clients` are needed where rates follow from their labels.
     """
     if population.assignment == "by_label":
-        require(clients is not None, "clients", "must be given for rates by label", clients)
+        if clients is None:
+            raise ConfigurationError("`clients` must be given for rates by label")
         return np.asarray(data.label_dropout_rates(clients, population.dropout_rates))
     rates = availability.assign_rates(
         fold(as_key(seed), int(Stream.ASSIGNMENT)),
@@ -207,7 +208,7 @@ def build_model(config: TrainingConfig, dataset: data.Dataset) -> Any:
 
 def build_trainer(config: TrainingConfig, model: Any) -> Any:
     """Return the clients' local trainer."""
-    options = {
+    options: dict[str, Any] = {
         "momentum": config.momentum,
         "weight_decay": config.weight_decay,
         "proximal": config.proximal,
@@ -226,9 +227,7 @@ def build_rate_schedule(config: TrainingConfig) -> Any:
     """Return the factor on the learning rate by round index; None where it never changes."""
     if not config.decay_rounds:
         return None
-    return optax.piecewise_constant_schedule(
-        1.0, dict.fromkeys(config.decay_rounds, config.decay_factor)
-    )
+    return federated.decay_at(config.decay_rounds, config.decay_factor)
 
 
 def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:

@@ -12,7 +12,7 @@ import json
 import math
 import pathlib
 import typing
-from typing import Literal
+from typing import Any, Literal
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.study._load import load_config, to_dict
@@ -44,10 +44,12 @@ __all__ = [
     "TrainConfig",
     "TrainingConfig",
     "config_hash",
+    "different_settings",
     "load_config",
     "parse_scheme",
     "schemes_of",
     "to_dict",
+    "without_wishes",
 ]
 
 SchemeName = Literal["uniform", "weighted", "partition", "batch_partitioning", "bernoulli"]
@@ -275,6 +277,41 @@ def schemes_of(config: Config) -> tuple[Scheme, ...]:
     return tuple(parse_scheme(text) for text in texts)
 
 
+def studied(content: dict[str, Any]) -> dict[str, Any]:
+    """Return of a configuration as plain values what is studied, whatever shows or speeds it."""
+    return {name: value for name, value in content.items() if name not in _PRESENTATION}
+
+
+def without_wishes(config: Any) -> Any:
+    """Return a configuration without what one call asked of its output, as it is kept in files."""
+    names = {field.name for field in dataclasses.fields(config)} & {"json", "overwrite", "resume"}
+    return dataclasses.replace(config, **dict.fromkeys(names, False))
+
+
+def different_settings(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return where two configurations of plain values differ: dotted name, their value, ours.
+
+    Examples:
+        >>> a, b = to_dict(DemoConfig()), to_dict(DemoConfig(seed=1, json=True))
+        >>> different_settings(a, b)
+        [('seed', '0', '1')]
+    """
+    first, second = _flat(studied(theirs)), _flat(studied(ours))
+    names = [*first, *(name for name in second if name not in first)]
+    pairs = [(name, str(first.get(name)), str(second.get(name))) for name in names]
+    return [pair for pair in pairs if pair[1] != pair[2]]
+
+
+def _flat(content: dict[str, Any], where: str = "") -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            result |= _flat(value, f"{where}{name}.")
+        else:
+            result[f"{where}{name}"] = value
+    return result
+
+
 def config_hash(config: Settings) -> str:
     """Return 16 hex digits that name what is studied, whatever folder it is written to.
 
@@ -284,6 +321,5 @@ def config_hash(config: Settings) -> str:
         >>> config_hash(DemoConfig()) == config_hash(DemoConfig(seed=1))
         False
     """
-    content = {k: v for k, v in to_dict(config).items() if k not in _PRESENTATION}
-    text = json.dumps([type(config).__name__, content], sort_keys=True)
+    text = json.dumps([type(config).__name__, studied(to_dict(config))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -48,6 +48,16 @@ class Played:
             return _trial.rounds_with_sums(self.history.participation)
         return _trial.rounds_with_sums(np.asarray(self.rounds.survivors)[:, 0])
 
+    @property
+    def updates_sent(self) -> np.ndarray:
+        """Return int[rounds], how many clients send an update in each round that is trained."""
+        if self.rounds is None:
+            asked = sent = np.asarray(self.to_train)
+        else:
+            survivors = np.asarray(self.rounds.survivors)
+            asked, sent = survivors[:, 0], survivors[:, 3]
+        return np.asarray(sent[asked.any(axis=1)].sum(axis=1))
+
 
 def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> Played:
     """Roll a scheme's rounds out and judge what a server can know of them."""

@@ -22,11 +22,27 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, OutputExistsError
 from mrsa_jax.study._config import Settings, config_hash, to_dict
+from mrsa_jax.study._run_folder import (
+    check_not_in_use,
+    check_unfinished,
+    is_free,
+    is_resumed,
+    read_json,
+    unfinished_run,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["StudyFolder", "check_output", "open_study", "provenance", "study_folder"]
+__all__ = [
+    "StudyFolder",
+    "check_output",
+    "is_complete",
+    "open_study",
+    "provenance",
+    "restore_replaced",
+    "study_folder",
+]
 
 _MANIFEST = "study.json"
 _STORE = "results.zarr"
@@ -90,29 +106,39 @@ def check_output(config: Settings) -> pathlib.Path:
         raise ConfigurationError(f"`out` must be a folder; got {str(out)!r}")
     if not os.access(parent, os.W_OK):
         raise ConfigurationError(f"`out` must lie in a writable folder; got {str(out)!r}")
-    if not out.exists() or not any(out.iterdir()):
+    if is_free(out):
         return out
-    manifest = _read_manifest(out)
-    if manifest is None:
+    check_not_in_use(out)
+    run, study = unfinished_run(out), read_json(out / _MANIFEST)
+    if run is None and study is None:
         raise OutputExistsError(
             f"`out` must be empty, new, or hold a study; got {str(out)!r}, which holds other files"
         )
-    if manifest.get("config_hash") != config_hash(config) and not config.overwrite:
-        raise OutputExistsError(
-            f"`out` must not hold another study; got {str(out)!r}, which holds "
-            f"{manifest.get('command')} {manifest.get('config_hash')} "
-            f"of {manifest.get('created')}: "
-            "choose another --out, or replace it with --overwrite"
-        )
+    if run is not None:
+        check_unfinished(config, run)
+    if study is not None and not is_resumed(config, run):
+        _check_finished(config, study)
     return out
 
 
-def _read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) and "config_hash" in content else None
+def _check_finished(config: Settings, manifest: dict[str, Any]) -> None:
+    if getattr(config, "resume", False):
+        return check_unfinished(config, manifest)
+    theirs, ours = manifest["config_hash"], config_hash(config)
+    if theirs != ours and not config.overwrite:
+        raise OutputExistsError(
+            f"`out` must not hold another study; got {str(config.out)!r}, which holds "
+            f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this one is "
+            f"{ours}): choose another --out, or replace it with --overwrite"
+        )
+    return None
+
+
+def is_complete(config: Settings) -> bool:
+    """Return whether the output folder holds this very study, complete, and no run of it."""
+    manifest = read_json(config.out / _MANIFEST)
+    same = manifest is not None and manifest["config_hash"] == config_hash(config)
+    return same and unfinished_run(config.out) is None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,23 +156,26 @@ class StudyFolder:
     def write_results(self, results: xr.Dataset) -> None:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
         # String coordinates have a fixed width in the store, so that every zarr reader opens it.
-        stored = results.assign_attrs(
-            {key: json.dumps(value) for key, value in self.manifest.items()}
-        )
+        attributes = {**results.attrs, **self.manifest}
+        stored = results.assign_attrs({k: json.dumps(value) for k, value in attributes.items()})
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
         stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
 
 
 @contextlib.contextmanager
-def study_folder(config: Settings) -> Iterator[StudyFolder]:
+def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFolder]:
     """Give a folder to write a study into, and move it to `config.out` if the block succeeds.
+
+    `is_held`: the output folder is that of this process's own run.
 
     On any exception, an interrupt included, what was written is removed and `config.out` is left
     as it was. Folders that killed runs left behind are removed by the next run.
     """
-    out = check_output(config).absolute()
+    out = config.out.absolute()
+    if not is_held:
+        check_output(config)
     out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(out)
+    restore_replaced(out)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     partial.mkdir()
     try:
@@ -172,7 +201,8 @@ def _replace(new: pathlib.Path, target: pathlib.Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _remove_abandoned(out: pathlib.Path) -> None:
+def restore_replaced(out: pathlib.Path) -> None:
+    """Clean up after killed processes: half-written folders go, half-replaced ones come back."""
     for kind in ("partial", "replaced"):
         for folder in out.parent.glob(f".{out.name}.{kind}-*"):
             pid = folder.name.rsplit("-", 1)[1]
@@ -212,9 +242,11 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     import xarray as xr
 
     folder = pathlib.Path(path)
-    manifest = _read_manifest(folder)
+    manifest = read_json(folder / _MANIFEST)
     if manifest is None or not (folder / _STORE).is_dir():
-        raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}")
+        half = unfinished_run(folder) is not None
+        hint = ", whose run is not complete: --resume continues it" if half else ""
+        raise ConfigurationError(f"`path` must be the folder of a study; got {str(folder)!r}{hint}")
     if manifest.get("schema") != _SCHEMA:
         raise ConfigurationError(
             f"`path` must hold a study of schema {_SCHEMA}; got {manifest.get('schema')!r}"

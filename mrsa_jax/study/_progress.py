@@ -1,0 +1,194 @@
+"""How far a study is, and how fast: what the command line draws and what a record keeps."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from mrsa_jax._status import Status
+
+__all__ = ["Meter", "Notes", "Progress", "Silent", "bytes_in_words", "note", "performance_words"]
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Receives how far a study is; the command line draws it."""
+
+    def stage(self, name: str, total: int) -> None:
+        """Begin a stage of `total` steps."""
+        ...
+
+    def update(self, done: int, total: int) -> None:
+        """Say how many steps of the stage are done."""
+        ...
+
+
+@runtime_checkable
+class Notes(Protocol):
+    """Receives words beside the steps, from those who watch a `Progress` closely."""
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show beside the stage what is true for now."""
+        ...
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def stage(self, name: str, total: int) -> None:
+        """Do nothing."""
+
+    def update(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+
+class Meter:
+    """Measures one scheme's training while it passes its progress on.
+
+    The first round of a process compiles and is left out of the rates.
+    """
+
+    def __init__(self, progress: Progress, updates: np.ndarray) -> None:
+        """Start the clock.
+
+        Args:
+            progress: Where rounds are reported to.
+            updates: int[J'], how many clients' updates each trained round sends.
+        """
+        self._progress = progress
+        self._before = np.concatenate([[0], np.cumsum(updates)])
+        self._start = time.perf_counter()
+        self._times: list[float] = []
+        self._first = 0  # rounds done when this process had trained one
+        self._done = 0
+        self._accuracy: float | None = None
+
+    def update(self, done: int, total: int) -> None:
+        """Count a round; `federated.train` calls it."""
+        if not self._times:
+            self._first = done
+        self._times.append(time.perf_counter())
+        self._done = done
+        if isinstance(self._progress, Notes):
+            self._progress.note(self._note())
+        self._progress.update(done, total)
+
+    def tested(self, round_index: int, accuracy: float, loss: float) -> None:
+        """Take note of a test; `federated.train` calls it."""
+        self._accuracy = accuracy
+
+    @property
+    def resumed_after(self) -> int:
+        """Trained rounds that an earlier process has left behind."""
+        return max(self._first - 1, 0)
+
+    @property
+    def updates_per_second(self) -> float | None:
+        """Clients' updates a second, without the first round."""
+        if len(self._times) < 2:
+            return None
+        updates = int(self._before[self._done] - self._before[self._first])
+        return updates / max(self._times[-1] - self._times[0], 1e-9)
+
+    def _note(self) -> str:
+        parts = []
+        if self._accuracy is not None:
+            parts.append(f"{100 * self._accuracy:.1f} % right")
+        if (rate := self.updates_per_second) is not None:
+            parts.append(f"{rate:.3g} updates/s")
+        return ", ".join(parts)
+
+    def record(self, status: np.ndarray, stated_bytes: int) -> dict[str, Any]:
+        """Return what is worth keeping, units in the names; None where nothing was measured.
+
+        Args:
+            status: int[J], status of each round.
+            stated_bytes: Peak memory as stated before the run.
+        """
+        spacing = np.diff(self._times)
+        own = {Status.OK: 0, Status.SKIPPED: 0} | {
+            Status(int(code)): int((status == code).sum()) for code in np.unique(status)
+        }
+        skipped = own[Status.SKIPPED]
+        first = self._times[0] - self._start if self._times else None
+        return {
+            "rounds_trained": len(status) - skipped,
+            "rounds_skipped": skipped,
+            "rounds_failed": len(status) - skipped - own[Status.OK],
+            "resumed_after_rounds": self.resumed_after,
+            "training_seconds": _rounded(time.perf_counter() - self._start),
+            "first_round_seconds": _rounded(first),
+            "seconds_per_round": _rounded(float(np.median(spacing)) if len(spacing) else None),
+            "updates_per_second": _rounded(self.updates_per_second),
+            "stated_peak_bytes": int(stated_bytes),
+            "peak_process_bytes": peak_process_bytes(),
+            "peak_device_bytes": peak_device_bytes(),
+        }
+
+
+def note(progress: Progress, text: str) -> None:
+    """Show a line that stays, where the watcher shows such."""
+    if isinstance(progress, Notes):
+        progress.say(text)
+
+
+def peak_process_bytes() -> int | None:
+    """Return the most memory that this process has held, JAX and its compiler included."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most) if sys.platform == "darwin" else int(most) * 1024
+
+
+def peak_device_bytes() -> int | None:
+    """Return the most memory that any accelerator has held; None where none keeps count."""
+    most = [
+        (device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()
+    ]
+    known = [int(own) for own in most if own is not None]
+    return max(known) if known else None
+
+
+def performance_words(record: dict[str, Any]) -> str:
+    """Say in one line how a training went."""
+    text = (
+        f"{record['rounds_trained']} rounds trained, {record['rounds_skipped']} skipped, "
+        f"{record['rounds_failed']} failed"
+    )
+    if record["resumed_after_rounds"]:
+        text += f" (the first {record['resumed_after_rounds']} by an earlier process)"
+    if record["seconds_per_round"] is not None:
+        text += f"; {record['seconds_per_round']:.3g} s a round"
+    if record["updates_per_second"] is not None:
+        text += f", {record['updates_per_second']:.3g} clients' updates a second"
+    text += f"; memory: {bytes_in_words(record['stated_peak_bytes'])} stated for training"
+    for name, where in (("peak_process_bytes", "whole process"), ("peak_device_bytes", "device")):
+        if record[name] is not None:
+            text += f", {bytes_in_words(record[name])} at most ({where})"
+    return text
+
+
+def bytes_in_words(number: int) -> str:
+    """Return a number of bytes in a unit that fits it.
+
+    Examples:
+        >>> bytes_in_words(3 * 2**30), bytes_in_words(2**20)
+        ('3 GiB', '1 MiB')
+    """
+    if number >= 2**30:
+        return f"{number / 2**30:.3g} GiB"
+    return f"{number / 2**20:.3g} MiB"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")

@@ -1,0 +1,218 @@
+"""The folder of a training that can be continued: settings and checkpoints until it is complete.
+
+A run that is under way has `run.json`, `run.toml` and `checkpoints/` in its folder, beside an
+older study that it is to replace. When it is complete a whole study takes the folder's place, in
+one rename, and what belonged to the run goes with the old folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import IO, Any
+
+from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
+from mrsa_jax.study._config import (
+    Settings,
+    config_hash,
+    different_settings,
+    to_dict,
+    without_wishes,
+)
+from mrsa_jax.study._load import to_toml
+
+__all__ = [
+    "DivergedError",
+    "RunFolder",
+    "check_not_in_use",
+    "check_unfinished",
+    "is_free",
+    "is_resumed",
+    "read_json",
+    "run_folder",
+    "unfinished_run",
+]
+
+_RUN = "run.json"
+_SETTINGS = "run.toml"
+_LOCK = "run.lock"
+_PART = "run.json.part"
+_CHECKPOINTS = "checkpoints"
+
+
+class DivergedError(ConfigurationError):
+    """A learning rate with which training diverges: nothing is left to continue."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run that is under way.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: pathlib.Path
+
+    @property
+    def checkpoints(self) -> pathlib.Path:
+        """Folder of its checkpoints."""
+        return self.path / _CHECKPOINTS
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a complete one; those being written have longer names."""
+        folder = self.checkpoints
+        return folder.is_dir() and any(one.name.isdigit() for one in folder.iterdir())
+
+
+def unfinished_run(out: pathlib.Path) -> dict[str, Any] | None:
+    """Return the manifest of the run that is under way in a folder; None if there is none."""
+    return read_json(out / _RUN)
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any] | None:
+    """Return a manifest; None where there is none that can be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) and "config_hash" in content else None
+
+
+def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:
+    """Return whether a command asks to continue this very run."""
+    wants = getattr(config, "resume", False)
+    return wants and manifest is not None and manifest["config_hash"] == config_hash(config)
+
+
+def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
+    """Check that a command may go on in a folder with a run, or with a study it is to resume.
+
+    Raises:
+        ConfigurationError: If it is to resume a run of other settings.
+        OutputExistsError: If it is neither to resume nor to overwrite it.
+    """
+    theirs, ours = manifest["config_hash"], config_hash(config)
+    where = f"{str(config.out)!r}"
+    if getattr(config, "resume", False):
+        if theirs == ours:
+            return
+        raise ConfigurationError(
+            f"`resume` must continue a run of the same settings; got {ours}, and {where} holds "
+            f"{theirs} of {manifest.get('created')}: {_differences(config, manifest)}"
+        )
+    if config.overwrite:
+        return
+    if theirs == ours:
+        raise OutputExistsError(
+            f"`out` must not hold an unfinished run; got {where}, which holds one of the same "
+            f"settings ({theirs}, started {manifest.get('created')}): "
+            "--resume continues it, --overwrite starts anew"
+        )
+    raise OutputExistsError(
+        f"`out` must not hold another run; got {where}, which holds the unfinished "
+        f"{manifest.get('command')} {theirs} of {manifest.get('created')} (this one is {ours}): "
+        "choose another --out, or replace it with --overwrite"
+    )
+
+
+def _differences(config: Settings, manifest: dict[str, Any]) -> str:
+    """Say in which settings a run differs, and how to repeat its own."""
+    command = type(config).__name__.removesuffix("Config").lower()
+    if manifest.get("command") != command:
+        return f"it is of the command {manifest.get('command')}"
+    differing = different_settings(manifest.get("config", {}), to_dict(config))
+    shown = [f"{name} is {ours} now and was {theirs}" for name, theirs, ours in differing[:3]]
+    more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+    there = config.out / _SETTINGS
+    advice = f"; --config {there} repeats its settings" if there.is_file() else ""
+    return "; ".join(shown) + more + advice
+
+
+@contextlib.contextmanager
+def run_folder(config: Settings, manifest: dict[str, Any]) -> Iterator[RunFolder]:
+    """Give the folder of a run: a new one, of this manifest, or that of the run to continue.
+
+    An interruption leaves it to be resumed; so does any failure, but for a mistake in the
+    settings that shows before the first checkpoint, or a training that diverges: these leave the
+    folder as it was.
+    """
+    out = config.out.absolute()
+    is_there = out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    with _locked(out):
+        if not is_resumed(config, unfinished_run(out)):
+            _forget(out)
+            _begin(config, out, manifest)
+        run = RunFolder(out)
+        try:
+            yield run
+        except MrsaError as error:
+            if isinstance(error, DivergedError) or not run.has_checkpoint:
+                _forget(out)
+                (out / _LOCK).unlink(missing_ok=True)
+                if not is_there or not any(out.iterdir()):
+                    with contextlib.suppress(OSError):
+                        out.rmdir()
+            raise
+
+
+def _begin(config: Settings, out: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Write what the run is to a new folder; `run.json`, which makes it one, last and whole."""
+    (out / _SETTINGS).write_text(to_toml(without_wishes(config)), encoding="utf-8")
+    part = out / _PART
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(out / _RUN)
+
+
+def _forget(out: pathlib.Path) -> None:
+    """Remove what belongs to a run, and leave a finished study beside it alone."""
+    for name in (_RUN, _PART, _SETTINGS):
+        (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / _CHECKPOINTS, ignore_errors=True)
+
+
+def is_free(out: pathlib.Path) -> bool:
+    """Return whether a folder is not there, empty, or holds a run that never began."""
+    return not out.exists() or {one.name for one in out.iterdir()} <= {_LOCK, _PART, _SETTINGS}
+
+
+def check_not_in_use(out: pathlib.Path) -> None:
+    """Raise if a living process trains in a folder."""
+    if (out / _LOCK).exists():
+        with _locked(out):
+            pass
+
+
+@contextlib.contextmanager
+def _locked(out: pathlib.Path) -> Iterator[None]:
+    """Hold the folder; the system lets go of it however the process ends."""
+    with (out / _LOCK).open("a", encoding="utf-8") as file:
+        if not _hold(file):
+            raise OutputExistsError(
+                f"`out` must not be in use; got {str(out)!r}, in which another process trains"
+            )
+        yield
+
+
+def _hold(file: IO[str]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # nor on this file system
+        return True
+    return True

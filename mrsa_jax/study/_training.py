@@ -1,0 +1,254 @@
+"""Studies that train: every scheme on the same clients, with what it took to train them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import federated, selection
+from mrsa_jax._streams import as_key
+from mrsa_jax.study import _build, _segments, _trial
+from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of
+from mrsa_jax.study._played import Played, play
+from mrsa_jax.study._progress import Meter, Progress, bytes_in_words, note
+from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._variables import (
+    coordinates,
+    history_variables,
+    rates_and_expectations,
+    without_expectation,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["train_schemes"]
+
+
+@dataclasses.dataclass
+class _Setting:
+    """What the trainings of all schemes share."""
+
+    config: DemoConfig | TrainConfig
+    dataset: Any
+    clients: Any
+    model: Any
+    trainer: Any
+    dim: int
+    mesh: Any
+    progress: Progress
+    stated: dict[int, int] = dataclasses.field(default_factory=dict)  # peak bytes by slots
+
+    @property
+    def samples(self) -> np.ndarray:
+        return np.asarray(self.clients.sizes)
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        return self.samples if self.config.aggregation.weighted else None
+
+    @property
+    def test(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.dataset.test_inputs, self.dataset.test_labels
+
+    @property
+    def memory_bytes(self) -> int | None:
+        bound = self.config.resources.memory_gib
+        return None if bound is None else int(bound * 2**30)
+
+    def stated_bytes(self, num_slots: int) -> int:
+        """Return the peak memory of a training, on each device, before it runs."""
+        each = -(-num_slots // (1 if self.mesh is None else self.mesh.size))
+        if each not in self.stated:
+            needed = federated.memory_estimate(
+                self.model, self.clients, trainer=self.trainer, cohort_size=each,
+                num_rounds=self.config.rounds, test=self.test,
+            ).peak_bytes  # fmt: skip
+            bound = self.memory_bytes
+            self.stated[each] = needed if bound is None else min(needed, bound)
+        return self.stated[each]
+
+
+def train_schemes(
+    config: DemoConfig | TrainConfig, progress: Progress, checkpoints: Any = None
+) -> xr.Dataset:
+    """Train every scheme of a study, and in a demo attack it.
+
+    Args:
+        config: The study.
+        progress: Receives how far it is.
+        checkpoints: Where a study of one scheme is saved and continued from, or None.
+
+    Returns:
+        The data set; how the trainings went is in its attribute `performance`, by scheme.
+
+    Raises:
+        DivergedError: If the learning rate makes a training diverge.
+    """
+    import xarray as xr
+
+    schemes = schemes_of(config)
+    setting = _setting(config, progress)
+    clients, population = setting.clients, config.population
+    shared = rates_and_expectations(config.seed, population, schemes, clients)
+    available = _build.build_availability(shared["dropout_rate"][1])
+    played = [play(config, scheme, available, setting.dim) for scheme in schemes]
+    columns: list[dict[str, Any]] = []
+    for scheme, one in zip(schemes, played, strict=True):
+        columns.append(_train_one(setting, scheme, one, checkpoints))
+    trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
+    if not config.protocol.is_plain:
+        learnt = np.stack([c["components"] for c in columns])
+        trained["learnt_component"] = (("scheme", "round", "client"), learnt)
+        shared = without_expectation(shared)
+    segmented = [one.segments for one in played if one.segments is not None]
+    if segmented:
+        facts = [own.facts() for own in segmented]
+        trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
+        shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
+    axes = coordinates(schemes, config.rounds, population.num_clients)
+    return xr.Dataset(
+        shared | history_variables([one.history for one in played]) | trained,
+        coords=axes | {"evaluation": columns[0]["evaluated_rounds"] + 1},
+        attrs={
+            "performance": {
+                scheme.label: column["performance"]
+                for scheme, column in zip(schemes, columns, strict=True)
+            }
+        },
+    )
+
+
+def _setting(config: DemoConfig | TrainConfig, progress: Progress) -> _Setting:
+    mesh = _build.build_mesh(config.resources)
+    dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
+    model = _build.build_model(config.training, dataset)
+    return _Setting(
+        config=config,
+        dataset=dataset,
+        clients=clients,
+        model=model,
+        trainer=_build.build_trainer(config.training, model),
+        dim=federated.num_parameters(model, dataset.train_inputs.shape[1:]),
+        mesh=mesh,
+        progress=progress,
+    )
+
+
+def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
+    axes = {
+        "participation": ("scheme", "round", "client"),
+        "status": ("scheme", "round"),
+        "accuracy": ("scheme", "evaluation"),
+        "loss": ("scheme", "evaluation"),
+        "clipped_fraction": ("scheme", "round"),
+        "reconstruction_error": ("scheme", "client"),
+    }
+    return {
+        name: (own, np.stack([column[name] for column in columns]))
+        for name, own in axes.items()
+        if name in columns[0]
+    }
+
+
+def _train_one(
+    setting: _Setting, scheme: Scheme, played: Played, checkpoints: Any
+) -> dict[str, Any]:
+    """Train and, in a demo, attack one scheme; return what goes into the data set."""
+    config, progress = setting.config, setting.progress
+    progress.stage(f"{scheme.label}: training", played.num_trained)
+    stated = setting.stated_bytes(_num_slots(played))
+    note(progress, f"{scheme.label}: training needs about {bytes_in_words(stated)} of memory")
+    meter = Meter(progress, played.updates_sent)
+    result = federated.train(
+        as_key(config.seed),
+        setting.model,
+        setting.clients,
+        played.to_train,
+        trainer=setting.trainer,
+        aggregator=_aggregator(setting, played),
+        server=_build.build_server(config.training),
+        rate_schedule=_build.build_rate_schedule(config.training),
+        slot_order=None if played.segments is None else played.segments.order,
+        weights=setting.weights,
+        test=setting.test,
+        evaluate_every=config.training.evaluate_every,
+        memory_bytes=setting.memory_bytes,
+        mesh=setting.mesh,
+        checkpoints=checkpoints,
+        progress=meter.update,
+    )
+    if result.diverged_round is not None:
+        raise DivergedError(
+            f"`learning_rate` must let training converge; got {config.training.learning_rate:g}, "
+            f"with which {scheme.label} diverged in round {result.diverged_round}"
+        )
+    status = np.asarray(result.status)
+    column = {
+        "evaluated_rounds": np.asarray(result.evaluated_rounds),
+        "accuracy": np.asarray(result.accuracy),
+        "loss": np.asarray(result.loss),
+        "clipped_fraction": np.asarray(result.clipped_fraction),
+        "status": status,
+        "participation": result.participation,
+        "components": result.components,
+        "performance": meter.record(status, stated),
+    }
+    if isinstance(config, DemoConfig):
+        column["reconstruction_error"] = _attack(setting, scheme, played, result.parameters)
+    return column
+
+
+def _num_slots(played: Played) -> int:
+    """Return how many participants the aggregator of a scheme has room for."""
+    if played.segments is not None:
+        return int(played.segments.layout.num_participants)
+    most = int(played.history.participation.sum(axis=1).max(initial=2))
+    return most if played.rule is None else int(played.rule.num_participants)
+
+
+def _aggregator(setting: _Setting, played: Played) -> Any:
+    config = setting.config
+    if played.segments is not None:
+        rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
+        return played.segments.aggregator(config.seed, config.aggregation, rule)
+    return _build.build_aggregator(
+        config.seed, config.aggregation, _num_slots(played), setting.dim,
+        rule=played.rule, samples=setting.samples,
+    )  # fmt: skip
+
+
+def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) -> np.ndarray:
+    """Attack what was learnt, with the trained model frozen."""
+    config, progress = setting.config, setting.progress
+    rows, rounds = played.history.participation, None
+    if played.segments is not None:
+        progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
+        return _segments.attack_segments(
+            config.seed, setting.model, parameters, setting.clients, played.segments,
+            played.cohorts, played.sums,
+            trainer=setting.trainer, clip=config.aggregation.clip, progress=progress.update,
+        )  # fmt: skip
+    if played.rounds is not None:
+        rows, rounds = selection.learnt_rows(played.rounds)
+    progress.stage(f"{scheme.label}: attack", _trial.rounds_with_sums(rows))
+    frozen = _build.for_attack(config.aggregation)
+    report: Callable[[int, int], None] = progress.update
+    return _trial.attack_frozen(
+        config.seed,
+        setting.model,
+        parameters,
+        setting.clients,
+        rows,
+        trainer=setting.trainer,
+        aggregator=_build.build_aggregator(
+            config.seed, frozen, int(rows.sum(axis=1).max(initial=2)), len(parameters),
+            samples=setting.samples,
+        ),
+        rounds=rounds,
+        weights=setting.weights,
+        progress=report,
+    )  # fmt: skip
