@@ -86,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    config: Any = None
     try:
         config = _parse(words)
         return _command_of(config).run(config)
@@ -93,10 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         return 2
     except KeyboardInterrupt:
-        error_console().print("interrupted; nothing half-written was left behind")
+        error_console().print(f"interrupted; {_left_behind(config)}", markup=False, soft_wrap=True)
         return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
         return stop.code if isinstance(stop.code, int) else 2
+
+
+def _left_behind(config: Any) -> str:
+    """Say what an interrupted command leaves in its folder."""
+    if isinstance(config, _config.TrainConfig) and (config.out / "run.json").is_file():
+        return f"--resume continues it from its newest checkpoint in {config.out}"
+    return "nothing half-written was left behind"
 
 
 def _command_of(config: Any) -> _Command:

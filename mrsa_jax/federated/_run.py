@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -146,6 +146,7 @@ class Run:
     weights: np.ndarray | None = None
     slot_order: np.ndarray | None = None
     factors: np.ndarray | None = None  # of the learning rate, for each trained round
+    on_evaluated: Callable[[int, float, float], None] | None = None
     # what moves
     done: int = 0  # trained rounds
     diverged: int = -1
@@ -251,6 +252,8 @@ class Run:
             return
         accuracy, loss = jax.device_get(evaluation(self.model, self.parameters, *self.test))
         self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
+        if self.on_evaluated is not None:
+            self.on_evaluated(int(self.evaluated[stop - 1]), float(accuracy), float(loss))
 
     def identity(self) -> dict[str, Any]:
         """Return, by name, what another training would have otherwise."""

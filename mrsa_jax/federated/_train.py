@@ -55,6 +55,7 @@ def train(
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Callable[[int, int], None] | None = None,
+    on_evaluated: Callable[[int, float, float], None] | None = None,
 ) -> TrainingResult:
     """Train one global model over the rounds of a participation history.
 
@@ -94,6 +95,7 @@ def train(
             are on all of them, and `memory_bytes` is then each device's.
         checkpoints: Where to save the state and to go on from (`federated.checkpoints`).
         progress: Called after each trained round with (rounds done, rounds to train).
+        on_evaluated: Called after each test with (round, accuracy, loss), before `progress`.
 
     Returns:
         The result; a round that failed says why in `status`, a diverged training is reported in
@@ -139,6 +141,7 @@ def train(
     )
     rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
     require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
+    run.on_evaluated = on_evaluated
     local = _one_cohort(run, memory_bytes, checked_mesh(mesh))
     drive([run], local, checkpoints, progress)
     return run.result()

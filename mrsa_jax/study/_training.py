@@ -180,6 +180,7 @@ def _train_one(
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
+        on_evaluated=meter.tested,
     )
     if result.diverged_round is not None:
         raise DivergedError(
