@@ -33,6 +33,7 @@ from mrsa_jax.plotting._multiround import (
     plot_weak_privacy,
 )
 from mrsa_jax.plotting._policies import PolicyQuantity, plot_policies
+from mrsa_jax.plotting._reliability import plot_failure_rates
 from mrsa_jax.plotting._study import (
     plot_accuracy,
     plot_cardinality,
@@ -59,6 +60,7 @@ __all__ = [
     "plot_expansion",
     "plot_exposure",
     "plot_failure_bounds",
+    "plot_failure_rates",
     "plot_fairness",
     "plot_family",
     "plot_family_sizes",

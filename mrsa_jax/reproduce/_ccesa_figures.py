@@ -54,6 +54,30 @@ def _times(figure: Figure, data: pd.DataFrame) -> None:
             ax.get_legend().remove()
 
 
+def _reliability(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw accuracy over rounds for several p, a panel a setting, and the rates of failure."""
+    tests = data[data["measure"] == "accuracy"].copy()
+    tests["curve"] = [_curve_name(p) for p in tests["p"]]
+    panels = list(tests.groupby(["split", "q_total"], sort=False))
+    figure.set_size_inches(4.4 * (len(panels) + 1) + 0.6, 4.1)
+    *left, right = figure.subplots(1, len(panels) + 1)
+    for k, (ax, ((split, total), rows)) in enumerate(zip(left, panels, strict=True)):
+        plotting.plot_seed_curves(rows, curve="curve", ax=ax)
+        ax.set_title(f"{split}, $q_{{total}}$ = {total:g}")
+        if k:
+            ax.set_ylabel("")
+            ax.sharey(left[0])
+    left[-1].legend(loc="center right")
+    plotting.plot_failure_rates(data[data["measure"] == "failure"], ax=right)
+    right.set_title("Rounds that fail")
+
+
+def _curve_name(p: float) -> str:
+    if p == 1:
+        return "SecAgg (p = 1)"
+    return f"p = {p:g}" if round(p, 2) == p else f"p* = {p:.4f}"
+
+
 FIGURES: dict[str, Draw] = {
     "table1": _growth,
     "fig3": _bounds,
@@ -62,5 +86,7 @@ FIGURES: dict[str, Draw] = {
     "proposition1": on_one(plotting.plot_unmasking),
     "bandwidth": on_one(plotting.plot_bandwidth_ratio),
     "table2": _times,
+    "fig4": _reliability,
+    "figb1": _reliability,
 }
 """What draws each item on a figure."""

@@ -36,6 +36,8 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "proposition1",
         "bandwidth",
         "table2",
+        "fig4",
+        "figb1",
     ),
     "heterosag": (
         "matrices",
