@@ -8,7 +8,7 @@ Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg, Section 3.1 (E lo
 from __future__ import annotations
 
 import dataclasses
-import math
+import functools
 import numbers
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,12 +16,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._models import num_outputs, num_parameters, unflatten
+from mrsa_jax.federated._checks import check_count, check_model, check_number
+from mrsa_jax.federated._models import unflatten
 
 __all__ = ["LocalSGD", "LocalTrainer", "client_updates", "cohort_updates", "local_sgd"]
 
@@ -56,16 +58,47 @@ class LocalSGD:
     Attributes:
         learning_rate: f32 scalar.
         momentum: f32 scalar, or None for plain SGD.
+        weight_decay: f32 scalar, or None for none.
+        proximal: f32 scalar mu of FedProx, or None for none.
         model: Flax module (static).
         batch_size: Samples a step (static).
         num_epochs: Passes over the client's samples (static).
+        compute_dtype: Of the forward and backward pass, "bfloat16" or None for float32 (static).
     """
 
     learning_rate: Array
     momentum: Array | None
+    weight_decay: Array | None
+    proximal: Array | None
     model: nn.Module = dataclasses.field(metadata={"static": True})
     batch_size: int = dataclasses.field(metadata={"static": True})
     num_epochs: int = dataclasses.field(metadata={"static": True})
+    compute_dtype: str | None = dataclasses.field(metadata={"static": True})
+
+    def scaled(self, factor: ArrayLike) -> LocalSGD:
+        """Return the same trainer with `factor` times its learning rate.
+
+        Args:
+            factor: Scalar, e.g. what a schedule gives for the round; it is traced, so another
+                factor compiles nothing. A Python number must be finite and not negative.
+
+        Returns:
+            The trainer.
+
+        Raises:
+            ConfigurationError: If the factor is a number that is negative or not finite.
+
+        Examples:
+            >>> import mrsa_jax as mj
+            >>> trainer = local_sgd(mj.federated.logistic(10), 0.5, batch_size=10)
+            >>> float(trainer.scaled(0.5).learning_rate)
+            0.25
+        """
+        if isinstance(factor, numbers.Real):
+            check_number(factor, "factor")
+            require(factor >= 0, "factor", "must not be negative", factor)
+        rate = self.learning_rate * jnp.asarray(factor, jnp.float32)
+        return dataclasses.replace(self, learning_rate=rate)
 
     def update(
         self,
@@ -99,21 +132,29 @@ class LocalSGD:
             chosen = jax.lax.dynamic_slice(order, (epoch, first), (1, batch_size))[0]
             is_real = first + jnp.arange(batch_size, dtype=jnp.int32) < size
             gradient = jax.grad(_mean_loss)(
-                variables, self.model, inputs[chosen], labels[chosen], is_real
+                variables, self.model, inputs[chosen], labels[chosen], is_real, self.compute_dtype
             )
-            if self.momentum is not None:
-                velocity = jax.tree.map(
-                    lambda old, new: self.momentum * old + new, velocity, gradient
-                )
-                gradient = velocity
-            moved = jax.tree.map(lambda p, g: p - self.learning_rate * g, variables, gradient)
-            return moved, velocity
+            return self._moved(variables, velocity, gradient, start)
 
         velocity = None if self.momentum is None else jax.tree.map(jnp.zeros_like, start)
         num_steps = self.num_epochs * steps_per_epoch
         trained, _ = jax.lax.fori_loop(0, num_steps, step, (start, velocity))
         flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(trained)])
         return flat - parameters
+
+    def _moved(self, variables: Any, velocity: Any, gradient: Any, start: Any) -> tuple[Any, Any]:
+        """Take one step; what is None costs nothing."""
+        if self.weight_decay is not None:
+            gradient = jax.tree.map(lambda g, p: g + self.weight_decay * p, gradient, variables)
+        if self.proximal is not None:
+            gradient = jax.tree.map(
+                lambda g, p, old: g + self.proximal * (p - old), gradient, variables, start
+            )
+        if self.momentum is not None:
+            velocity = jax.tree.map(lambda old, g: self.momentum * old + g, velocity, gradient)
+            gradient = velocity
+        moved = jax.tree.map(lambda p, g: p - self.learning_rate * g, variables, gradient)
+        return moved, velocity
 
 
 def local_sgd(
@@ -123,11 +164,18 @@ def local_sgd(
     batch_size: int,
     num_epochs: int = 1,
     momentum: float | None = None,
+    weight_decay: float | None = None,
+    proximal: float | None = None,
+    compute_dtype: str | None = None,
 ) -> LocalSGD:
     """Return local minibatch SGD: E epochs over the client's samples, reshuffled in each.
 
     A client of 33 samples with batches of 10 takes 4 steps an epoch, the last over its remaining
-    3 samples (their mean). Momentum starts at zero in every round.
+    3 samples (their mean). Each step moves the parameters w by minus `learning_rate` times
+
+        v <- momentum * v + gradient + weight_decay * w + proximal * (w - w_global),
+
+    where w_global is the model that the round began with; v starts at zero in every round.
 
     Args:
         model: Flax module from images to logits.
@@ -135,9 +183,16 @@ def local_sgd(
         batch_size: Samples a step, at least 1; a smaller client takes all its samples at once.
         num_epochs: Local epochs E, at least 1.
         momentum: In [0, 1); None or 0 is plain SGD, which keeps no velocity.
+        weight_decay: L2 penalty's weight, at least 0; None or 0 is none.
+        proximal: FedProx's mu, the weight of |w - w_global|^2 / 2 in a client's loss, at least 0;
+            None or 0 is none. It holds clients of unlike data together over many local steps.
+        compute_dtype: "bfloat16" runs the forward and backward pass in bfloat16 while weights,
+            steps, loss and updates stay float32: faster on accelerators, not on most CPUs, and
+            gradients keep about 3 digits. None computes in float32.
 
     Returns:
-        The trainer; its learning rate and momentum are traced, so changing them compiles nothing.
+        The trainer; its numbers are traced, so changing them compiles nothing (switching one on
+        or off does).
 
     Raises:
         ConfigurationError: If an argument is outside its range.
@@ -147,23 +202,40 @@ def local_sgd(
         >>> trainer = local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
         >>> trainer.num_epochs, len(jax.tree.leaves(trainer))
         (1, 1)
+        >>> trainer = local_sgd(mj.federated.logistic(10), 0.1, batch_size=10, proximal=0.01)
+        >>> len(jax.tree.leaves(trainer))
+        2
 
-    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch).
+    Source: Multi-RoundSecAgg, Section 5 (batch 50 or 100, E = 1 epoch); CCESA, Fig. 4 (momentum
+    0.5, E = 3); Li et al. 2020, "Federated Optimization in Heterogeneous Networks", eq. (2).
     """
     require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
-    _check_number(learning_rate, "learning_rate")
+    check_number(learning_rate, "learning_rate")
     require(learning_rate > 0, "learning_rate", "must be positive", learning_rate)
-    _check_count(batch_size, "batch_size")
-    _check_count(num_epochs, "num_epochs")
+    check_count(batch_size, "batch_size")
+    check_count(num_epochs, "num_epochs")
     if momentum is not None:
-        _check_number(momentum, "momentum")
+        check_number(momentum, "momentum")
         require(0 <= momentum < 1, "momentum", "must lie in [0, 1)", momentum)
+    for name, value in (("weight_decay", weight_decay), ("proximal", proximal)):
+        if value is not None:
+            check_number(value, name)
+            require(value >= 0, name, "must not be negative", value)
+    require(
+        compute_dtype in (None, "float32", "bfloat16"),
+        "compute_dtype",
+        "must be None or 'bfloat16'",
+        compute_dtype,
+    )
     return LocalSGD(
         learning_rate=jnp.float32(learning_rate),
         momentum=jnp.float32(momentum) if momentum else None,
+        weight_decay=jnp.float32(weight_decay) if weight_decay else None,
+        proximal=jnp.float32(proximal) if proximal else None,
         model=model,
         batch_size=int(batch_size),
         num_epochs=int(num_epochs),
+        compute_dtype=None if compute_dtype == "float32" else compute_dtype,
     )
 
 
@@ -230,7 +302,7 @@ def client_updates(
     return updates
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnames=("width",))
 def cohort_updates(
     trainer: LocalTrainer,
     parameters: Float32[Array, " dim"],
@@ -239,10 +311,13 @@ def cohort_updates(
     round_index: Int32[Array, ""],
     members: Int32[Array, " slots"],
     present: Bool[Array, " slots"],
+    width: int | None = None,
 ) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
     """Train the members of a cohort from one model.
 
-    A client's random stream comes from its own index, not from its slot.
+    A client's random stream comes from its own index, not from its slot. `width` clients are
+    trained side by side (static), so many that their parameters stay in cache if None; it bounds
+    the memory and changes the updates by rounding only.
 
     Returns:
         Updates f32 [slots, d] (zero in slots that are not present), whether all are finite, and
@@ -261,35 +336,25 @@ def cohort_updates(
             size,
         )
 
-    updates = _mapped(one, members, present, parameters.shape[0])
+    width = measured_width(parameters.shape[0]) if width is None else width
+    updates = _mapped(one, members, present, width)
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
     # one sum a client is finite only if all its entries are (an overflow is divergence too)
     is_finite = jnp.all(jnp.isfinite(jnp.sum(updates, axis=1)))
     return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
 
 
-def check_model(model: nn.Module, client_data: ClientData) -> int:
-    """Return the number of parameters d; raise if the model does not fit the samples."""
-    require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
-    input_shape = tuple(client_data.inputs.shape[1:])
-    dim = num_parameters(model, input_shape)
-    outputs = num_outputs(model, input_shape)
-    require(
-        outputs >= client_data.num_classes,
-        "model",
-        "must have an output for each class of the data",
-        f"{outputs} outputs",
-        f"{client_data.num_classes} classes",
-    )
-    return dim
-
-
-def _mapped(one: Any, members: Array, present: Array, dim: int) -> Array:
-    """Map over clients, a bounded number side by side."""
-    num_members = members.shape[0]
+def measured_width(dim: int) -> int:
+    """Return how many clients of d parameters train side by side where memory is no matter."""
     on_cpu = jax.default_backend() == "cpu"
     entries = _ENTRIES_AT_ONCE_ON_CPU if on_cpu else _ENTRIES_AT_ONCE_ELSEWHERE
-    turns = -(-num_members // max(entries // dim, 1))
+    return max(entries // dim, 1)
+
+
+def _mapped(one: Any, members: Array, present: Array, width: int) -> Array:
+    """Map over clients, at most `width` side by side, in turns of about one size."""
+    num_members = members.shape[0]
+    turns = -(-num_members // width)
     if turns <= 1:
         return jax.vmap(one)(members, present)
     width = -(-num_members // turns)
@@ -319,23 +384,23 @@ def _shuffled(
 
 
 def _mean_loss(
-    variables: Any, model: nn.Module, inputs: Array, labels: Array, is_real: Array
+    variables: Any,
+    model: nn.Module,
+    inputs: Array,
+    labels: Array,
+    is_real: Array,
+    compute_dtype: str | None,
 ) -> Float32[Array, ""]:
     """Cross-entropy, averaged over the real samples; the others are blanked before the model."""
     wide = is_real.reshape(-1, *[1] * (inputs.ndim - 1))
-    logits = model.apply(variables, jnp.where(wide, inputs, jnp.float32(0)))
+    inputs = jnp.where(wide, inputs, jnp.float32(0))
+    if compute_dtype is not None:  # gradients come back through the cast as float32
+        variables, inputs = jax.tree.map(
+            lambda leaf: leaf.astype(compute_dtype), (variables, inputs)
+        )
+    logits = model.apply(variables, inputs).astype(jnp.float32)
     classes = jnp.arange(logits.shape[-1], dtype=jnp.int32)
     is_label = (labels[:, None] == classes[None, :]) & is_real[:, None]
     log_likelihood = jnp.where(is_label, jax.nn.log_softmax(logits), jnp.float32(0))
     count = jnp.maximum(jnp.sum(is_real, dtype=jnp.int32), 1).astype(jnp.float32)
     return -jnp.sum(log_likelihood) / count
-
-
-def _check_number(value: Any, argument: str) -> None:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    require(is_number and math.isfinite(value), argument, "must be a finite number", value)
-
-
-def _check_count(value: Any, argument: str) -> None:
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_integer and value >= 1, argument, "must be a positive integer", value)
