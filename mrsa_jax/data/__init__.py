@@ -8,6 +8,7 @@ from mrsa_jax.data._clients import (
 )
 from mrsa_jax.data._dataset import Dataset, check_dataset
 from mrsa_jax.data._dirichlet import dirichlet_by_class, dirichlet_by_client
+from mrsa_jax.data._images import augment, normalise
 from mrsa_jax.data._partition import iid, shards, shards_with_shared
 from mrsa_jax.data._sources import SOURCES, load
 
@@ -15,6 +16,7 @@ __all__ = [
     "SOURCES",
     "ClientData",
     "Dataset",
+    "augment",
     "check_client_data",
     "check_dataset",
     "class_counts",
@@ -23,6 +25,7 @@ __all__ = [
     "iid",
     "label_dropout_rates",
     "load",
+    "normalise",
     "shards",
     "shards_with_shared",
 ]

@@ -158,9 +158,11 @@ def shards_with_shared(
     check_partition(dataset, num_clients)
     num_samples = len(dataset.train_labels)
     is_integer = isinstance(shared_size, numbers.Integral) and not isinstance(shared_size, bool)
-    require(is_integer and shared_size >= 0, "shared_size", "must be 0 or positive", shared_size)
     require(
-        shared_size + num_clients <= num_samples,
+        is_integer and int(shared_size) >= 0, "shared_size", "must be 0 or positive", shared_size
+    )
+    require(
+        int(shared_size) + int(num_clients) <= num_samples,
         "shared_size",
         "must leave at least one sample for each client",
         shared_size,

@@ -1,4 +1,4 @@
-"""Data sets as arrays: five thousand real digits, small digits, IDX files, prepared TFDS sets.
+"""Data sets by name: those inside installed packages, files in a folder, and prepared sets.
 
 Nothing here downloads anything. A set that is not on the machine raises `DataNotFoundError`,
 whose message says where was looked and how to get it.
@@ -18,13 +18,23 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._errors import DataNotFoundError, nearest, require
 from mrsa_jax._streams import Stream, as_key
+from mrsa_jax.data._cache import Arrays, cached
+from mrsa_jax.data._cifar import find_cifar, read_cifar
 from mrsa_jax.data._dataset import Dataset, host_generator
 from mrsa_jax.data._idx import read_idx_directory
+from mrsa_jax.data._olivetti import read_olivetti
+from mrsa_jax.data._tfds import prepared_folder, read_tfds
 
-__all__ = ["SOURCES", "load"]
+__all__ = ["FASHION_DIRECTORY", "PREPARED", "SOURCES", "load"]
 
-SOURCES = ("mnist_5k", "digits", "idx")
+PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
+"""Sets that tensorflow-datasets prepares, and their classes."""
+
+SOURCES = ("mnist_5k", "digits", *PREPARED, "idx", "cifar", "olivetti")
 """What `load` understands, beside `"tfds:<name>"` for any prepared tensorflow-datasets set."""
+
+FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
+"""Where the system package dataset-fashion-mnist of Debian and Ubuntu puts its files."""
 
 _TEST_FRACTION = 5  # one sample in five of each class, where a source has no test set of its own
 
@@ -37,21 +47,33 @@ def load(
 ) -> Dataset:
     """Load a data set that is already on this machine.
 
+    What is slow to read is read once and kept as .npz in a cache: in the folder that the
+    environment variable `MRSA_JAX_CACHE` names, or else in the user's cache folder. The cache is
+    made again when its source has changed, and serves alone where the source is gone.
+
     Args:
-        name: `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test, stratified by
-            class and shuffled by the seed), `"digits"` (scikit-learn's 1,797 8x8 digits, split in
-            the same way), `"idx"` (MNIST, Fashion-MNIST or any set in their four IDX files,
-            plain or gzipped), or `"tfds:<name>"` (a tensorflow-datasets set that was prepared
-            as array_record; splits `train` and `test`).
-        directory: Folder of the IDX files (required for `"idx"`), or the data folder of
-            tensorflow-datasets (its own default if None). The others take none.
-        seed: Orders the samples; for the first two it also chooses the test samples.
+        name: One of these.
+            `"mnist_5k"` (5,000 real MNIST digits; 4,000 to train, 1,000 to test) and `"digits"`
+            (scikit-learn's 1,797 8x8 digits) are inside installed packages.
+            `"mnist"`, `"fashion_mnist"`, `"cifar10"` and `"cifar100"` are read where
+            `mrsa-jax data prepare NAME` has prepared them, Fashion-MNIST also where the system
+            package dataset-fashion-mnist has installed it; `"tfds:<name>"` is any other labelled
+            set that tensorflow-datasets has prepared as array_record (splits `train`, `test`).
+            `"idx"` (MNIST, Fashion-MNIST or any set in their four IDX files, plain or gzipped)
+            and `"cifar"` (the binary version of CIFAR-10 or CIFAR-100) are read from a folder.
+            `"olivetti"` is the AT&T faces, where scikit-learn has fetched them.
+        directory: Folder of the files (required for `"idx"` and `"cifar"`), the data folder of
+            tensorflow-datasets or of scikit-learn (their own default if None). The first two
+            names take none.
+        seed: Orders the training samples. For `"mnist_5k"`, `"digits"` and `"olivetti"`, which
+            have no test set of their own, it also chooses one sample in five of each class.
 
     Returns:
         The data set, inputs in [0, 1], height x width x channels.
 
     Raises:
-        ConfigurationError: If the name is unknown or `directory` does not go with it.
+        ConfigurationError: If the name is unknown, `directory` does not go with it, or a file is
+            broken.
         DataNotFoundError: If the data, or the package that holds them, is not installed.
 
     Examples:
@@ -69,16 +91,15 @@ def load(
         f"must be a known data set: {nearest(name, (*SOURCES, 'tfds:<name>'))}",
         name,
     )
-    takes_directory = kind in ("idx", "tfds")
     require(
-        directory is None or takes_directory,
+        directory is None or name not in ("mnist_5k", "digits"),
         "directory",
         f"must be left out for {name!r}, which is read from an installed package",
         directory,
     )
     key = as_key(seed)
     if kind == "tfds":
-        return _read_tfds(rest, directory, key)
+        return _from_splits(name, read_tfds(rest, directory), key)
     return _READERS[name](directory, key)
 
 
@@ -109,81 +130,68 @@ def _read_digits(directory: Any, key: Key[Array, ""]) -> Dataset:
     return _stratified("digits", inputs.astype(np.float32) / np.float32(16), labels, key)
 
 
+def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
+    faces = read_olivetti(directory)
+    return _stratified("olivetti", faces["inputs"], faces["labels"], key)
+
+
 def _read_idx(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
-    require(
-        directory is not None,
-        "directory",
-        "must name the folder of the IDX files for the data set 'idx'",
-        directory,
-    )
-    assert directory is not None  # for the type checker: `require` has raised
-    splits = read_idx_directory(pathlib.Path(directory))
-    return _from_splits(f"idx:{pathlib.Path(directory).name}", *splits, key=key)
+    folder = _required(directory, "the IDX files", "idx")
+    return _from_splits(f"idx:{folder.name}", _idx_arrays(folder), key)
 
 
-def _read_tfds(name: str, directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
-    """Read the train and test splits of a set that tensorflow-datasets has prepared."""
-    tfds = _import("tensorflow_datasets", f"tfds:{name}")
-    where = None if directory is None else os.fspath(directory)
-    splits = []
-    for split in ("train", "test"):
-        try:
-            source = tfds.data_source(name, split=split, data_dir=where, download=False)
-        except Exception as error:
-            raise DataNotFoundError(
-                f"data set 'tfds:{name}' is not prepared (split {split!r}, looked in "
-                f"{where or 'the default folder of tensorflow-datasets'}); prepare it once with "
-                f"tfds.builder({name!r}, file_format='array_record', data_dir=...)"
-                ".download_and_prepare(), which needs the network and TensorFlow. "
-                f"It said: {type(error).__name__}: {error}"
-            ) from error
-        splits.append(_collect(source, name))
-    (train_inputs, train_labels), (test_inputs, test_labels) = splits
-    return _from_splits(
-        f"tfds:{name}", train_inputs, train_labels, test_inputs, test_labels, key=key
-    )
+def _read_cifar(directory: str | os.PathLike[str] | None, key: Key[Array, ""]) -> Dataset:
+    kind, folder, paths = find_cifar(_required(directory, "the CIFAR binary files", "cifar"))
+    arrays = cached(kind.name, folder, paths, lambda: read_cifar(kind, paths))
+    return _from_splits(f"cifar:{kind.name}", arrays, key)
 
 
-def _collect(source: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Stack the `image` and `label` features of a random-access source."""
-    features = set(source[0]) if len(source) else set()
-    require(
-        {"image", "label"} <= features,
-        "name",
-        "must be a set of labelled images (features `image` and `label`)",
-        f"tfds:{name} with {sorted(features)}",
-    )
-    examples = [source[index] for index in range(len(source))]
-    shapes = {np.shape(example["image"]) for example in examples}
-    require(len(shapes) == 1, "name", "must be a set of images of one size", sorted(shapes)[:4])
-    images = np.stack([example["image"] for example in examples])
-    return images, np.asarray([example["label"] for example in examples])
-
-
-def _from_splits(
-    name: str,
-    train_inputs: np.ndarray,
-    train_labels: np.ndarray,
-    test_inputs: np.ndarray,
-    test_labels: np.ndarray,
-    *,
-    key: Key[Array, ""],
+def _read_prepared(
+    name: str, directory: str | os.PathLike[str] | None, key: Key[Array, ""]
 ) -> Dataset:
+    """Read one of the four sets by its plain name."""
+    try:
+        arrays = read_tfds(name, directory)
+    except DataNotFoundError:
+        installed = name == "fashion_mnist" and directory is None and FASHION_DIRECTORY.is_dir()
+        if not installed or prepared_folder(name) is not None:
+            raise
+        arrays = _idx_arrays(FASHION_DIRECTORY)
+    return _from_splits(name, arrays | {"num_classes": np.asarray(PREPARED[name])}, key)
+
+
+def _required(
+    directory: str | os.PathLike[str] | None, what: str, name: str
+) -> pathlib.Path:  # a folder that has no default
+    rule = f"must name the folder of {what} for the data set {name!r}"
+    require(directory is not None, "directory", rule, directory)
+    assert directory is not None  # for the type checker: `require` has raised
+    return pathlib.Path(directory).expanduser()
+
+
+def _idx_arrays(folder: pathlib.Path) -> Arrays:
+    names = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+    arrays = dict(zip(names, read_idx_directory(folder), strict=True))
+    largest = max(int(arrays["train_labels"].max()), int(arrays["test_labels"].max()))
+    return arrays | {"num_classes": np.asarray(largest + 1)}
+
+
+def _from_splits(name: str, arrays: Arrays, key: Key[Array, ""]) -> Dataset:
     """Normalise bytes to [0, 1], add a channel axis where there is none, shuffle the training."""
-    order = host_generator(key, Stream.PARTITION, 0).permutation(len(train_labels))
-    num_classes = int(max(train_labels.max(), test_labels.max())) + 1
+    labels = arrays["train_labels"].astype(np.int32)
+    order = host_generator(key, Stream.PARTITION, 0).permutation(len(labels))
     return Dataset(
         name=name,
-        train_inputs=_normalised(train_inputs)[order],
-        train_labels=train_labels.astype(np.int32)[order],
-        test_inputs=_normalised(test_inputs),
-        test_labels=test_labels.astype(np.int32),
-        num_classes=num_classes,
+        train_inputs=_normalised(arrays["train_inputs"][order]),
+        train_labels=labels[order],
+        test_inputs=_normalised(arrays["test_inputs"]),
+        test_labels=arrays["test_labels"].astype(np.int32),
+        num_classes=int(arrays["num_classes"]),
     )
 
 
 def _normalised(images: np.ndarray) -> np.ndarray:
-    scaled = images.astype(np.float32) / np.float32(255)
+    scaled = np.divide(images, np.float32(255), dtype=np.float32)
     return scaled[..., None] if scaled.ndim == 3 else scaled
 
 
@@ -233,4 +241,10 @@ _READERS: dict[str, Callable[[Any, Key[Array, ""]], Dataset]] = {
     "mnist_5k": _read_mnist_5k,
     "digits": _read_digits,
     "idx": _read_idx,
+    "cifar": _read_cifar,
+    "olivetti": _read_olivetti,
+    "mnist": lambda directory, key: _read_prepared("mnist", directory, key),
+    "fashion_mnist": lambda directory, key: _read_prepared("fashion_mnist", directory, key),
+    "cifar10": lambda directory, key: _read_prepared("cifar10", directory, key),
+    "cifar100": lambda directory, key: _read_prepared("cifar100", directory, key),
 }

@@ -93,5 +93,5 @@ def test_a_changed_pool_is_seen() -> None:
     clients = mj.data.iid(0, mj.data.load("digits"), 3)
     mj.data.check_client_data(clients)
     broken = dataclasses.replace(clients, labels=clients.labels.at[7].set(10))
-    with pytest.raises(mj.ConfigurationError, match="first at index 7.; got 10"):
+    with pytest.raises(mj.ConfigurationError, match=r"first at index 7\); got 10"):
         mj.data.check_client_data(broken)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.data import _sources
+from mrsa_jax.data import _sources, _tfds
 
 
 @pytest.mark.parametrize("name", ["mnist_5", "mnist5k", "tfds:", ""])
@@ -109,9 +109,9 @@ def test_tfds_adapter_reads_prepared_sets() -> None:
 
 def test_tfds_set_without_images_is_rejected() -> None:
     with pytest.raises(mj.ConfigurationError, match="labelled images"):
-        _sources._collect([{"text": b"a", "label": 0}], "imdb_reviews")
+        _tfds._collect([{"text": b"a", "label": 0}], "imdb_reviews")
     with pytest.raises(mj.ConfigurationError, match="images of one size"):
-        _sources._collect(
+        _tfds._collect(
             [
                 {"image": np.zeros((2, 2, 1)), "label": 0},
                 {"image": np.zeros((3, 2, 1)), "label": 1},
