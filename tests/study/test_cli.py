@@ -70,6 +70,17 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for flag in ("--seed", "--out", "--rounds", "--json", "--fidelity", "--partition", "--model"):
         assert flag in text
+    assert main(["train", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for lesson in (
+        "--resume",
+        "--checkpoint-every",
+        "McMahan's; 1,663,370",
+        "the papers' CIFAR runs: 400 800",
+        "FedProx's mu",
+        "how many clients train side by side follows from it",
+    ):
+        assert lesson in text
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mrsa-jax ")
 
@@ -172,7 +183,7 @@ def test_a_diverging_learning_rate_is_named(
 
 
 def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathlib.Path) -> None:
-    words = ["train", *SMALL, "--rounds", "2000", "--out", str(tmp_path / "out")]
+    words = ["demo", *SMALL, *SCHEMES, "--rounds", "2000", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-m", "mrsa_jax", *words], stderr=subprocess.PIPE, text=True
     )

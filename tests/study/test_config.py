@@ -13,6 +13,7 @@ from mrsa_jax.study import (
     DataConfig,
     DemoConfig,
     PopulationConfig,
+    ResourceConfig,
     Scheme,
     SimulateConfig,
     TrainConfig,
@@ -23,6 +24,8 @@ from mrsa_jax.study import (
     to_dict,
     validate,
 )
+from mrsa_jax.study._config import different_settings
+from mrsa_jax.study._load import to_toml
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
 
@@ -69,6 +72,42 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
         (TrainConfig(training=TrainingConfig(momentum=1.0)), "`momentum` must lie in"),
         (TrainConfig(training=TrainingConfig(batch_size=0)), "`batch_size` must be at least 1"),
         (TrainConfig(data=DataConfig(concentration=float("inf"))), "`concentration` must be"),
+        (TrainConfig(data=DataConfig(shared_size=0)), "`shared_size` must be at least 1; got 0"),
+        (
+            TrainConfig(training=TrainingConfig(weight_decay=-1.0)),
+            "`weight_decay` must be 0 or positive; got -1.0",
+        ),
+        (
+            TrainConfig(training=TrainingConfig(proximal=float("nan"))),
+            "`proximal` must be 0 or positive; got nan",
+        ),
+        (
+            TrainConfig(training=TrainingConfig(decay_rounds=(400, 400))),
+            r"`decay_rounds` must ascend; got \(400, 400\)",
+        ),
+        (
+            TrainConfig(training=TrainingConfig(decay_rounds=(0, 400))),
+            "`decay_rounds` must be at least 1",
+        ),
+        (
+            TrainConfig(training=TrainingConfig(decay_factor=0.0)),
+            r"`decay_factor` must lie in \(0, 1\]; got 0.0",
+        ),
+        (
+            TrainConfig(training=TrainingConfig(server_learning_rate=0.0)),
+            "`server_learning_rate` must be positive; got 0.0",
+        ),
+        (
+            TrainConfig(resources=ResourceConfig(memory_gib=0.0)),
+            "`memory_gib` must be positive; got 0.0",
+        ),
+        (TrainConfig(resources=ResourceConfig(devices=0)), "`devices` must be at least 1; got 0"),
+        (TrainConfig(checkpoint_every=0), "`checkpoint_every` must be at least 1; got 0"),
+        (TrainConfig(resume=True, overwrite=True), "`resume` must be left out with `overwrite`"),
+        (
+            SimulateConfig(population=PopulationConfig(assignment="by_label")),
+            "`assignment` must be another: a simulation without data knows no labels",
+        ),
         (TrainConfig(aggregation=AggregationConfig(clip=-1.0)), "`clip` must be positive"),
         (
             TrainConfig(aggregation=AggregationConfig(num_levels=2**20, modulus_bits=20)),
@@ -141,12 +180,21 @@ def test_every_setting_but_presentation_changes_the_hash() -> None:
     base = TrainConfig(population=POPULATION)
     same = dataclasses.replace(base, out=pathlib.Path("other"), json=True, overwrite=True)
     assert config_hash(base) == config_hash(same)
+    # nor how a run is carried out: it may be continued on another machine
+    there = dataclasses.replace(
+        base, resume=True, checkpoint_every=50, resources=ResourceConfig(4.0, devices=2)
+    )
+    assert config_hash(base) == config_hash(there)
     variants = [
         dataclasses.replace(base, seed=1),
         dataclasses.replace(base, scheme="uniform"),
         dataclasses.replace(base, population=PopulationConfig(num_clients=24, cohort_size=4)),
         dataclasses.replace(base, data=DataConfig(partition="shards")),
         dataclasses.replace(base, training=TrainingConfig(learning_rate=0.2)),
+        dataclasses.replace(base, training=TrainingConfig(decay_rounds=(3,))),
+        dataclasses.replace(base, training=TrainingConfig(precision="bfloat16")),
+        dataclasses.replace(base, training=TrainingConfig(server="adam")),
+        dataclasses.replace(base, data=DataConfig(normalise=True)),
         dataclasses.replace(base, aggregation=AggregationConfig(fidelity="sets")),
     ]
     hashes = {config_hash(base), *map(config_hash, variants)}
@@ -159,3 +207,32 @@ def test_a_configuration_survives_the_round_trip_through_plain_values() -> None:
     content = to_dict(config)
     assert content["data"]["directory"] == "a"
     assert "directory" not in to_dict(DemoConfig())["data"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DemoConfig(),
+        SimulateConfig(schemes=("uniform", "bernoulli:0.1"), trials=3),
+        TrainConfig(
+            out=pathlib.Path('a "quoted"\\ \t name\x7f é'),
+            population=PopulationConfig(dropout_rates=(1e-7, 0.5)),
+            data=DataConfig(directory=pathlib.Path("d"), balanced=False),
+            training=TrainingConfig(decay_rounds=(400, 800), server_learning_rate=1e16),
+            resources=ResourceConfig(memory_gib=2.5),
+        ),
+    ],
+)
+def test_a_configuration_survives_the_round_trip_through_a_file(
+    tmp_path: pathlib.Path, config: DemoConfig | SimulateConfig | TrainConfig
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(type(config), path) == config
+
+
+def test_what_differs_is_named_by_its_path() -> None:
+    first, second = to_dict(TrainConfig()), to_dict(TrainConfig(resume=True, rounds=3))
+    assert different_settings(first, second) == [("rounds", "150", "3")]
+    folder = to_dict(TrainConfig(data=DataConfig(directory=pathlib.Path("x"))))
+    assert different_settings(first, folder) == [("data.directory", "None", "x")]

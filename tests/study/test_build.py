@@ -1,0 +1,133 @@
+"""The registry: what a configuration's names and numbers become."""
+
+from __future__ import annotations
+
+import typing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax import ConfigurationError
+from mrsa_jax.study import DataConfig, PopulationConfig, ResourceConfig, TrainingConfig
+from mrsa_jax.study._build import (
+    MODELS,
+    PARTITIONS,
+    SERVERS,
+    build_clients,
+    build_mesh,
+    build_rate_schedule,
+    build_rates,
+    build_server,
+    build_trainer,
+)
+from mrsa_jax.study._training_config import ModelName, PartitionName, PrecisionName, ServerName
+
+DIGITS = DataConfig(dataset="digits", partition="shards")
+
+
+def test_literals_equal_the_registry() -> None:
+    assert typing.get_args(ModelName) == tuple(MODELS)
+    assert typing.get_args(PartitionName) == tuple(PARTITIONS)
+    assert typing.get_args(ServerName) == tuple(SERVERS)
+
+
+def test_more_devices_than_there_are_is_misuse() -> None:
+    there = len(jax.local_devices())
+    with pytest.raises(ConfigurationError, match=f"`devices` must be no more .* got {there + 1}"):
+        build_mesh(ResourceConfig(devices=there + 1))
+
+
+def test_a_processor_alone_is_not_split_unless_asked() -> None:
+    assert build_mesh(ResourceConfig()) is None
+    assert build_mesh(ResourceConfig(devices=1)) is None
+    mesh = build_mesh(ResourceConfig(devices=2))
+    assert mesh is not None
+    assert (mesh.axis_names, mesh.size) == (("clients",), 2)
+
+
+def test_rates_by_label_need_the_clients() -> None:
+    population = PopulationConfig(num_clients=20, cohort_size=4, assignment="by_label")
+    with pytest.raises(ConfigurationError, match="`clients` must be given for rates by label"):
+        build_rates(0, population)
+    _, clients = build_clients(0, DIGITS, 20)
+    rates = build_rates(0, population, clients)
+    label = mj.data.class_counts(clients).argmax(axis=1)  # shards of one label each
+    np.testing.assert_allclose(rates, 0.1 + 0.4 * label / 9, rtol=1e-6)
+
+
+@pytest.mark.parametrize("partition", ["shards_with_shared", "dirichlet_by_client"])
+def test_splits_have_the_numbers_of_the_configuration(partition: PartitionName) -> None:
+    config = DataConfig("digits", partition=partition, shared_size=50, concentration=0.01)
+    dataset, clients = build_clients(0, config, 20)
+    held = np.asarray(clients.indices)
+    if partition == "shards_with_shared":
+        common = set(held[0, : clients.sizes[0]].tolist())
+        for row, size in zip(held, np.asarray(clients.sizes), strict=True):
+            common &= set(row[:size].tolist())
+        assert len(common) == 50
+        # 50 of 10 classes, as many of each as of any other
+        labels = np.asarray(clients.labels)[sorted(common)]
+        assert np.bincount(labels).tolist() == [5] * 10
+    else:  # so small a concentration leaves nearly one class a client, whatever its size
+        counts = mj.data.class_counts(clients)
+        assert np.median(counts.max(axis=1) / counts.sum(axis=1)) > 0.9
+    assert dataset.name == "digits"
+
+
+def test_normalised_images_have_mean_0_and_deviation_1() -> None:
+    dataset, _ = build_clients(0, DataConfig("digits", normalise=True), 10)
+    assert abs(float(dataset.train_inputs.mean())) < 1e-4
+    assert abs(float(dataset.train_inputs.std()) - 1) < 1e-4
+    assert dataset.train_inputs.dtype == np.float32
+
+
+def test_the_learning_rate_falls_after_the_rounds_given() -> None:
+    assert build_rate_schedule(TrainingConfig()) is None
+    schedule = build_rate_schedule(TrainingConfig(decay_rounds=(4, 8), decay_factor=0.4))
+    factors = [float(schedule(index)) for index in (0, 3, 4, 7, 8, 100)]
+    np.testing.assert_allclose(factors, [1, 1, 0.4, 0.4, 0.16, 0.16], rtol=1e-6)
+
+
+def test_the_trainer_has_every_option_and_costs_nothing_for_those_left_out() -> None:
+    model = mj.federated.logistic(10)
+    plain = build_trainer(TrainingConfig(), model)
+    assert plain.momentum is None
+    assert plain.weight_decay is None
+    assert plain.proximal is None
+    assert plain.compute_dtype is None
+    config = TrainingConfig(
+        learning_rate=0.2, momentum=0.5, weight_decay=1e-3, proximal=0.1, precision="bfloat16"
+    )
+    full = build_trainer(config, model)
+    own = [full.learning_rate, full.momentum, full.weight_decay, full.proximal]
+    np.testing.assert_allclose([float(number) for number in own], [0.2, 0.5, 1e-3, 0.1], rtol=1e-6)
+    assert full.compute_dtype in typing.get_args(PrecisionName)
+
+
+def test_servers_step_along_the_mean_update() -> None:
+    """Two rounds by hand, of the mean update (1, -2) each time."""
+    update = jnp.array([1.0, -2.0], jnp.float32)
+
+    def after_two(config: TrainingConfig) -> np.ndarray:
+        server = build_server(config)
+        assert server is not None
+        state, weights = server.init(update * 0), update * 0
+        with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes its own
+            for _ in range(2):
+                step, state = server.update(-update, state, weights)
+                weights = weights + step
+        return np.asarray(weights)
+
+    assert build_server(TrainingConfig()) is None  # plain averaging
+    assert build_server(TrainingConfig(server_learning_rate=1.0)) is None
+    half = after_two(TrainingConfig(server_learning_rate=0.5))
+    np.testing.assert_allclose(half, [1.0, -2.0])
+    # u, then 0.9 u + u
+    momentum = after_two(TrainingConfig(server="momentum"))
+    np.testing.assert_allclose(momentum, [2.9, -5.8], rtol=1e-6)
+    # of a constant gradient Adam's step is rate * g / (|g| + 0.001)
+    adam = after_two(TrainingConfig(server="adam"))
+    np.testing.assert_allclose(adam, [0.02 / 1.001, -0.04 / 2.001], rtol=1e-4)
