@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32, Int
+from jaxtyping import Float32, Int
 
 from mrsa_jax._errors import require
 from mrsa_jax.data._dataset import Dataset, check_labels
@@ -41,10 +41,10 @@ class ClientData:
         num_classes: Number of classes (static).
     """
 
-    inputs: Array
-    labels: Array
-    indices: Array
-    sizes: Array
+    inputs: Any  # arrays, but while JAX rebuilds the pytree, anything
+    labels: Any
+    indices: Any
+    sizes: Any
     num_classes: int = dataclasses.field(metadata={"static": True})
 
     @property
