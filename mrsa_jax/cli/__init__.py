@@ -1,4 +1,4 @@
-"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | reproduce`.
+"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | reproduce | data`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
@@ -16,6 +16,7 @@ import tyro
 from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
 from mrsa_jax.cli._audit import AuditConfig, run_audit
 from mrsa_jax.cli._console import error_console, escape
+from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
 from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, SecaggConfig, run_secagg
 from mrsa_jax.cli._study import run_study
@@ -64,6 +65,11 @@ _COMMANDS: dict[str, _Command] = {
         ReproduceCommand,
         "Remake a paper's tables and figures and judge them against what it printed.",
         run_reproduce,
+    ),
+    "data": _Command(
+        DataConfig,
+        "List the data sets that are on this machine, or prepare one that is not.",
+        run_data,
     ),
 }
 

@@ -1,5 +1,6 @@
 """Data sets that are on this machine, and ways to spread their samples over clients."""
 
+from mrsa_jax.data._available import SourceStatus, available
 from mrsa_jax.data._clients import (
     ClientData,
     check_client_data,
@@ -10,13 +11,17 @@ from mrsa_jax.data._dataset import Dataset, check_dataset
 from mrsa_jax.data._dirichlet import dirichlet_by_class, dirichlet_by_client
 from mrsa_jax.data._images import augment, normalise
 from mrsa_jax.data._partition import iid, shards, shards_with_shared
+from mrsa_jax.data._prepare import PreparationPlan, plan_preparation, prepare
 from mrsa_jax.data._sources import SOURCES, load
 
 __all__ = [
     "SOURCES",
     "ClientData",
     "Dataset",
+    "PreparationPlan",
+    "SourceStatus",
     "augment",
+    "available",
     "check_client_data",
     "check_dataset",
     "class_counts",
@@ -26,6 +31,8 @@ __all__ = [
     "label_dropout_rates",
     "load",
     "normalise",
+    "plan_preparation",
+    "prepare",
     "shards",
     "shards_with_shared",
 ]

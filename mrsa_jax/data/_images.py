@@ -24,13 +24,15 @@ from mrsa_jax.data._dataset import Dataset, check_dataset
 
 __all__ = ["augment", "normalise"]
 
+PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
+
 _MAX_PADDING = 1024
 
 
 def normalise(
     dataset: Dataset,
-    mean: float | Sequence[Any] | np.ndarray | None = None,
-    std: float | Sequence[Any] | np.ndarray | None = None,
+    mean: PerChannel = None,
+    std: PerChannel = None,
 ) -> Dataset:
     """Shift and scale each channel: (inputs - mean) / std.
 

@@ -1,0 +1,145 @@
+"""`mrsa-jax data list | prepare NAME`: which data sets are here, and how to get another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax.cli._console import error_console, escape
+
+if TYPE_CHECKING:
+    from mrsa_jax.data import PreparationPlan
+
+__all__ = ["DataConfig", "run_data"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """List the data sets that are here, or prepare one."""
+
+    action: tyro.conf.Positional[Literal["list", "prepare"]] = "list"
+    """list: say of each set where it is. prepare NAME: fetch one, once; the others need none."""
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
+    """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets."""
+
+    directory: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Data folder of tensorflow-datasets; its own default if left out."""
+
+    yes: bool = False
+    """Prepare without asking."""
+
+    json: bool = False
+    """Print the result as JSON instead."""
+
+
+def run_data(config: DataConfig) -> int:
+    """Do what the command says and return the exit status: 1 when a question was answered no."""
+    if config.action == "list":
+        require(config.name is None, "name", "must be left out of `data list`", config.name)
+        require(not config.yes, "yes", "must be left out of `data list`")
+        return _list(config)
+    given = config.name is not None
+    require(given, "name", "must follow `data prepare`, as in: mrsa-jax data prepare mnist")
+    return _prepare(config)
+
+
+def _list(config: DataConfig) -> int:
+    from mrsa_jax import data
+    from mrsa_jax.data._cache import cache_directory
+
+    found = data.available(config.directory)
+    if config.json:
+        sets = [{**dataclasses.asdict(status), "is_here": status.is_here} for status in found]
+        _print_json({"cache": str(cache_directory()), "sets": sets})
+        return 0
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=150)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("Set", "State", "Holds", "Size", "Where, or how to get it"):
+        table.add_column(heading, overflow="fold", justify="right" if heading == "Size" else "left")
+    for status in found:
+        colour = "green" if status.is_here else "yellow"
+        size = "" if status.num_bytes is None else _megabytes(status.num_bytes)
+        where = (status.where or "") if status.is_here else status.how
+        cells = map(escape, (status.content, size, where))
+        table.add_row(status.name, f"[{colour}]{status.state}[/]", *cells)
+    console.print(table)
+    console.print(f"Cache: {cache_directory()}", style="dim", highlight=False, markup=False)
+    return 0
+
+
+def _prepare(config: DataConfig) -> int:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's greetings
+    from mrsa_jax import data
+    from mrsa_jax.data._prepare import check_extra
+
+    assert config.name is not None  # for the type checker: `run_data` has checked
+    plan = data.plan_preparation(config.name, directory=config.directory)
+    console = error_console()
+    if plan.is_prepared:
+        console.print(f"{plan.name} is prepared in {plan.directory} already", markup=False)
+    else:
+        check_extra(plan.name)  # before a question whose answer would be of no use
+        console.print(_announce(plan), highlight=False, markup=False)
+        if not config.yes and not _confirmed():
+            console.print("nothing was fetched")
+            return 1
+    dataset = data.prepare(plan)
+    content = {
+        "name": dataset.name,
+        "version": plan.version,
+        "directory": str(plan.directory),
+        "train": len(dataset.train_labels),
+        "test": len(dataset.test_labels),
+        "input_shape": list(dataset.input_shape),
+        "num_classes": dataset.num_classes,
+    }
+    if config.json:
+        _print_json(content)
+    else:
+        sys.stdout.write(
+            f"{dataset.name}: {content['train']:,} training and {content['test']:,} test images "
+            f"of {'x'.join(map(str, dataset.input_shape))}, {dataset.num_classes} classes, "
+            "read and cached\n"
+        )
+    return 0
+
+
+def _announce(plan: PreparationPlan) -> str:
+    size = "an unknown amount" if plan.num_bytes is None else _megabytes(plan.num_bytes)
+    hosts = f" from {', '.join(plan.hosts)}" if plan.hosts else ""
+    files = f"{len(plan.urls)} file{'' if len(plan.urls) == 1 else 's'}, " if plan.urls else ""
+    return (
+        f"This fetches {plan.name} {plan.version}: {files}{size}{hosts},\n"
+        f"and prepares it in {plan.directory}, where the archives stay too (folder downloads)."
+    )
+
+
+def _confirmed() -> bool:
+    """Ask on the terminal; where nobody can be asked, --yes must be given."""
+    if not sys.stdin.isatty():
+        raise ConfigurationError("`yes` must be given where there is no terminal to ask on: --yes")
+    sys.stderr.write("Go on? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB"
+
+
+def _print_json(content: object) -> None:
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")

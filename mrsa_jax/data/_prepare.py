@@ -1,0 +1,218 @@
+"""Prepare a set with tensorflow-datasets: the one step that needs the network, and TensorFlow.
+
+`plan_preparation` says what would be fetched and touches nothing; `prepare` fetches, after a
+check of a second that the archives' hosts answer, because without a network the download itself
+would hang for minutes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
+from typing import Any
+
+from mrsa_jax._errors import ConfigurationError, DataNotFoundError, nearest, require
+from mrsa_jax.data._dataset import Dataset
+from mrsa_jax.data._sources import PREPARED, load
+from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
+
+__all__ = ["EXTRA", "PreparationPlan", "check_network", "plan_preparation", "prepare"]
+
+EXTRA = "mrsa_jax[tfds-prepare]"
+"""What to install for the preparation."""
+
+_TIMEOUT_SECONDS = 1.0
+_PORTS = {"http": 80, "https": 443, "ftp": 21}
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparationPlan:
+    """What preparing a set would fetch and where it would go.
+
+    Attributes:
+        name: As tensorflow-datasets spells it.
+        version: Of the set.
+        directory: Data folder of tensorflow-datasets; archives stay in `downloads` there.
+        num_bytes: Bytes of all archives, or None where the set does not say.
+        hosts: Names of the hosts that the archives come from.
+        urls: Addresses of the archives.
+        is_prepared: Whether the set is already there, so that nothing would be fetched.
+    """
+
+    name: str
+    version: str
+    directory: pathlib.Path
+    num_bytes: int | None
+    hosts: tuple[str, ...]
+    urls: tuple[str, ...]
+    is_prepared: bool
+
+
+def plan_preparation(
+    name: str, *, directory: str | os.PathLike[str] | None = None
+) -> PreparationPlan:
+    """Say what preparing a data set would fetch; needs no network and no TensorFlow.
+
+    Args:
+        name: `"mnist"`, `"fashion_mnist"`, `"cifar10"`, `"cifar100"`, or any labelled set of
+            tensorflow-datasets by its name, with or without `tfds:` before it.
+        directory: Its data folder; its own default if None.
+
+    Returns:
+        The plan for `prepare`.
+
+    Raises:
+        ConfigurationError: If tensorflow-datasets has no such set; names the nearest.
+        DataNotFoundError: If tensorflow-datasets is not installed.
+
+    Examples:
+        >>> plan = plan_preparation("mnist", directory="/nowhere")
+        >>> plan.is_prepared, plan.num_bytes == 11_594_722
+        (False, True)
+    """
+    name = name.removeprefix("tfds:")
+    is_name = name not in ("mnist_5k", "digits", "idx", "cifar", "olivetti")
+    rule = f"must be a set that needs preparing: {', '.join(PREPARED)} or another tfds:NAME"
+    require(is_name, "name", rule, name)
+    folder = tfds_directory(directory)
+    builder = _builder(name, folder)
+    name = builder.info.full_name.rpartition("/")[0]  # with its configuration, if it has several
+    infos: dict[str, Any] = builder.url_infos or {}
+    sizes = [info.size for info in infos.values()]
+    return PreparationPlan(
+        name=name,
+        version=str(builder.version),
+        directory=folder,
+        num_bytes=sum(sizes) if sizes and all(size is not None for size in sizes) else None,
+        hosts=tuple(sorted({_host(url)[0] for url in infos})),
+        urls=tuple(sorted(infos)),
+        is_prepared=prepared_folder(name, directory) is not None,
+    )
+
+
+def prepare(plan: PreparationPlan) -> Dataset:
+    """Fetch and prepare a set as array_record, unless that is done, and read it into the cache.
+
+    Args:
+        plan: Of `plan_preparation`.
+
+    Returns:
+        The data set, as `load` gives it from now on.
+
+    Raises:
+        DataNotFoundError: If the extra is not installed, the hosts do not answer, or the download
+            or the preparation fails; says which.
+    """
+    if not plan.is_prepared:
+        check_extra(plan.name)
+        check_network(plan.urls)
+        _download(plan)
+    name = plan.name if plan.name in PREPARED else f"tfds:{plan.name}"
+    return load(name, directory=plan.directory)
+
+
+def check_extra(name: str) -> None:
+    """Raise unless TensorFlow, which only the preparation needs, is installed."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise DataNotFoundError(
+            f"preparing the data set {name!r} needs TensorFlow, which is not installed; reading "
+            f"it afterwards does not. Install it with: pip install '{EXTRA}'"
+        )
+
+
+def check_network(urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+    """Raise unless the host of each address, or the proxy before it, takes a connection.
+
+    Takes about `timeout_seconds` at most: hosts are tried side by side, name look-up included.
+
+    Args:
+        urls: Addresses; only the host and the port of each are used.
+        timeout_seconds: How long to wait for an answer.
+
+    Raises:
+        DataNotFoundError: If a host does not answer; names it.
+    """
+    failures: dict[tuple[str, int], str] = {}
+    threads = []
+    for target in sorted({_target(url) for url in urls}):
+        failures[target] = f"no answer within {timeout_seconds:g} s"
+        # a look-up of a name has no timeout of its own: it is left behind, as a daemon
+        thread = threading.Thread(
+            target=_connect, args=(target, timeout_seconds, failures), daemon=True
+        )
+        thread.start()
+        threads.append(thread)
+    end = time.monotonic() + timeout_seconds
+    for thread in threads:
+        thread.join(max(end - time.monotonic(), 0.0))
+    for (host, port), reason in dict(failures).items():
+        raise DataNotFoundError(
+            f"{host} (port {port}) cannot be reached: {reason}. Preparing a data set needs the "
+            "network; try again where there is one, or copy a prepared set from there"
+        )
+
+
+def _connect(
+    target: tuple[str, int], timeout_seconds: float, failures: dict[tuple[str, int], str]
+) -> None:
+    try:
+        socket.create_connection(target, timeout=timeout_seconds).close()
+    except OSError as error:
+        failures[target] = str(error) or type(error).__name__
+    else:
+        del failures[target]
+
+
+def _target(url: str) -> tuple[str, int]:
+    """Return the host and port that a download of an address would connect to first."""
+    scheme = urllib.parse.urlsplit(url).scheme
+    host, port = _host(url)
+    proxy = urllib.request.getproxies().get(scheme)
+    if proxy and not urllib.request.proxy_bypass(host):
+        return _host(proxy if "//" in proxy else f"http://{proxy}")
+    return host, port
+
+
+def _host(url: str) -> tuple[str, int]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.hostname or url, parts.port or _PORTS.get(parts.scheme, 443)
+
+
+def _builder(name: str, folder: pathlib.Path) -> Any:
+    tfds = import_tfds(name)
+    try:
+        return tfds.builder(
+            name, data_dir=os.fspath(folder), file_format="array_record", try_gcs=False
+        )
+    except tfds.core.registered.DatasetNotFoundError as error:
+        close = nearest(name.partition("/")[0], tfds.list_builders(with_community_datasets=False))
+        raise ConfigurationError(
+            f"`name` must be a set of tensorflow-datasets; got {name!r}; "
+            f"{close.partition(' (known')[0] if close.startswith('did') else 'none is near'} "
+            f"(the papers' are {', '.join(PREPARED)})"
+        ) from error
+    except (ValueError, AssertionError) as error:  # of a configuration or a version
+        raise ConfigurationError(
+            f"`name` must name a configuration and version that exist; got {name!r}: {error}"
+        ) from error
+
+
+def _download(plan: PreparationPlan) -> None:
+    tfds = import_tfds(plan.name)
+    try:
+        _builder(plan.name, plan.directory).download_and_prepare(
+            download_config=tfds.download.DownloadConfig(try_download_gcs=False)
+        )
+    except Exception as error:
+        raise DataNotFoundError(
+            f"data set {plan.name!r} could not be prepared in {plan.directory}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
