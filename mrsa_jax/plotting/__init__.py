@@ -1,5 +1,6 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
+from mrsa_jax.plotting._accuracy import plot_accuracy_curves
 from mrsa_jax.plotting._ccesa import (
     plot_bandwidth_ratio,
     plot_connection_probability,
@@ -48,6 +49,7 @@ from mrsa_jax.plotting._style import scheme_colour, style
 __all__ = [
     "PolicyQuantity",
     "plot_accuracy",
+    "plot_accuracy_curves",
     "plot_bandwidth_ratio",
     "plot_byzantine_tolerance",
     "plot_cardinality",

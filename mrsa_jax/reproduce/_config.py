@@ -27,6 +27,10 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "fig5a",
         "theorem3",
         "early_leaks",
+        "table3",
+        "table4",
+        "table5",
+        "fig8",
     ),
     "ccesa": (
         "table1",
@@ -55,6 +59,11 @@ ITEMS: dict[str, tuple[str, ...]] = {
 }
 """Names of the items of each paper, in the order in which they are made."""
 
+ALIASES: dict[str, dict[str, str]] = {
+    "multiround": {"fig5b": "table3", "fig5c": "table3", "fig7": "table4", "fig6": "table5"},
+}
+"""Figures that an item of another name shows: the curves whose ends a table lists."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceConfig:
@@ -69,10 +78,11 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (heterosag's fig3a and fig3b): mnist_5k, idx (with --directory), or
-    tfds:NAME for a prepared TensorFlow data set, such as tfds:mnist or tfds:fashion_mnist."""
+    """Data of trainings (multiround's table3, table4, table5 and fig8, heterosag's fig3a and
+    fig3b): mnist_5k, idx or cifar (with --directory), or a prepared set, such as mnist,
+    fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
-    """Folder of the IDX files (MNIST, Fashion-MNIST) or of the TensorFlow data sets."""
+    """Folder of the data set's files, where it needs one."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
     """Folder for tables, figures with their data, and the report."""
     json: bool = False
@@ -86,7 +96,8 @@ def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
 
     Args:
         paper: `"multiround"`, `"ccesa"` or `"heterosag"`.
-        items: Names, or None or nothing for all of the paper's.
+        items: Names, or None or nothing for all of the paper's; a figure's name stands for the
+            table that it belongs to (`"fig6"` for `"table5"`).
 
     Raises:
         ConfigurationError: For an unknown paper or item, naming the nearest known one.
@@ -94,15 +105,20 @@ def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
     Examples:
         >>> check_items("multiround", ["fig4a", "table1"])
         ('table1', 'fig4a')
+        >>> check_items("multiround", ["fig6"])
+        ('table5',)
     """
     if paper not in ITEMS:
         raise ConfigurationError(
             f"`paper` must be a known paper; got {paper!r}; {nearest(paper, ITEMS)}"
         )
     wanted = [items] if isinstance(items, str) else list(items or ITEMS[paper])
+    others = ALIASES.get(paper, {})
+    wanted = [others.get(name, name) for name in wanted]
     for name in wanted:
         if name not in ITEMS[paper]:
+            known = (*ITEMS[paper], *others)
             raise ConfigurationError(
-                f"`only` must be a known item; got {name!r}; {nearest(name, ITEMS[paper])}"
+                f"`only` must be a known item; got {name!r}; {nearest(name, known)}"
             )
     return tuple(name for name in ITEMS[paper] if name in wanted)

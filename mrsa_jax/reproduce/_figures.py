@@ -51,6 +51,16 @@ def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
     right.axhline(12, color="#777777", lw=0.8, ls=":")
 
 
+def _accuracy(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw accuracy over rounds, IID and non-IID (or two settings) side by side."""
+    figure.set_size_inches(12.5, 5.2)
+    panels = list(data.groupby("panel", sort=False))
+    for ax, (name, rows) in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
+        plotting.plot_accuracy_curves(rows, ax=ax)
+        ax.set_title(str(name))
+        ax.set_ylabel("test accuracy (%)" if name == panels[0][0] else "")
+
+
 FIGURES: dict[str, Draw] = {
     "table1": on_one(plotting.plot_family_sizes),
     "fig2": on_one(plotting.plot_family),
@@ -72,6 +82,10 @@ FIGURES: dict[str, Draw] = {
     "fig5a": on_one(plotting.plot_tradeoff),
     "theorem3": on_one(plotting.plot_full_rank),
     "early_leaks": on_one(functools.partial(plotting.plot_early_leaks, period=6)),
+    "table3": _accuracy,
+    "table4": _accuracy,
+    "table5": _accuracy,
+    "fig8": _accuracy,
 }
 """What draws each item on a figure."""
 

@@ -22,6 +22,7 @@ from mrsa_jax.study import Progress, _report, _store
 
 __all__ = ["SavedReproduction", "run_and_save", "verdicts"]
 
+_TRAINING = ("heterosag", "multiround")
 _HEADINGS = ("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Note")
 
 
@@ -75,11 +76,11 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
     names = check_items(config.paper, config.only)
     paper = _PAPERS[config.paper]
     words: dict[str, Any] = {"small": config.small, "seed": config.seed, "progress": progress}
-    if config.paper == "heterosag":
+    if config.paper in _TRAINING:
         words |= {"dataset": config.dataset, "directory": config.directory}
     else:
         given = config.dataset != ReproduceConfig().dataset or config.directory is not None
-        rule = "must be left out but for heterosag, whose figures train"
+        rule = f"must be left out but for {' and '.join(_TRAINING)}, whose figures train"
         require(not given, "dataset", rule, config.dataset, config.paper)
     with _store.study_folder(config) as folder:
         items = paper.make(names, **words)

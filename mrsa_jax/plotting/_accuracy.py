@@ -1,0 +1,56 @@
+"""Test accuracy of selection schemes over training rounds.
+
+Each takes a tidy data frame, a row for each test of each seed, as `mrsa_jax.reproduce` makes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrsa_jax.plotting._study import _axes
+from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_accuracy_curves"]
+
+
+def plot_accuracy_curves(data: pd.DataFrame, *, late: float = 0.1, ax: Axes | None = None) -> Axes:
+    """Plot accuracy over rounds, a curve a scheme: means over seeds with 95 % intervals.
+
+    The legend gives each scheme's accuracy late in the training, and the published one where the
+    data have it.
+
+    Args:
+        data: Columns scheme, seed, round, accuracy in [0, 1], and published (percent) if any.
+        late: Share of the rounds, the last ones, over whose tests the legend takes the mean.
+        ax: Where to draw; a figure of its own when None.
+    """
+    from scipy import special
+
+    with style():
+        ax = _axes(ax)
+        for label, rows in data.groupby("scheme", sort=False):
+            name = str(label)
+            table = 100 * rows.pivot_table(index="round", columns="seed", values="accuracy")
+            seeds, colour = table.shape[1], scheme_colour(name)
+            factor = special.stdtrit(seeds - 1, 0.975) / np.sqrt(seeds) if seeds > 1 else np.inf
+            end = table[table.index > (1 - late) * table.index.max()].mean()
+            words = f"{short(name)}: {end.mean():.1f}"
+            if seeds > 1:
+                words += f" ± {factor * end.std(ddof=1):.1f} %"
+            if "published" in rows:
+                words += f" (paper {rows['published'].iloc[0]:.2f})"
+            mean = table.mean(axis=1)
+            ax.plot(table.index, mean, color=colour, ls=scheme_line(name), label=words, lw=1.6)
+            if seeds > 2:  # of two seeds the interval is wider than the axes
+                half = factor * table.std(axis=1, ddof=1)
+                low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
+                ax.fill_between(table.index, low, high, color=colour, alpha=0.13, lw=0)
+        ax.set(xlabel="rounds", ylabel="test accuracy (%)", xlim=(0, None), ylim=(0, 100))
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    return ax

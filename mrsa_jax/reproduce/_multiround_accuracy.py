@@ -1,0 +1,242 @@
+"""Tables 3, 4, 5 and Figures 5b, 5c, 6, 7, 8 of Multi-RoundSecAgg: accuracy of six schemes.
+
+So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Each item runs on its own data set
+where that is given, and else on what is here with its settings scaled; the published accuracies
+are compared on their own data set only, the claims about schemes on any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from mrsa_jax import data
+from mrsa_jax.reproduce import _multiround_claims as claims
+from mrsa_jax.reproduce import _multiround_training as training
+from mrsa_jax.reproduce._context import Context
+from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.reproduce._multiround_training import Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "OWN_DATA",
+    "PUBLISHED",
+    "TRAINED",
+    "is_own",
+    "more_clients",
+    "table3",
+    "table4",
+    "table5",
+]
+
+TRAINED = ("table3", "table4", "table5", "fig8")
+"""Items that train, and so need a data set."""
+
+LABELS = (
+    "Random",
+    "Weighted random",
+    "User partition",
+    "Multi-RoundSecAgg (T=6)",
+    "Multi-RoundSecAgg (T=4)",
+    "Multi-RoundSecAgg (T=3)",
+)
+
+PUBLISHED: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "table3": (
+        (49.15, 50.06, 25.73, 42.89, 49.43, 50.22),
+        (44.32, 47.11, 22.32, 39.57, 46.99, 47.06),
+    ),
+    "table4": (
+        (64.64, 65.06, 55.70, 65.01, 64.95, 64.80),
+        (45.20, 47.89, 37.74, 46.35, 47.00, 47.21),
+    ),
+    "table5": (
+        (98.21, 98.10, 93.94, 97.72, 98.11, 98.15),
+        (85.79, 94.04, 75.26, 89.88, 92.51, 94.16),
+    ),
+}
+"""Test accuracies in percent, IID and non-IID, by table; the schemes as in `LABELS`."""
+
+OWN_DATA = {"table3": "cifar100", "table4": "cifar10", "table5": "mnist", "fig8": "cifar10"}
+"""The data set of each item in the paper, as `mrsa_jax.data.load` names it."""
+
+_NAMES = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10", "mnist": "MNIST"}
+_SAMPLES = {"cifar100": 50_000, "cifar10": 50_000, "mnist": 60_000}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    """How much is run."""
+
+    seeds: int
+    lenet: int  # rounds
+    larger: int  # rounds of LeNet at other N and K
+    cnn: int
+    tests: int  # tests in a training
+
+
+_FULL, _SMALL = _Size(5, 150, 100, 60, 30), _Size(2, 12, 12, 4, 4)
+_PAPER = _Size(5, 1000, 1000, 500, 50)  # on the data set of the paper, which states no rounds
+_RATE = 0.1  # of all schemes at the small size
+
+
+def is_own(dataset: data.Dataset, item: str) -> bool:
+    """Return whether a data set is the one that the paper used for an item.
+
+    Examples:
+        >>> is_own(data.load("digits"), "table5")
+        False
+    """
+    own = OWN_DATA[item]
+    name = "".join(c for c in dataset.name.lower() if c.isalnum())
+    known = {"cifar100": 100, "cifar10": 10, "mnist": 10}
+    rest = name.split(own)
+    named = len(rest) > 1 and not rest[1][:1].isdigit() and not rest[0].endswith(("fashion", "e"))
+    return (
+        named and len(dataset.train_labels) == _SAMPLES[own] and dataset.num_classes == known[own]
+    )
+
+
+def table3(context: Context) -> Item:
+    """Return Table 3 with Figures 5b and 5c: CIFAR-100, IID and Dirichlet by class."""
+    return _table(context, "table3", "Table 3, Figures 5b and 5c", ("iid", "dirichlet"))
+
+
+def table4(context: Context) -> Item:
+    """Return Table 4 with Figure 7: CIFAR-10, IID and sorted shards with a shared set."""
+    return _table(context, "table4", "Table 4, Figure 7", ("iid", "shared"))
+
+
+def table5(context: Context) -> Item:
+    """Return Table 5 with Figure 6: MNIST, IID and one sorted shard a client."""
+    return _table(context, "table5", "Table 5, Figure 6", ("iid", "shards"))
+
+
+def more_clients(context: Context) -> Item:
+    """Return Figure 8: CIFAR-10 IID with twice the clients, and with twice the cohort."""
+    size = _size(context, "fig8")
+    base = _setting(context, "fig8", "iid")
+    settings = tuple(
+        dataclasses.replace(base, panel=f"N = {n}, K = {k}", rounds=size.larger,
+                            every=max(1, size.larger // size.tests), num_clients=n, cohort_size=k)
+        for n, k in ((240, 12), (120, 24))
+    )  # fmt: skip
+    frame = _frames(context, settings, size)
+    read = claims.Reading(context.small, size.seeds, size.larger)
+    checks = [c for s in settings for c in claims.of_figure8(frame, s, read)]
+    return Item("fig8", "Figure 8: other numbers of clients", tuple(checks), frame,
+                _caption(context, "fig8", settings, size, frame))  # fmt: skip
+
+
+def _table(context: Context, name: str, title: str, splits: tuple[str, str]) -> Item:
+    size = _size(context, name)
+    settings = tuple(_setting(context, name, split) for split in splits)
+    frame = _frames(context, settings, size)
+    frame["published"] = [
+        dict(zip(LABELS, PUBLISHED[name][panel != "IID"], strict=True))[scheme]
+        for panel, scheme in zip(frame["panel"], frame["scheme"], strict=True)
+    ]
+    read = claims.Reading(context.small, size.seeds, settings[0].rounds)
+    published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
+    checks: list[Check] = [
+        *claims.of_iid(frame, "IID", published[0], read),
+        *claims.of_non_iid(frame, settings[1].panel, published[1], read),
+    ]
+    if is_own(training.images(context), name):
+        for setting, row in zip(settings, published, strict=True):
+            checks += claims.of_accuracies(frame, setting.panel, row)
+    what = f"{title}: accuracy of {_MODELS[settings[0].model]} on {_NAMES[OWN_DATA[name]]}"
+    return Item(name, what, tuple(checks), frame,
+                _caption(context, name, settings, size, frame))  # fmt: skip
+
+
+_MODELS = {"lenet": "LeNet", "cnn": "a CNN", "vgg11": "VGG-11"}
+_PANELS = {
+    "iid": "IID",
+    "dirichlet": "non-IID (Dirichlet by class)",
+    "shared": "non-IID (sorted shards, shared set)",
+    "shards": "non-IID (one sorted shard each)",
+}
+
+
+def _size(context: Context, item: str) -> _Size:
+    if context.small:
+        return _SMALL
+    return _PAPER if is_own(training.images(context), item) else _FULL
+
+
+def _setting(context: Context, item: str, split: str) -> Setting:
+    """Return a panel's setting; equal ones are trained once."""
+    dataset, size, own = training.images(context), _size(context, item), OWN_DATA[item]
+    model = "cnn" if own == "mnist" else "lenet"
+    if own == "cifar100" and is_own(dataset, item):
+        model = "vgg11"
+    rounds = size.cnn if model == "cnn" else size.lenet
+    return Setting(
+        panel=_PANELS[split],
+        model=model,  # type: ignore[arg-type]
+        split=split,  # type: ignore[arg-type]
+        rounds=rounds,
+        every=max(1, rounds // size.tests),
+        batch=100 if own == "mnist" else 50,
+        samples=_SAMPLES[own],
+        rate=_RATE if context.small else None,
+        decays=own != "mnist",
+    )
+
+
+def _frames(context: Context, settings: tuple[Setting, ...], size: _Size) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([training.curves(context, s, size.seeds) for s in settings],
+                     ignore_index=True)  # fmt: skip
+
+
+def _caption(
+    context: Context, item: str, settings: tuple[Setting, ...], size: _Size, frame: pd.DataFrame
+) -> str:
+    """Say what was run, and where it is not what the paper ran."""
+    dataset, first = training.images(context), settings[0]
+    own = is_own(dataset, item)
+    paper = f"The paper: {_NAMES[OWN_DATA[item]]}"
+    paper += " with VGG-11" if item == "table3" else ""
+    where = (
+        f"{dataset.name}, the paper's data set"
+        if own
+        else f"{dataset.name} in place of the paper's data set, so accuracies are shown beside "
+        f"the published ones and not judged. {paper}"
+    )
+    clients = "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "
+    each = len(dataset.train_labels) / first.num_clients
+    batch = training.minibatch(first, dataset)
+    shared = (
+        f" Shared set: {training.shared_size(dataset)} samples."
+        if any(s.split == "shared" for s in settings)
+        else ""
+    )
+    falls = ", falling to .4 of itself after 40 % and 80 % of the rounds" if first.decays else ""
+    rates = (
+        f"Learning rate {_RATE} for all schemes"
+        if context.small
+        else f"Learning rate of each scheme: the best of the paper's grid on a seed of its own "
+        f"({_rates(frame)})"
+    )
+    return (
+        f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled over the "
+        f"clients by each seed, about {each:.0f} samples a client in minibatches of {batch} (the "
+        f"paper: {first.samples / first.num_clients:.0f} in {first.batch}; as many local steps), "
+        f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones counted.{shared} "
+        f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the last mean "
+        f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of a round's "
+        "entries were clipped. Bands: 95 % intervals."
+    )
+
+
+def _rates(frame: pd.DataFrame) -> str:
+    parts = []
+    for panel, rows in frame.groupby("panel", sort=False):
+        own = rows.groupby("scheme", sort=False)["rate"].first()
+        parts.append(f"{panel}: " + ", ".join(f"{s} {rate:g}" for s, rate in own.items()))
+    return "; ".join(parts)

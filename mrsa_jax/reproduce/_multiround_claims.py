@@ -1,0 +1,211 @@
+"""What Multi-RoundSecAgg claims about accuracies, and how each claim is read and judged.
+
+"Comparable" and "within noise" are read from paired differences over seeds: at most one point
+(about the largest difference that the paper itself calls comparable, 1.07 in Table 3), or an
+interval that holds 0. "Above" and "worst" ask for an interval on one side of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from mrsa_jax.reproduce._intervals import Interval, difference, interval, late_accuracy
+from mrsa_jax.reproduce._items import Check, compare, state
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mrsa_jax.reproduce._multiround_training import Setting
+
+__all__ = ["Reading", "of_accuracies", "of_figure8", "of_iid", "of_non_iid"]
+
+RANDOM, WEIGHTED, PARTITION = "Random", "Weighted random", "User partition"
+T6, T4, T3 = (f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))
+
+_COMPARABLE = 1.0  # points
+_CLOSE_AT_SMALL = 5.0  # points, after the few rounds and seeds of the small size
+_FAILS = 0.02  # share of the rounds, below which nothing is trained
+
+
+class Reading(NamedTuple):
+    """What the data can show."""
+
+    is_small: bool
+    seeds: int
+    rounds: int
+
+    @property
+    def words(self) -> str:
+        """Say what accuracies are means of."""
+        return (
+            f"means over {self.seeds} paired seeds of the tests in the last tenth of "
+            f"{self.rounds} rounds, 95 % intervals"
+        )
+
+
+def of_iid(
+    frame: pd.DataFrame, panel: str, published: Mapping[str, float], read: Reading
+) -> list[Check]:
+    """Return the claims about IID data: all but user partition are alike, and that is worst."""
+    late = late_by_scheme(frame, panel)
+    words = "comparable to random selection's"
+    if read.is_small:
+        return [_alike_at_small(late, panel, read), _partition_at_small(late, panel, read)]
+    checks = [
+        _comparable(late, scheme, RANDOM, panel, words, read, shown(late, published))
+        for scheme in (T4, T3)
+    ]
+    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+
+
+def of_non_iid(
+    frame: pd.DataFrame, panel: str, published: Mapping[str, float], read: Reading
+) -> list[Check]:
+    """Return the claims about non-IID data: T = 3, 4 beat random and equal weighted selection."""
+    late = late_by_scheme(frame, panel)
+    if read.is_small:
+        return [_partition_at_small(late, panel, read)]
+    checks = []
+    for scheme in (T4, T3):
+        gap = difference(late[scheme], late[RANDOM])
+        checks.append(
+            state(f"{scheme} against random, {panel}", gap.low > 0,
+                  paper=f"above: {published[scheme] - published[RANDOM]:+.2f} points",
+                  ours=f"{_signed(gap)} points", note=shown(late, published),
+                  tolerance=f"above: an interval over 0; {read.words}")
+        )  # fmt: skip
+    for scheme in (T4, T3):
+        words = f"comparable: {published[scheme] - published[WEIGHTED]:+.2f} points"
+        checks.append(_comparable(late, scheme, WEIGHTED, panel, words, read))
+    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+
+
+def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> list[Check]:
+    """Return the claims about other N and K: as in the main setting, or partition fails."""
+    panel, cohort_size = setting.panel, setting.cohort_size
+    late = late_by_scheme(frame, panel)
+    if read.is_small:
+        checks = [_alike_at_small(late, panel, read)]
+    else:
+        words = "comparable to random selection's"
+        checks = [
+            _comparable(late, scheme, RANDOM, panel, words, read, shown(late))
+            for scheme in (T4, T3)
+        ]
+    worst = _partition_at_small if read.is_small else _partition
+    checks.append(worst(late, panel, read))
+    share = trained_share(frame, panel, PARTITION)
+    if cohort_size == 24:
+        chance = 100 * float(late[PARTITION].mean())
+        checks.append(
+            state(f"user partition, {panel}", share <= _FAILS, paper="fails to train: T = 24, and "
+                  "no block of 24 is ever wholly available",
+                  ours=f"{100 * share:.2g} % of the rounds train; {chance:.1f} % accuracy, "
+                  f"{difference(late[RANDOM], late[PARTITION])} points below random",
+                  tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
+                  note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
+                  "rates) blocks of 24 would be available in one round of twelve")
+        )  # fmt: skip
+    return checks
+
+
+def of_accuracies(frame: pd.DataFrame, panel: str, published: Mapping[str, float]) -> list[Check]:
+    """Return the published accuracies beside ours, on the paper's own data set."""
+    late = late_by_scheme(frame, panel)
+    checks = []
+    for scheme, value in published.items():
+        own = interval(100 * late[scheme])
+        within = max(2.0, own.half if own.half < float("inf") else 0.0)
+        checks.append(
+            compare(f"{scheme}, {panel} (%)", value, round(own.mean, 2), tolerance=within,
+                    note=f"{own} %; two points, or the interval over seeds: the paper states "
+                    "neither rounds nor the seeds' spread")
+        )  # fmt: skip
+    return checks
+
+
+def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
+    """Return each scheme's accuracy of each seed, late in its trainings."""
+    own = frame[frame["panel"] == panel]
+    return {str(scheme): late_accuracy(rows) for scheme, rows in own.groupby("scheme", sort=False)}
+
+
+def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
+    """Return the share of rounds that were not skipped, over all seeds."""
+    own = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
+    ends = own.groupby("seed")[["trained rounds", "round"]].max().sum()
+    return float(ends["trained rounds"] / ends["round"])
+
+
+def shown(late: Mapping[str, pd.Series], published: Mapping[str, float] | None = None) -> str:
+    """Return every scheme's accuracy with its interval, beside the published one."""
+    beside = {} if published is None else {k: f" (paper {v:.2f})" for k, v in published.items()}
+    return ", ".join(
+        f"{scheme} {interval(100 * values)} %{beside.get(scheme, '')}"
+        for scheme, values in late.items()
+    )
+
+
+def _comparable(
+    late: Mapping[str, pd.Series],
+    scheme: str,
+    other: str,
+    panel: str,
+    words: str,
+    read: Reading,
+    note: str = "",
+) -> Check:
+    gap = difference(late[scheme], late[other])
+    return state(f"{scheme} against {other.lower()}, {panel}", is_comparable(gap), paper=words,
+                 ours=f"{_signed(gap)} points", note=note,
+                 tolerance=f"at most {_COMPARABLE:g} point apart, or an interval that holds 0; "
+                 f"{read.words}")  # fmt: skip
+
+
+def is_comparable(gap: Interval) -> bool:
+    """Return whether a paired difference is a point or less, or within noise of 0."""
+    return abs(gap.mean) <= max(_COMPARABLE, gap.half)
+
+
+def _as_its_table(
+    late: Mapping[str, pd.Series], panel: str, published: Mapping[str, float], read: Reading
+) -> Check:
+    """Judge T = 6 by the sign of its own table: the text speaks of all T, the tables differ."""
+    gap = difference(late[T6], late[RANDOM])
+    paper = published[T6] - published[RANDOM]
+    return state(f"{T6} against random, {panel}", is_comparable(gap) or gap.mean * paper > 0,
+                 paper=f"{paper:+.2f} points", ours=f"{_signed(gap)} points",
+                 tolerance=f"the same sign, or comparable; {read.words}",
+                 note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its tables "
+                 "say what is printed here")  # fmt: skip
+
+
+def _partition(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
+    gap = difference(late[PARTITION], late[rest])
+    return state(f"worst scheme, {panel}", gap.high < 0, paper="user partition",
+                 ours=f"user partition {_signed(gap)} points against the next worst, {rest}",
+                 tolerance=f"an interval below 0; {read.words}")  # fmt: skip
+
+
+def _partition_at_small(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    return state(f"worst scheme after {read.rounds} rounds, {panel}",
+                 means[PARTITION] <= min(means.values()), paper="user partition",
+                 ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in means.items()),
+                 tolerance=f"means of {read.seeds} seeds; the other claims need the full size",
+                 )  # fmt: skip
+
+
+def _alike_at_small(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    gaps = {scheme: difference(late[scheme], late[RANDOM]).mean for scheme in (T4, T3)}
+    return state(f"T = 4, 3 against random after {read.rounds} rounds, {panel}",
+                 max(map(abs, gaps.values())) <= _CLOSE_AT_SMALL, paper="comparable",
+                 ours=", ".join(f"{scheme} {gap:+.1f} points" for scheme, gap in gaps.items()),
+                 tolerance=f"{_CLOSE_AT_SMALL:g} points; means of {read.seeds} seeds")  # fmt: skip
+
+
+def _signed(gap: Interval) -> str:
+    return f"{gap.mean:+.1f} ± {gap.half:.1f}"

@@ -1,0 +1,243 @@
+"""What Multi-RoundSecAgg's accuracy experiments share: settings, paired trainings, learning rates.
+
+So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Schemes are paired: with the same
+seed they have the same dropout rates, split and initial model, and draw the same minibatches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+from mrsa_jax import data, federated, quantize, secagg, selection
+from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax.availability import assign_rates, independent
+from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for
+from mrsa_jax.reproduce._intervals import late_accuracy
+from mrsa_jax.study import PopulationConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["GRID", "Setting", "best_rates", "curves", "images", "minibatch"]
+
+GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+"""Learning rates of which the paper takes the best for each scheme."""
+
+# 2**16 levels over 16 times the last mean update's largest entry: a step of 1/2048 of that entry,
+# while no client's update is 16 times as large as the mean of 12 or 24 that pull the same way.
+_LEVELS, _ROOM, _FIRST_CLIP = 2**16, 16.0, 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One panel of a figure: who trains what, on which split, for how long.
+
+    Attributes:
+        panel: Its name.
+        model: `"lenet"`, `"cnn"` (McMahan's) or `"vgg11"`.
+        split: `"iid"`, `"shards"` (one sorted shard each), `"shared"` (a sorted shard and a
+            shared set) or `"dirichlet"` (by class, concentration .5).
+        rounds: Rounds J, those that are skipped included.
+        every: Rounds between two tests.
+        batch: The paper's minibatch.
+        samples: Training samples of the paper's data set.
+        rate: Learning rate of all schemes; None to take the best of the grid for each.
+        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000 rounds.
+        num_clients: N.
+        cohort_size: K.
+    """
+
+    panel: str
+    model: Literal["lenet", "cnn", "vgg11"]
+    split: Literal["iid", "shards", "shared", "dirichlet"]
+    rounds: int
+    every: int
+    batch: int
+    samples: int
+    rate: float | None
+    decays: bool
+    num_clients: int = 120
+    cohort_size: int = 12
+
+
+def images(context: Context) -> data.Dataset:
+    """Return the data set asked for, or the five thousand digits that are always here."""
+    if "images" not in context.cache:
+        loaded = data.load(context.dataset, directory=context.directory, seed=context.seed)
+        context.cache["images"] = loaded
+    own: data.Dataset = context.cache["images"]
+    return own
+
+
+def minibatch(setting: Setting, dataset: data.Dataset) -> int:
+    """Return the minibatch that keeps the paper's number of local steps.
+
+    Its own on its own data set; in proportion to the clients' samples on a smaller one.
+    """
+    return max(1, round(setting.batch * len(dataset.train_labels) / setting.samples))
+
+
+def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
+    """Return test accuracy over rounds of the six schemes, a row for each test of each seed.
+
+    Items that ask for the same setting share its trainings.
+    """
+    key = f"curves of {seeds} seeds: {setting}"
+    if key not in context.cache:
+        rates = best_rates(context, setting, seeds)
+        jobs = [(scheme, trial) for scheme in rates for trial in range(seeds)]
+        context.progress.stage(f"{setting.panel}: trainings", len(jobs))
+        rows: list[dict[str, Any]] = []
+        for done, (scheme, trial) in enumerate(jobs):
+            rows += _train(context, setting, scheme, trial, rates[scheme])
+            context.progress.update(done + 1, len(jobs))
+        context.cache[key] = rows_to_frame(rows)
+    own: pd.DataFrame = context.cache[key]
+    return own
+
+
+def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
+    """Return each scheme's learning rate: the setting's, or the best of the grid on seed `pilot`.
+
+    The grid is searched from its largest rate down, until a rate is worse than the best before
+    it: rates far below the best learn nothing in so few rounds. Other N and K take the rates of
+    N = 120, K = 12.
+    """
+    labels = list(_schemes(setting))
+    if setting.rate is not None:
+        return dict.fromkeys(labels, setting.rate)
+    base = dataclasses.replace(setting, num_clients=120, cohort_size=12)
+    key = f"rates by seed {pilot}: {dataclasses.replace(base, panel='')}"
+    if key not in context.cache:
+        context.progress.stage(f"{setting.panel}: learning rates", len(labels))
+        found = {}
+        for done, label in enumerate(labels):
+
+            def score(rate: float, label: str = label) -> float:
+                rows = rows_to_frame(_train(context, base, label, pilot, rate))
+                return -1.0 if rows["diverged"].any() else float(late_accuracy(rows).iloc[0])
+
+            found[label] = largest_peak(GRID, score)
+            context.progress.update(done + 1, len(labels))
+        context.cache[key] = found
+    own: dict[str, float] = context.cache[key]
+    return own
+
+
+def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> float:
+    """Return the first value of the grid whose score is not below the next one's.
+
+    Values that fail altogether (a negative score) are passed over.
+
+    Examples:
+        >>> largest_peak((4, 3, 2, 1), lambda rate: {4: -1.0, 3: 0.5, 2: 0.9}.get(rate, 0.2))
+        2
+    """
+    best, best_score = grid[0], score(grid[0])
+    for rate in grid[1:]:
+        own = score(rate)
+        if own <= best_score and best_score >= 0:
+            break
+        best, best_score = rate, own
+    return best
+
+
+def _schemes(setting: Setting) -> dict[str, selection.Selector]:
+    population = PopulationConfig(num_clients=setting.num_clients, cohort_size=setting.cohort_size)
+    return schemes_for(population)
+
+
+def _trial(context: Context, trial: int) -> Key[Array, ""]:
+    """Return the key of a seed, 0 and up."""
+    return trial_key(as_key(context.seed), trial)
+
+
+def _history(context: Context, setting: Setting, scheme: str, trial: int) -> np.ndarray:
+    """Return who takes part in which round; the rates' assignment is the seed's own."""
+    key = _trial(context, trial)
+    population = PopulationConfig()
+    rates = assign_rates(key, population.dropout_rates, setting.num_clients)
+    history = selection.rollout(key, _schemes(setting)[scheme], independent(rates), setting.rounds)
+    return np.asarray(history)
+
+
+def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
+    """Return a seed's split."""
+    key, dataset, number = _trial(context, trial), images(context), setting.num_clients
+    if setting.split == "iid":
+        return data.iid(key, dataset, number)
+    if setting.split == "shards":
+        return data.shards(key, dataset, number)
+    if setting.split == "shared":
+        return data.shards_with_shared(key, dataset, number, shared_size=shared_size(dataset))
+    return data.dirichlet_by_class(key, dataset, number, concentration=0.5)
+
+
+def shared_size(dataset: data.Dataset) -> int:
+    """Return the shared set's size: 200 of 50,000 in proportion, equally many of each class."""
+    each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
+    return max(1, round(each)) * dataset.num_classes
+
+
+def _model(setting: Setting, dataset: data.Dataset) -> Any:
+    if setting.model == "lenet":
+        return federated.lenet(dataset.num_classes)
+    if setting.model == "cnn":
+        return federated.cnn(dataset.num_classes)
+    return federated.vgg11(dataset.num_classes)
+
+
+def _schedule(setting: Setting) -> Callable[[Any], Any] | None:
+    """Return the rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
+    import optax  # type: ignore[import-untyped]
+
+    if not setting.decays:
+        return None
+    falls = {setting.rounds * share // 10: 0.4 for share in (4, 8)}
+    schedule: Callable[[Any], Any] = optax.piecewise_constant_schedule(1.0, falls)
+    return schedule
+
+
+def _train(
+    context: Context, setting: Setting, scheme: str, trial: int, rate: float
+) -> list[dict[str, Any]]:
+    """Train one scheme on one seed; return a row for each test."""
+    dataset = images(context)
+    model = _model(setting, dataset)
+    dim = federated.num_parameters(model, dataset.input_shape)
+    history = _history(context, setting, scheme, trial)
+    result = federated.train(
+        _trial(context, trial),
+        model,
+        _clients(context, setting, trial),
+        history,
+        trainer=federated.local_sgd(model, rate, batch_size=minibatch(setting, dataset)),
+        aggregator=secagg.ring_average(
+            quantize.stochastic(_LEVELS, _FIRST_CLIP),
+            setting.cohort_size,
+            dim,
+            fidelity="sets",
+            clip_rule=quantize.following_range(_ROOM),
+        ),
+        test=(dataset.test_inputs, dataset.test_labels),
+        evaluate_every=setting.every,
+        rate_schedule=_schedule(setting),
+    )
+    jax.block_until_ready(result.parameters)
+    trained = np.cumsum(history.any(axis=1))
+    clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
+    return [
+        {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
+         "round": int(index) + 1, "trained rounds": int(trained[index]),
+         "accuracy": float(accuracy), "loss": float(loss),
+         "diverged": result.diverged_round is not None,
+         "most clipped": float(clipped.max(initial=0.0))}
+        for index, accuracy, loss in zip(
+            result.evaluated_rounds, result.accuracy, result.loss, strict=True)
+    ]  # fmt: skip
