@@ -8,46 +8,36 @@ Source: McMahan et al., FederatedAveraging; Multi-RoundSecAgg, Section 3.1 (E lo
 from __future__ import annotations
 
 import dataclasses
-import functools
 import numbers
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_count, check_model, check_number
+from mrsa_jax.federated._cohort import (
+    LocalTrainer,
+    cohort_updates,
+    measured_width,
+)
+from mrsa_jax.federated._cohort import _mapped as _mapped
 from mrsa_jax.federated._models import unflatten
 
-__all__ = ["LocalSGD", "LocalTrainer", "client_updates", "cohort_updates", "local_sgd"]
-
-# Clients are trained side by side as long as their parameters have no more entries than this, and
-# beyond it in turns: that bounds the memory, and on a CPU it keeps the weights in cache (measured
-# widths: MLP 2 to 4 of 32, LeNet 4 to 8 of 32 are the fastest, all 32 at once a third slower).
-_ENTRIES_AT_ONCE_ON_CPU = 2**19
-_ENTRIES_AT_ONCE_ELSEWHERE = 2**28
-
-
-@runtime_checkable
-class LocalTrainer(Protocol):
-    """How one client trains; a pytree. The library maps it over the cohort."""
-
-    def update(
-        self,
-        key: Key[Array, ""],
-        parameters: Float32[Array, " dim"],
-        inputs: Float32[Array, "samples ..."],
-        labels: Int32[Array, " samples"],
-        size: Int32[Array, ""],
-    ) -> Float32[Array, " dim"]:
-        """Return new minus old parameters; only the first `size` samples are the client's."""
-        ...
+__all__ = [
+    "LocalSGD",
+    "LocalTrainer",
+    "client_updates",
+    "cohort_updates",
+    "local_sgd",
+    "measured_width",
+]
 
 
 @jax.tree_util.register_dataclass
@@ -66,10 +56,10 @@ class LocalSGD:
         compute_dtype: Of the forward and backward pass, "bfloat16" or None for float32 (static).
     """
 
-    learning_rate: Array
-    momentum: Array | None
-    weight_decay: Array | None
-    proximal: Array | None
+    learning_rate: Any  # arrays, but while JAX rebuilds the pytree, anything
+    momentum: Any
+    weight_decay: Any
+    proximal: Any
     model: nn.Module = dataclasses.field(metadata={"static": True})
     batch_size: int = dataclasses.field(metadata={"static": True})
     num_epochs: int = dataclasses.field(metadata={"static": True})
@@ -120,9 +110,39 @@ class LocalSGD:
         Returns:
             f32 [d].
         """
-        batch_size = min(self.batch_size, inputs.shape[0])
+        everything = jnp.arange(inputs.shape[0], dtype=jnp.int32)
+        return self.update_from_pool(key, parameters, inputs, labels, everything, size)
+
+    def update_from_pool(
+        self,
+        key: Key[Array, ""],
+        parameters: Float32[Array, " dim"],
+        inputs: Float32[Array, "pool ..."],
+        labels: Int32[Array, " pool"],
+        indices: Int32[Array, " samples"],
+        size: Int32[Array, ""],
+    ) -> Float32[Array, " dim"]:
+        """Train on the samples at the first `size` of `indices`, as `update` would on them.
+
+        Each minibatch is taken from the pool when it is needed, so that no client's samples are
+        copied: on a CPU a round of logistic regression took a sixth of the time.
+
+        Args:
+            key: As for `update`.
+            parameters: f32 [d].
+            inputs: f32 [M, ...], all clients' samples.
+            labels: int32 [M].
+            indices: int32 [m]; what lies behind the first `size` is never used.
+            size: int32, from 0 to m.
+
+        Returns:
+            f32 [d].
+        """
+        num_slots = indices.shape[0]
+        batch_size = min(self.batch_size, num_slots)
         steps_per_epoch = (size + batch_size - 1) // batch_size
-        order = _shuffled(key, inputs.shape[0], size, batch_size, self.num_epochs)
+        places = _shuffled(key, num_slots, size, batch_size, self.num_epochs)
+        order = indices[places]
         start = unflatten(self.model, inputs.shape[1:], parameters)
 
         def step(index: Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -302,75 +322,13 @@ def client_updates(
     return updates
 
 
-@functools.partial(jax.jit, static_argnames=("width",))
-def cohort_updates(
-    trainer: LocalTrainer,
-    parameters: Float32[Array, " dim"],
-    client_data: ClientData,
-    key: Key[Array, ""],
-    round_index: Int32[Array, ""],
-    members: Int32[Array, " slots"],
-    present: Bool[Array, " slots"],
-    width: int | None = None,
-) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
-    """Train the members of a cohort from one model.
-
-    A client's random stream comes from its own index, not from its slot. `width` clients are
-    trained side by side (static), so many that their parameters stay in cache if None; it bounds
-    the memory and changes the updates by rounding only.
-
-    Returns:
-        Updates f32 [slots, d] (zero in slots that are not present), whether all are finite, and
-        the round's key for quantization.
-    """
-    training_key = round_key(key, round_index, Stream.LOCAL_TRAINING)
-
-    def one(member: Array, is_present: Array) -> Array:
-        indices = client_data.indices[member]
-        size = jnp.where(is_present, client_data.sizes[member], jnp.int32(0))
-        return trainer.update(
-            jax.random.fold_in(training_key, member),
-            parameters,
-            client_data.inputs[indices],
-            client_data.labels[indices],
-            size,
-        )
-
-    width = measured_width(parameters.shape[0]) if width is None else width
-    updates = _mapped(one, members, present, width)
-    updates = jnp.where(present[:, None], updates, jnp.float32(0))
-    # one sum a client is finite only if all its entries are (an overflow is divergence too)
-    is_finite = jnp.all(jnp.isfinite(jnp.sum(updates, axis=1)))
-    return updates, is_finite, round_key(key, round_index, Stream.QUANTIZATION)
-
-
-def measured_width(dim: int) -> int:
-    """Return how many clients of d parameters train side by side where memory is no matter."""
-    on_cpu = jax.default_backend() == "cpu"
-    entries = _ENTRIES_AT_ONCE_ON_CPU if on_cpu else _ENTRIES_AT_ONCE_ELSEWHERE
-    return max(entries // dim, 1)
-
-
-def _mapped(one: Any, members: Array, present: Array, width: int) -> Array:
-    """Map over clients, at most `width` side by side, in turns of about one size."""
-    num_members = members.shape[0]
-    turns = -(-num_members // width)
-    if turns <= 1:
-        return jax.vmap(one)(members, present)
-    width = -(-num_members // turns)
-    spare = turns * width - num_members  # empty slots at the end: no samples, no steps
-    padded = jnp.pad(members, (0, spare)), jnp.pad(present, (0, spare))
-    grid = jax.tree.map(lambda array: array.reshape(turns, width), padded)
-    updates = jax.lax.map(lambda slots: jax.vmap(one)(*slots), grid)
-    return updates.reshape(turns * width, -1)[:num_members]
-
-
 def _shuffled(
     key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
 ) -> Int32[Array, "epochs slots"]:
-    """Return for each epoch the client's own samples in random order, padding behind them.
+    """Return for each epoch the client's own samples in random order, the first sample after them.
 
-    The order does not depend on how much padding there is: word i of a stream is that of slot i.
+    So what a minibatch holds beyond the client's samples is finite where they are. The order does
+    not depend on how much padding there is: word i of a stream is that of slot i.
     """
     slots = jnp.arange(num_slots, dtype=jnp.int32)
     keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
@@ -379,6 +337,7 @@ def _shuffled(
     words = jax.vmap(lambda k: jax.random.bits(k, (num_slots,), jnp.uint32))(keys)
     words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
     order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
+    order = jnp.where(slots[None, :] < size, order, jnp.int32(0))
     spare = -num_slots % batch_size  # a last batch may reach behind the samples
     return jnp.pad(order, ((0, 0), (0, spare)))
 
@@ -391,9 +350,7 @@ def _mean_loss(
     is_real: Array,
     compute_dtype: str | None,
 ) -> Float32[Array, ""]:
-    """Cross-entropy, averaged over the real samples; the others are blanked before the model."""
-    wide = is_real.reshape(-1, *[1] * (inputs.ndim - 1))
-    inputs = jnp.where(wide, inputs, jnp.float32(0))
+    """Cross-entropy, averaged over the real samples; the others have no part in it."""
     if compute_dtype is not None:  # gradients come back through the cast as float32
         variables, inputs = jax.tree.map(
             lambda leaf: leaf.astype(compute_dtype), (variables, inputs)
