@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, OutputExistsError
-from mrsa_jax.cli import main
+from mrsa_jax.cli import _console, main
 from mrsa_jax.study import (
     DemoConfig,
     PopulationConfig,
@@ -27,6 +27,7 @@ from mrsa_jax.study import (
     config_hash,
     load_config,
     open_study,
+    run,
 )
 from mrsa_jax.study._run_folder import DivergedError, run_folder
 from mrsa_jax.study._store import check_output, is_complete, provenance, study_folder
@@ -44,10 +45,10 @@ def _stop(config: TrainConfig, error: BaseException | None = None, saved: bool =
     """Begin the run of a configuration and leave it as an error would, an interrupt by default."""
     with (
         contextlib.suppress(KeyboardInterrupt, ConfigurationError),
-        run_folder(config, provenance(config)) as run,
+        run_folder(config, provenance(config)) as own,
     ):
         if saved:
-            (run.checkpoints / "10").mkdir(parents=True)
+            (own.checkpoints / "10").mkdir(parents=True)
         raise error or KeyboardInterrupt
 
 
@@ -131,9 +132,9 @@ def test_two_processes_do_not_share_a_folder(tmp_path: pathlib.Path) -> None:
 
 def test_the_folder_says_from_the_start_what_runs_there(tmp_path: pathlib.Path) -> None:
     config = _config(tmp_path, rounds=7, population=PopulationConfig(24, 6, (0.0, 0.25)))
-    with contextlib.suppress(KeyboardInterrupt), run_folder(config, provenance(config)) as run:
-        assert run.path == config.out
-        assert not run.has_checkpoint
+    with contextlib.suppress(KeyboardInterrupt), run_folder(config, provenance(config)) as own:
+        assert own.path == config.out
+        assert not own.has_checkpoint
         content = json.loads((config.out / "run.json").read_text())
         assert content["config_hash"] == config_hash(config)
         assert content["config"]["rounds"] == 7
@@ -183,13 +184,11 @@ def test_a_run_that_never_began_is_no_hindrance(tmp_path: pathlib.Path) -> None:
     assert check_output(config)
 
 
-def _start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "mrsa_jax", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _stop_after(process: subprocess.Popen[str], out: pathlib.Path, step: int, how: int) -> str:
-    """Send a signal at a moment of its own once a checkpoint from `step` on is there."""
+def _kill_after(words: list[str], out: pathlib.Path, step: int) -> None:
+    """Kill a command at a moment of its own once a checkpoint from `step` on is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mrsa_jax", *words], stderr=subprocess.PIPE, text=True
+    )
     try:
         limit = time.monotonic() + 300
         folder = out / "checkpoints"
@@ -201,44 +200,55 @@ def _stop_after(process: subprocess.Popen[str], out: pathlib.Path, step: int, ho
             time.sleep(0.005)
         time.sleep(random.random() * 0.1)
         assert process.poll() is None, "it was done before the signal"
-        process.send_signal(how)
-        _, said = process.communicate(timeout=120)
+        process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
         process.communicate()
-    return said
 
 
 def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kill -9, then Ctrl-C, then to the end; integers are equal, floats nearly."""
     out = tmp_path / "run"
-    words = [*TRAIN, "--rounds", "120", "--decay-rounds", "50", "--server", "momentum"]
-    often = [*words, "--out", str(out), "--checkpoint-every", "2"]
-    _stop_after(_start(*often), out, 6, signal.SIGKILL)
+    words = [*TRAIN, "--rounds", "70", "--decay-rounds", "30", "--server", "momentum"]
+    words += ["--out", str(out), "--checkpoint-every", "2"]
+    _kill_after(words, out, 4)
     assert {"run.json", "run.toml", "checkpoints"} <= _names(out)
-    said = _stop_after(_start(*often, "--resume"), out, 40, signal.SIGINT)
-    assert "--resume continues it from its newest checkpoint" in " ".join(said.split())
-    assert main([*often, "--resume", "--json"]) == 0
+
+    with monkeypatch.context() as interrupted:
+        whole_update = _console.Bars.update
+
+        def update(self: _console.Bars, done: int, total: int) -> None:
+            whole_update(self, done, total)
+            if done == total - 10:
+                signal.raise_signal(signal.SIGINT)
+
+        interrupted.setattr(_console.Bars, "update", update)
+        assert main([*words, "--resume"]) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    assert "interrupted; --resume continues it from its newest checkpoint" in said
+
+    assert main([*words, "--resume", "--json"]) == 0
     (performance,) = json.loads(capsys.readouterr().out)["performance"].values()
-    assert 40 <= performance["resumed_after_rounds"] < performance["rounds_trained"]
-    assert main([*words, "--out", str(tmp_path / "whole")]) == 0
-    # nothing of the run is left, inside or beside
-    assert _names(tmp_path) == {"run", "whole"}
-    assert _names(out) == _names(tmp_path / "whole")
-    resumed, whole = (open_study(tmp_path / name).load() for name in ("run", "whole"))
+    trained = performance["rounds_trained"]
+    assert trained - 12 <= performance["resumed_after_rounds"] <= trained - 10
+    resumed = open_study(out).load()
+    # the settings are those of the file that the run kept
+    whole = run(load_config(TrainConfig, out / "config.toml"))
     assert set(resumed.data_vars) == set(whole.data_vars)
     for name, values in whole.data_vars.items():
         if np.issubdtype(values.dtype, np.floating):
             np.testing.assert_allclose(resumed[name], values, rtol=1e-4, atol=1e-5)
         else:
             np.testing.assert_array_equal(resumed[name], values)
-    assert int((whole["status"] == 0).sum()) == performance["rounds_trained"]
-    capsys.readouterr()
+    assert int((whole["status"] == 0).sum()) == trained
+    # nothing of the run is left, inside or beside
+    assert _names(tmp_path) == {"run"}
+    assert not any(name.startswith(("run.", "checkpoints")) for name in _names(out))
     # once complete, it is shown again
     stamp = (out / "study.json").stat().st_mtime_ns
-    assert main([*often, "--resume"]) == 0
+    assert main([*words, "--resume"]) == 0
     captured = capsys.readouterr()
     assert "is complete" in " ".join(captured.err.split())
     assert "Multi-RoundSecAgg (T=2)" in captured.out
