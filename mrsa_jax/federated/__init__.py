@@ -2,7 +2,9 @@
 
 from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
 from mrsa_jax.federated._convolutional import cnn, lenet, vgg11
+from mrsa_jax.federated._grid import LEARNING_RATES, BestRate, best_rate
 from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
+from mrsa_jax.federated._many import train_many
 from mrsa_jax.federated._memory import MemoryEstimate, memory_estimate
 from mrsa_jax.federated._models import (
     initial_parameters,
@@ -17,6 +19,8 @@ from mrsa_jax.federated._server import Evaluation, evaluate
 from mrsa_jax.federated._train import train
 
 __all__ = [
+    "LEARNING_RATES",
+    "BestRate",
     "Checkpoints",
     "Evaluation",
     "LocalSGD",
@@ -24,6 +28,7 @@ __all__ = [
     "MemoryEstimate",
     "RateSchedule",
     "TrainingResult",
+    "best_rate",
     "checkpoints",
     "client_updates",
     "cnn",
@@ -37,6 +42,7 @@ __all__ = [
     "mlp",
     "num_parameters",
     "train",
+    "train_many",
     "unflatten",
     "vgg11",
 ]

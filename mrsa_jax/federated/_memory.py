@@ -19,11 +19,12 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._local import LocalTrainer, check_model, cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates, measured_width
+from mrsa_jax.federated._local import check_model
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 
-__all__ = ["MemoryEstimate", "memory_estimate", "width_within"]
+__all__ = ["MemoryEstimate", "memory_estimate", "runs_and_width_within", "width_within"]
 
 # Arrays as large as one cohort's updates (the updates, their codes, the padded codes) and as one
 # model (total, mean, step, old and new parameters, optimizer state) that a round holds at once.
@@ -105,8 +106,9 @@ def memory_estimate(
         _check_count(width, "width")
     is_count = isinstance(num_rounds, numbers.Integral) and not isinstance(num_rounds, bool)
     require(is_count and num_rounds >= 0, "num_rounds", "must be an integer from 0", num_rounds)
+    own_test = prepared_test(test, tuple(client_data.inputs.shape))
     setting = _Setting(
-        model, client_data, trainer, int(cohort_size), prepared_test(test, client_data), dim,
+        model, client_data, trainer, int(cohort_size), own_test, dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
     )  # fmt: skip
     return setting.estimate(width)
@@ -150,11 +152,10 @@ class _Setting:
 def width_within(memory_bytes: Any, run: Run, num_devices: int = 1) -> int:
     """Return how many of a run's clients may train side by side; raise if not even one."""
     _check_count(memory_bytes, "memory_bytes")
-    num_rounds, num_clients = run.history.cohorts.shape
     dim = run.parameters.shape[0]
     setting = _Setting(
         run.model, run.client_data, run.trainer, -(-run.width // num_devices), run.test, dim,
-        _host_bytes(num_rounds, num_clients, dim, run.keep_aggregates),
+        _of_host(run),
     )  # fmt: skip
     return largest_width(int(memory_bytes), setting.cohort_size, setting.estimate)
 
@@ -172,12 +173,44 @@ def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], Memory
     return width
 
 
+def runs_and_width_within(
+    memory_bytes: Any, runs: list[Run], pool: ClientData, num_devices: int = 1
+) -> tuple[int, int]:
+    """Return how many runs train side by side, and how many clients of theirs; or raise.
+
+    Counted from what one client at a time needs: each run adds its model and its cohort's
+    updates, each client its work space.
+    """
+    _check_count(memory_bytes, "memory_bytes")
+    slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
+    reports = sum(_of_host(run) for run in runs)
+    setting = _Setting(
+        runs[0].model, pool, runs[0].trainer, -(-slots // num_devices), runs[0].test, dim,
+        reports + 4 * dim * len(runs),
+    )  # fmt: skip
+    one = setting.estimate(1)
+    largest_width(int(memory_bytes), 1, lambda _: one)
+    updates = 4 * dim * setting.cohort_size
+    work = max(one.training_bytes - updates, 1)
+    room = int(memory_bytes) - one.data_bytes - one.host_bytes
+    left = room - max(work, one.aggregation_bytes, one.evaluation_bytes)
+    at_once = min(len(runs), max(1, left // (updates + 4 * dim)))
+    left = room - at_once * (updates + 4 * dim)
+    width = min(at_once * setting.cohort_size, max(1, left // work))
+    return at_once, min(width, measured_width(dim))
+
+
 def _needed(function: Any, *arguments: Any, **sizes: Any) -> int:
     """Return the bytes of work space and results of a jitted call."""
     stats = function.lower(*arguments, **sizes).compile().memory_analysis()
     if stats is None:  # a processor whose compiler does not say
         return 0
     return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)
+
+
+def _of_host(run: Run) -> int:
+    num_rounds, num_clients = run.history.cohorts.shape
+    return _host_bytes(num_rounds, num_clients, run.parameters.shape[0], run.keep_aggregates)
 
 
 def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._local import LocalTrainer, cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 
 __all__ = ["checked_mesh", "gathered", "replicated", "sharded_cohort_updates", "spread"]
 
@@ -29,7 +29,8 @@ def checked_mesh(mesh: Any) -> Mesh | None:
         return None
     require(isinstance(mesh, Mesh), "mesh", "must be a jax.sharding.Mesh", type(mesh).__name__)
     require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
-    return mesh if mesh.size > 1 else None
+    # what lies where is said by `spread` and `replicated`, not by the types of its axes
+    return Mesh(mesh.devices, mesh.axis_names) if mesh.size > 1 else None
 
 
 def replicated(tree: Any, mesh: Mesh) -> Any:

@@ -23,6 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
+from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._history import (
     PlayedRound,
     Rounds,
@@ -32,7 +33,7 @@ from mrsa_jax.federated._history import (
     played,
     slots,
 )
-from mrsa_jax.federated._local import LocalTrainer, check_model
+from mrsa_jax.federated._local import check_model
 from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
@@ -353,13 +354,13 @@ def prepared(
     )
 
 
-def prepared_test(test: Sequence[Any] | None, client_data: ClientData) -> Any:
-    """Return the test set in batches, after a look at its shapes."""
+def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
+    """Return the test set in batches if it fits the clients' inputs, of shape `shape`."""
     if test is None:
         return None
     require(len(test) == 2, "test", "must be a pair of inputs and labels", f"{len(test)} items")
     inputs, labels = test
-    own, given = tuple(client_data.inputs.shape[1:]), tuple(np.shape(inputs)[1:])
+    own, given = shape[1:], tuple(np.shape(inputs)[1:])
     require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
     return batched(inputs, labels, _TEST_BATCH)
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, fingerprint, opened
-from mrsa_jax.federated._local import LocalTrainer, cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
 from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
@@ -29,7 +29,7 @@ from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["drive", "train"]
+__all__ = ["Local", "check_kept", "drive", "train"]
 
 Local = Callable[[list[Run]], Iterable[list[tuple[Run, Trained]]]]
 
@@ -122,6 +122,7 @@ def train(
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
+    check_kept(keep_aggregates, checkpoints)
     run = prepared(
         seed,
         model,
@@ -130,7 +131,7 @@ def train(
         trainer=trainer,
         aggregator=aggregator,
         server=server,
-        test=prepared_test(test, client_data),
+        test=prepared_test(test, tuple(client_data.inputs.shape)),
         evaluate_every=evaluate_every,
         initial_parameters=initial_parameters,
         survivors=survivors,
@@ -182,6 +183,12 @@ def drive(
                 store.save(step, [run.state() for run in runs])
             if progress is not None:
                 progress(sum(run.done for run in runs), total)
+
+
+def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
+    """Raise where every saved step would have to hold all the sums so far."""
+    rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
+    require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
 
 
 def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Any:

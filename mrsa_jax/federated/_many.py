@@ -1,0 +1,358 @@
+"""Many trainings side by side: seeds, learning rates and schemes of one table.
+
+In each step every run trains its own next round, whichever that is. The slots of all their
+cohorts are one flat list, trained by one executable with the model, rate and key of each slot's
+run; so rounds that a run skips cost nothing. Aggregation and server step go run by run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, round_key
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated._checkpoint import Checkpoints
+from mrsa_jax.federated._cohort import _mapped, measured_width
+from mrsa_jax.federated._memory import runs_and_width_within
+from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
+from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._schedule import RateSchedule
+from mrsa_jax.federated._train import Local, check_kept, drive
+
+__all__ = ["train_many"]
+
+
+def train_many(
+    seeds: Any,
+    model: nn.Module,
+    client_data: ClientData | Sequence[ClientData],
+    participation: Any,
+    *,
+    trainers: Any,
+    aggregators: Any,
+    server: Any = None,
+    test: Any = None,
+    evaluate_every: int = 10,
+    initial_parameters: Any = None,
+    survivors: Any = None,
+    weights: Any = None,
+    slot_order: Any = None,
+    rate_schedule: RateSchedule | Sequence[RateSchedule | None] | None = None,
+    keep_aggregates: bool = False,
+    memory_bytes: int | None = None,
+    mesh: Mesh | None = None,
+    checkpoints: Checkpoints | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[TrainingResult]:
+    """Train B global models side by side: what B calls of `train` would give.
+
+    For the papers' tables: seeds, learning rates and selection schemes in one go. The cohorts of
+    all runs train in one executable, compiled once; runs need not skip the same rounds. A run
+    that diverges stops, the others go on. Statuses and participation are equal to those of
+    `train` bit for bit, floats to rounding.
+
+    Args:
+        seeds: B integers or keys, or one for all. As for every argument below that may be a
+            list or tuple of B values: anything else is one value for all runs.
+        model: Flax module, of all runs.
+        client_data: All clients' samples; B may differ in anything but the shape of a sample.
+        participation: bool [J, N] or a `selection.RoundHistory`; B of them, or bool [B, J, N].
+        trainers: Local trainers, which may differ in their numbers (learning rate, momentum).
+        aggregators: Secure aggregation of each run.
+        server: `optax` optimizers; plain averaging where None.
+        test: Test inputs and labels, a tuple of two for all; B such tuples in a list.
+        evaluate_every: As in `train`.
+        initial_parameters: f32 [d], or B of them.
+        survivors: bool [J, 5, N], or B of them.
+        weights: Integers [N], an array for all; B such arrays in a list.
+        slot_order: As in `train`, an array for all; B such arrays in a list.
+        rate_schedule: As in `train`, or B of them.
+        keep_aggregates: As in `train`.
+        memory_bytes: As in `train`; how many runs train side by side follows from it too.
+        mesh: As in `train`: all runs' clients are spread over its devices.
+        checkpoints: As in `train`, of all runs together.
+        progress: Called after each step with (rounds trained, rounds to train) of all runs.
+
+    Returns:
+        B results, in order.
+
+    Raises:
+        ConfigurationError: As `train`; also if lists differ in length, or trainers in more than
+            numbers.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), num_clients=4)
+        >>> model = mj.federated.logistic(10)
+        >>> results = train_many(
+        ...     0, model, clients, np.ones((1, 4), bool),
+        ...     trainers=[mj.federated.local_sgd(model, rate, batch_size=100)
+        ...               for rate in (0.1, 0.01)],
+        ...     aggregators=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650))
+        >>> [mj.Status(result.status[0]).name for result in results]
+        ['OK', 'OK']
+
+    Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
+    """
+    check_kept(keep_aggregates, checkpoints)
+    given = {
+        "seeds": _listed(seeds, is_several=_is_several(seeds) or np.ndim(seeds) == 1),
+        "client_data": _listed(client_data),
+        "participation": _listed(participation, is_several=_are_histories(participation)),
+        "trainers": _listed(trainers),
+        "aggregators": _listed(aggregators),
+        "server": _listed(server),
+        "test": _listed(test, is_several=isinstance(test, list)),
+        "initial_parameters": _listed(initial_parameters),
+        "survivors": _listed(survivors),
+        "weights": _listed(weights),
+        "slot_order": _listed(slot_order),
+        "rate_schedule": _listed(rate_schedule),
+    }
+    runs = _runs(model, given, evaluate_every, keep_aggregates)
+    drive(runs, _all_cohorts(runs, memory_bytes, checked_mesh(mesh)), checkpoints, progress)
+    return [run.result() for run in runs]
+
+
+def _is_several(value: Any) -> bool:
+    return type(value) in (list, tuple, range)  # not the named tuples, which are values
+
+
+def _are_histories(value: Any) -> bool:
+    return _is_several(value) or (isinstance(value, np.ndarray | jax.Array) and value.ndim == 3)
+
+
+def _listed(value: Any, is_several: bool | None = None) -> Any:
+    """Return a list of several values, or the one value."""
+    several = _is_several(value) if is_several is None else is_several
+    return list(value) if several else value
+
+
+def _runs(
+    model: nn.Module, given: dict[str, Any], evaluate_every: int, keep_aggregates: bool
+) -> list[Run]:
+    counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
+    num_runs = max(counts.values(), default=1)
+    for name, count in counts.items():
+        require(count == num_runs, name, f"must be one, or {num_runs} as others are", count)
+    prepare_test = functools.lru_cache(_Same.prepared)
+    runs = []
+    for number in range(num_runs):
+        own = {
+            name: value[number] if isinstance(value, list) else value
+            for name, value in given.items()
+        }
+        test = prepare_test(_Same(own.pop("test")), own["client_data"].inputs.shape)
+        runs.append(
+            prepared(
+                own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"),
+                trainer=own.pop("trainers"), aggregator=own.pop("aggregators"), test=test,
+                evaluate_every=evaluate_every, keep_aggregates=keep_aggregates, **own,
+            )
+        )  # fmt: skip
+    first: Any = jax.tree.structure(runs[0].trainer)
+    for run in runs:
+        is_same_kind = bool(first == jax.tree.structure(run.trainer))
+        rule = "must differ in their numbers only (learning rate, momentum)"
+        require(is_same_kind, "trainers", rule, run.trainer, runs[0].trainer)
+    return runs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Same:
+    """Compares what it holds by identity."""
+
+    held: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def prepared(self, shape: tuple[int, ...]) -> Any:
+        return prepared_test(self.held, tuple(shape))
+
+
+class _Slots(NamedTuple):
+    """The cohorts of some runs as one list; S slots."""
+
+    run: np.ndarray  # int32: which of the runs
+    row: np.ndarray  # int32: which row of the merged clients
+    member: np.ndarray  # int32: which client of its run
+    present: np.ndarray  # bool
+
+
+def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
+    """Return the clients of all runs over one pool, and each run's first row.
+
+    A pool that several runs share is held once, also where they have copies of it.
+    """
+    pools: list[ClientData] = []
+    firsts: dict[int, int] = {}
+    rows: list[np.ndarray] = []
+    sizes: list[np.ndarray] = []
+    offsets: list[int] = []
+    widest = max(part.indices.shape[1] for part in parts)
+    for part in parts:
+        if id(part) in firsts:
+            continue
+        place = next((i for i, pool in enumerate(pools) if _is_same_pool(pool, part)), len(pools))
+        if place == len(pools):
+            pools.append(part)
+            offsets.append(sum(len(pool.labels) for pool in pools[:-1]))
+        firsts[id(part)] = sum(len(one) for one in sizes)
+        own = np.asarray(part.indices) + np.int32(offsets[place])
+        rows.append(np.pad(own, ((0, 0), (0, widest - own.shape[1]))))
+        sizes.append(np.asarray(part.sizes))
+    shapes = {tuple(pool.inputs.shape[1:]) for pool in pools}
+    require(len(shapes) == 1, "client_data", "must all have samples of one shape", sorted(shapes))
+    one = len(pools) == 1
+    pool = ClientData(
+        inputs=pools[0].inputs if one else jnp.concatenate([own.inputs for own in pools]),
+        labels=pools[0].labels if one else jnp.concatenate([own.labels for own in pools]),
+        indices=jnp.asarray(np.concatenate(rows)),
+        sizes=jnp.asarray(np.concatenate(sizes)),
+        num_classes=max(own.num_classes for own in pools),
+    )
+    return pool, [firsts[id(part)] for part in parts]
+
+
+def _is_same_pool(one: ClientData, other: ClientData) -> bool:
+    if one.inputs is other.inputs and one.labels is other.labels:
+        return True
+    return np.array_equal(one.labels, other.labels) and np.array_equal(one.inputs, other.inputs)
+
+
+def _flat_slots(
+    group: list[Run], first_rows: list[int], sizes: np.ndarray, num_runs: int, num_devices: int
+) -> tuple[_Slots, list[np.ndarray]]:
+    """Lay out the next round of each run of a group; return also where each run's slots are.
+
+    Clients of about one size lie side by side, as those who train together take the steps of the
+    largest; slots without anybody come last and cost nothing.
+    """
+    width = max(run.width for run in group)
+    count = num_runs * width
+    count += -count % num_devices
+    run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
+    slots = _Slots(run_of, row, member, np.zeros(count, np.bool_))
+    for number, (run, first) in enumerate(zip(group, first_rows, strict=True)):
+        who = run.next_round
+        place = slice(number * width, number * width + run.width)
+        slots.run[place] = number
+        slots.member[place] = who.members
+        slots.row[place] = who.members + np.int32(first)
+        slots.present[place] = who.sends
+    order = np.argsort(np.where(slots.present, -sizes[slots.row], 1), kind="stable")
+    # each device gets a run of slots: deal, so that all have about the same work
+    order = np.concatenate([order[device::num_devices] for device in range(num_devices)])
+    position = np.empty(count, np.int32)
+    position[order] = np.arange(count, dtype=np.int32)
+    places = [position[i * width : i * width + run.width] for i, run in enumerate(group)]
+    return _Slots(*(column[order] for column in slots)), places
+
+
+@functools.partial(jax.jit, static_argnames=("width", "mesh"))
+def flat_updates(
+    trainers: Any,
+    parameters: Array,
+    pool: ClientData,
+    keys: Array,
+    rounds: Array,
+    slots: _Slots,
+    *,
+    width: int,
+    mesh: Mesh | None = None,
+) -> tuple[Array, Array, Array]:
+    """Train each slot from its run's model; return updates, which are finite, rounding keys."""
+
+    def of_one_device(trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any) -> Any:
+        def one(position: Array, is_present: Array) -> Array:
+            own = jax.tree.map(lambda column: column[position], slots)
+            trainer: Any = jax.tree.map(lambda leaf: leaf[own.run], trainers)
+            key = jax.random.fold_in(keys[own.run], own.member)
+            size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
+            inputs, labels, indices = pool.inputs, pool.labels, pool.indices[own.row]
+            if hasattr(trainer, "update_from_pool"):
+                return trainer.update_from_pool(
+                    key, parameters[own.run], inputs, labels, indices, size
+                )
+            return trainer.update(key, parameters[own.run], inputs[indices], labels[indices], size)
+
+        positions = jnp.arange(slots.run.shape[0], dtype=jnp.int32)
+        updates = _mapped(one, positions, slots.present, width)
+        updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
+        return updates, jnp.isfinite(jnp.sum(updates, axis=1))
+
+    each = jax.vmap(round_key, in_axes=(0, 0, None))
+    shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
+    train = of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
+    updates, is_finite = train(*shared, slots)
+    return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION)
+
+
+@jax.jit
+def _taken(updates: Array, is_finite: Array, places: Array) -> tuple[Array, Array]:
+    return updates[places], is_finite[places]
+
+
+def _of_run(out: tuple[Any, Any, Any], place: np.ndarray, number: int) -> Trained:
+    updates, is_finite = _taken(out[0], out[1], jnp.asarray(place))
+    return Trained(updates, is_finite, out[2][number])
+
+
+def _all_cohorts(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -> Local:
+    """Return the local training of any of these runs' cohorts."""
+    num_devices = 1 if mesh is None else mesh.size
+    at_once, width = len(runs), measured_width(runs[0].parameters.shape[0])
+    pool, firsts = merged([run.client_data for run in runs])
+    first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
+    if memory_bytes is not None:
+        at_once, width = runs_and_width_within(memory_bytes, runs, pool, num_devices)
+    sizes = np.asarray(pool.sizes)
+    own_pool = pool if mesh is None else replicated(pool, mesh)
+
+    def local(live: list[Run]) -> Iterator[list[tuple[Run, Trained]]]:
+        for start in range(0, len(live), at_once):
+            group = live[start : start + at_once]
+            rows = [first_of[id(run)] for run in group]
+            slots, places = _flat_slots(group, rows, sizes, at_once, num_devices)
+            shared = (*_stacked(group, at_once), own_pool)
+            out = _trained_flat(shared, slots, width, mesh)
+            pairs = [
+                (run, _of_run(out, place, number))
+                for number, (run, place) in enumerate(zip(group, places, strict=True))
+            ]
+            yield pairs
+
+    return local
+
+
+def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
+    """Stack trainers, models, keys and round numbers, the last repeated up to a fixed count."""
+    filled = group + group[-1:] * (count - len(group))
+    trainers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled])
+    rounds = jnp.asarray([run.round_index for run in filled], jnp.int32)
+    parameters = jnp.stack([run.parameters for run in filled])
+    return trainers, parameters, jnp.stack([run.key for run in filled]), rounds
+
+
+def _trained_flat(shared: tuple[Any, ...], slots: _Slots, width: int, mesh: Mesh | None) -> Any:
+    trainers, parameters, keys, rounds, pool = shared
+    if mesh is None:
+        return flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width)
+    trainers, parameters, keys, rounds = replicated((trainers, parameters, keys, rounds), mesh)
+    out = flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width, mesh=mesh)
+    return gathered(out, mesh)

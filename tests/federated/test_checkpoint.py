@@ -1,0 +1,238 @@
+"""Checkpoints: misuse, what is stored, and trainings that are killed at any moment and resumed."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.federated import _checkpoint
+
+_CLIENTS, _COHORT = 6, 3
+_MODEL = mj.federated.logistic(10)
+
+# run by this process and, under another name, by one that is killed
+_SETTING = """
+import dataclasses, sys
+import numpy as np, optax
+import mrsa_jax as mj
+
+def clients():
+    dataset = mj.data.load("digits", seed=0)
+    small = dataclasses.replace(
+        dataset, train_inputs=dataset.train_inputs[:90], train_labels=dataset.train_labels[:90]
+    )
+    return small, mj.data.dirichlet_by_class(0, small, 6, concentration=2.0)
+
+def train(directory, seed=0, num_rounds=24, every=3, identity="", **more):
+    small, data = clients()
+    generator = np.random.default_rng(0)
+    history = np.zeros((num_rounds, 6), bool)
+    for row in history:
+        row[generator.choice(6, 3, replace=False)] = True
+    history[[index for index in (1, 4, 5) if index < num_rounds]] = False
+    model = mj.federated.logistic(10)
+    quantizer = mj.quantize.stochastic(2**16, 0.5)
+    settings = dict(
+        trainer=mj.federated.local_sgd(model, 0.3, batch_size=8),
+        aggregator=mj.secagg.ring_average(
+            quantizer, 3, 650, clip_rule=mj.quantize.following_range(4.0)),
+        server=optax.sgd(0.5, momentum=0.9),
+        test=(small.test_inputs[:50], small.test_labels[:50]),
+        evaluate_every=4,
+        rate_schedule=mj.federated.decay_at(8, 0.5),
+    )
+    if directory is not None:
+        settings["checkpoints"] = mj.federated.checkpoints(
+            directory, every=every, identity=identity)
+    return mj.federated.train(seed, model, data, history, **(settings | more))
+"""
+
+_CHILD = (
+    _SETTING
+    + """
+print("ready", flush=True)
+train(sys.argv[1], every=1, progress=lambda done, total: print(done, flush=True))
+print("done", flush=True)
+"""
+)
+
+_here: dict[str, Any] = {}
+exec(_SETTING, _here)
+_train = _here["train"]
+
+
+def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
+    for field in (
+        "parameters", "accuracy", "loss", "status", "clipped_fraction", "participation",
+        "components", "evaluated_rounds",
+    ):  # fmt: skip
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
+    assert one.diverged_round == other.diverged_round
+
+
+def test_misuse(tmp_path: pathlib.Path) -> None:
+    for more, message in (
+        ({"every": 0}, "`every` must be a positive integer; got 0"),
+        ({"keep": True}, "`keep` must be a positive integer; got True"),
+    ):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            mj.federated.checkpoints(tmp_path, **more)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(mj.ConfigurationError, match="`directory` must be a folder"):
+        mj.federated.checkpoints(tmp_path / "file")
+    with pytest.raises(mj.ConfigurationError, match="`keep_aggregates` must be left out"):
+        _train(tmp_path / "run", keep_aggregates=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_configuration_is_refused_and_both_are_named(tmp_path: pathlib.Path) -> None:
+    _train(tmp_path, num_rounds=3, identity="mine")
+    saved = sorted(os.listdir(tmp_path))
+    for changes, message in (
+        ({"identity": "yours"}, "identity differs .* got 'mine' and 'yours'"),
+        ({"seed": 1}, "seed differs"),
+        ({"num_rounds": 4}, "(history|evaluations) differs"),
+        ({"server": optax.adam(0.5)}, "shapes differ .*trace.* and .*count"),
+        ({"rate_schedule": None}, "rate_schedule differs"),
+        ({"evaluate_every": 1}, "evaluations differs"),
+    ):
+        with pytest.raises(mj.ConfigurationError, match=message):
+            _train(tmp_path, **({"num_rounds": 3, "identity": "mine"} | changes))
+    assert sorted(os.listdir(tmp_path)) == saved
+
+
+def test_a_finished_training_is_read_and_not_run_again(tmp_path: pathlib.Path) -> None:
+    calls: list[tuple[int, int]] = []
+    first = _train(tmp_path, num_rounds=8, progress=lambda *call: calls.append(call))
+    again = _train(tmp_path, num_rounds=8, progress=lambda *call: calls.append(call))
+    assert calls == [(done, 5) for done in range(1, 6)]
+    _assert_equal(first, again)
+    _assert_equal(first, _train(None, num_rounds=8))
+    # five trained rounds, saved after the third and the last
+    assert sorted(os.listdir(tmp_path)) == ["3", "5"]
+
+
+def test_stops_anywhere_and_goes_on(tmp_path: pathlib.Path) -> None:
+    """An exception in mid-training, at each third round; nothing but steps is left behind."""
+    whole = _train(None)
+
+    def stop_at(limit: int) -> Any:
+        def progress(done: int, total: int) -> None:
+            if done == limit:
+                raise KeyboardInterrupt
+
+        return progress
+
+    for limit in (2, 5, 11, 20):
+        with pytest.raises(KeyboardInterrupt):
+            _train(tmp_path, progress=stop_at(limit))
+        steps = [int(name) for name in os.listdir(tmp_path)]
+        assert max(steps, default=0) == limit // 3 * 3
+        assert len(steps) <= 2
+    _assert_equal(_train(tmp_path), whole)
+
+
+def test_many_go_on_too(tmp_path: pathlib.Path) -> None:
+    _, clients = _here["clients"]()
+    history = np.ones((4, _CLIENTS), bool)
+    settings: dict[str, Any] = {
+        "trainers": [mj.federated.local_sgd(_MODEL, r, batch_size=8) for r in (0.3, 3e38)],
+        "aggregators": mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), _CLIENTS, 650),
+    }
+    whole = mj.federated.train_many(0, _MODEL, clients, history, **settings)
+
+    def stop(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    store = mj.federated.checkpoints(tmp_path, every=1)
+    with pytest.raises(KeyboardInterrupt):
+        mj.federated.train_many(
+            0, _MODEL, clients, history, **settings, checkpoints=store, progress=stop
+        )
+    resumed = mj.federated.train_many(0, _MODEL, clients, history, **settings, checkpoints=store)
+    assert [result.diverged_round for result in resumed] == [None, 0]
+    for one, other in zip(resumed, whole, strict=True):
+        _assert_equal(one, other)
+
+
+def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
+    """Keys, empty arrays, absent parts, Python numbers and NumPy scalars come back as they were."""
+    tree = {
+        "key": jax.random.key(3), "none": None, "empty": np.zeros((0, 4), np.float32),
+        "int": 7, "scalar": np.int32(2), "array": np.arange(3), "jax": jnp.arange(2.0),
+    }  # fmt: skip
+    own = mj.federated.checkpoints(tmp_path)
+    with _checkpoint.opened(own, {}) as store:
+        assert store.latest(tree) is None
+        store.save(4, tree)
+    with _checkpoint.opened(own, {}) as store:
+        saved = store.latest(jax.tree.map(lambda leaf: leaf, tree))
+    assert saved is not None
+    step, back = saved
+    assert step == 4
+    assert jax.random.key_data(back["key"]).tolist() == jax.random.key_data(tree["key"]).tolist()
+    for name in ("none", "int", "scalar"):
+        assert back[name] == tree[name]
+        assert type(back[name]) is type(tree[name])
+    for name in ("empty", "array", "jax"):
+        np.testing.assert_array_equal(back[name], tree[name])
+        assert isinstance(back[name], jax.Array) == (name == "jax")
+
+
+def _killed(directory: pathlib.Path, after: int, delay: float) -> bool:
+    """Start the training, kill it a moment after some round; return whether it had finished."""
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(mj.__file__).parents[1])}
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(directory)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+    )  # fmt: skip
+    assert child.stdout is not None
+    finished = False
+    for count, line in enumerate(child.stdout):
+        finished = line.strip() == "done"
+        if count == after or finished:
+            break
+    time.sleep(delay)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    return finished
+
+
+def _assert_survives_kills(directory: pathlib.Path, kills: list[tuple[int, float]]) -> None:
+    for after, delay in kills:
+        _killed(directory, after, delay)
+    # what a save that is cut off leaves, whether or not a kill above met one
+    left = directory / "99.orbax-checkpoint-tmp"
+    (left / "state").mkdir(parents=True)
+    resumed = _train(directory, every=1)
+    _assert_equal(resumed, _train(None))
+    assert all(name.isdecimal() for name in os.listdir(directory))
+    assert len(os.listdir(directory)) <= 2
+
+
+def test_survives_kills_at_random_moments(tmp_path: pathlib.Path) -> None:
+    generator = np.random.default_rng(5)
+    _assert_survives_kills(
+        tmp_path, [(int(generator.integers(1, 5)), float(generator.uniform(0, 0.05)))] * 2
+    )
+
+
+@pytest.mark.slow
+def test_survives_many_kills(tmp_path: pathlib.Path) -> None:
+    generator = np.random.default_rng(6)
+    kills = [(int(generator.integers(0, 4)), float(generator.uniform(0, 0.2))) for _ in range(12)]
+    _assert_survives_kills(tmp_path, kills)

@@ -1,0 +1,138 @@
+"""Memory stated before a run: bounds, what XLA says, and what a process really takes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.federated import _cohort
+from mrsa_jax.federated._memory import MemoryEstimate, largest_width
+
+_MODEL = mj.federated.logistic(10)
+
+
+def _clients(num_clients: int = 6) -> mj.data.ClientData:
+    return mj.data.iid(0, mj.data.load("digits"), num_clients)
+
+
+def _trainer() -> mj.federated.LocalSGD:
+    return mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)
+
+
+def _estimate(**more: Any) -> MemoryEstimate:
+    settings: dict[str, Any] = {"trainer": _trainer(), "cohort_size": 4} | more
+    return mj.federated.memory_estimate(_MODEL, _clients(), **settings)
+
+
+def test_misuse() -> None:
+    for name in ("cohort_size", "width"):
+        with pytest.raises(mj.ConfigurationError, match=f"`{name}` must be a positive integer"):
+            _estimate(**{name: 0})
+    with pytest.raises(mj.ConfigurationError, match="`num_rounds` must be an integer from 0"):
+        _estimate(num_rounds=-1)
+
+
+def test_parts_by_hand() -> None:
+    plain = _estimate(width=1)
+    clients = _clients()
+    samples = sum(leaf.size * 4 for leaf in (clients.inputs, clients.labels, clients.indices))
+    assert plain.data_bytes == samples + 4 * (6 + 650)
+    assert plain.training_bytes >= 4 * 650 * 4  # the updates at least
+    more = _estimate(width=1, num_rounds=100, keep_aggregates=True)
+    assert more.host_bytes == 100 * (6 * 5 + 16) + 100 * 650 * 4
+    assert more.peak_bytes == plain.peak_bytes + more.host_bytes
+    assert _estimate(width=4).training_bytes > plain.training_bytes
+
+
+def test_widest_within_a_bound() -> None:
+    """A client takes 10, other things 5: by hand."""
+
+    def estimate(width: int) -> MemoryEstimate:
+        asked.append(width)
+        return MemoryEstimate(width, 5, 10 * width, 0, 0, 0)
+
+    for bound, most, widest in ((15, 9, 1), (44, 9, 3), (45, 9, 4), (1000, 9, 9)):
+        asked: list[int] = []
+        assert largest_width(bound, most, estimate) == widest
+        assert len(asked) <= 2
+    with pytest.raises(mj.ConfigurationError, match="needed and given are; got 15 and 14"):
+        largest_width(14, 9, estimate)
+    # work space that grows faster than the width, against all expectation
+    assert largest_width(100, 8, lambda w: MemoryEstimate(w, 0, 10 * w * w, 0, 0, 0)) == 2
+
+
+def test_a_bound_is_kept_or_refused_before_any_work() -> None:
+    history = np.zeros((2, 6), bool)
+    history[:, :4] = True
+    aggregator = mj.secagg.ring_average(mj.quantize.stochastic(2**16, 0.5), 4, 650)
+
+    def train(**more: Any) -> mj.federated.TrainingResult:
+        return mj.federated.train(
+            0, _MODEL, _clients(), history, trainer=_trainer(), aggregator=aggregator, **more
+        )
+
+    with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must be a positive integer"):
+        train(memory_bytes=0)
+    with pytest.raises(mj.ConfigurationError, match="must hold the training of one client"):
+        train(memory_bytes=10_000)
+    bound = _estimate(width=1, num_rounds=2).peak_bytes
+    tight = train(memory_bytes=bound)
+    compiled = _cohort.cohort_updates._cache_size()
+    free = train(memory_bytes=100 * bound)
+    np.testing.assert_array_equal(tight.status, free.status)
+    np.testing.assert_allclose(tight.parameters, free.parameters, atol=2 * 1.6e-5)
+    train(memory_bytes=bound + 1)  # the same width: nothing new
+    assert _cohort.cohort_updates._cache_size() <= compiled + 1
+
+
+_MEASURE = """
+import resource, sys, json
+import numpy as np
+import mrsa_jax as mj
+
+hidden, width = int(sys.argv[1]), int(sys.argv[2]) or None
+model = mj.federated.mlp(10, hidden_sizes=(hidden,))
+clients = mj.data.iid(0, mj.data.load("digits"), 12)
+dim = mj.federated.num_parameters(model, (8, 8, 1))
+trainer = mj.federated.local_sgd(model, 0.1, batch_size=32)
+
+def train(rounds, **more):
+    return mj.federated.train(
+        0, model, clients, np.ones((rounds, 12), bool), trainer=trainer,
+        aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, .5), 12, dim), **more)
+
+estimate = mj.federated.memory_estimate(
+    model, clients, trainer=trainer, cohort_size=12, width=width, num_rounds=2)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+train(2, **({} if width is None else {"memory_bytes": estimate.peak_bytes}))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"estimate": estimate.peak_bytes, "measured": after - before}))
+"""
+
+
+def _measured(hidden: int, width: int) -> tuple[int, int]:
+    import json
+
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(mj.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, str(hidden), str(width)],
+        capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return answer["estimate"], answer["measured"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hidden", "width"), [(40_000, 0), (40_000, 1), (10_000, 12)])
+def test_the_estimate_is_what_a_process_takes(hidden: int, width: int) -> None:
+    """Within a quarter above, and half below, beside 150 MB for compiling and executables."""
+    estimate, measured = _measured(hidden, width)
+    assert measured <= 1.25 * estimate + 150e6
+    assert measured >= 0.5 * estimate
