@@ -117,7 +117,8 @@ def _has_changed(about: dict[str, Any]) -> bool:
 def _read(path: pathlib.Path) -> tuple[dict[str, Any], Arrays] | None:
     """Read a cached file, or None when there is none that is sound (no pickles: plain arrays)."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # opened here: NumPy leaves a damaged archive's file open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
         about = json.loads(str(arrays.pop(_ABOUT)))
         return (about, arrays) if about["version"] == _VERSION else None

@@ -188,20 +188,23 @@ def _host(url: str) -> tuple[str, int]:
 
 def _builder(name: str, folder: pathlib.Path) -> Any:
     tfds = import_tfds(name)
+    known = tfds.list_builders(with_community_datasets=False)
+    stem = name.partition("/")[0].partition(":")[0]
+    if stem not in known:
+        close = nearest(stem, known).partition(" (known")[0]
+        near = close if close.startswith("did") else "none is near"
+        raise ConfigurationError(
+            f"`name` must be a set of tensorflow-datasets; got {name!r}; {near} "
+            f"(the papers' are {', '.join(PREPARED)})"
+        )
     try:
         return tfds.builder(
             name, data_dir=os.fspath(folder), file_format="array_record", try_gcs=False
         )
-    except tfds.core.registered.DatasetNotFoundError as error:
-        close = nearest(name.partition("/")[0], tfds.list_builders(with_community_datasets=False))
-        raise ConfigurationError(
-            f"`name` must be a set of tensorflow-datasets; got {name!r}; "
-            f"{close.partition(' (known')[0] if close.startswith('did') else 'none is near'} "
-            f"(the papers' are {', '.join(PREPARED)})"
-        ) from error
     except (ValueError, AssertionError) as error:  # of a configuration or a version
+        reason = str(error).strip().partition("\n")[0]
         raise ConfigurationError(
-            f"`name` must name a configuration and version that exist; got {name!r}: {error}"
+            f"`name` must name a configuration and version that exist; got {name!r}: {reason}"
         ) from error
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import pathlib
+import shutil
+import struct
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.data import _sources, _tfds
+
+ToyBuilder = Callable[[str, pathlib.Path], Any]
 
 
 @pytest.mark.parametrize("name", ["mnist_5", "mnist5k", "tfds:", ""])
@@ -118,3 +127,123 @@ def test_tfds_set_without_images_is_rejected() -> None:
             ],
             "mixed",
         )
+
+
+def test_prepared_sets_are_read_once_and_outlive_their_source(
+    own_folders: pathlib.Path, monkeypatch: pytest.MonkeyPatch, toy_builder: ToyBuilder
+) -> None:
+    tfds_folder = own_folders.parent / "tfds"
+    toy_builder("mnist", tfds_folder).download_and_prepare()
+    dataset = mj.data.check_dataset(mj.data.load("mnist", seed=1))
+    assert dataset.name == "mnist"
+    assert dataset.num_classes == 10  # of MNIST
+    values = np.rint(dataset.train_inputs[:, 1, 2, 0] * 255).astype(int)
+    assert sorted(values) == list(range(6))
+    np.testing.assert_array_equal(dataset.train_labels, values % 3)
+    np.testing.assert_array_equal(np.sort(dataset.test_inputs[:, 0, 0, 0] * 255), [100, 101, 102])
+    assert mj.data.load("tfds:mnist").num_classes == 5  # as the set itself says
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(_tfds, "_decode", fail)
+    again = mj.data.load("mnist", seed=1)
+    np.testing.assert_array_equal(again.train_inputs, dataset.train_inputs)
+    shutil.rmtree(tfds_folder)
+    alone = mj.data.load("mnist", seed=1)
+    np.testing.assert_array_equal(alone.train_labels, dataset.train_labels)
+    with pytest.raises(mj.DataNotFoundError, match=str(tfds_folder)):
+        mj.data.load("mnist", directory=tfds_folder)  # asked for by its folder, it must be there
+
+
+def test_the_newest_version_is_taken(tmp_path: pathlib.Path) -> None:
+    for version in ("3.0.1", "3.0.10", "incomplete.X_4.0.0", "3.1.0"):
+        (tmp_path / "toy" / version).mkdir(parents=True)
+        if version != "3.1.0":  # whose preparation did not end
+            (tmp_path / "toy" / version / "dataset_info.json").write_text("{}")
+    assert _tfds.prepared_folder("toy", tmp_path) == tmp_path / "toy" / "3.0.10"
+    assert _tfds.prepared_folder("toy:3.0.1", tmp_path) == tmp_path / "toy" / "3.0.1"
+    assert _tfds.prepared_folder("other", tmp_path) is None
+
+
+@pytest.mark.parametrize("name", _sources.PREPARED)
+def test_sets_that_are_not_prepared_say_how(name: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(mj.DataNotFoundError) as caught:
+        mj.data.load(name, directory=tmp_path)
+    assert f"`mrsa-jax data prepare {name}`" in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_fashion_mnist_of_the_system_package(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = {"train": np.arange(6, dtype=np.uint8), "t10k": np.arange(2, dtype=np.uint8)}
+    for stem, labels in arrays.items():
+        images = np.repeat(labels, 4).reshape(-1, 2, 2)
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
+            header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+            data = gzip.compress(header + array.tobytes())
+            (tmp_path / f"{stem}-{kind}-ubyte.gz").write_bytes(data)
+    monkeypatch.setattr(_sources, "FASHION_DIRECTORY", tmp_path)
+    dataset = mj.data.load("fashion_mnist")
+    assert dataset.name == "fashion_mnist"
+    assert dataset.num_classes == 10
+    np.testing.assert_allclose(dataset.train_inputs[:, 0, 0, 0] * 255, dataset.train_labels)
+    with pytest.raises(mj.DataNotFoundError):
+        mj.data.load("mnist")
+
+
+def _faces() -> np.ndarray:
+    return np.linspace(0, 1, 400, dtype=np.float32)[:, None] * np.ones((1, 4096), np.float32)
+
+
+def _check_faces(path: pathlib.Path) -> None:
+    dataset = mj.data.check_dataset(mj.data.load("olivetti", seed=2))
+    assert dataset.num_classes == 40
+    assert dataset.train_inputs.shape == (320, 64, 64, 1)
+    np.testing.assert_array_equal(np.bincount(dataset.train_labels), [8] * 40)
+    np.testing.assert_array_equal(np.bincount(dataset.test_labels), [2] * 40)
+    # ten faces a person, in order
+    place = np.rint(dataset.train_inputs[:, 5, 7, 0] * 399).astype(int)
+    np.testing.assert_array_equal(place // 10, dataset.train_labels)
+    path.unlink()
+    assert len(mj.data.load("olivetti").test_labels) == 80  # the cache serves alone
+    with pytest.raises(mj.DataNotFoundError):
+        mj.data.load("olivetti", directory=path.parent)
+
+
+def test_olivetti_faces_that_a_person_has(
+    own_folders: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(mj.DataNotFoundError, match=r"fetch_olivetti_faces\(\)") as caught:
+        mj.data.load("olivetti")
+    path = own_folders.parent / "sklearn" / "olivetti_py3.pkz"
+    assert str(path) in str(caught.value)
+    path.parent.mkdir()
+    path.write_bytes(b"a pickle")
+
+    def fetch(*, data_home: str, download_if_missing: bool) -> Any:
+        assert data_home == str(path.parent)
+        assert not download_if_missing
+        return types.SimpleNamespace(
+            images=_faces().reshape(400, 64, 64), target=np.repeat(np.arange(40), 10)
+        )
+
+    # scikit-learn itself takes seconds to import: the slow test uses it
+    stub = types.ModuleType("sklearn.datasets")
+    stub.fetch_olivetti_faces = fetch  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sklearn", types.ModuleType("sklearn"))
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", stub)
+    _check_faces(path)
+
+
+@pytest.mark.slow
+def test_olivetti_faces_through_scikit_learn(own_folders: pathlib.Path) -> None:
+    joblib = pytest.importorskip("joblib")
+    path = own_folders.parent / "sklearn" / "olivetti_py3.pkz"
+    path.parent.mkdir()
+    path.write_bytes(b"no faces")
+    with pytest.raises(mj.DataNotFoundError, match="remove it and fetch it again"):
+        mj.data.load("olivetti")
+    joblib.dump(_faces(), path, compress=6)
+    _check_faces(path)
