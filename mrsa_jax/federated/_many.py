@@ -23,7 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._cohort import _mapped, measured_width
+from mrsa_jax.federated._cohort import _mapped, client_update, measured_width
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
 from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
@@ -284,12 +284,7 @@ def flat_updates(
             trainer: Any = jax.tree.map(lambda leaf: leaf[own.run], trainers)
             key = jax.random.fold_in(keys[own.run], own.member)
             size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
-            inputs, labels, indices = pool.inputs, pool.labels, pool.indices[own.row]
-            if hasattr(trainer, "update_from_pool"):
-                return trainer.update_from_pool(
-                    key, parameters[own.run], inputs, labels, indices, size
-                )
-            return trainer.update(key, parameters[own.run], inputs[indices], labels[indices], size)
+            return client_update(trainer, key, parameters[own.run], pool, own.row, size)
 
         positions = jnp.arange(slots.run.shape[0], dtype=jnp.int32)
         updates = _mapped(one, positions, slots.present, width)

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated import _local
+from mrsa_jax.federated import _cohort
 from mrsa_jax.federated._models import apply_flat
 
 _CLIENTS = 6
@@ -226,20 +226,102 @@ def test_divergence_is_reported_with_its_first_round() -> None:
         history, trainer=mj.federated.local_sgd(_model(), 3e38, batch_size=4, num_epochs=3)
     )
     assert result.diverged_round == 0
+    # the training ends there: the rounds in which somebody was asked were not run
+    np.testing.assert_array_equal(result.status[1:], [mj.Status.SKIPPED] + [mj.Status.NOT_RUN] * 3)
+    assert not result.participation[1:].any()
+    assert np.isnan(result.clipped_fraction[1:]).all()
     broken = np.full(650, np.nan, np.float32)
     late = np.zeros((4, _CLIENTS), bool)
     late[2] = history[0]
     assert _train(late, initial_parameters=broken).diverged_round == 2
 
 
+def test_no_table_entry_after_divergence() -> None:
+    """A model of zeros that breaks in round 2: entries before it are there, from it on nan."""
+    dataset, _ = _setting()
+
+    @dataclasses.dataclass(frozen=True)
+    class _Breaks(_PlainMean):
+        def aggregate(self, *arguments: object) -> tuple[_Out, int]:
+            out, state = super().aggregate(*arguments)
+            broken = out.update if state < 3 else jnp.full_like(out.update, jnp.nan)
+            return out._replace(update=broken), state
+
+    result = _train(
+        _history(6), aggregator=_Breaks(), evaluate_every=1,
+        test=(dataset.test_inputs, dataset.test_labels),
+    )  # fmt: skip
+    assert result.diverged_round == 2
+    np.testing.assert_array_equal(result.evaluated_rounds, np.arange(6))
+    np.testing.assert_array_equal(np.isnan(result.accuracy), np.arange(6) >= 2)
+    np.testing.assert_array_equal(np.isnan(result.loss), np.arange(6) >= 2)
+    np.testing.assert_array_equal(result.status, [0, 0, 0] + [mj.Status.NOT_RUN] * 3)
+    assert np.isnan(result.parameters).any()
+
+
+def test_rates_fall_by_the_round_skipped_ones_counted() -> None:
+    """Full batches, so a round of half the rate is half the step: a loop of rounds by hand."""
+    history = _history(5)
+    history[2] = False
+    schedule = mj.federated.decay_at((2, 4), 0.5)
+    result = _train(history, rate_schedule=schedule)
+    vector = None
+    for index, rate in ((0, 0.3), (1, 0.3), (3, 0.15), (4, 0.075)):
+        trainer = mj.federated.local_sgd(_model(), rate, batch_size=100)
+        vector = _train(
+            history[index : index + 1], trainer=trainer, initial_parameters=vector
+        ).parameters
+    np.testing.assert_allclose(result.parameters, vector, atol=1e-6)
+    with_optax = optax.piecewise_constant_schedule(1.0, {2: 0.5, 4: 0.5})
+    np.testing.assert_array_equal(
+        _train(history, rate_schedule=with_optax).parameters, result.parameters
+    )
+    assert not np.allclose(_train(history).parameters, result.parameters, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), None, "0.4", [1.0, 0.5]])
+def test_a_schedule_of_no_factors_is_refused(bad: object) -> None:
+    with pytest.raises(mj.ConfigurationError, match=r"`rate_schedule\(1\)` must be a finite"):
+        _train(_history(3), rate_schedule=lambda index: 1.0 if index == 0 else bad)
+
+
+def test_misuse_of_schedules_and_tests() -> None:
+    with pytest.raises(mj.ConfigurationError, match="`rounds` must be integers from 0; got -1"):
+        mj.federated.decay_at((3, -1), 0.5)
+    for factor in (0.0, -1.0):
+        with pytest.raises(mj.ConfigurationError, match="`factor` must be"):
+            mj.federated.decay_at(3, factor)
+
+    @dataclasses.dataclass(frozen=True)
+    class _Still:
+        def update(self, *arguments: object) -> object:
+            return jnp.zeros_like(arguments[1])
+
+    with pytest.raises((mj.ConfigurationError, TypeError), match=r"scaled|trainer"):
+        _train(_history(2), trainer=_Still(), rate_schedule=mj.federated.decay_at(1, 0.5))
+    dataset, _ = _setting()
+    with pytest.raises(mj.ConfigurationError, match=r"`test` must have inputs of .* \(8, 8, 1\)"):
+        _train(_history(2), test=(dataset.test_inputs[:, :7], dataset.test_labels))
+    with pytest.raises((mj.ConfigurationError, TypeError), match="test"):
+        _train(_history(2), test=(dataset.test_inputs,))
+
+
+def test_decay_is_that_of_optax() -> None:
+    ours = mj.federated.decay_at((7, 3, 3), 0.4)
+    theirs = optax.piecewise_constant_schedule(1.0, {3: 0.4 * 0.4, 7: 0.4})
+    for index in range(10):
+        assert ours(index) == pytest.approx(float(theirs(index)), rel=1e-6)
+    assert mj.federated.decay_at(7, 0.4) == mj.federated.decay_at([7], 0.4)
+
+
 def test_seeds_and_rates_compile_nothing_new() -> None:
     history = _history(3)
     first = _train(history, trainer=mj.federated.local_sgd(_model(), 0.3, batch_size=7))
-    compiled = _local.cohort_updates._cache_size()
+    compiled = _cohort.cohort_updates._cache_size()
     other = _train(
         _history(6, seed=2), seed=3, trainer=mj.federated.local_sgd(_model(), 0.1, batch_size=7)
     )
-    assert _local.cohort_updates._cache_size() == compiled
+    assert _cohort.cohort_updates._cache_size() == compiled
     assert not np.array_equal(first.parameters, other.parameters)
 
 
