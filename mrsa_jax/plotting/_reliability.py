@@ -54,5 +54,5 @@ def plot_failure_rates(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.set_yscale("log")
         ax.set(xlabel="connection probability p", ylabel="share of rounds that fail (log axis)",
                ylim=(_LOWEST, 2))  # fmt: skip
-        ax.legend(loc="lower left")
+        ax.legend(loc="best")
     return ax

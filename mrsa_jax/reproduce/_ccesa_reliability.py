@@ -98,7 +98,7 @@ def _objects_setting(small: bool, dataset: data.Dataset) -> Setting:
         totals=(0.1,),
         splits={IID: _iid, SHARDS: _two_shards},
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
-        grid=(0.15, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25, 0.27, threshold, 1.0),
+        grid=(0.15, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25, 0.27, threshold, 0.35),
         threshold=None,
         rounds=8 if small else 200 if own else 50,
         every=2 if small else 10 if own else 2,
