@@ -1,6 +1,6 @@
 """Spread a data set's samples over clients: at random, or by shards of the sorted samples.
 
-Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 5 and appendix: IID, sorted
+Source: Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr), Section 6 and appendix: IID, sorted
 shards (MNIST), and sorted shards beside a set that everybody holds (CIFAR-10).
 """
 
@@ -40,7 +40,7 @@ def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.inte
         >>> int(clients.sizes.sum()), int(clients.sizes.max() - clients.sizes.min())
         (1442, 1)
 
-    Source: Multi-RoundSecAgg, Section 5 (IID setting).
+    Source: Multi-RoundSecAgg, Section 6 (IID setting).
     """
     check_partition(dataset, num_clients)
     generator = host_generator(as_key(seed), Stream.PARTITION, 1)
@@ -151,7 +151,7 @@ def shards_with_shared(
         >>> bool((mj.data.class_counts(clients) >= 2).all())
         True
 
-    Source: Multi-RoundSecAgg, Section 5 (CIFAR-10 non-IID: 200 shared samples, 49,800 in 120
+    Source: Multi-RoundSecAgg, Section 6 (CIFAR-10 non-IID: 200 shared samples, 49,800 in 120
     shards of 415). The paper says "one label" of each shard but not how G is chosen; a random G
     gives about 8 shards of two labels.
     """

@@ -281,7 +281,7 @@ def test_the_two_dirichlet_splits_of_cifar_100() -> None:
     assert 520 < sizes.max() < 417 + 6.5 * 58
     by_client = mj.data.dirichlet_by_client(0, dataset, 120)
     assert sorted(np.asarray(by_client.sizes).tolist()) == [416] * 40 + [417] * 80
-    # 1.7 before any class has run out (next test); late clients take what is left
+    # 1.7 before any class has run out; late clients take what is left (next tests)
     assert 1.4 < _effective_classes(mj.data.class_counts(by_client)) < 3
 
 
