@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_accuracy_curves"]
 
 
-def plot_accuracy_curves(data: pd.DataFrame, *, late: float = 0.1, ax: Axes | None = None) -> Axes:
+def plot_accuracy_curves(data: pd.DataFrame, *, late: float = 0.2, ax: Axes | None = None) -> Axes:
     """Plot accuracy over rounds, a curve a scheme: means over seeds with 95 % intervals.
 
     The legend gives each scheme's accuracy late in the training, and the published one where the

@@ -53,8 +53,8 @@ def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
 
 def _accuracy(figure: Figure, data: pd.DataFrame) -> None:
     """Draw accuracy over rounds, IID and non-IID (or two settings) side by side."""
-    figure.set_size_inches(12.5, 5.2)
     panels = list(data.groupby("panel", sort=False))
+    figure.set_size_inches(6.2 * len(panels), 5.2)
     for ax, (name, rows) in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
         plotting.plot_accuracy_curves(rows, ax=ax)
         ax.set_title(str(name))

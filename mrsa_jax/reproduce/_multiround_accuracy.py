@@ -8,6 +8,7 @@ are compared on their own data set only, the claims about schemes on any.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrsa_jax import data
@@ -77,7 +78,7 @@ class _Size:
     tests: int  # tests in a training
 
 
-_FULL, _SMALL = _Size(5, 150, 100, 60, 30), _Size(2, 12, 12, 4, 4)
+_FULL, _SMALL = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 4, 4)
 _PAPER = _Size(5, 1000, 1000, 500, 50)  # on the data set of the paper, which states no rounds
 _RATE = 0.1  # of all schemes at the small size
 
@@ -132,7 +133,10 @@ def more_clients(context: Context) -> Item:
 
 def _table(context: Context, name: str, title: str, splits: tuple[str, str]) -> Item:
     size = _size(context, name)
-    settings = tuple(_setting(context, name, split) for split in splits)
+    settings = [_setting(context, name, split) for split in splits]
+    if not context.small and splits[1] in ("shards", "shared"):
+        words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
+        settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
     frame = _frames(context, settings, size)
     frame["published"] = [
         dict(zip(LABELS, PUBLISHED[name][panel != "IID"], strict=True))[scheme]
@@ -142,10 +146,10 @@ def _table(context: Context, name: str, title: str, splits: tuple[str, str]) -> 
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
     checks: list[Check] = [
         *claims.of_iid(frame, "IID", published[0], read),
-        *claims.of_non_iid(frame, settings[1].panel, published[1], read),
+        *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
     ]
     if is_own(training.images(context), name):
-        for setting, row in zip(settings, published, strict=True):
+        for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
     what = f"{title}: accuracy of {_MODELS[settings[0].model]} on {_NAMES[OWN_DATA[name]]}"
     return Item(name, what, tuple(checks), frame,
@@ -187,7 +191,7 @@ def _setting(context: Context, item: str, split: str) -> Setting:
     )
 
 
-def _frames(context: Context, settings: tuple[Setting, ...], size: _Size) -> pd.DataFrame:
+def _frames(context: Context, settings: Sequence[Setting], size: _Size) -> pd.DataFrame:
     import pandas as pd
 
     return pd.concat([training.curves(context, s, size.seeds) for s in settings],
@@ -195,7 +199,7 @@ def _frames(context: Context, settings: tuple[Setting, ...], size: _Size) -> pd.
 
 
 def _caption(
-    context: Context, item: str, settings: tuple[Setting, ...], size: _Size, frame: pd.DataFrame
+    context: Context, item: str, settings: Sequence[Setting], size: _Size, frame: pd.DataFrame
 ) -> str:
     """Say what was run, and where it is not what the paper ran."""
     dataset, first = training.images(context), settings[0]
@@ -216,6 +220,8 @@ def _caption(
         if any(s.split == "shared" for s in settings)
         else ""
     )
+    labelled = any(s.dropouts == "label" for s in settings)
+    by_label = ", or by label (.1 for the first, .5 for the last)" if labelled else ""
     falls = ", falling to .4 of itself after 40 % and 80 % of the rounds" if first.decays else ""
     rates = (
         f"Learning rate {_RATE} for all schemes"
@@ -225,8 +231,9 @@ def _caption(
     )
     return (
         f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled over the "
-        f"clients by each seed, about {each:.0f} samples a client in minibatches of {batch} (the "
-        f"paper: {first.samples / first.num_clients:.0f} in {first.batch}; as many local steps), "
+        f"clients by each seed{by_label}, about {each:.0f} samples a client in minibatches of "
+        f"{batch} (the paper: {first.samples / first.num_clients:.0f} in {first.batch}; as many "
+        f"local steps), "
         f"E = 1, {size.seeds} paired seeds, {first.rounds} rounds, skipped ones counted.{shared} "
         f"{rates}{falls}. Sums in the ring of 32 bits, 2^16 levels over 16 times the last mean "
         f"update's largest entry: at most {100 * frame['most clipped'].max():.2g} % of a round's "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -24,10 +25,14 @@ from mrsa_jax.study import PopulationConfig
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GRID", "Setting", "best_rates", "curves", "images", "minibatch"]
+__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "images", "minibatch"]
 
 GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 """Learning rates of which the paper takes the best for each scheme."""
+
+LATE = 0.2
+"""Share of the rounds, the last ones, over whose tests an accuracy is a mean: single rounds of
+non-IID training differ by ten points."""
 
 # 2**16 levels over 16 times the last mean update's largest entry: a step of 1/2048 of that entry,
 # while no client's update is 16 times as large as the mean of 12 or 24 that pull the same way.
@@ -51,6 +56,8 @@ class Setting:
         decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000 rounds.
         num_clients: N.
         cohort_size: K.
+        dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over them, or by
+            `"label"` (clients of label 0 .1, of the last label .5).
     """
 
     panel: str
@@ -64,6 +71,7 @@ class Setting:
     decays: bool
     num_clients: int = 120
     cohort_size: int = 12
+    dropouts: Literal["shuffled", "label"] = "shuffled"
 
 
 def images(context: Context) -> data.Dataset:
@@ -106,14 +114,16 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     """Return each scheme's learning rate: the setting's, or the best of the grid on seed `pilot`.
 
     The grid is searched from its largest rate down, until a rate is worse than the best before
-    it: rates far below the best learn nothing in so few rounds. Other N and K take the rates of
-    N = 120, K = 12.
+    it: rates far below the best learn nothing in so few rounds. Other N and K, and other dropout
+    rates, take the rates found for N = 120, K = 12 and shuffled ones.
     """
     labels = list(_schemes(setting))
     if setting.rate is not None:
         return dict.fromkeys(labels, setting.rate)
-    base = dataclasses.replace(setting, num_clients=120, cohort_size=12)
-    key = f"rates by seed {pilot}: {dataclasses.replace(base, panel='')}"
+    base = dataclasses.replace(
+        setting, panel="", num_clients=120, cohort_size=12, dropouts="shuffled"
+    )
+    key = f"rates by seed {pilot}: {base}"
     if key not in context.cache:
         context.progress.stage(f"{setting.panel}: learning rates", len(labels))
         found = {}
@@ -121,7 +131,7 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
 
             def score(rate: float, label: str = label) -> float:
                 rows = rows_to_frame(_train(context, base, label, pilot, rate))
-                return -1.0 if rows["diverged"].any() else float(late_accuracy(rows).iloc[0])
+                return -1.0 if rows["diverged"].any() else _late(rows)
 
             found[label] = largest_peak(GRID, score)
             context.progress.update(done + 1, len(labels))
@@ -148,6 +158,10 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
     return best
 
 
+def _late(rows: pd.DataFrame) -> float:
+    return float(late_accuracy(rows, share=LATE).iloc[0])
+
+
 def _schemes(setting: Setting) -> dict[str, selection.Selector]:
     population = PopulationConfig(num_clients=setting.num_clients, cohort_size=setting.cohort_size)
     return schemes_for(population)
@@ -158,12 +172,17 @@ def _trial(context: Context, trial: int) -> Key[Array, ""]:
     return trial_key(as_key(context.seed), trial)
 
 
-def _history(context: Context, setting: Setting, scheme: str, trial: int) -> np.ndarray:
-    """Return who takes part in which round; the rates' assignment is the seed's own."""
-    key = _trial(context, trial)
-    population = PopulationConfig()
-    rates = assign_rates(key, population.dropout_rates, setting.num_clients)
-    history = selection.rollout(key, _schemes(setting)[scheme], independent(rates), setting.rounds)
+def _history(
+    context: Context, setting: Setting, scheme: str, trial: int, clients: data.ClientData
+) -> np.ndarray:
+    """Return who takes part in which round; who has which dropout rate is the seed's own."""
+    key, rates = _trial(context, trial), PopulationConfig().dropout_rates
+    own = (
+        data.label_dropout_rates(clients, rates)
+        if setting.dropouts == "label"
+        else assign_rates(key, rates, setting.num_clients)
+    )
+    history = selection.rollout(key, _schemes(setting)[scheme], independent(own), setting.rounds)
     return np.asarray(history)
 
 
@@ -176,7 +195,13 @@ def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
         return data.shards(key, dataset, number)
     if setting.split == "shared":
         return data.shards_with_shared(key, dataset, number, shared_size=shared_size(dataset))
-    return data.dirichlet_by_class(key, dataset, number, concentration=0.5)
+    return _widened(data.dirichlet_by_class(key, dataset, number, concentration=0.5))
+
+
+def _widened(clients: data.ClientData) -> data.ClientData:
+    """Pad the largest client to a multiple of 64, so that most seeds share one program."""
+    spare = -clients.indices.shape[1] % 64
+    return dataclasses.replace(clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare))))
 
 
 def shared_size(dataset: data.Dataset) -> int:
@@ -211,11 +236,12 @@ def _train(
     dataset = images(context)
     model = _model(setting, dataset)
     dim = federated.num_parameters(model, dataset.input_shape)
-    history = _history(context, setting, scheme, trial)
+    clients = _clients(context, setting, trial)
+    history = _history(context, setting, scheme, trial, clients)
     result = federated.train(
         _trial(context, trial),
         model,
-        _clients(context, setting, trial),
+        clients,
         history,
         trainer=federated.local_sgd(model, rate, batch_size=minibatch(setting, dataset)),
         aggregator=secagg.ring_average(
