@@ -78,9 +78,9 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (multiround's table3, table4, table5 and fig8, heterosag's fig3a and
-    fig3b): mnist_5k, idx or cifar (with --directory), or a prepared set, such as mnist,
-    fashion_mnist, cifar10 or cifar100."""
+    """Data of trainings (multiround's table3, table4, table5 and fig8, ccesa's fig4 and figb1,
+    heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
+    prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, where it needs one."""
     out: pathlib.Path = pathlib.Path("results/reproduce")

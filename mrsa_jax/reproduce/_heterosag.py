@@ -22,7 +22,7 @@ from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "heterosag"]
+__all__ = ["MAKERS", "TRAINED", "heterosag"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "matrices": matrix_items.matrices,
@@ -39,7 +39,7 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
 }
 """What makes each item."""
 
-_TRAINED = ("fig3a", "fig3b")
+TRAINED = ("fig3a", "fig3b")
 
 
 def heterosag(
@@ -88,6 +88,6 @@ def heterosag(
         raise ConfigurationError(f"`dataset` must be a known data set; got {dataset!r}; {choice}")
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(_TRAINED):
+    if set(names) & set(TRAINED):
         data.load(dataset, directory=folder, seed=seed)  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

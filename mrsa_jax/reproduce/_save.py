@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mrsa_jax._errors import require
-from mrsa_jax.reproduce import _ccesa_figures, _figures, _heterosag_figures
+from mrsa_jax.reproduce import (
+    _ccesa_figures,
+    _ccesa_reliability,
+    _figures,
+    _heterosag,
+    _heterosag_figures,
+    _multiround_accuracy,
+)
 from mrsa_jax.reproduce._ccesa import ccesa
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items
 from mrsa_jax.reproduce._figures import Draw, save_figure
@@ -22,22 +29,24 @@ from mrsa_jax.study import Progress, _report, _store
 
 __all__ = ["SavedReproduction", "run_and_save", "verdicts"]
 
-_TRAINING = ("heterosag", "multiround")
 _HEADINGS = ("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Note")
 
 
 class _Paper(NamedTuple):
-    """A paper's name, what makes its items, and what draws them."""
+    """A paper's name, what makes its items, what draws them, and which of them train."""
 
     title: str
     make: Callable[..., list[Item]]
     figures: Mapping[str, Draw]
+    trained: tuple[str, ...]
 
 
 _PAPERS = {
-    "multiround": _Paper("Multi-RoundSecAgg", multiround, _figures.FIGURES),
-    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES),
-    "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES),
+    "multiround": _Paper(
+        "Multi-RoundSecAgg", multiround, _figures.FIGURES, _multiround_accuracy.TRAINED
+    ),
+    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES, _ccesa_reliability.TRAINED),
+    "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES, _heterosag.TRAINED),
 }
 
 
@@ -75,13 +84,17 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
     """
     names = check_items(config.paper, config.only)
     paper = _PAPERS[config.paper]
-    words: dict[str, Any] = {"small": config.small, "seed": config.seed, "progress": progress}
-    if config.paper in _TRAINING:
-        words |= {"dataset": config.dataset, "directory": config.directory}
-    else:
-        given = config.dataset != ReproduceConfig().dataset or config.directory is not None
-        rule = f"must be left out but for {' and '.join(_TRAINING)}, whose figures train"
-        require(not given, "dataset", rule, config.dataset, config.paper)
+    given = config.dataset != ReproduceConfig().dataset or config.directory is not None
+    rule = f"must be left out where no item trains (in this paper {', '.join(paper.trained)} do)"
+    trains = bool(set(names) & set(paper.trained))
+    require(trains or not given, "dataset", rule, config.dataset, *names)
+    words: dict[str, Any] = {
+        "small": config.small,
+        "seed": config.seed,
+        "progress": progress,
+        "dataset": config.dataset,
+        "directory": config.directory,
+    }
     with _store.study_folder(config) as folder:
         items = paper.make(names, **words)
         pictures = {

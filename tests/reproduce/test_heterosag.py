@@ -46,9 +46,10 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
         call()
 
 
-def test_data_are_chosen_for_this_paper_alone(tmp_path: pathlib.Path) -> None:
-    config = ReproduceConfig("ccesa", ("tableg2",), dataset="digits", out=tmp_path / "out")
-    with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out but for heterosag"):
+@pytest.mark.parametrize(("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")])
+def test_data_are_chosen_for_trainings_alone(tmp_path: pathlib.Path, paper: str, item: str) -> None:
+    config = ReproduceConfig(paper, (item,), dataset="digits", out=tmp_path / "out")
+    with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out where no item"):
         run_and_save(config)
 
 
