@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, secagg
+from mrsa_jax.reproduce._ccesa_theory import TOTALS, step_rate
 from mrsa_jax.reproduce._ccesa_training import Runs, Setting, first_samples, load_images
 from mrsa_jax.reproduce._context import Context, rows_to_frame
 from mrsa_jax.reproduce._intervals import Interval, difference, late_accuracy
@@ -85,7 +86,9 @@ def faces(context: Context) -> Item:
         frame,
         _caption(runs, frame, "the AT&T faces of 40 people", "t = 21 for every p")
         + " The paper's two q_total are lost with its figure; read: 0 and 0.1, those of its "
-        "Table 2.",
+        f"Table 2. Of rounds at p = 0.7 fail {_failing(runs, 0.7)}; p* is "
+        f"{secagg.connection_probability(40, 0.0):.3f} at q_total = 0 and "
+        f"{secagg.connection_probability(40, 0.1):.3f}, no chance, at 0.1.",
     )
 
 
@@ -207,6 +210,19 @@ def _rate(frame: pd.DataFrame, total: float, chance: float) -> str:
         f"{int(row['count'])} of {int(row['trials'])} simulated rounds fail "
         f"({row['lower']:.2g} to {row['upper']:.2g}; Theorem 5: {row['theorem 5']:.2g})"
     )
+
+
+def _failing(runs: Runs, chance: float) -> str:
+    """Return the share of rounds that fail at p for each q_total of the paper's Figure 3."""
+    setting = runs.setting
+    n, t = setting.num_clients, setting.shares(chance)
+    found = {
+        total: secagg.failure_rates(
+            runs.context.seed, n, chance, step_rate(total), t, setting.trials
+        ).unreliable.rate
+        for total in TOTALS
+    }
+    return ", ".join(f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in found.items())
 
 
 def _others(frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float) -> str:
