@@ -57,7 +57,7 @@ def check_number(value: Any, argument: str) -> None:
 def check_count(value: Any, argument: str) -> None:
     """Raise unless `value` is a positive integer."""
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_integer and value >= 1, argument, "must be a positive integer", value)
+    require(is_integer and bool(value >= 1), argument, "must be a positive integer", value)
 
 
 def _check_inputs(inputs: Array) -> None:

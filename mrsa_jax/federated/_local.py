@@ -86,7 +86,7 @@ class LocalSGD:
         """
         if isinstance(factor, numbers.Real):
             check_number(factor, "factor")
-            require(factor >= 0, "factor", "must not be negative", factor)
+            require(bool(factor >= 0), "factor", "must not be negative", factor)
         rate = self.learning_rate * jnp.asarray(factor, jnp.float32)
         return dataclasses.replace(self, learning_rate=rate)
 
@@ -231,16 +231,16 @@ def local_sgd(
     """
     require(isinstance(model, nn.Module), "model", "must be a flax module", type(model).__name__)
     check_number(learning_rate, "learning_rate")
-    require(learning_rate > 0, "learning_rate", "must be positive", learning_rate)
+    require(bool(learning_rate > 0), "learning_rate", "must be positive", learning_rate)
     check_count(batch_size, "batch_size")
     check_count(num_epochs, "num_epochs")
     if momentum is not None:
         check_number(momentum, "momentum")
-        require(0 <= momentum < 1, "momentum", "must lie in [0, 1)", momentum)
+        require(bool(0 <= momentum < 1), "momentum", "must lie in [0, 1)", momentum)
     for name, value in (("weight_decay", weight_decay), ("proximal", proximal)):
         if value is not None:
             check_number(value, name)
-            require(value >= 0, name, "must not be negative", value)
+            require(bool(value >= 0), name, "must not be negative", value)
     require(
         compute_dtype in (None, "float32", "bfloat16"),
         "compute_dtype",

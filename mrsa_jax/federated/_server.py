@@ -17,7 +17,8 @@ import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32, Int32
 
 from mrsa_jax._errors import require
-from mrsa_jax.federated._models import apply_flat
+from mrsa_jax.federated._checks import check_count
+from mrsa_jax.federated._models import apply_flat, num_outputs
 
 __all__ = ["PLAIN_AVERAGE", "Evaluation", "evaluate", "evaluation", "server_step"]
 
@@ -52,7 +53,8 @@ def evaluate(
         Accuracy in [0, 1] and loss in nats.
 
     Raises:
-        ConfigurationError: If inputs and labels are not equally many, or none.
+        ConfigurationError: If inputs and labels are not equally many, or none; if a label is
+            none of the model's classes.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -62,15 +64,18 @@ def evaluate(
         >>> round(loss, 4) == round(float(np.log(10)), 4)  # all classes equally likely
         True
     """
-    test = batched(inputs, labels, batch_size)
+    test = batched(inputs, labels, batch_size, num_outputs(model, tuple(np.shape(inputs)[1:])))
     accuracy, loss = evaluation(model, jnp.asarray(parameters, jnp.float32), *test)
     return Evaluation(float(accuracy), float(loss))
 
 
 def batched(
-    inputs: Any, labels: Any, batch_size: int
+    inputs: Any, labels: Any, batch_size: int, num_classes: int | None = None
 ) -> tuple[Float32[Array, "batches batch ..."], Int32[Array, "batches batch"], Int32[Array, ""]]:
-    """Cut a test set into equal batches, padded at the end, with the number of real samples."""
+    """Cut a test set into equal batches, padded at the end, with the number of real samples.
+
+    The labels must lie in [0, `num_classes`), or from 0 on if it is None.
+    """
     require(
         len(inputs) == len(labels) and len(labels) > 0,
         "inputs",
@@ -78,7 +83,11 @@ def batched(
         len(inputs),
         len(labels),
     )
-    require(batch_size >= 1, "batch_size", "must be a positive integer", batch_size)
+    check_count(batch_size, "batch_size")
+    lowest, highest = int(np.min(labels)), int(np.max(labels))
+    is_inside = lowest >= 0 and (num_classes is None or highest < num_classes)
+    rule = "must not be negative" if num_classes is None else f"must lie in [0, {num_classes})"
+    require(is_inside, "labels", rule, lowest if lowest < 0 else highest)
     size = len(labels)
     width = min(int(batch_size), size)
     spare = -size % width
@@ -132,8 +141,10 @@ def server_step(
     Returns:
         New parameters, new optimizer state, and whether all parameters are finite.
     """
-    step, moved = optimizer.update(-update, state, parameters)
-    parameters_after = optax.apply_updates(parameters, step)
+    # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
+    with jax.numpy_dtype_promotion("standard"):
+        step, moved = optimizer.update(-update, state, parameters)
+        parameters_after = optax.apply_updates(parameters, step)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(is_learnt, new, old)

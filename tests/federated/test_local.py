@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import re
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +39,17 @@ def _samples(count: int) -> tuple[np.ndarray, np.ndarray]:
     return _digits().train_inputs[:count], _digits().train_labels[:count]
 
 
+@functools.cache
+def _gradient_of(model: object) -> Callable[..., jax.Array]:
+    @jax.jit
+    @jax.grad
+    def gradient(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
+        logits = apply_flat(model, vector, images)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
+
+    return gradient
+
+
 def _plain_loop(
     model: object,
     parameters: jax.Array,
@@ -43,20 +57,15 @@ def _plain_loop(
     inputs: np.ndarray,
     labels: np.ndarray,
     optimizer: optax.GradientTransformation,
+    proximal: float = 0.0,
 ) -> np.ndarray:
     """Minibatch SGD with optax alone: `batches` are index arrays."""
-
-    @jax.jit
-    @jax.grad
-    def gradient_of(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
-        logits = apply_flat(model, vector, images)
-        return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
-
     state = optimizer.init(parameters)
     vector = parameters
     for batch in batches:
-        gradient = gradient_of(vector, jnp.asarray(inputs[batch]), jnp.asarray(labels[batch]))
-        moves, state = optimizer.update(gradient, state)
+        gradient = _gradient_of(model)(vector, jnp.asarray(inputs[batch]), labels[batch])
+        gradient = gradient + proximal * (vector - parameters)  # of proximal/2 |w - w_global|^2
+        moves, state = optimizer.update(gradient, state, vector)
         vector = optax.apply_updates(vector, moves)
     return np.asarray(vector - parameters)
 
@@ -81,6 +90,34 @@ def test_bad_learning_rate(learning_rate: float) -> None:
 def test_bad_momentum(momentum: float) -> None:
     with pytest.raises(mj.ConfigurationError, match="`momentum` must"):
         mj.federated.local_sgd(_model(), 0.1, batch_size=10, momentum=momentum)
+
+
+@pytest.mark.parametrize("name", ["weight_decay", "proximal"])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), True, "0.1"])
+def test_bad_penalties(name: str, value: object) -> None:
+    build = inspect.unwrap(mj.federated.local_sgd)  # in the suite annotations refuse some of them
+    with pytest.raises(mj.ConfigurationError, match=f"`{name}` must"):
+        build(_model(), 0.1, batch_size=10, **{name: value})
+
+
+def test_bad_compute_dtype_and_factor() -> None:
+    for name in ("float16", "bf16"):
+        with pytest.raises(mj.ConfigurationError, match="`compute_dtype` must be None or 'bf"):
+            mj.federated.local_sgd(_model(), 0.1, batch_size=10, compute_dtype=name)
+    trainer = mj.federated.local_sgd(_model(), 0.1, batch_size=10)
+    for factor in (-1.0, float("nan"), float("inf"), True):
+        with pytest.raises(mj.ConfigurationError, match="`factor` must"):
+            trainer.scaled(factor)
+
+
+def test_what_is_off_is_no_leaf() -> None:
+    build = functools.partial(mj.federated.local_sgd, _model(), 0.1, batch_size=10)
+    off = build(momentum=0.0, weight_decay=0.0, proximal=0.0, compute_dtype="float32")
+    assert off == build()
+    assert jax.tree.leaves(off) == [jnp.float32(0.1)]
+    on = build(momentum=0.5, weight_decay=0.25, proximal=2.0, compute_dtype="bfloat16")
+    assert jax.tree.leaves(on) == [jnp.float32(0.1), 0.5, 0.25, 2.0]
+    assert {leaf.dtype for leaf in jax.tree.leaves(on)} == {jnp.dtype(jnp.float32)}
 
 
 def test_bad_counts_and_model() -> None:
@@ -224,6 +261,195 @@ def test_a_client_does_not_depend_on_slot_company_or_number(
         np.testing.assert_allclose(np.asarray(updates(chosen)), everyone[chosen], atol=2e-6)
     # shuffling is by client and round
     assert not np.array_equal(everyone, np.asarray(updates(round_index=1)))
+
+
+_SIZES = (20, 0, 7, 1, 12)  # 3 minibatches of 8, none, one that is cut, one sample, 1.5
+_OPTIONS = [
+    ({"momentum": 0.9, "weight_decay": 0.3}, None),
+    ({"proximal": 2.0}, 2),
+    ({"momentum": 0.5, "weight_decay": 0.1, "proximal": 0.7}, 1),
+]
+
+
+def _small_clients(sizes: tuple[int, ...] = _SIZES) -> mj.data.ClientData:
+    """Ragged clients whose unused indices point at samples that are not finite."""
+    inputs, labels = _samples(sum(sizes))
+    indices = np.full((len(sizes), max(sizes)), sum(sizes), np.int32)
+    for row, last, size in zip(indices, np.cumsum(sizes), sizes, strict=True):
+        row[:size] = np.arange(last - size, last)[::-1]
+    # the last sample of the pool is nobody's
+    return mj.data.ClientData(
+        inputs=jnp.asarray(np.concatenate([inputs, np.full((1, *_SHAPE), np.nan, np.float32)])),
+        labels=jnp.asarray(np.append(labels, -3).astype(np.int32)),
+        indices=jnp.asarray(indices),
+        sizes=jnp.asarray(sizes, jnp.int32),
+        num_classes=10,
+    )
+
+
+@functools.cache
+def _small_orders(num_epochs: int, batch_size: int) -> list[list[np.ndarray]]:
+    """Each client's minibatches, as indices of the pool, from its own key."""
+    clients, orders = _small_clients(), []
+    key = round_key(as_key(4), 2, Stream.LOCAL_TRAINING)
+    shuffled = jax.jit(_local._shuffled, static_argnums=(1, 3, 4))
+    for client, size in enumerate(_SIZES):
+        own_key = jax.random.fold_in(key, client)
+        order = np.asarray(shuffled(own_key, max(_SIZES), jnp.int32(size), batch_size, num_epochs))
+        own = np.asarray(clients.indices)[client]
+        cuts = [row[cut : min(cut + batch_size, size)] for row in order
+                for cut in range(0, size, batch_size)]  # fmt: skip
+        orders.append([own[cut] for cut in cuts])
+    return orders
+
+
+def _cohort_of(
+    trainer: mj.federated.LocalTrainer,
+    clients: mj.data.ClientData,
+    start: jax.Array,
+    width: int | None = None,
+) -> np.ndarray:
+    """Train everybody in round 2; the last slot is not present."""
+    members = jnp.asarray([*range(clients.num_clients), 0], jnp.int32)
+    present = jnp.arange(clients.num_clients + 1, dtype=jnp.int32) < clients.num_clients
+    updates, is_finite, _ = _local.cohort_updates(
+        trainer, start, clients, as_key(4), jnp.int32(2), members, present, width
+    )
+    assert bool(is_finite)
+    assert not np.asarray(updates)[-1].any()
+    return np.asarray(updates)[:-1]
+
+
+@pytest.mark.parametrize(("options", "width"), _OPTIONS)
+def test_ragged_cohort_equals_a_loop_over_clients_with_optax_alone(
+    options: dict[str, float], width: int | None
+) -> None:
+    model = mj.federated.mlp(10, hidden_sizes=(8,))
+    start, clients = _start(model), _small_clients()
+    trainer = mj.federated.local_sgd(model, 0.2, batch_size=8, num_epochs=2, **options)
+    together = _cohort_of(trainer, clients, start, width)
+    optimizer = optax.sgd(0.2, momentum=options.get("momentum"))
+    if "weight_decay" in options:
+        optimizer = optax.chain(optax.add_decayed_weights(options["weight_decay"]), optimizer)
+    inputs, labels = np.asarray(clients.inputs), np.asarray(clients.labels)
+    for client, batches in enumerate(_small_orders(2, 8)):
+        assert len(batches) == 2 * -(-_SIZES[client] // 8)
+        alone = _plain_loop(
+            model, start, batches, inputs, labels, optimizer, options.get("proximal", 0.0)
+        )
+        np.testing.assert_allclose(together[client], alone, atol=3e-6)
+    moved = np.abs(together).max(axis=1)
+    assert moved[1] == 0  # nothing to learn from, so no decay either
+    assert (np.delete(moved, 1) > 1e-3).all()
+
+
+def test_penalties_by_hand() -> None:
+    # The gradient at a perfect fit is next to nothing: what is left is decay alone, and from the
+    # second step on the pull back to where the round began.
+    model = mj.federated.logistic(2)
+    inputs, labels = jnp.zeros((1, 1, 1)), jnp.zeros(1, jnp.int32)  # only the biases matter
+    start = jnp.array([50.0, -50.0, 3.0, -2.0])  # biases, weights
+
+    def after(steps: int, **options: float) -> np.ndarray:
+        trainer = mj.federated.local_sgd(model, 0.5, batch_size=1, num_epochs=steps, **options)
+        return np.asarray(trainer.update(as_key(0), start, inputs, labels, jnp.int32(1)))
+
+    np.testing.assert_allclose(after(1, weight_decay=0.5), -0.25 * start, rtol=1e-6)
+    # w <- w - .25 w - .5 (w - w0), twice: .75 w0, then .75 (.75 w0) + .125 w0
+    both = after(2, weight_decay=0.5, proximal=1.0)
+    np.testing.assert_allclose(both, (0.75 * 0.75 + 0.125 - 1) * start, rtol=1e-5)
+    np.testing.assert_array_equal(after(2, proximal=1.0), np.zeros(4))
+
+
+def test_width_changes_rounding_only() -> None:
+    model = mj.federated.mlp(10, hidden_sizes=(8,))
+    start, clients = _start(model), _small_clients()
+    trainer = mj.federated.local_sgd(model, 0.2, batch_size=8)
+    alone, grouped = (_cohort_of(trainer, clients, start, width) for width in (1, 4))
+    np.testing.assert_allclose(grouped, alone, atol=1e-6)
+    assert _cohort.measured_width(10**9) == 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Summing:
+    """A trainer with no more than `update`: sums its own labels and pixels."""
+
+    def update(
+        self, key: jax.Array, parameters: jax.Array, inputs: jax.Array, labels: jax.Array,
+        size: jax.Array,
+    ) -> jax.Array:  # fmt: skip
+        own = jnp.arange(labels.shape[0], dtype=jnp.int32) < size
+        pixels = jnp.where(own, jnp.sum(inputs, axis=(1, 2, 3)), jnp.float32(0))
+        truths = jnp.where(own, labels, 0).astype(jnp.float32)
+        return jnp.stack([jnp.sum(pixels), jnp.sum(truths), size.astype(jnp.float32)])
+
+
+def test_a_trainer_of_ones_own_sees_its_clients_samples() -> None:
+    clients = _small_clients()
+    assert isinstance(_Summing(), mj.federated.LocalTrainer)
+    updates = _cohort_of(_Summing(), clients, jnp.zeros(3), width=2)
+    inputs, labels = _samples(sum(_SIZES))
+    for update, last, size in zip(updates, np.cumsum(_SIZES), _SIZES, strict=True):
+        own = slice(last - size, last)
+        expected = [inputs[own].sum(), labels[own].sum(), size]
+        np.testing.assert_allclose(update, expected, rtol=1e-5)
+
+
+def test_scaled_multiplies_the_rate_and_compiles_nothing() -> None:
+    clients, start = _small_clients(), _start(_model())
+    trainer = mj.federated.local_sgd(_model(), 0.5, batch_size=20)
+    whole = _cohort_of(trainer, clients, start)
+    compiled = _local.cohort_updates._cache_size()
+    for factor in (0.25, np.float64(0.25), jnp.float32(0.25)):
+        # all clients take one step, which is proportional to its learning rate
+        part = _cohort_of(trainer.scaled(factor), clients, start)
+        np.testing.assert_allclose(part, 0.25 * whole, atol=1e-7)
+    assert not _cohort_of(trainer.scaled(0), clients, start).any()
+    assert _local.cohort_updates._cache_size() == compiled
+    rates = jax.jit(lambda t, f: t.scaled(f).learning_rate)(trainer, jnp.float32(0.4))
+    assert float(rates) == pytest.approx(0.2)
+
+
+def test_bfloat16_is_close_and_keeps_float32_weights() -> None:
+    model = mj.federated.mlp(10, hidden_sizes=(8,))
+    start, clients = _start(model), _small_clients()
+    build = functools.partial(mj.federated.local_sgd, model, batch_size=8, num_epochs=2)
+    full = build(0.1, weight_decay=0.01, momentum=0.5)
+    mixed = build(0.1, weight_decay=0.01, momentum=0.5, compute_dtype="bfloat16")
+    exact, rough = (_cohort_of(trainer, clients, start) for trainer in (full, mixed))
+    assert rough.dtype == np.float32
+    has_samples = np.array(_SIZES) > 0
+    errors = np.linalg.norm(rough - exact, axis=1)[has_samples]
+    errors /= np.linalg.norm(exact, axis=1)[has_samples]
+    # bfloat16 rounds to 2^-9: seen in the updates, but small
+    assert (errors > 1e-5).all()
+    assert (errors < 0.05).all()
+    # Steps far below the spacing of bfloat16 numbers add up in float32 weights.
+    tiny = _cohort_of(mixed.scaled(1e-5), clients, start)
+    tiny_exact = _cohort_of(full.scaled(1e-5), clients, start)
+    biases = slice(0, 8)  # flax begins them at zero: no rounding at all against the start
+    np.testing.assert_allclose(
+        tiny[:, biases], tiny_exact[:, biases], atol=0.05 * np.abs(tiny_exact).max()
+    )
+    assert np.count_nonzero(tiny[0]) > 0.5 * np.count_nonzero(exact[0])
+
+
+def test_bfloat16_is_what_the_products_run_in() -> None:
+    model = mj.federated.mlp(10, hidden_sizes=(8,))
+    trainer = mj.federated.local_sgd(model, 0.1, batch_size=8, compute_dtype="bfloat16")
+    inputs, labels = _samples(8)
+    text = str(
+        jax.make_jaxpr(trainer.update)(
+            as_key(0), _start(model), jnp.asarray(inputs), jnp.asarray(labels), jnp.int32(8)
+        )
+    )
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert len(products) == 5  # two forward, three backward: the images need no gradient
+    assert all(re.search(r":bf16\[[0-9,]+\] = dot_general", line) for line in products)
+    logarithms = [line for line in text.splitlines() if re.search(r"= (log|exp)\b", line)]
+    assert logarithms
+    assert not any("bf16" in line for line in logarithms)
 
 
 def test_absent_slots_are_zero_and_flags_are_right() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +22,14 @@ def test_misuse() -> None:
         mj.federated.evaluate(model, jnp.zeros(15), inputs, labels)
     with pytest.raises(mj.ConfigurationError, match="as many as the labels"):
         mj.federated.evaluate(model, jnp.zeros(15), inputs[:0], labels[:0])
-    with pytest.raises(mj.ConfigurationError, match="`batch_size` must be a positive"):
-        mj.federated.evaluate(model, jnp.zeros(15), inputs[:3], labels, batch_size=0)
+    for batch_size in (0, True):
+        with pytest.raises(mj.ConfigurationError, match="`batch_size` must be a positive"):
+            mj.federated.evaluate(model, jnp.zeros(15), inputs[:3], labels, batch_size=batch_size)
+    for label in (-1, 3):
+        with pytest.raises(mj.ConfigurationError, match=rf"must lie in \[0, 3\); got {label}"):
+            mj.federated.evaluate(model, jnp.zeros(15), inputs[:1], np.array([label], np.int32))
+    with pytest.raises(mj.ConfigurationError, match="`parameters` must have the model's 15"):
+        mj.federated.evaluate(model, jnp.zeros(14), inputs[:3], labels)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 500])
@@ -44,6 +52,56 @@ def test_plain_average_adds_the_mean_update() -> None:
     after, _, is_finite = server_step(PLAIN_AVERAGE, parameters, state, update, jnp.array(True))
     np.testing.assert_array_equal(after, [1.5, 1.0])
     assert bool(is_finite)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: optax.sgd(0.5, momentum=0.9),
+        lambda: optax.adam(0.1, eps=1e-3),
+        lambda: optax.sgd(optax.exponential_decay(1.0, 1, 0.5)),  # counts its steps
+    ],
+    ids=["momentum", "adam", "decaying"],
+)
+def test_any_optimizer_equals_optax_over_the_rounds_that_have_a_sum(
+    make: Callable[[], optax.GradientTransformation],
+) -> None:
+    updates = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    is_learnt = [True, False, True, True, False]
+    parameters = jnp.arange(6, dtype=jnp.float32)
+    optimizer = make()
+    ours, state = parameters, optimizer.init(parameters)
+    alone = make()
+    theirs, their_state = parameters, alone.init(parameters)
+    for update, learnt in zip(updates, is_learnt, strict=True):
+        # what comes with a round without sum counts for nothing, whatever it is
+        given = update if learnt else np.full(6, np.nan, np.float32)
+        ours, state, is_finite = server_step(
+            optimizer, ours, state, jnp.asarray(given), jnp.array(learnt)
+        )
+        assert bool(is_finite)
+        if learnt:
+            with jax.numpy_dtype_promotion("standard"):  # the suite's is strict
+                step, their_state = alone.update(jnp.asarray(-update), their_state, theirs)
+            theirs = optax.apply_updates(theirs, step)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5),
+        state,
+        their_state,
+    )
+
+
+def test_adam_by_hand() -> None:
+    # Its first step has the length of the learning rate along each axis, its count is one.
+    optimizer = optax.adam(0.25, eps=0.0)
+    parameters = jnp.zeros(3)
+    update = jnp.array([3.0, -0.01, 40.0])
+    after, state, _ = server_step(
+        optimizer, parameters, optimizer.init(parameters), update, jnp.array(True)
+    )
+    np.testing.assert_allclose(after, [0.25, -0.25, 0.25], rtol=1e-5)
+    assert int(state[0].count) == 1
 
 
 def test_a_failed_round_changes_neither_model_nor_momentum() -> None:
