@@ -201,6 +201,11 @@ def _builder(name: str, folder: pathlib.Path) -> Any:
         return tfds.builder(
             name, data_dir=os.fspath(folder), file_format="array_record", try_gcs=False
         )
+    except ImportError as error:
+        raise DataNotFoundError(
+            f"preparing the data set {name!r} needs the package {error.name!r}, which cannot be "
+            f"imported: {error}"
+        ) from error
     except (ValueError, AssertionError) as error:  # of a configuration or a version
         reason = str(error).strip().partition("\n")[0]
         raise ConfigurationError(
