@@ -52,5 +52,6 @@ def plot_accuracy_curves(data: pd.DataFrame, *, late: float = 0.2, ax: Axes | No
                 low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
                 ax.fill_between(table.index, low, high, color=colour, alpha=0.13, lw=0)
         ax.set(xlabel="rounds", ylabel="test accuracy (%)", xlim=(0, None), ylim=(0, 100))
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+        tight = {"fontsize": 8, "columnspacing": 1.2, "handlelength": 2.6, "handletextpad": 0.6}
+        ax.legend(loc="upper center", bbox_to_anchor=(0.46, -0.13), ncols=2, **tight)
     return ax
