@@ -139,6 +139,7 @@ def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy
 def _save(config: Config, folder: _store.StudyFolder, results: xr.Dataset) -> SavedStudy:
     rows = _summary.summarise(results)
     words = _summary.sentences(results)
+    folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
     figures = plotting.save_study_figures(results, folder.path)

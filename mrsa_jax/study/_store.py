@@ -156,8 +156,9 @@ class StudyFolder:
     def write_results(self, results: xr.Dataset) -> None:
         """Write the data set, provenance in its attributes, to `results.zarr`."""
         # String coordinates have a fixed width in the store, so that every zarr reader opens it.
-        attributes = {**results.attrs, **self.manifest}
-        stored = results.assign_attrs({k: json.dumps(value) for k, value in attributes.items()})
+        stored = results.assign_attrs(
+            {key: json.dumps(value) for key, value in self.manifest.items()}
+        )
         stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
         stored.to_zarr(self.path / _STORE, mode="w", consolidated=False, zarr_format=2)
 

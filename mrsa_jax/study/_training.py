@@ -69,6 +69,9 @@ class _Setting:
             ).peak_bytes  # fmt: skip
             bound = self.memory_bytes
             self.stated[each] = needed if bound is None else min(needed, bound)
+            words = bytes_in_words(self.stated[each])
+            where = "" if self.mesh is None else " of each device"
+            note(self.progress, f"training needs about {words} of memory{where}")
         return self.stated[each]
 
 
@@ -161,7 +164,6 @@ def _train_one(
     config, progress = setting.config, setting.progress
     progress.stage(f"{scheme.label}: training", played.num_trained)
     stated = setting.stated_bytes(_num_slots(played))
-    note(progress, f"{scheme.label}: training needs about {bytes_in_words(stated)} of memory")
     meter = Meter(progress, played.updates_sent)
     result = federated.train(
         as_key(config.seed),

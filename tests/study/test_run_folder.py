@@ -234,6 +234,10 @@ def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
     trained = performance["rounds_trained"]
     assert trained - 12 <= performance["resumed_after_rounds"] <= trained - 10
     resumed = open_study(out).load()
+    assert json.loads((out / "study.json").read_text())["performance"] == {
+        "Multi-RoundSecAgg (T=2)": performance
+    }
+    assert resumed.attrs["performance"]["Multi-RoundSecAgg (T=2)"] == performance
     # the settings are those of the file that the run kept
     whole = run(load_config(TrainConfig, out / "config.toml"))
     assert set(resumed.data_vars) == set(whole.data_vars)
