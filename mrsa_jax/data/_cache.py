@@ -12,8 +12,8 @@ import hashlib
 import json
 import os
 import pathlib
+import secrets
 import sys
-import tempfile
 import time
 import zipfile
 import zlib
@@ -128,17 +128,18 @@ def _read(path: pathlib.Path) -> tuple[dict[str, Any], Arrays] | None:
 
 def _write(path: pathlib.Path, about: dict[str, Any], arrays: Arrays) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    for part in path.parent.glob(f"{path.stem}.*.part"):
+    for stale in path.parent.glob(f"{path.stem}.*.part"):
         with contextlib.suppress(OSError):
-            if time.time() - part.stat().st_mtime > _STALE_SECONDS:
-                part.unlink()
-    handle, name = tempfile.mkstemp(".part", f"{path.stem}.", path.parent)
+            if time.time() - stale.stat().st_mtime > _STALE_SECONDS:
+                stale.unlink()
+    # not tempfile's: its files are for their owner alone, and a cache may be shared
+    part = path.with_name(f"{path.stem}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("xb") as file:
             np.savez(file, allow_pickle=False, **{_ABOUT: np.asarray(json.dumps(about))}, **arrays)
-        os.replace(name, path)
+        os.replace(part, path)
     except BaseException:  # also an interrupt leaves nothing half-written
-        pathlib.Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

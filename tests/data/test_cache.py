@@ -56,7 +56,9 @@ def test_read_once_and_then_from_the_cache(source: _Source, own_folders: pathlib
     for _ in range(3):
         np.testing.assert_array_equal(source.load(), np.arange(200))
     assert source.num_reads == 1
-    assert _only(own_folders).suffix == ".npz"  # and no part file
+    path = _only(own_folders)  # and no part file
+    assert path.suffix == ".npz"
+    assert path.stat().st_mode & 0o777 == source.path.stat().st_mode & 0o777  # may be shared
 
 
 def _truncate(path: pathlib.Path) -> None:

@@ -288,19 +288,25 @@ def test_the_two_dirichlet_splits_of_cifar_100() -> None:
 def test_mixtures_by_client_are_dirichlet_of_the_total_concentration() -> None:
     # Two clients and two classes of m samples: no class runs out for the client served first, and
     # the other takes what is left, so both hold (k, m - k), k beta-binomial with a / 2 twice:
-    # E[sum_c k_c (k_c - 1)] / (m (m - 1)) = (1 + a / 2) / (1 + a). It lies in [0.47, 1], so by
-    # Hoeffding 400 draws are within 0.53 sqrt(log(2e6) / 800) = 0.0714 with 1 - 1e-6; reading the
-    # concentration as that of each class would give 0.75, 0.083 below.
-    m, a = 20, 0.5
+    # E[sum_c k_c (k_c - 1)] / (m (m - 1)) = (1 + a / 2) / (1 + a) = 0.833. Reading the
+    # concentration as that of each class would give 0.75. The tolerance is 4.9 standard errors.
+    m, a, num = 20, 0.5, 160
+    ways = [math.comb(m, k) * math.gamma(k + a / 2) * math.gamma(m - k + a / 2) for k in range(m)]
+    chances = np.array([*ways, ways[0]]) / (sum(ways) + ways[0])
+    values = np.array([(k * (k - 1) + (m - k) * (m - k - 1)) / (m * (m - 1)) for k in range(m + 1)])
+    expected = (1 + a / 2) / (1 + a)
+    assert abs(chances @ values - expected) < 1e-12
+    tolerance = 4.9 * math.sqrt(chances @ np.square(values - expected) / num)
+    assert tolerance < 0.08
     dataset = _dataset([m, m])
     found = []
-    for seed in range(400):
+    for seed in range(num):
         k = mj.data.class_counts(
             mj.data.dirichlet_by_client(seed, dataset, 2, concentration=np.float64(a))
         )[0]
         assert k.sum() == m
         found.append((k * (k - 1)).sum() / (m * (m - 1)))
-    assert abs(np.mean(found) - (1 + a / 2) / (1 + a)) < 0.0714
+    assert abs(np.mean(found) - expected) < tolerance
 
 
 def test_draws_from_a_class_that_has_run_out_are_drawn_again() -> None:
