@@ -22,12 +22,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_count, check_model, check_number
-from mrsa_jax.federated._cohort import (
-    LocalTrainer,
-    cohort_updates,
-    measured_width,
-)
-from mrsa_jax.federated._cohort import _mapped as _mapped
+from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._models import unflatten
 
 __all__ = [
@@ -36,7 +31,6 @@ __all__ = [
     "client_updates",
     "cohort_updates",
     "local_sgd",
-    "measured_width",
 ]
 
 
