@@ -26,9 +26,10 @@ from mrsa_jax.federated._server import evaluation
 
 __all__ = ["MemoryEstimate", "memory_estimate", "runs_and_width_within", "width_within"]
 
-# Arrays as large as one cohort's updates (the updates, their codes, the padded codes) and as one
-# model (total, mean, step, old and new parameters, optimizer state) that a round holds at once.
-_COHORTS_IN_AGGREGATION = 3
+# Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
+# them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and
+# arrays as large as one model (total, mean, step, old and new parameters, optimizer state).
+_COHORTS_IN_AGGREGATION = 7
 _MODELS_IN_AGGREGATION = 8
 
 
