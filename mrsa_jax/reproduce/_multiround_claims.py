@@ -136,13 +136,13 @@ def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> list[Che
         ]
     worst = _partition_at_small if read.is_small else _partition
     checks.append(worst(late, panel, read))
-    share = trained_share(frame, panel, PARTITION)
     if cohort_size == 24:
-        chance = 100 * float(late[PARTITION].mean())
+        share = trained_share(frame, panel, PARTITION)
+        ends = 100 * float(late[PARTITION].mean())
         checks.append(
             state(f"user partition, {panel}", share <= _FAILS, paper="fails to train: T = 24, and "
                   "no block of 24 is ever wholly available",
-                  ours=f"{100 * share:.2g} % of the rounds train; {chance:.1f} % accuracy, "
+                  ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
                   f"{difference(late[RANDOM], late[PARTITION])} points below random",
                   tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
                   note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
@@ -227,8 +227,8 @@ def _as_its_table(
     alike = abs(gap.mean) <= max(_COMPARABLE, gap.half)
     return state(f"{T6} against random, {panel}", alike or gap.mean * paper > 0,
                  paper=f"{paper:+.2f} points", ours=f"{_signed(gap)} points",
-                 tolerance=f"the same sign, at most {_COMPARABLE:g} point apart, or an interval that "
-                 f"holds 0; {read.words}",
+                 tolerance=f"the same sign, at most {_COMPARABLE:g} point apart, or an interval "
+                 f"that holds 0; {read.words}",
                  note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its tables "
                  "say what is printed here")  # fmt: skip
 
