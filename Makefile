@@ -37,7 +37,7 @@ demo: $(VENV)/.run
 # two workers: most tests compile and compute on one core
 WORKERS ?= 2
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=40
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow

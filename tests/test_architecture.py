@@ -46,6 +46,7 @@ LATE = {
     "matplotlib",
     "flint",
     "mlxtend",
+    "orbax",
     "pandas",
     "pyarrow",
     "scipy",
