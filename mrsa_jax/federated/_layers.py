@@ -8,14 +8,12 @@ pooling tiles (`_tile_conv`, few channels), and plain patches for everything els
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mrsa_jax.federated import _winograd
-from mrsa_jax.federated._tile_conv import pooled_size, tile_conv_relu_pool
+from mrsa_jax.federated._tile_conv import pooled_size, tile_conv_relu_pool, windows
 
 __all__ = ["conv", "conv_relu", "conv_relu_pool", "pooled_size"]
 
@@ -50,7 +48,7 @@ def conv(
         return _winograd.winograd_conv(inputs, kernel, bias, padding=padding)
     side, _, _, features = kernel.shape
     edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
-    patches = _windows(jnp.pad(inputs, edges), side)
+    patches = windows(jnp.pad(inputs, edges), side)
     batch, height, width, depth = patches.shape
     outputs = patches.reshape(-1, depth) @ kernel.reshape(depth, features) + bias[None, :]
     return outputs.reshape(batch, height, width, features)
@@ -111,37 +109,3 @@ def _has_few_products(inputs: Array, kernel: Array) -> bool:
     """Return whether to save products: their transforms want float32, and a CPU's caches."""
     is_float32 = inputs.dtype == kernel.dtype == jnp.float32
     return is_float32 and jax.default_backend() == "cpu" and _winograd.serves(kernel.shape)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _windows(
-    images: Float[Array, "batch height width channels"], side: int
-) -> Float[Array, "batch out_height out_width depth"]:
-    """Lay the `side` x `side` pixels that each output sees in a row."""
-    height, width = images.shape[1] - side + 1, images.shape[2] - side + 1
-    shifted = [
-        images[:, down : down + height, right : right + width]
-        for down in range(side)
-        for right in range(side)
-    ]
-    return jnp.concatenate(shifted, axis=-1)
-
-
-def _windows_forward(images: Array, side: int) -> tuple[Array, None]:
-    return _windows(images, side), None
-
-
-def _windows_backward(side: int, saved: None, gradient: Array) -> tuple[Array]:
-    """Add each shifted part in place; sums of padded parts would be recomputed by every user."""
-    batch, height, width, depth = gradient.shape
-    channels = depth // side**2
-    total = jnp.zeros((batch, height + side - 1, width + side - 1, channels), gradient.dtype)
-    for place in range(side**2):
-        down, right = divmod(place, side)
-        here = (slice(None), slice(down, down + height), slice(right, right + width))
-        part = gradient[..., place * channels : (place + 1) * channels]
-        total = jax.lax.dynamic_update_slice(total, total[here] + part, (0, down, right, 0))
-    return (total,)
-
-
-_windows.defvjp(_windows_forward, _windows_backward)
