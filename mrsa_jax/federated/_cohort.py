@@ -19,9 +19,10 @@ from mrsa_jax.data import ClientData
 __all__ = ["LocalTrainer", "client_update", "cohort_updates", "measured_width"]
 
 # Clients are trained side by side as long as their parameters have no more entries than this, and
-# beyond it in turns: that bounds the memory, and on a CPU it keeps the weights in cache (measured
-# widths: MLP 2 to 4 of 32, LeNet 4 to 8 of 32 are the fastest, all 32 at once a third slower).
-_ENTRIES_AT_ONCE_ON_CPU = 2**19
+# beyond it in turns: that bounds the memory, and on a CPU it keeps weights and minibatch in cache
+# (measured on one core: one client at a time is the fastest for the CNN and softmax regression, one
+# or two for LeNet and the MLP; all at once take up to twice as long).
+_ENTRIES_AT_ONCE_ON_CPU = 2**17
 _ENTRIES_AT_ONCE_ELSEWHERE = 2**28
 
 

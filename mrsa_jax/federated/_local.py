@@ -23,6 +23,7 @@ from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_count, check_model, check_number
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
+from mrsa_jax.federated._mesh import checked_mesh, sharded_cohort_updates
 from mrsa_jax.federated._models import unflatten
 
 __all__ = [
@@ -262,6 +263,7 @@ def client_updates(
     clients: Any = None,
     *,
     round_index: int = 0,
+    mesh: Any = None,
 ) -> Float32[Array, "chosen dim"]:
     """Return the update that each client would send, all trained from one frozen model.
 
@@ -276,6 +278,7 @@ def client_updates(
         trainer: Local training.
         clients: Client indices; all if None.
         round_index: Round whose random stream is used.
+        mesh: As for `train`: clients are spread over its devices.
 
     Returns:
         f32 [len(clients), d]. A few clients are trained at a time, so beyond this result the
@@ -304,16 +307,13 @@ def client_updates(
         chosen,
     )
     members = jnp.asarray(chosen, jnp.int32)
-    updates, _, _ = cohort_updates(
-        trainer,
-        jnp.asarray(parameters, jnp.float32),
-        client_data,
-        key,
-        jnp.int32(round_index),
-        members,
-        jnp.ones(members.shape, bool),
-    )
-    return updates
+    start = jnp.asarray(parameters, jnp.float32)
+    present = jnp.ones(members.shape, bool)
+    arguments = (trainer, start, client_data, key, jnp.int32(round_index), members, present)
+    over = checked_mesh(mesh)
+    if over is None:
+        return cohort_updates(*arguments)[0]
+    return sharded_cohort_updates(*arguments, mesh=over)[0]
 
 
 def _shuffled(

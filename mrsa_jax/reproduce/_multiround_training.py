@@ -146,8 +146,8 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
     Values that fail altogether (a negative score) are passed over.
 
     Examples:
-        >>> largest_peak((4, 3, 2, 1), lambda rate: {4: -1.0, 3: 0.5, 2: 0.9}.get(rate, 0.2))
-        2
+        >>> largest_peak((4.0, 3.0, 2.0), lambda rate: {4.0: -1.0, 3.0: 0.5, 2.0: 0.9}[rate])
+        2.0
     """
     best, best_score = grid[0], score(grid[0])
     for rate in grid[1:]:

@@ -57,6 +57,16 @@ def test_two_devices_train_as_one() -> None:
     np.testing.assert_allclose(one.clipped_fraction, two.clipped_fraction, atol=1e-4)
 
 
+def test_frozen_updates_over_two_devices_are_those_of_one() -> None:
+    start = mj.federated.initial_parameters(0, _MODEL, (8, 8, 1))
+    trainer = mj.federated.local_sgd(_MODEL, 0.3, batch_size=8)
+    arguments = (1, _MODEL, start, _clients(), trainer, [4, 0, 2])
+    mesh = jax.make_mesh((2,), ("clients",))
+    two = mj.federated.client_updates(*arguments, mesh=mesh)
+    assert two.shape == (3, 650)
+    np.testing.assert_allclose(mj.federated.client_updates(*arguments), two, atol=1e-5)
+
+
 def test_a_mesh_of_one_device_is_none() -> None:
     mesh = jax.make_mesh((1,), ("clients",), devices=jax.devices()[:1])
     np.testing.assert_array_equal(_train().parameters, _train(mesh=mesh).parameters)
