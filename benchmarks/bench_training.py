@@ -4,8 +4,8 @@ Peers: PyTorch's plain loop (where its environment has been made, see `peers/`),
 one writes first in JAX: for each client and minibatch one jitted optax step, XLA's own convolution.
 They train on the same samples in the same order, without padding, and their updates are compared
 with ours before anything is timed. Last, the share of the measured rate of matrix products that
-the CNN reaches, its work counted as a direct convolution's. Run with --record to append to
-results/training.jsonl.
+the CNN reaches, its work counted as a direct convolution's. Run with --peers for PyTorch
+alone, with --record to append to results/training.jsonl.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _share_of_products(measured: Measurement, name: str) -> str:
 
 
 def main() -> None:
-    # one device a core, over which clients are spread: on two cores 1.2 to 2 times as fast
+    # one device a core, over which clients are spread: faster than one device with two threads
     jax.config.update("jax_num_cpu_devices", _CORES)
     measurements = []
     if python_of("pytorch") is None:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = ["LocalTrainer", "client_update", "cohort_updates", "measured_width"]
+__all__ = ["LocalTrainer", "client_update", "cohort_updates", "mapped", "measured_width"]
 
 # Clients are trained side by side as long as their parameters have no more entries than this, and
 # beyond it in turns: that bounds the memory, and on a CPU it keeps weights and minibatch in cache
@@ -81,7 +81,7 @@ def cohort_updates(
     if is_grouped:  # who train together take the steps of the largest: like sizes go together
         sizes = jnp.where(present, client_data.sizes[members], jnp.int32(0))
         order = jnp.argsort(-sizes).astype(jnp.int32)
-    updates = _mapped(one, order, present[order], width)
+    updates = mapped(one, order, present[order], width)
     updates = updates[jnp.argsort(order)] if is_grouped else updates
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
     # one sum a client is finite only if all its entries are (an overflow is divergence too)
@@ -112,7 +112,7 @@ def measured_width(dim: int) -> int:
     return max(entries // dim, 1)
 
 
-def _mapped(one: Any, members: Array, present: Array, width: int) -> Array:
+def mapped(one: Any, members: Array, present: Array, width: int) -> Array:
     """Map over clients, at most `width` side by side, in turns of about one size."""
     num_members = members.shape[0]
     turns = -(-num_members // width)

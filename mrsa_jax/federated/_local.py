@@ -120,7 +120,7 @@ class LocalSGD:
         """Train on the samples at the first `size` of `indices`, as `update` would on them.
 
         Each minibatch is taken from the pool when it is needed, so that no client's samples are
-        copied: on a CPU a round of logistic regression took a sixth of the time.
+        copied.
 
         Args:
             key: As for `update`.

@@ -23,7 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._cohort import _mapped, client_update, measured_width
+from mrsa_jax.federated._cohort import client_update, mapped, measured_width
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
 from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
@@ -287,7 +287,7 @@ def flat_updates(
             return client_update(trainer, key, parameters[own.run], pool, own.row, size)
 
         positions = jnp.arange(slots.run.shape[0], dtype=jnp.int32)
-        updates = _mapped(one, positions, slots.present, width)
+        updates = mapped(one, positions, slots.present, width)
         updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
         return updates, jnp.isfinite(jnp.sum(updates, axis=1))
 

@@ -19,8 +19,8 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
+from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates, measured_width
-from mrsa_jax.federated._local import check_model
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 

@@ -23,6 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
+from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._history import (
     PlayedRound,
@@ -33,7 +34,6 @@ from mrsa_jax.federated._history import (
     played,
     slots,
 )
-from mrsa_jax.federated._local import check_model
 from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step

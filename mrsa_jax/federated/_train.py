@@ -93,8 +93,8 @@ def train(
             right for the processor if None.
         mesh: Of one axis, over whose devices each cohort's clients are spread; data and model
             are on all of them, and `memory_bytes` is then each device's. On a CPU a device a
-            core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) trains 1.2 to
-            2 times as fast as one device with as many threads.
+            core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) can be
+            faster than one device with as many threads (benchmarks/README.md).
         checkpoints: Where to save the state and to go on from (`federated.checkpoints`).
         progress: Called after each trained round with (rounds done, rounds to train).
         on_evaluated: Called after each test with (round, accuracy, loss), before `progress`.

@@ -16,7 +16,6 @@ from mrsa_jax.reproduce import _ccesa_costs as cost_items
 from mrsa_jax.reproduce import _ccesa_reliability as reliability_items
 from mrsa_jax.reproduce import _ccesa_theory as theory_items
 from mrsa_jax.reproduce import _ccesa_times as time_items
-from mrsa_jax.reproduce._ccesa_training import load_images
 from mrsa_jax.reproduce._config import check_items
 from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._items import Item
@@ -81,5 +80,5 @@ def ccesa(
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
     if set(names) & set(reliability_items.TRAINED):
-        load_images(context)  # missing data are named before any work
+        _ = context.images  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

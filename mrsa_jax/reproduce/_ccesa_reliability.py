@@ -12,7 +12,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, secagg
 from mrsa_jax.reproduce._ccesa_theory import TOTALS, step_rate
-from mrsa_jax.reproduce._ccesa_training import Runs, Setting, first_samples, load_images
+from mrsa_jax.reproduce._ccesa_training import Runs, Setting, first_samples
 from mrsa_jax.reproduce._context import Context, rows_to_frame
 from mrsa_jax.reproduce._intervals import Interval, difference, late_accuracy
 from mrsa_jax.reproduce._items import Check, Item, compare, state
@@ -32,7 +32,7 @@ _PRINTED_P = 0.3106
 
 def objects(context: Context) -> Item:
     """Return Figure 4: n = 1000, q_total = .1, IID and two sorted shards each."""
-    dataset = load_images(context)
+    dataset = context.images
     setting = _objects_setting(context.small, dataset)
     runs = Runs(context, setting, dataset)
     frame = _measure(runs)
@@ -61,7 +61,7 @@ def objects(context: Context) -> Item:
 
 def faces(context: Context) -> Item:
     """Return Figure B.1: n = 40, t = 21, each client the images of one class, two q_total."""
-    dataset = load_images(context)
+    dataset = context.images
     setting = _faces_setting(context.small)
     runs = Runs(context, setting, dataset)
     frame = _measure(runs)

@@ -25,7 +25,7 @@ from mrsa_jax.availability import independent, independent_steps
 from mrsa_jax.reproduce._ccesa_theory import step_rate
 from mrsa_jax.reproduce._context import Context
 
-__all__ = ["Runs", "Setting", "first_samples", "load_images"]
+__all__ = ["Runs", "Setting", "first_samples"]
 
 _LEVELS = 2**16
 
@@ -237,15 +237,6 @@ class Runs:
             )  # fmt: skip
             self.context.progress.update(done + 1, len(jobs))
         return rows
-
-
-def load_images(context: Context) -> data.Dataset:
-    """Return the data set asked for, or the five thousand digits that are always here."""
-    if "images" not in context.cache:
-        loaded = data.load(context.dataset, directory=context.directory, seed=context.seed)
-        context.cache["images"] = loaded
-    own: data.Dataset = context.cache["images"]
-    return own
 
 
 def first_samples(clients: data.ClientData, count: int) -> data.ClientData:

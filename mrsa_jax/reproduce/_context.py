@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax import data
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import PopulationConfig, Progress, _build, parse_scheme
@@ -67,6 +68,11 @@ class Context:
     def schemes(self) -> dict[str, Selector]:
         """The six selectors at N = 120, K = 12 by their label."""
         return schemes_for(PopulationConfig())
+
+    @functools.cached_property
+    def images(self) -> data.Dataset:
+        """The data set asked for, or the five thousand digits that are always here."""
+        return data.load(self.dataset, directory=self.directory, seed=self.seed)
 
     @functools.cached_property
     def cache(self) -> dict[str, Any]:

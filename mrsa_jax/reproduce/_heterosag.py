@@ -89,5 +89,5 @@ def heterosag(
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
     if set(names) & set(TRAINED):
-        data.load(dataset, directory=folder, seed=seed)  # missing data are named before any work
+        _ = context.images  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

@@ -30,7 +30,6 @@ __all__ = [
     "Paired",
     "difference",
     "homogeneous",
-    "load_images",
     "one_class_each",
     "ordered",
     "scheme_layout",
@@ -41,11 +40,6 @@ NUM_CLIENTS = 20
 GROUP_SIZE = 4
 LEVELS = (2, 4, 8, 10, 12)
 _BATCH, _RATE = 50, 0.01
-
-
-def load_images(context: Context) -> data.Dataset:
-    """Return the data set asked for, or the five thousand digits that are always here."""
-    return data.load(context.dataset, directory=context.directory, seed=context.seed)
 
 
 def scheme_layout(scheme: str, dim: int) -> hetero.SegmentLayout:
@@ -103,7 +97,7 @@ class Paired:
     @functools.cached_property
     def dataset(self) -> data.Dataset:
         """Return the data set, with the same test samples for all seeds."""
-        return load_images(self.context)
+        return self.context.images
 
     def clients(self, trial: int) -> data.ClientData:
         """Return the clients of a seed."""

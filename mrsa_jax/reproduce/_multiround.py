@@ -20,7 +20,6 @@ from mrsa_jax.reproduce import _multiround_theory as theory_items
 from mrsa_jax.reproduce._config import check_items
 from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._items import Item
-from mrsa_jax.reproduce._multiround_training import images
 from mrsa_jax.study import Progress
 
 __all__ = ["MAKERS", "multiround"]
@@ -89,5 +88,5 @@ def multiround(
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
     if set(names) & set(accuracy_items.TRAINED):
-        images(context)  # missing data are named before any work
+        _ = context.images  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

@@ -148,7 +148,7 @@ def _table(context: Context, name: str, title: str, splits: tuple[str, str]) -> 
         *claims.of_iid(frame, "IID", published[0], read),
         *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
     ]
-    if is_own(training.images(context), name):
+    if is_own(context.images, name):
         for setting, row in zip(settings, published, strict=False):
             checks += claims.of_accuracies(frame, setting.panel, row)
     what = f"{title}: accuracy of {_MODELS[settings[0].model]} on {_NAMES[OWN_DATA[name]]}"
@@ -168,12 +168,12 @@ _PANELS = {
 def _size(context: Context, item: str) -> _Size:
     if context.small:
         return _SMALL
-    return _PAPER if is_own(training.images(context), item) else _FULL
+    return _PAPER if is_own(context.images, item) else _FULL
 
 
 def _setting(context: Context, item: str, split: str) -> Setting:
     """Return a panel's setting; equal ones are trained once."""
-    dataset, size, own = training.images(context), _size(context, item), OWN_DATA[item]
+    dataset, size, own = context.images, _size(context, item), OWN_DATA[item]
     model = "cnn" if own == "mnist" else "lenet"
     if own == "cifar100" and is_own(dataset, item):
         model = "vgg11"
@@ -202,7 +202,7 @@ def _caption(
     context: Context, item: str, settings: Sequence[Setting], size: _Size, frame: pd.DataFrame
 ) -> str:
     """Say what was run, and where it is not what the paper ran."""
-    dataset, first = training.images(context), settings[0]
+    dataset, first = context.images, settings[0]
     own = is_own(dataset, item)
     paper = f"The paper: {_NAMES[OWN_DATA[item]]}"
     paper += " with VGG-11" if item == "table3" else ""

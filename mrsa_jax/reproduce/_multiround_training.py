@@ -20,14 +20,14 @@ from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for
 from mrsa_jax.reproduce._intervals import late_accuracy
-from mrsa_jax.study import PopulationConfig
+from mrsa_jax.study import PopulationConfig, _build
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "images", "minibatch"]
+__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "minibatch"]
 
-GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+GRID = federated.LEARNING_RATES
 """Learning rates of which the paper takes the best for each scheme."""
 
 LATE = 0.2
@@ -72,15 +72,6 @@ class Setting:
     num_clients: int = 120
     cohort_size: int = 12
     dropouts: Literal["shuffled", "label"] = "shuffled"
-
-
-def images(context: Context) -> data.Dataset:
-    """Return the data set asked for, or the five thousand digits that are always here."""
-    if "images" not in context.cache:
-        loaded = data.load(context.dataset, directory=context.directory, seed=context.seed)
-        context.cache["images"] = loaded
-    own: data.Dataset = context.cache["images"]
-    return own
 
 
 def minibatch(setting: Setting, dataset: data.Dataset) -> int:
@@ -188,7 +179,7 @@ def _history(
 
 def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
     """Return a seed's split."""
-    key, dataset, number = _trial(context, trial), images(context), setting.num_clients
+    key, dataset, number = _trial(context, trial), context.images, setting.num_clients
     if setting.split == "iid":
         return data.iid(key, dataset, number)
     if setting.split == "shards":
@@ -210,31 +201,19 @@ def shared_size(dataset: data.Dataset) -> int:
     return max(1, round(each)) * dataset.num_classes
 
 
-def _model(setting: Setting, dataset: data.Dataset) -> Any:
-    if setting.model == "lenet":
-        return federated.lenet(dataset.num_classes)
-    if setting.model == "cnn":
-        return federated.cnn(dataset.num_classes)
-    return federated.vgg11(dataset.num_classes)
-
-
-def _schedule(setting: Setting) -> Callable[[Any], Any] | None:
+def _schedule(setting: Setting) -> federated.RateSchedule | None:
     """Return the rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
-    import optax  # type: ignore[import-untyped]
-
     if not setting.decays:
         return None
-    falls = {setting.rounds * share // 10: 0.4 for share in (4, 8)}
-    schedule: Callable[[Any], Any] = optax.piecewise_constant_schedule(1.0, falls)
-    return schedule
+    return federated.decay_at([setting.rounds * share // 10 for share in (4, 8)], 0.4)
 
 
 def _train(
     context: Context, setting: Setting, scheme: str, trial: int, rate: float
 ) -> list[dict[str, Any]]:
     """Train one scheme on one seed; return a row for each test."""
-    dataset = images(context)
-    model = _model(setting, dataset)
+    dataset = context.images
+    model = _build.MODELS[setting.model](dataset.num_classes)
     dim = federated.num_parameters(model, dataset.input_shape)
     clients = _clients(context, setting, trial)
     history = _history(context, setting, scheme, trial, clients)

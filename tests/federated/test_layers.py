@@ -144,6 +144,15 @@ def test_chunks_of_a_minibatch_change_nothing(monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-3)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 50, 100])
+def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(batch: int) -> None:
+    tiling = _winograd._tiling((14, 14), 5, 2)
+    chunks, size = _winograd._in_chunks(batch, jnp.zeros((64, 32, 64)), tiling)
+    assert batch <= chunks * size < batch + chunks
+    # 64 products of 16 tiles, 32 channels and 64 features, in float32
+    assert size * 4 * 64 * 16 * (32 + 64) <= _winograd._BYTES_IN_CACHE
+
+
 def test_bfloat16_runs_and_is_near_float32() -> None:
     inputs, kernel, bias = _draw((14, 14, 16, 18, 5, 2))
     exact = np.asarray(conv_relu_pool(inputs, kernel, bias, padding=2))

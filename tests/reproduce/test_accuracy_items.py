@@ -24,6 +24,7 @@ from mrsa_jax.reproduce._figures import FIGURES, save_figure
 from mrsa_jax.reproduce._intervals import Interval, difference, interval, late_accuracy
 from mrsa_jax.reproduce._items import Check
 from mrsa_jax.reproduce._multiround_training import Setting
+from mrsa_jax.study import _build
 
 READ = claims.Reading(is_small=False, seeds=5, rounds=100)
 BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
@@ -217,7 +218,8 @@ def test_published_accuracies_are_judged_within_two_points() -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Context:
     """Return a context whose models are logistic regressions on digits."""
-    monkeypatch.setattr(training, "_model", lambda setting, dataset: mj.federated.logistic(10))
+    for name in ("lenet", "cnn", "vgg11"):
+        monkeypatch.setitem(_build.MODELS, name, mj.federated.logistic)
     return Context(0, True, Silent(), "digits")
 
 
