@@ -18,6 +18,7 @@ from mrsa_jax._streams import (
     client_words,
     fold,
     pair_words,
+    random_words,
     round_key,
     trial_key,
 )
@@ -264,3 +265,28 @@ def test_words_of_pairs_are_fair_and_independent() -> None:
     statistic = ((counts - flat.size / 256) ** 2 / (flat.size / 256)).sum()
     low, high = stats.chi2.ppf([FALSE_FAILURE / 2, 1 - FALSE_FAILURE / 2], 255)
     assert low < statistic < high
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 3, 4), (100_003,)])
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
+def test_random_words_are_those_of_jax(seed: int, shape: tuple[int, ...]) -> None:
+    key = fold(as_key(seed), 5)
+    expected = jax.random.bits(key, shape, jnp.uint32)
+    np.testing.assert_array_equal(random_words(key, shape), expected)
+
+
+def test_random_words_of_many_keys_and_of_other_generators() -> None:
+    keys = jax.random.split(as_key(4), 3)
+    got = jax.jit(jax.vmap(lambda key: random_words(key, (11,))))(keys)
+    expected = jax.vmap(lambda key: jax.random.bits(key, (11,), jnp.uint32))(keys)
+    np.testing.assert_array_equal(got, expected)
+    other = jax.random.key(4, impl="rbg")
+    np.testing.assert_array_equal(random_words(other, (5,)), jax.random.bits(other, (5,)))
+
+
+def test_random_words_ignore_how_jax_is_set_to_count() -> None:
+    key = as_key(9)
+    expected = random_words(key, (6,))
+    with jax.threefry_partitionable(False):
+        np.testing.assert_array_equal(random_words(key, (6,)), expected)
+        assert (jax.random.bits(key, (6,)) != expected).any()  # the setting does change JAX's own

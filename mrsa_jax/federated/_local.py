@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key
+from mrsa_jax._streams import as_key, random_words
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_count, check_model, check_number
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
@@ -328,7 +328,7 @@ def _shuffled(
     keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
         jnp.arange(num_epochs, dtype=jnp.int32)
     )
-    words = jax.vmap(lambda k: jax.random.bits(k, (num_slots,), jnp.uint32))(keys)
+    words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
     words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
     order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
     order = jnp.where(slots[None, :] < size, order, jnp.int32(0))

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._streams import random_words
 from mrsa_jax.modular._ring import multiply_wide
 
 __all__ = [
@@ -375,7 +376,7 @@ def _uniform_residues(key: Array, shape: tuple[int, ...], modulus: Array) -> Arr
     """
     slots = jnp.arange(shape[0], dtype=jnp.uint32)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, slots)
-    words = jax.vmap(lambda own: jax.random.bits(own, (2, *shape[1:]), jnp.uint32))(keys)
+    words = jax.vmap(lambda own: random_words(own, (2, *shape[1:])))(keys)
     high, low = words[:, 0], words[:, 1]
     spread = jnp.broadcast_to(modulus, shape)
     top, middle = multiply_wide(high, spread)

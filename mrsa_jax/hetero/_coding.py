@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax._streams import random_words
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 
@@ -237,9 +238,9 @@ def _words(key: Array, members: Array, segment: Array, width: int) -> Array:
 
     def own(member: Array) -> Array:
         mine = jax.random.fold_in(jax.random.fold_in(key, member), segment)
-        words = jax.vmap(
-            lambda chunk: jax.random.bits(jax.random.fold_in(mine, chunk), (length,), jnp.uint32)
-        )(chunks)
+        words = jax.vmap(lambda chunk: random_words(jax.random.fold_in(mine, chunk), (length,)))(
+            chunks
+        )
         return words.reshape(-1)[:width]
 
     return jax.vmap(own)(members)

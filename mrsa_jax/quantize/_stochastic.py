@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax._streams import random_words
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
@@ -91,7 +92,7 @@ class StochasticQuantizer:
         scaled = jnp.minimum((clipped - self.lower) / self.step, top)
         floor = jnp.floor(scaled)
         threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
-        up = jax.random.bits(key, values.shape, jnp.uint32) < threshold
+        up = random_words(key, values.shape) < threshold
         return floor.astype(jnp.uint32) + up.astype(jnp.uint32)
 
     def decode(
