@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+_MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
 _SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw bars on
 
 
@@ -22,6 +23,28 @@ def use_compile_cache() -> None:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(home, "mrsa_jax", "jax")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def use_cores(devices: int | None = None) -> None:
+    """Let JAX see a device a core where it finds only a CPU; to be called before JAX starts.
+
+    Two clients trained by a core each are faster than one after the other by both. A number that
+    the user has set for JAX stays.
+
+    Args:
+        devices: How many are asked for; as many as are of use if None.
+    """
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    count = min(_cores(), _MOST_CPU_DEVICES if devices is None else devices)
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(count))
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Bars:

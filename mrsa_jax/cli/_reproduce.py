@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache
+from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def run_reproduce(command: ReproduceCommand) -> int:
     check_items(config.paper, config.only)  # before JAX is imported: a misuse is answered at once
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     use_compile_cache()
+    use_cores()
     from mrsa_jax import reproduce
 
     start = time.perf_counter()

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache
+from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
 from mrsa_jax.study import _config, validate
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ def run_study(config: _config.Config) -> int:
     """Run a configured study and return the exit status."""
     validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
+    if not isinstance(config, _config.SimulateConfig):
+        use_cores(config.resources.devices)
     from mrsa_jax import study
 
     study.check(config)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import weakref
 from typing import Any
 
 import flax.linen as nn
@@ -21,11 +22,13 @@ from mrsa_jax.federated._models import num_outputs, num_parameters
 
 __all__ = ["check_count", "check_model", "check_number"]
 
+_SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
+
 
 def check_model(model: nn.Module, client_data: ClientData) -> int:
     """Return the number of parameters d; raise if model and samples do not fit or make no sense.
 
-    One pass over the samples: call it once before a training, not in each round.
+    One pass over the samples, the first time that it sees them.
 
     Raises:
         ConfigurationError: If the inputs are not float32, not finite or of a shape that the model
@@ -77,8 +80,9 @@ def _check_inputs(inputs: Array) -> None:
 
 
 def _check_values(client_data: ClientData) -> None:
-    """Check the numbers, unless they are being traced."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(client_data)):
+    """Check the numbers, unless they are being traced or were found sound before."""
+    leaves = jax.tree.leaves(client_data)
+    if client_data in _SOUND or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return
     check_client_data(client_data)
     for name in ("labels", "indices", "sizes"):
@@ -86,6 +90,8 @@ def _check_values(client_data: ClientData) -> None:
         require(dtype == np.int32, f"client_data.{name}", "must be int32", str(dtype))
     is_finite = bool(_all_finite(client_data.inputs))
     require(is_finite, "client_data.inputs", "must be finite", "nan or inf")
+    if all(isinstance(leaf, jax.Array) for leaf in leaves):  # a NumPy array may change later
+        _SOUND.add(client_data)
 
 
 @jax.jit

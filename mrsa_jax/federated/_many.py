@@ -315,7 +315,7 @@ def _all_cohorts(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -
     pool, firsts = merged([run.client_data for run in runs])
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
     if memory_bytes is not None:
-        at_once, width = runs_and_width_within(memory_bytes, runs, pool, num_devices)
+        at_once, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
     sizes = np.asarray(pool.sizes)
     own_pool = pool if mesh is None else replicated(pool, mesh)
 

@@ -15,12 +15,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
-from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates, measured_width
+from mrsa_jax.federated._cohort import LocalTrainer, measured_width
+from mrsa_jax.federated._mesh import checked_mesh, lowered_cohort_updates
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 
@@ -69,6 +70,7 @@ def memory_estimate(
     num_rounds: int = 0,
     test: Any = None,
     keep_aggregates: bool = False,
+    mesh: Mesh | None = None,
 ) -> MemoryEstimate:
     """State how much memory `train` will need, before it runs.
 
@@ -84,6 +86,8 @@ def memory_estimate(
         num_rounds: J, for the reports and the sums that are kept.
         test: Test inputs and labels, or None.
         keep_aggregates: As given to `train`.
+        mesh: As given to `train`: what is stated is then the need of each device, its share of
+            the slots and its own copy of the data.
 
     Returns:
         The parts and their `peak_bytes`. Beyond it the process holds JAX, the compiler's own
@@ -111,6 +115,7 @@ def memory_estimate(
     setting = _Setting(
         model, client_data, trainer, int(cohort_size), own_test, dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
+        checked_mesh(mesh),
     )  # fmt: skip
     return setting.estimate(width)
 
@@ -126,23 +131,27 @@ class _Setting:
     test: Any
     dim: int
     host_bytes: int
+    mesh: Mesh | None
+
+    @property
+    def slots_each(self) -> int:
+        """Slots that one device trains."""
+        return -(-self.cohort_size // (1 if self.mesh is None else self.mesh.size))
 
     def estimate(self, width: int | None) -> MemoryEstimate:
         parameters = jnp.zeros(self.dim, jnp.float32)
-        members = jnp.zeros(self.cohort_size, jnp.int32)
-        sizes = {} if width is None else {"width": width}
-        training = _needed(
-            cohort_updates, self.trainer, parameters, self.client_data, as_key(0), jnp.int32(0),
-            members, members > 0, **sizes,
+        cohort = lowered_cohort_updates(
+            self.trainer, parameters, self.client_data, self.cohort_size,
+            mesh=self.mesh, width=width,
         )  # fmt: skip
         testing = 0
         if self.test is not None:
-            testing = _needed(evaluation, self.model, parameters, *self.test)
-        updates = 4 * self.dim * self.cohort_size
+            testing = _needed(evaluation.lower(self.model, parameters, *self.test))
+        updates = 4 * self.dim * self.slots_each
         return MemoryEstimate(
             width=width,
             data_bytes=_size((self.client_data, self.test, parameters)),
-            training_bytes=training,
+            training_bytes=_needed(cohort),
             aggregation_bytes=_COHORTS_IN_AGGREGATION * updates
             + _MODELS_IN_AGGREGATION * 4 * self.dim,
             evaluation_bytes=testing,
@@ -150,15 +159,14 @@ class _Setting:
         )
 
 
-def width_within(memory_bytes: Any, run: Run, num_devices: int = 1) -> int:
+def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     """Return how many of a run's clients may train side by side; raise if not even one."""
     _check_count(memory_bytes, "memory_bytes")
     dim = run.parameters.shape[0]
     setting = _Setting(
-        run.model, run.client_data, run.trainer, -(-run.width // num_devices), run.test, dim,
-        _of_host(run),
+        run.model, run.client_data, run.trainer, run.width, run.test, dim, _of_host(run), mesh,
     )  # fmt: skip
-    return largest_width(int(memory_bytes), setting.cohort_size, setting.estimate)
+    return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
 
 
 def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], MemoryEstimate]) -> int:
@@ -175,7 +183,7 @@ def largest_width(memory_bytes: int, most: int, estimate: Callable[[int], Memory
 
 
 def runs_and_width_within(
-    memory_bytes: Any, runs: list[Run], pool: ClientData, num_devices: int = 1
+    memory_bytes: Any, runs: list[Run], pool: ClientData, mesh: Mesh | None = None
 ) -> tuple[int, int]:
     """Return how many runs train side by side, and how many clients of theirs; or raise.
 
@@ -186,24 +194,24 @@ def runs_and_width_within(
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     reports = sum(_of_host(run) for run in runs)
     setting = _Setting(
-        runs[0].model, pool, runs[0].trainer, -(-slots // num_devices), runs[0].test, dim,
-        reports + 4 * dim * len(runs),
+        runs[0].model, pool, runs[0].trainer, slots, runs[0].test, dim,
+        reports + 4 * dim * len(runs), mesh,
     )  # fmt: skip
     one = setting.estimate(1)
     largest_width(int(memory_bytes), 1, lambda _: one)
-    updates = 4 * dim * setting.cohort_size
+    updates = 4 * dim * setting.slots_each
     work = max(one.training_bytes - updates, 1)
     room = int(memory_bytes) - one.data_bytes - one.host_bytes
     left = room - max(work, one.aggregation_bytes, one.evaluation_bytes)
     at_once = min(len(runs), max(1, left // (updates + 4 * dim)))
     left = room - at_once * (updates + 4 * dim)
-    width = min(at_once * setting.cohort_size, max(1, left // work))
+    width = min(at_once * setting.slots_each, max(1, left // work))
     return at_once, min(width, measured_width(dim))
 
 
-def _needed(function: Any, *arguments: Any, **sizes: Any) -> int:
-    """Return the bytes of work space and results of a jitted call."""
-    stats = function.lower(*arguments, **sizes).compile().memory_analysis()
+def _needed(lowered: Any) -> int:
+    """Return the bytes of work space and results of a program."""
+    stats = lowered.compile().memory_analysis()
     if stats is None:  # a processor whose compiler does not say
         return 0
     return int(stats.temp_size_in_bytes + stats.output_size_in_bytes)

@@ -16,11 +16,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 
-__all__ = ["checked_mesh", "gathered", "replicated", "sharded_cohort_updates", "spread"]
+__all__ = [
+    "checked_mesh",
+    "gathered",
+    "lowered_cohort_updates",
+    "replicated",
+    "sharded_cohort_updates",
+    "spread",
+]
 
 
 def checked_mesh(mesh: Any) -> Mesh | None:
@@ -68,7 +75,8 @@ def _sharded(
     *,
     mesh: Mesh,
     width: int | None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
+    """Return updates by place, whether all are finite, the rounding key and each slot's place."""
     sizes = {} if width is None else {"width": width}
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
@@ -77,9 +85,14 @@ def _sharded(
 
     shared = (trainer, parameters, client_data, key, round_index)
     spare = (0, -members.shape[0] % mesh.size)
-    slots = jnp.pad(members, spare), jnp.pad(present, spare)
+    members, present = jnp.pad(members, spare), jnp.pad(present, spare)
+    # dealt out in turns, largest first: the devices then end at about the same time
+    steps = jnp.where(present, client_data.sizes[members], jnp.int32(0))
+    order = jnp.argsort(-steps).reshape(-1, mesh.size).T.ravel()
+    slots = members[order], present[order]
     updates, is_finite = spread(of_one_device, mesh, len(shared), 2)(*shared, *slots)
-    return updates, jnp.all(is_finite), round_key(key, round_index, Stream.QUANTIZATION)
+    rounding_key = round_key(key, round_index, Stream.QUANTIZATION)
+    return updates, jnp.all(is_finite), rounding_key, jnp.argsort(order)
 
 
 def sharded_cohort_updates(
@@ -112,5 +125,39 @@ def sharded_cohort_updates(
     """
     shared = replicated((trainer, parameters, client_data, key, round_index), mesh)
     out = _sharded(*shared, members, present, mesh=mesh, width=width)
-    updates, is_finite, rounding_key = gathered(out, mesh)
-    return updates[: members.shape[0]], is_finite, rounding_key
+    updates, is_finite, rounding_key, place = gathered(out, mesh)
+    return updates[place[: members.shape[0]]], is_finite, rounding_key
+
+
+def lowered_cohort_updates(
+    trainer: LocalTrainer,
+    parameters: Float32[Array, " dim"],
+    client_data: ClientData,
+    num_slots: int,
+    *,
+    mesh: Mesh | None,
+    width: int | None = None,
+) -> Any:
+    """Return the program that trains a cohort, lowered for its devices but not yet compiled.
+
+    Args:
+        trainer: As in `cohort_updates`.
+        parameters: f32 [d].
+        client_data: Nothing is copied: shapes are enough.
+        num_slots: Slots of the cohort.
+        mesh: Of one axis, or None.
+        width: Clients side by side on each device.
+
+    Returns:
+        What `jax.jit` lowers to; with a mesh its memory is that of each device.
+    """
+    shared = (trainer, parameters, client_data, as_key(0), jnp.int32(0))
+    slots = jnp.zeros(num_slots, jnp.int32), jnp.zeros(num_slots, bool)
+    if mesh is None:
+        sizes = {} if width is None else {"width": width}
+        return cohort_updates.lower(*shared, *slots, **sizes)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere), shared
+    )
+    return _sharded.lower(*shapes, *slots, mesh=mesh, width=width)

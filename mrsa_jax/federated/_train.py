@@ -208,7 +208,7 @@ def _one_cohort(run: Run, memory_bytes: int | None, mesh: Mesh | None) -> Local:
         data = replicated(data, mesh)
     sizes: dict[str, Any] = {}
     if memory_bytes is not None:
-        sizes["width"] = width_within(memory_bytes, run, 1 if mesh is None else mesh.size)
+        sizes["width"] = width_within(memory_bytes, run, mesh)
     if mesh is not None:
         sizes["mesh"] = mesh
     updates_of: Any = cohort_updates if mesh is None else sharded_cohort_updates

@@ -12,12 +12,13 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from mrsa_jax import data
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import Selector
-from mrsa_jax.study import PopulationConfig, Progress, _build, parse_scheme
+from mrsa_jax.study import PopulationConfig, Progress, ResourceConfig, _build, parse_scheme
 from mrsa_jax.study._config import SIX_SCHEMES
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class Context:
     def images(self) -> data.Dataset:
         """The data set asked for, or the five thousand digits that are always here."""
         return data.load(self.dataset, directory=self.directory, seed=self.seed)
+
+    @functools.cached_property
+    def mesh(self) -> jax.sharding.Mesh | None:
+        """The devices over which a round's clients are spread; None for a single one."""
+        return _build.build_mesh(ResourceConfig())
 
     @functools.cached_property
     def cache(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def table3(context: Context) -> Item:
 
 def table4(context: Context) -> Item:
     """Return Table 4 with Figure 7: CIFAR-10, IID and sorted shards with a shared set."""
-    return _table(context, "table4", "Table 4, Figure 7", ("iid", "shared"))
+    return _table(context, "table4", "Table 4, Figure 7", ("iid", "shards_with_shared"))
 
 
 def table5(context: Context) -> Item:
@@ -134,7 +134,7 @@ def more_clients(context: Context) -> Item:
 def _table(context: Context, name: str, title: str, splits: tuple[str, str]) -> Item:
     size = _size(context, name)
     settings = [_setting(context, name, split) for split in splits]
-    if not context.small and splits[1] in ("shards", "shared"):
+    if not context.small and splits[1].startswith("shards"):
         words = {"panel": f"{settings[1].panel}, rates by label", "dropouts": "label"}
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
     frame = _frames(context, settings, size)
@@ -160,7 +160,7 @@ _MODELS = {"lenet": "LeNet", "cnn": "a CNN", "vgg11": "VGG-11"}
 _PANELS = {
     "iid": "IID",
     "dirichlet": "non-IID (Dirichlet by class)",
-    "shared": "non-IID (sorted shards, shared set)",
+    "shards_with_shared": "non-IID (sorted shards, shared set)",
     "shards": "non-IID (one sorted shard each)",
 }
 
@@ -217,7 +217,7 @@ def _caption(
     batch = training.minibatch(first, dataset)
     shared = (
         f" Shared set: {training.shared_size(dataset)} samples."
-        if any(s.split == "shared" for s in settings)
+        if any(s.split == "shards_with_shared" for s in settings)
         else ""
     )
     labelled = any(s.dropouts == "label" for s in settings)

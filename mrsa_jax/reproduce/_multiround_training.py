@@ -20,7 +20,8 @@ from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for
 from mrsa_jax.reproduce._intervals import late_accuracy
-from mrsa_jax.study import PopulationConfig, _build
+from mrsa_jax.study import DataConfig, PopulationConfig, _build
+from mrsa_jax.study._training_config import PartitionName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +47,8 @@ class Setting:
     Attributes:
         panel: Its name.
         model: `"lenet"`, `"cnn"` (McMahan's) or `"vgg11"`.
-        split: `"iid"`, `"shards"` (one sorted shard each), `"shared"` (a sorted shard and a
-            shared set) or `"dirichlet"` (by class, concentration .5).
+        split: `"iid"`, `"shards"` (one sorted shard each), `"shards_with_shared"` or
+            `"dirichlet"` (by class, concentration .5).
         rounds: Rounds J, those that are skipped included.
         every: Rounds between two tests.
         batch: The paper's minibatch.
@@ -62,7 +63,7 @@ class Setting:
 
     panel: str
     model: Literal["lenet", "cnn", "vgg11"]
-    split: Literal["iid", "shards", "shared", "dirichlet"]
+    split: PartitionName
     rounds: int
     every: int
     batch: int
@@ -179,14 +180,16 @@ def _history(
 
 def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
     """Return a seed's split."""
-    key, dataset, number = _trial(context, trial), context.images, setting.num_clients
-    if setting.split == "iid":
-        return data.iid(key, dataset, number)
-    if setting.split == "shards":
-        return data.shards(key, dataset, number)
-    if setting.split == "shared":
-        return data.shards_with_shared(key, dataset, number, shared_size=shared_size(dataset))
-    return _widened(data.dirichlet_by_class(key, dataset, number, concentration=0.5))
+    dataset = context.images
+    config = DataConfig(
+        partition=setting.split,
+        single_label=False,
+        shared_size=shared_size(dataset),
+        concentration=0.5,
+    )
+    split = _build.PARTITIONS[setting.split]
+    clients = split(_trial(context, trial), dataset, setting.num_clients, config)
+    return _widened(clients) if clients.sizes.min() < clients.sizes.max() - 1 else clients
 
 
 def _widened(clients: data.ClientData) -> data.ClientData:
@@ -233,6 +236,7 @@ def _train(
         test=(dataset.test_inputs, dataset.test_labels),
         evaluate_every=setting.every,
         rate_schedule=_schedule(setting),
+        mesh=context.mesh,
     )
     jax.block_until_ready(result.parameters)
     trained = np.cumsum(history.any(axis=1))

@@ -238,8 +238,9 @@ def build_server(config: TrainingConfig) -> optax.GradientTransformation | None:
 def build_mesh(config: ResourceConfig) -> jax.sharding.Mesh | None:
     """Return the devices that share a round's clients; None where one has them all.
 
-    Left to choose, it takes all local accelerators, and of a CPU (whose several devices are
-    virtual and share its cores) no more than one.
+    Left to choose, it takes all that JAX sees, a device a core of a CPU among them
+    (`mrsa_jax.cli` asks JAX for these), unless the memory is bounded, of which every device
+    needs a share for its own copy of the data.
 
     Raises:
         ConfigurationError: If the machine has fewer devices than are asked for.
@@ -247,7 +248,8 @@ def build_mesh(config: ResourceConfig) -> jax.sharding.Mesh | None:
     there = jax.local_devices()
     wanted = config.devices
     if wanted is None:
-        wanted = 1 if there[0].platform == "cpu" else len(there)
+        is_shared = there[0].platform == "cpu" and config.memory_gib is not None
+        wanted = 1 if is_shared else len(there)
     rule = "must be no more than this machine has"
     require(wanted <= len(there), "devices", rule, wanted, len(there))
     if wanted == 1:

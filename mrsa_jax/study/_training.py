@@ -56,23 +56,30 @@ class _Setting:
 
     @property
     def memory_bytes(self) -> int | None:
+        """The bound on each device's memory; those of a CPU share it."""
         bound = self.config.resources.memory_gib
-        return None if bound is None else int(bound * 2**30)
+        return None if bound is None else int(bound * 2**30 / self.sharing)
+
+    @property
+    def sharing(self) -> int:
+        """How many of the devices share one memory."""
+        on_cpu = self.mesh is not None and self.mesh.devices.flat[0].platform == "cpu"
+        return self.mesh.size if on_cpu else 1
 
     def stated_bytes(self, num_slots: int) -> int:
-        """Return the peak memory of a training, on each device, before it runs."""
-        each = -(-num_slots // (1 if self.mesh is None else self.mesh.size))
-        if each not in self.stated:
+        """Return the peak memory of a training before it runs: the CPU's, or each device's."""
+        if num_slots not in self.stated:
             needed = federated.memory_estimate(
-                self.model, self.clients, trainer=self.trainer, cohort_size=each,
-                num_rounds=self.config.rounds, test=self.test,
+                self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
+                num_rounds=self.config.rounds, test=self.test, mesh=self.mesh,
             ).peak_bytes  # fmt: skip
             bound = self.memory_bytes
-            self.stated[each] = needed if bound is None else min(needed, bound)
-            words = bytes_in_words(self.stated[each])
-            where = "" if self.mesh is None else " of each device"
+            within = needed if bound is None else min(needed, bound)
+            self.stated[num_slots] = within * self.sharing
+            words = bytes_in_words(self.stated[num_slots])
+            where = "" if self.mesh is None or self.sharing > 1 else " of each device"
             note(self.progress, f"training needs about {words} of memory{where}")
-        return self.stated[each]
+        return self.stated[num_slots]
 
 
 def train_schemes(

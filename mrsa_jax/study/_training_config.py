@@ -101,8 +101,9 @@ class ResourceConfig:
     """Bound on the memory of a round, in GiB: how many clients train side by side follows from
     it. None: as many as are fastest."""
     devices: int | None = None
-    """Devices over which a round's clients are spread. None: all accelerators of this machine,
-    one device where it has none."""
+    """Devices over which a round's clients are spread, each with its own copy of the data. None:
+    all accelerators of this machine; without any, the CPU's cores, at most 8, or one device if
+    `memory_gib` is bounded."""
 
 
 def validate_data(data: DataConfig) -> None:

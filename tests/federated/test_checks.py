@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.federated import _checks
 from mrsa_jax.federated._checks import check_model
 
 
@@ -73,6 +74,30 @@ def test_training_checks_first() -> None:
     trainer = mj.federated.local_sgd(model, 0.1, batch_size=1)
     with pytest.raises(mj.ConfigurationError, match="must be finite"):
         mj.federated.client_updates(0, model, jnp.zeros(10), clients, trainer)
+
+
+def test_samples_are_looked_at_once_unless_they_can_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = []
+    finite = _checks._all_finite
+
+    def all_finite(values: Any) -> Any:
+        looks.append(0)
+        return finite(jnp.asarray(values))
+
+    monkeypatch.setattr(_checks, "_all_finite", all_finite)
+    monkeypatch.setattr(_checks, "_check_inputs", lambda inputs: None)  # its types refuse NumPy
+    model, sound = mj.federated.logistic(2), _clients()
+    for _ in range(2):
+        check_model(model, sound)
+    assert len(looks) == 1
+    pixels = np.ones_like(_POISONED)
+    open_to_change = _clients(inputs=pixels)
+    check_model(model, open_to_change)
+    pixels[0] = np.nan
+    with pytest.raises(mj.ConfigurationError, match="must be finite"):
+        check_model(model, open_to_change)
 
 
 def test_sound_samples_pass_and_traced_values_are_not_looked_at() -> None:

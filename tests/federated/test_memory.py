@@ -8,11 +8,14 @@ import subprocess
 import sys
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated import _cohort
+from mrsa_jax._streams import as_key
+from mrsa_jax.federated import _cohort, _mesh
 from mrsa_jax.federated._memory import MemoryEstimate, largest_width
 
 _MODEL = mj.federated.logistic(10)
@@ -49,6 +52,27 @@ def test_parts_by_hand() -> None:
     assert more.host_bytes == 100 * (6 * 5 + 16) + 100 * 650 * 4
     assert more.peak_bytes == plain.peak_bytes + more.host_bytes
     assert _estimate(width=4).training_bytes > plain.training_bytes
+
+
+def test_each_device_of_a_mesh_needs_its_share_of_the_slots_and_all_data() -> None:
+    mesh = jax.make_mesh((2,), ("clients",))
+    half, whole = _estimate(cohort_size=2, width=1), _estimate(cohort_size=4, width=1)
+    each = _estimate(cohort_size=4, width=1, mesh=mesh)
+    assert each.data_bytes == whole.data_bytes
+    assert each.aggregation_bytes == half.aggregation_bytes < whole.aggregation_bytes
+    # its own slots are those of the half; order and gathering of four slots come on top
+    assert half.training_bytes <= each.training_bytes <= half.training_bytes + 4 * 4 * 650
+
+
+def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
+    """Word for word, so that the compile cache has it when training starts."""
+    mesh = _mesh.checked_mesh(jax.make_mesh((2,), ("clients",)))
+    parameters, clients = jnp.zeros(650, jnp.float32), _clients()
+    slots = jnp.asarray([4, 0, 2], jnp.int32), jnp.asarray([True, False, True])
+    estimated = _mesh.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
+    shared = (_trainer(), parameters, clients, as_key(5), jnp.int32(7))
+    trained = _mesh._sharded.lower(*_mesh.replicated(shared, mesh), *slots, mesh=mesh, width=None)
+    assert estimated.as_text() == trained.as_text()
 
 
 def test_widest_within_a_bound() -> None:

@@ -40,12 +40,13 @@ def test_more_devices_than_there_are_is_misuse() -> None:
         build_mesh(ResourceConfig(devices=there + 1))
 
 
-def test_a_processor_alone_is_not_split_unless_asked() -> None:
-    assert build_mesh(ResourceConfig()) is None
+def test_clients_share_all_devices_unless_fewer_or_bounded_memory_is_asked_for() -> None:
+    for asked in (ResourceConfig(), ResourceConfig(devices=2), ResourceConfig(1.0, devices=2)):
+        mesh = build_mesh(asked)
+        assert mesh is not None
+        assert (mesh.axis_names, mesh.size) == (("clients",), 2)
     assert build_mesh(ResourceConfig(devices=1)) is None
-    mesh = build_mesh(ResourceConfig(devices=2))
-    assert mesh is not None
-    assert (mesh.axis_names, mesh.size) == (("clients",), 2)
+    assert build_mesh(ResourceConfig(memory_gib=1.0)) is None
 
 
 def test_rates_by_label_need_the_clients() -> None:

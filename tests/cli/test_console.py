@@ -1,0 +1,47 @@
+"""What every command sets before JAX starts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mrsa_jax.cli import _console
+
+_NAME = "JAX_NUM_CPU_DEVICES"
+
+
+@pytest.fixture
+def eleven_cores(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv(_NAME, raising=False)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setattr(_console, "_cores", lambda: 11)
+    # what the call below sets is taken back at the end only if it was touched before
+    monkeypatch.setenv(_NAME, "1")
+    monkeypatch.delenv(_NAME)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("eleven_cores")
+@pytest.mark.parametrize(
+    ("asked", "devices"), [(None, "8"), (1, "1"), (3, "3"), (10, "10"), (12, "11")]
+)
+def test_a_device_a_core(asked: int | None, devices: str) -> None:
+    _console.use_cores(asked)
+    assert os.environ[_NAME] == devices
+
+
+def test_what_the_user_has_set_stays(eleven_cores: pytest.MonkeyPatch) -> None:
+    eleven_cores.setenv(_NAME, "4")
+    _console.use_cores()
+    assert os.environ[_NAME] == "4"
+
+
+def test_devices_that_xla_is_told_to_make_stay(eleven_cores: pytest.MonkeyPatch) -> None:
+    eleven_cores.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    _console.use_cores()
+    assert _NAME not in os.environ
+
+
+def test_cores_of_this_process() -> None:
+    assert 1 <= _console._cores() <= (os.cpu_count() or 1)
