@@ -43,6 +43,7 @@ ORDER = (
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {
     "cryptography",
+    "dm_pix",
     "matplotlib",
     "flint",
     "mlxtend",

@@ -1,9 +1,57 @@
 """Attacks on what a server learns over many rounds of secure aggregation."""
 
+from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
 from mrsa_jax.attacks._least_squares import (
-    AggregateView,
+    LeastSquares,
     least_squares,
+    least_squares_attack,
+    predicted_error,
     reconstruction_error,
+    streamed_errors,
+    windows,
+)
+from mrsa_jax.attacks._scores import (
+    MembershipScore,
+    matched_images,
+    mean_squared_error,
+    membership_score,
+    psnr,
+    ssim,
+)
+from mrsa_jax.attacks._view import (
+    AdversaryView,
+    AggregateView,
+    Attack,
+    CountView,
+    ModelView,
+    UpdateView,
+    WireView,
+    checked_view,
 )
 
-__all__ = ["AggregateView", "least_squares", "reconstruction_error"]
+__all__ = [
+    "AdversaryView",
+    "AggregateView",
+    "Attack",
+    "CountView",
+    "Disaggregated",
+    "Disaggregation",
+    "LeastSquares",
+    "MembershipScore",
+    "ModelView",
+    "UpdateView",
+    "WireView",
+    "checked_view",
+    "disaggregation",
+    "least_squares",
+    "least_squares_attack",
+    "matched_images",
+    "mean_squared_error",
+    "membership_score",
+    "predicted_error",
+    "psnr",
+    "reconstruction_error",
+    "ssim",
+    "streamed_errors",
+    "windows",
+]

@@ -1,41 +1,153 @@
 """Least-squares reconstruction of single clients' updates from the sums of many rounds.
 
 The server knows P (who was in which sum) and the sums Y = P X + Z; where X hardly moves between
-rounds, X is nearly the solution of a linear system.
+rounds, X is nearly the solution of a linear system. Every estimate here is a fixed matrix times
+the sums, so the sums may be as long as they like: they are read in pieces along d.
 Source: Multi-RoundSecAgg (So et al., AAAI version), appendix, eq. (33) to (35), Fig. 9.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Array, Float64, Key
 
-from mrsa_jax import modular
+from mrsa_jax import modular, privacy
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import as_integers
+from mrsa_jax.attacks._view import AggregateView, checked_view
+from mrsa_jax.modular._inputs import as_integers, check_integer
 
-__all__ = ["AggregateView", "least_squares", "reconstruction_error"]
+__all__ = [
+    "LeastSquares",
+    "least_squares",
+    "least_squares_attack",
+    "predicted_error",
+    "reconstruction_error",
+    "streamed_errors",
+    "windows",
+]
 
-_COLUMNS_AT_ONCE = 1 << 16
+_ENTRIES_AT_ONCE = 1 << 24  # of the estimates: 128 MiB
+_PRIORS = ("zero", "mean")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class AggregateView:
-    """All that an honest but curious server sees: who took part, and the sums.
+@dataclasses.dataclass(frozen=True)
+class LeastSquares:
+    """The attack of eq. (34), plain or regularised (built by `least_squares_attack`).
 
     Attributes:
-        participation: bool or integer weights [J, N], one row for each sum that was learnt.
-        aggregates: float [J, d], the sums P @ X.
+        ridge: Weight of the penalty on the squared length of what is added to the prior.
+        noise: How much an update changes from sum to sum, relative to its own deviation.
+        prior: What a client is taken to send of which the sums say nothing.
     """
 
-    participation: np.ndarray
-    aggregates: np.ndarray
+    ridge: float
+    noise: float
+    prior: Literal["zero", "mean"]
+
+    def estimator(self, participation: Any) -> Float64[np.ndarray, "clients rounds"]:
+        """Return the matrix that turns the sums into estimates.
+
+        Args:
+            participation: bool or integer weights [J, N].
+        """
+        weights = _checked_participation(participation, ndim=2)
+        if self.noise > 0:  # sums of many clients carry the noise of many
+            squares = np.sqrt(np.square(weights.astype(np.float64)).sum(axis=1))
+            scale = np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
+            inverse = _damped(weights * scale[:, None], self.noise**2) * scale[None, :]
+        elif self.ridge > 0:
+            inverse = _damped(weights.astype(np.float64), self.ridge)
+        else:
+            inverse = _pseudo_inverse(weights)
+        total = int(weights.sum())
+        if self.prior == "zero" or total == 0:
+            return inverse
+        unexplained = 1.0 - inverse @ weights.sum(axis=1, dtype=np.float64)
+        return inverse + unexplained[:, None] / total
+
+    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> Float64[np.ndarray, ...]:
+        """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
+        del key
+        seen = checked_view(view, AggregateView)
+        return self.estimates(seen.participation, seen.aggregates)
+
+    def estimates(
+        self, participation: Any, aggregates: Any, out: np.ndarray | None = None
+    ) -> Float64[np.ndarray, ...]:
+        """Return estimates; arguments and result as for `least_squares`."""
+        weights = _checked_participation(participation)
+        sums = _checked_sums(aggregates, weights)
+        shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
+        if out is None:
+            out = np.empty(shape, np.float64)
+        rule = "must be a writeable float64 array of the estimates' shape"
+        fits = out.shape == shape and out.dtype == np.float64 and out.flags.writeable
+        require(fits, "out", rule, f"{out.dtype} {out.shape}", shape)
+        for index in np.ndindex(weights.shape[:-2]):
+            for piece, part in self._pieces(weights[index], sums[index]):
+                out[(*index, slice(None), piece)] = part
+        return out
+
+    def _pieces(
+        self, weights: np.ndarray, sums: np.ndarray
+    ) -> Iterator[tuple[slice, Float64[np.ndarray, "clients piece"]]]:
+        """Yield the estimates of one history piece by piece along d."""
+        inverse = self.estimator(weights)
+        width = max(1, _ENTRIES_AT_ONCE // max(inverse.shape))
+        for start in range(0, sums.shape[1], width):
+            piece = slice(start, min(start + width, sums.shape[1]))
+            some = np.asarray(sums[:, piece], np.float64)
+            require(bool(np.isfinite(some).all()), "aggregates", "must be finite", "nan or inf")
+            yield piece, inverse @ some
 
 
-def least_squares(participation: Any, aggregates: Any) -> Float64[np.ndarray, "clients dim"]:
+def least_squares_attack(
+    *, ridge: float = 0.0, noise: float = 0.0, prior: Literal["zero", "mean"] = "zero"
+) -> LeastSquares:
+    """Return the least-squares attack, plain or regularised.
+
+    Args:
+        ridge: lambda >= 0 of (P^T P + lambda I)^-1 P^T; 0 for the pseudo-inverse.
+        noise: sigma >= 0: client i sends x_i plus fresh noise of sigma times its deviation in
+            each sum, and the estimate is the best linear one, P^T (P P^T + sigma^2 D)^-1 with D
+            the rows' sums of squares, as in `privacy.leverage`. Not together with `ridge`.
+        prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not tell of a
+            client is taken from the mean update of all sums.
+
+    Returns:
+        The attack, for `run` or `estimates`.
+
+    Raises:
+        ConfigurationError: If a number is negative or not finite, both are positive, or the
+            prior is unknown.
+
+    Examples:
+        >>> view = AggregateView(np.array([[1, 1, 0]]), np.array([[6.0]]))
+        >>> least_squares_attack(prior="mean").run(None, view).ravel().tolist()
+        [3.0, 3.0, 3.0]
+    """
+    for name, value in (("ridge", ridge), ("noise", noise)):
+        is_sound = np.isfinite(value) and value >= 0
+        require(bool(is_sound), name, "must be a finite number from 0", value)
+    require(ridge == 0 or noise == 0, "noise", "must be 0 with a `ridge`", noise, ridge)
+    require(prior in _PRIORS, "prior", f"must be one of {_PRIORS}", prior)
+    return LeastSquares(float(ridge), float(noise), prior)
+
+
+_PLAIN = least_squares_attack()
+
+
+def least_squares(
+    participation: Any,
+    aggregates: Any,
+    *,
+    attack: LeastSquares = _PLAIN,
+    out: np.ndarray | None = None,
+) -> Float64[np.ndarray, ...]:
     """Estimate every client's update from the sums, as the least-squares solution of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the updates
@@ -48,12 +160,16 @@ def least_squares(participation: Any, aggregates: Any) -> Float64[np.ndarray, "c
     then J N d multiplications in pieces along d.
 
     Args:
-        participation: bool or integer weights [J, N], one row for each sum that was learnt (a
-            zero row, a skipped round, says nothing and does no harm).
-        aggregates: Real [J, d], plain sums P @ X (not means), finite.
+        participation: bool or integer weights [..., J, N], one row for each sum that was learnt
+            (a zero row, a skipped round, says nothing and does no harm). Leading axes are
+            separate histories: windows, seeds, schemes.
+        aggregates: Real [..., J, d], plain sums P @ X (not means), finite; read in pieces, so a
+            `np.memmap` need not fit the memory.
+        attack: A regularised variant (`least_squares_attack`).
+        out: Where to write, float64 [..., N, d], e.g. a `np.memmap`; a new array if None.
 
     Returns:
-        float64 [N, d].
+        float64 [..., N, d].
 
     Raises:
         ConfigurationError: If weights are fractions, shapes do not fit or a sum is not finite.
@@ -67,31 +183,62 @@ def least_squares(participation: Any, aggregates: Any) -> Float64[np.ndarray, "c
     Source: Multi-RoundSecAgg, eq. (34). Differs from the paper in using the pseudo-inverse also
     where P has full column rank (the same solution), since random histories are singular at times.
     """
-    weights = _checked_participation(participation)
-    sums = np.asarray(aggregates)
-    require(
-        sums.ndim == 2 and sums.shape[0] == weights.shape[0],
-        "aggregates",
-        "must have one row for each row of `participation`",
-        sums.shape,
-        weights.shape,
-    )
-    require(
-        np.issubdtype(sums.dtype, np.number) and not np.issubdtype(sums.dtype, np.complexfloating),
-        "aggregates",
-        "must be real numbers",
-        f"dtype {sums.dtype}",
-    )
-    require(bool(np.isfinite(sums).all()), "aggregates", "must be finite", "nan or infinity")
-    inverse = _pseudo_inverse(weights)
-    estimates = np.empty((weights.shape[1], sums.shape[1]), np.float64)
-    for start in range(0, sums.shape[1], _COLUMNS_AT_ONCE):
-        piece = slice(start, start + _COLUMNS_AT_ONCE)
-        estimates[:, piece] = inverse @ sums[:, piece].astype(np.float64)
-    return estimates
+    return attack.estimates(participation, aggregates, out)
 
 
-def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, " clients"]:
+def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
+    """Return windows of consecutive rounds, as a view: [windows, length, ...].
+
+    For attacks on moving models: the shorter a window, the less the updates changed within it.
+
+    Args:
+        values: [J, ...], a history, or the sums of its rounds.
+        length: Rounds in a window.
+        stride: Rounds from the start of one window to the next.
+
+    Returns:
+        Read-only view of `values`; window w starts in round w * stride.
+
+    Raises:
+        ConfigurationError: If a number is not positive, or a window is longer than the history.
+
+    Examples:
+        >>> windows([[0], [1], [2], [3], [4]], 2, 2).squeeze().tolist()
+        [[0, 1], [2, 3]]
+    """
+    rows = np.asarray(values)
+    require(rows.ndim >= 1, "values", "must have an axis of rounds", rows.shape)
+    length, stride = check_integer(length, "length", 1), check_integer(stride, "stride", 1)
+    rule = "must be no longer than the history"
+    require(length <= len(rows), "length", rule, length, f"{len(rows)} rounds")
+    view = np.lib.stride_tricks.sliding_window_view(rows, length, axis=0)
+    return np.moveaxis(view[::stride], -1, 1)
+
+
+def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, ...]:
+    """Return the error to expect for each client: 1 minus its leverage.
+
+    The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
+    or with `noise`, of the attack with that `noise` on updates that change by it: with R = P^+ P
+    client i's estimate is sum_j R_ij x_j, whose expected relative error is
+    (1 - R_ii)^2 + sum_{j != i} R_ij^2 = 1 - R_ii. Where updates resemble each other, the
+    estimate of a block's mean is nearer than this.
+
+    Args:
+        participation: bool or integer weights [..., J, N].
+        noise: As for `least_squares_attack` and `privacy.leverage`.
+
+    Returns:
+        float64 [..., N]: exactly 0 for those who are exposed without noise.
+
+    Examples:
+        >>> predicted_error([[1, 1, 0], [0, 0, 1]]).round(6).tolist()
+        [0.5, 0.5, 0.0]
+    """
+    return np.asarray(1.0 - privacy.leverage(participation, noise=noise))
+
+
+def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, ...]:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
     0 is a perfect reconstruction. A client who never took part has the estimate 0 and so the
@@ -99,11 +246,12 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     has the error 1 - 1/T on average.
 
     Args:
-        true_updates: Real [N, d].
-        estimates: Real [N, d].
+        true_updates: Real [..., N, d].
+        estimates: Real [..., N, d].
 
     Returns:
-        float64 [N]; nan for a client whose true update is zero (there is nothing to scale by).
+        float64 [..., N]; nan for a client whose true update is zero (there is nothing to scale
+        by).
 
     Raises:
         ConfigurationError: If the shapes differ.
@@ -117,29 +265,93 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     truth = np.asarray(true_updates, np.float64)
     guess = np.asarray(estimates, np.float64)
     require(
-        truth.ndim == 2 and truth.shape == guess.shape,
+        truth.ndim >= 2 and truth.shape == guess.shape,
         "estimates",
         "must have the shape of `true_updates`, clients x dimensions",
         guess.shape,
         truth.shape,
     )
-    squared_error = np.square(truth - guess).sum(axis=1)
-    squared_norm = np.square(truth).sum(axis=1)
-    is_scaled = squared_norm > 0
-    errors = np.full(len(truth), np.nan)
-    np.divide(squared_error, squared_norm, out=errors, where=is_scaled)
+    return _relative(np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1))
+
+
+def streamed_errors(
+    participation: Any, aggregates: Any, true_updates: Any, *, attack: LeastSquares = _PLAIN
+) -> Float64[np.ndarray, ...]:
+    """Return `reconstruction_error` of `least_squares` without holding the estimates.
+
+    Args:
+        participation: bool or integer weights [..., J, N].
+        aggregates: Real [..., J, d], plain sums.
+        true_updates: Real [..., N, d], e.g. a `np.memmap`.
+        attack: A regularised variant (`least_squares_attack`).
+
+    Returns:
+        float64 [..., N].
+
+    Raises:
+        ConfigurationError: As `least_squares`; if `true_updates` does not fit.
+
+    Examples:
+        >>> history, updates = np.eye(2, dtype=int), np.array([[1.0, 2.0], [3.0, 4.0]])
+        >>> streamed_errors(history, history @ updates, updates).round(6).tolist()
+        [0.0, 0.0]
+    """
+    weights = _checked_participation(participation)
+    sums, truth = _checked_sums(aggregates, weights), np.asanyarray(true_updates)
+    shape = (*weights.shape[:-2], weights.shape[-1], sums.shape[-1])
+    rule = "must have a row for each client and the sums' length"
+    require(truth.shape == shape, "true_updates", rule, truth.shape, shape)
+    errors = np.empty(shape[:-1], np.float64)
+    for index in np.ndindex(shape[:-2]):
+        wrong, size = np.zeros(shape[-2]), np.zeros(shape[-2])
+        for piece, part in attack._pieces(weights[index], sums[index]):
+            own = np.asarray(truth[index][:, piece], np.float64)
+            wrong += np.square(own - part).sum(axis=1)
+            size += np.square(own).sum(axis=1)
+        errors[index] = _relative(wrong, size)
     return errors
 
 
-def _checked_participation(participation: Any) -> np.ndarray:
+def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray:
+    errors = np.full(squared_norm.shape, np.nan)
+    np.divide(squared_error, squared_norm, out=errors, where=squared_norm > 0)
+    return errors
+
+
+def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
     weights = np.asarray(as_integers(participation, "participation", min_ndim=1))
     require(
-        weights.ndim == 2,
+        weights.ndim >= 2 if ndim is None else weights.ndim == ndim,
         "participation",
         "must have a row for each sum and a column for each client",
         weights.shape,
     )
     return weights.astype(np.int64)
+
+
+def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
+    """Return the sums as they are (they may lie in a file); whether they are finite shows later."""
+    sums = np.asanyarray(aggregates)
+    require(
+        sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1],
+        "aggregates",
+        "must have one row for each row of `participation`",
+        sums.shape,
+        weights.shape,
+    )
+    require(
+        np.issubdtype(sums.dtype, np.number) and not np.issubdtype(sums.dtype, np.complexfloating),
+        "aggregates",
+        "must be real numbers",
+        f"dtype {sums.dtype}",
+    )
+    return sums
+
+
+def _damped(weights: np.ndarray, penalty: float) -> np.ndarray:
+    """Return (P^T P + penalty I)^-1 P^T [N, J]."""
+    left, values, right = np.linalg.svd(weights, full_matrices=False)
+    return (right.T * (values / (values**2 + penalty))) @ left.T
 
 
 def _pseudo_inverse(weights: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from mrsa_jax.federated._toom_cook import ToomCook, toom_cook
 __all__ = ["serves", "winograd_conv", "winograd_conv_relu_pool"]
 
 _FEWEST_CHANNELS = 16  # below, the transforms cost more than the products that they save
-_BYTES_IN_CACHE = 2**22  # of a chunk's tiles; 4 to 8 MiB were fastest on 1 MiB of L2 and 32 MiB of L3
+_BYTES_IN_CACHE = 2**22  # of a chunk's tiles; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
 
 
 def serves(kernel_shape: Sequence[int]) -> bool:

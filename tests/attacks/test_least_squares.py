@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import pathlib
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +30,35 @@ import mrsa_jax as mj
 def test_misuse(participation: np.ndarray, aggregates: np.ndarray, message: str) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         mj.attacks.least_squares(participation, aggregates)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ridge": -1.0}, "`ridge` must be a finite number from 0; got -1"),
+        ({"noise": float("nan")}, "`noise` must be a finite number from 0; got nan"),
+        ({"ridge": 1.0, "noise": 1.0}, "`noise` must be 0 with a `ridge`; got 1.0 and 1.0"),
+        ({"prior": "median"}, "`prior` must be one of .*; got 'median'"),
+    ],
+)
+def test_misuse_of_variants(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        inspect.unwrap(mj.attacks.least_squares_attack)(**settings)
+
+
+def test_misuse_of_windows_views_and_outputs() -> None:
+    history, sums = np.eye(3, dtype=bool), np.ones((3, 2))
+    with pytest.raises(mj.ConfigurationError, match="`length` must be no longer than the history"):
+        mj.attacks.windows(history, 4)
+    with pytest.raises(mj.ConfigurationError, match="`stride` must"):
+        mj.attacks.windows(history, 1, 0)
+    with pytest.raises(mj.ConfigurationError, match="`out` must be a writeable float64 array"):
+        mj.attacks.least_squares(history, sums, out=np.empty((3, 3)))
+    with pytest.raises(mj.ConfigurationError, match="`true_updates` must have a row for each"):
+        mj.attacks.streamed_errors(history, sums, np.ones((2, 2)))
+    other: Any = mj.attacks.CountView(sums, np.ones((1, 3), int), np.array([3]))
+    with pytest.raises(mj.ConfigurationError, match="AggregateView; got CountView, which lacks p"):
+        inspect.unwrap(mj.attacks.LeastSquares.run)(mj.attacks.least_squares_attack(), None, other)
 
 
 def test_errors_need_equal_shapes() -> None:
@@ -144,3 +176,89 @@ def test_many_columns_equal_few() -> None:
     whole = mj.attacks.least_squares(history, sums)
     part = mj.attacks.least_squares(history, sums[:, 65_530:65_545])
     np.testing.assert_allclose(whole[:, 65_530:65_545], part, atol=1e-12)
+
+
+def _history(seed: int = 5, shape: tuple[int, ...] = (12, 8)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2, shape)
+
+
+def test_variants_by_their_formulas() -> None:
+    history = _history()
+    history[3] = 0
+    sums = np.random.default_rng(6).normal(size=(12, 4))
+    ridge = mj.attacks.least_squares_attack(ridge=0.7)
+    expected = np.linalg.solve(history.T @ history + 0.7 * np.eye(8), history.T @ sums)
+    np.testing.assert_allclose(ridge.estimates(history, sums), expected, atol=1e-10)
+    rows = history.any(axis=1)
+    seen = history[rows]
+    spread = seen @ seen.T + 0.3**2 * np.diag(np.square(seen).sum(axis=1))
+    noise = mj.attacks.least_squares_attack(noise=0.3)
+    expected = seen.T @ np.linalg.solve(spread, sums[rows])
+    np.testing.assert_allclose(noise.estimates(history, sums), expected, atol=1e-10)
+
+
+def test_the_mean_prior_fills_in_what_the_sums_do_not_tell() -> None:
+    history = np.array([[1, 1, 0, 0], [1, 0, 0, 0]])  # the third and fourth never took part
+    updates = np.array([[2.0], [4.0], [9.0], [9.0]])
+    attack = mj.attacks.least_squares_attack(prior="mean")
+    got = attack.estimates(history, history @ updates)
+    mean = (2 + 4 + 2) / 3  # over participations
+    np.testing.assert_allclose(got.ravel(), [2, 4, mean, mean], atol=1e-12)
+    nobody = attack.estimates(np.zeros((2, 3), int), np.ones((2, 1)))
+    np.testing.assert_array_equal(nobody, np.zeros((3, 1)))
+
+
+def test_leading_axes_are_separate_histories_and_windows_of_one() -> None:
+    history, sums = _history(7, (9, 4)), np.random.default_rng(8).normal(size=(9, 3))
+    parts = mj.attacks.windows(history, 5, 2)
+    assert parts.shape == (3, 5, 4)
+    together = mj.attacks.least_squares(parts, mj.attacks.windows(sums, 5, 2))
+    for window, start in enumerate((0, 2, 4)):
+        alone = mj.attacks.least_squares(history[start : start + 5], sums[start : start + 5])
+        np.testing.assert_array_equal(together[window], alone)
+    assert mj.attacks.windows(history, 9).shape == (1, 9, 4)
+
+
+def test_files_are_read_and_written_in_pieces(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mj.attacks._least_squares, "_ENTRIES_AT_ONCE", 12 * 7)  # 7 columns
+    history = _history()
+    updates = np.random.default_rng(9).normal(size=(8, 40)).astype(np.float32)
+    sums = np.memmap(tmp_path / "sums", np.float32, "w+", shape=(12, 40))
+    sums[:] = history @ updates
+    out = np.memmap(tmp_path / "estimates", np.float64, "w+", shape=(8, 40))
+    mj.attacks.least_squares(history, sums, out=out)
+    inverse = np.linalg.pinv(history)
+    np.testing.assert_allclose(out, inverse @ sums, atol=1e-9)
+    errors = mj.attacks.streamed_errors(history, sums, updates)
+    np.testing.assert_allclose(errors, mj.attacks.reconstruction_error(updates, out), atol=1e-12)
+    sums[3, 33] = np.inf
+    with pytest.raises(mj.ConfigurationError, match="`aggregates` must be finite"):
+        mj.attacks.least_squares(history, sums)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_frozen_models_fall_as_the_privacy_engine_predicts(seed: int) -> None:
+    """Orthonormal updates: nobody's resembles another's, so each error is 1 - leverage."""
+    history = np.random.default_rng(seed).random((10, 12)) < 0.25
+    updates = np.linalg.qr(np.random.default_rng(seed + 50).normal(size=(30, 12)))[0].T
+    estimates = mj.attacks.least_squares(history, history.astype(int) @ updates)
+    errors = mj.attacks.reconstruction_error(updates, estimates)
+    np.testing.assert_allclose(errors, mj.attacks.predicted_error(history), atol=1e-12)
+    exposed = np.asarray(mj.privacy.first_exposure(history)) >= 0
+    assert exposed.any()
+    assert not exposed.all()
+    assert errors[exposed].max() < 1e-24
+    assert errors[~exposed].min() > 1e-3
+
+
+def test_predicted_error_of_updates_that_change() -> None:
+    """Of a linear estimate A of x from P x + z, by hand: bias^2 + variance, x and z white."""
+    history, noise = _history(11), 0.4
+    attack = mj.attacks.least_squares_attack(noise=noise)
+    estimator = attack.estimator(history)
+    bias = np.square(np.eye(8) - estimator @ history).sum(axis=1)
+    variance = np.square(estimator) @ (noise**2 * np.square(history).sum(axis=1))
+    expected = mj.attacks.predicted_error(history, noise=noise)
+    np.testing.assert_allclose(bias + variance, expected, atol=1e-10)

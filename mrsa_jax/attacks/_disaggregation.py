@@ -1,0 +1,423 @@
+"""Gradient disaggregation: who was in which sum, from the sums and from how often each took part.
+
+Every column of P (the rounds of one client) lies in the column space of Y = P X, and holds only
+zeros and ones with the known number of ones in each interval. Few vectors do both, so each client's
+column is searched for on its own: first by a relaxation of all clients at once, then, for those it
+does not settle, by an integer program (HiGHS). Once P is known, least squares gives the updates.
+
+Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation: Breaking Privacy in Federated
+Learning by Reconstructing the User Participant Matrix" (2021). The relaxation is this package's;
+the paper solves the integer program of every client with a commercial solver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key
+from mrsa_jax.attacks._least_squares import least_squares
+from mrsa_jax.attacks._view import CountView, checked_view
+from mrsa_jax.modular._inputs import as_integers, check_integer
+
+__all__ = ["Disaggregated", "Disaggregation", "disaggregation"]
+
+_PIECE = 1 << 22  # entries of the sums read at a time
+_CANDIDATES_AT_ONCE = 1 << 22  # entries of relaxed columns side by side
+_EXACT = 1e-6  # noise below this share of the smallest signal counts as none
+_BISECTIONS = 30  # of a multiplier: far finer than float32 needs
+_PUSH = 0.5  # how hard the last steps drive entries to 0 and 1
+_TILT = 0.02  # random slope, which parts the columns of clients with equal counts
+
+
+class Disaggregated(NamedTuple):
+    """What disaggregation made of a view.
+
+    Attributes:
+        participation: bool [J, N], the columns found. Clients of one `group` have them in an
+            arbitrary order: nothing in the view tells these clients apart.
+        group: int64 [N], clients with the same counts have the same number.
+        residual: float64 [N], sine of the angle between a column and the column space; 0 for a
+            column that explains the sums.
+        is_explained: bool [N], whether that is within the attack's tolerance; never where the
+            sums span all of their J dimensions, as any column would then do.
+        is_shared: bool [N], whether other clients of the group have the same column: a block,
+            whose sum is all that the server can learn.
+        rank: Dimension of the column space.
+        estimates: float64 [N, d], the updates by least squares.
+    """
+
+    participation: np.ndarray
+    group: np.ndarray
+    residual: np.ndarray
+    is_explained: np.ndarray
+    is_shared: np.ndarray
+    rank: int
+    estimates: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Disaggregation:
+    """The attack (built by `disaggregation`).
+
+    Attributes:
+        num_steps: Steps of the relaxation.
+        restarts: Random slopes a client.
+        tolerance: Largest residual of a column that counts as found.
+        seconds: Limit of the integer program of one column; 0 does without it.
+    """
+
+    num_steps: int
+    restarts: int
+    tolerance: float
+    seconds: float
+
+    def run(
+        self,
+        key: Key[Array, ""] | int,
+        view: CountView,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Disaggregated:
+        """Search each client's column of P; then estimate the updates.
+
+        Args:
+            key: JAX key or seed, for the random slopes and a random projection of the sums.
+            view: Sums, counts and intervals.
+            progress: Called with (groups of equal counts with a column, groups).
+
+        Returns:
+            The columns and the estimates.
+
+        Raises:
+            ConfigurationError: If the view is of another type, its shapes do not fit, sums are
+                not finite, or a count does not fit its interval.
+
+        Examples:
+            >>> history = np.random.default_rng(0).random((30, 6)) < 0.5
+            >>> updates = np.random.default_rng(1).normal(size=(6, 40))
+            >>> counts = history.reshape(3, 10, 6).sum(axis=1)
+            >>> view = CountView(history @ updates, counts, np.array([10, 10, 10]))
+            >>> bool((disaggregation().run(0, view).participation == history).all())
+            True
+        """
+        checked = checked_view(view, CountView)
+        sums, counts, interval = _checked(checked)
+        tilt_key, project_key = jax.random.split(as_key(key))
+        null, is_exact, rank = _null_space(sums, counts.shape[1], project_key)
+        distinct, group = np.unique(counts, axis=1, return_inverse=True)
+        group = group.reshape(-1)
+        problem = _Problem(null, interval, is_exact, self.tolerance)
+        relaxed = self._relaxed(tilt_key, null, interval, distinct)
+        found = self._found(problem, relaxed, distinct, np.bincount(group).tolist(), rank, progress)
+        columns = np.zeros((counts.shape[1], len(sums)), np.bool_)
+        is_shared = np.zeros(counts.shape[1], np.bool_)
+        for number, chosen in enumerate(found):
+            members = group == number
+            turns = np.arange(members.sum()) % len(chosen)
+            columns[members] = np.stack(chosen)[turns]
+            is_shared[members] = np.bincount(turns, minlength=len(chosen))[turns] > 1
+        residual = problem.residual(columns)
+        return Disaggregated(
+            participation=columns.T,
+            group=group,
+            residual=residual,
+            is_explained=(residual <= self.tolerance) & (rank < len(sums)),
+            is_shared=is_shared,
+            rank=rank,
+            estimates=least_squares(columns.T, sums),
+        )
+
+    def _found(
+        self,
+        problem: _Problem,
+        relaxed: np.ndarray,
+        counts: np.ndarray,
+        sizes: list[int],
+        rank: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> list[list[np.ndarray]]:
+        """Return the different columns of each group of equal counts, at least one."""
+        nearest = [problem.nearest(own, size) for own, size in zip(relaxed, sizes, strict=True)]
+        found = [[one for one in own if problem.is_near(one)] for own in nearest]
+        for number in sorted(range(len(sizes)), key=sizes.__getitem__):
+            # as many different columns as the rank explain all sums: the rest are repeated ones
+            missing = rank - sum(bool(one.any()) for own in found for one in own)
+            wanted = min(sizes[number], len(found[number]) + missing)
+            found[number] += problem.searched(
+                counts[:, number], found[number], wanted, self.seconds
+            )
+            if progress is not None:
+                progress(sum(len(own) > 0 for own in found), len(found))
+        return [own or [near[0]] for own, near in zip(found, nearest, strict=True)]
+
+    def _relaxed(
+        self, key: Array, null: np.ndarray, interval: np.ndarray, counts: np.ndarray
+    ) -> np.ndarray:
+        """Return rounded relaxations bool [groups, restarts, J]."""
+        num_rounds, num_groups = null.shape[1], counts.shape[1]
+        at_once = max(1, _CANDIDATES_AT_ONCE // (num_rounds * self.restarts))
+        projector = jnp.asarray(null.T @ null, jnp.float32)
+        parts = []
+        for start in range(0, num_groups, at_once):
+            some = jnp.asarray(counts[:, start : start + at_once].T, jnp.float32)
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(
+                jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
+            )
+            slopes = jax.vmap(
+                lambda own: jax.random.normal(own, (self.restarts, num_rounds), jnp.float32)
+            )(keys)
+            parts.append(
+                np.asarray(_relax(projector, jnp.asarray(interval), some, slopes, self.num_steps))
+            )
+        return np.concatenate(parts)
+
+
+def disaggregation(
+    *, num_steps: int = 300, restarts: int = 4, tolerance: float = 0.1, seconds: float = 30.0
+) -> Disaggregation:
+    """Return the attack that recovers the participation matrix itself.
+
+    Args:
+        num_steps: Steps of the relaxation of all clients at once.
+        restarts: Random starts a client; more of them part clients with equal counts.
+        tolerance: Largest sine of the angle to the column space at which a column counts as
+            found, in (0, 1); with sums that change from round to round no column lies in it.
+        seconds: Limit of the integer program for one column that the relaxation does not settle;
+            0 for the relaxation alone.
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> disaggregation(restarts=8).restarts
+        8
+    """
+    in_range = 0 < tolerance < 1
+    require(bool(in_range), "tolerance", "must lie in (0, 1)", tolerance)
+    is_time = np.isfinite(seconds) and seconds >= 0
+    require(bool(is_time), "seconds", "must be a finite number from 0", seconds)
+    return Disaggregation(
+        check_integer(num_steps, "num_steps", 1),
+        check_integer(restarts, "restarts", 1),
+        float(tolerance),
+        float(seconds),
+    )
+
+
+# --- the column space ---------------------------------------------------------------------------
+
+
+def _checked(view: CountView) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sums [J, d], counts [M, N] and each round's interval [J]."""
+    sums = np.asanyarray(view.aggregates)
+    is_real = np.issubdtype(sums.dtype, np.floating) or np.issubdtype(sums.dtype, np.integer)
+    require(sums.ndim == 2 and is_real, "aggregates", "must be real [rounds, d]", sums.shape)
+    lengths = np.asarray(as_integers(view.interval_lengths, "interval_lengths", min_ndim=1))
+    rule = "must be positive and add up to the rounds of `aggregates`"
+    fits = lengths.ndim == 1 and bool((lengths > 0).all()) and int(lengths.sum()) == len(sums)
+    require(fits, "interval_lengths", rule, lengths.tolist(), f"{len(sums)} rounds")
+    counts = np.asarray(as_integers(view.counts, "counts")).astype(np.int64)
+    rule = "must have a row for each interval and a column for each client"
+    require(counts.ndim == 2 and len(counts) == len(lengths), "counts", rule, counts.shape)
+    is_possible = bool(((counts >= 0) & (counts <= lengths[:, None])).all())
+    require(is_possible, "counts", "must lie between 0 and the interval's length", counts.max())
+    return sums, counts, np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+
+
+def _null_space(sums: np.ndarray, num_clients: int, key: Array) -> tuple[np.ndarray, bool, int]:
+    """Return an orthonormal basis [J - r, J] of what is orthogonal to the sums' column space.
+
+    Also whether the sums have no noise to speak of, and the rank r: where the singular values
+    fall the most, at most the number of clients.
+    """
+    num_rounds = len(sums)
+    left, values, _ = np.linalg.svd(_narrowed(sums, key))
+    values = np.concatenate([values, np.zeros(num_rounds - len(values))])
+    most = min(num_clients, num_rounds)
+    floor = np.finfo(np.float64).eps * max(float(values[0]), np.finfo(np.float64).tiny)
+    after = np.maximum(np.concatenate([values[1:], [0.0]]), floor)[:most]
+    # a full space is the answer only where nothing falls before its end
+    falls = values[:most] / after
+    if most == num_rounds:
+        falls[-1] = 0.0 if num_rounds > 1 and falls[:-1].max(initial=0.0) > 1 / _EXACT else np.inf
+    rank = int(np.argmax(falls)) + 1
+    is_exact = bool(falls[rank - 1] > 1 / _EXACT)
+    return left[:, rank:].T, is_exact, rank
+
+
+def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
+    """Return the sums as float64 [J, d], or in a random projection with the same column space."""
+    num_rounds, dim = sums.shape
+    narrow = 4 * num_rounds
+    width = max(1, _PIECE // max(num_rounds, narrow))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+    out = np.zeros((num_rounds, narrow if dim > 2 * narrow else dim))
+    for start in range(0, dim, width):
+        piece = np.asarray(sums[:, start : start + width], np.float64)
+        require(bool(np.isfinite(piece).all()), "aggregates", "must be finite", "nan or infinity")
+        if out.shape[1] == dim:
+            out[:, start : start + width] = piece
+        else:
+            out += piece @ generator.normal(size=(piece.shape[1], narrow))
+    return out
+
+
+# --- relaxation ---------------------------------------------------------------------------------
+
+
+@functools.partial(jax.jit, static_argnames=("num_steps",))
+def _relax(
+    projector: Float32[Array, "rounds rounds"],
+    interval: Int32[Array, " rounds"],
+    counts: Float32[Array, "groups intervals"],
+    slopes: Float32[Array, "groups restarts rounds"],
+    num_steps: int,
+) -> Bool[Array, "groups restarts rounds"]:
+    """Descend to columns near the column space, drive them to 0 and 1, and round them.
+
+    Each step goes from the column part of the way to its projection on the column space, and back
+    to the entries in [0, 1] with the right count in each interval.
+    """
+
+    def one(count: Array, slope: Array) -> Array:
+        start = _capped(jnp.full(interval.shape, 0.5, jnp.float32), count, interval)
+
+        def step(index: Array, column: Array) -> Array:
+            push = jnp.float32(_PUSH) * index.astype(jnp.float32) / jnp.float32(num_steps)
+            moved = column - projector @ column + push * (column - jnp.float32(0.5))
+            return _capped(moved + jnp.float32(_TILT) * slope, count, interval)
+
+        return _rounded(jax.lax.fori_loop(0, num_steps, step, start), count, interval)
+
+    return jax.vmap(lambda count, own: jax.vmap(lambda slope: one(count, slope))(own))(
+        counts, slopes
+    )
+
+
+def _capped(values: Array, count: Array, interval: Array) -> Array:
+    """Return the nearest entries in [0, 1] with the right sum in each interval, by bisection."""
+    num_intervals = count.shape[0]
+    low = jax.ops.segment_min(values, interval, num_intervals) - jnp.float32(1)
+    high = jax.ops.segment_max(values, interval, num_intervals)
+
+    def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = (low + high) / jnp.float32(2)
+        held = jnp.clip(values - middle[interval], jnp.float32(0), jnp.float32(1))
+        is_more = jax.ops.segment_sum(held, interval, num_intervals) > count
+        return jnp.where(is_more, middle, low), jnp.where(is_more, high, middle)
+
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (low, high))
+    return jnp.clip(values - high[interval], jnp.float32(0), jnp.float32(1))
+
+
+def _rounded(values: Array, count: Array, interval: Array) -> Array:
+    """Return ones at each interval's largest entries, as many as its count."""
+    order = jnp.lexsort((-values, interval))
+    lengths = jax.ops.segment_sum(jnp.ones_like(interval), interval, count.shape[0])
+    first = jnp.cumsum(lengths) - lengths
+    place = jnp.arange(len(values), dtype=jnp.int32) - first[interval[order]]
+    is_one = place < count.astype(jnp.int32)[interval[order]]
+    return jnp.zeros(values.shape, bool).at[order].set(is_one)
+
+
+# --- columns of one group -----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Problem:
+    """The column space and the intervals, which all clients share."""
+
+    null: np.ndarray
+    interval: np.ndarray
+    is_exact: bool
+    tolerance: float
+
+    def residual(self, columns: np.ndarray) -> np.ndarray:
+        """Return for each column [..., J] the sine of its angle to the column space."""
+        entries = columns.astype(np.float64)
+        size = np.linalg.norm(entries, axis=-1)
+        off = np.linalg.norm(entries @ self.null.T, axis=-1)
+        return np.divide(off, size, out=np.zeros_like(off), where=size > 0)
+
+    def is_near(self, column: np.ndarray) -> bool:
+        """Say whether a column explains the sums."""
+        return bool(self.residual(column) <= (10 * _EXACT if self.is_exact else self.tolerance))
+
+    def nearest(self, relaxed: np.ndarray, wanted: int) -> np.ndarray:
+        """Return up to `wanted` different columns from a group's relaxations, the nearest first."""
+        improved = np.unique(np.stack([self._improved(one) for one in relaxed]), axis=0)
+        return improved[np.argsort(self.residual(improved), kind="stable")][:wanted]
+
+    def searched(
+        self, counts: np.ndarray, known: list[np.ndarray], wanted: int, seconds: float
+    ) -> list[np.ndarray]:
+        """Return columns of these counts beyond those known, until there are `wanted` in all."""
+        more: list[np.ndarray] = []
+        while len(known) + len(more) < wanted and seconds > 0 and len(self.null) > 0:
+            column = self._program(counts, known + more, seconds)
+            if column is None or not self.is_near(column):
+                break
+            more.append(column)
+        return more
+
+    def _improved(self, column: np.ndarray) -> np.ndarray:
+        """Swap a one and a zero of an interval as long as that brings the column nearer."""
+        inner = self.null.T @ self.null
+        same = self.interval[:, None] == self.interval[None, :]
+        column = column.copy()
+        for _ in range(len(column)):
+            pull = inner @ column.astype(np.float64)
+            own = np.diagonal(inner)
+            change = 2 * (pull[None, :] - pull[:, None]) + own[:, None] + own[None, :] - 2 * inner
+            change[~(same & column[:, None] & ~column[None, :])] = np.inf
+            leaves, enters = np.unravel_index(int(np.argmin(change)), change.shape)
+            if not change[leaves, enters] < -1e-12:
+                break
+            column[leaves], column[enters] = False, True
+        return column
+
+    def _program(
+        self, counts: np.ndarray, known: list[np.ndarray], seconds: float
+    ) -> np.ndarray | None:
+        """Return the column that an integer program finds, other than those known, or None.
+
+        Without noise any column in the column space will do; with noise the one of least absolute
+        distance from it.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        num_off, num_rounds = self.null.shape
+        of_interval = (self.interval[None, :] == np.arange(len(counts))[:, None]).astype(float)
+        other = np.array([np.where(one, -1.0, 1.0) for one in known]).reshape(-1, num_rounds)
+        least = np.array([1.0 - one.sum() for one in known])
+        spare = 0 if self.is_exact else num_off
+
+        def widened(matrix: np.ndarray) -> np.ndarray:
+            return np.hstack([matrix, np.zeros((len(matrix), spare))])
+
+        constraints = [LinearConstraint(widened(of_interval), counts, counts)]
+        if known:
+            constraints.append(LinearConstraint(widened(other), least, np.inf))
+        if self.is_exact:
+            constraints.append(LinearConstraint(self.null, -_EXACT, _EXACT))
+        else:
+            distance = np.eye(num_off)
+            both = [np.hstack([self.null, -distance]), np.hstack([-self.null, -distance])]
+            constraints.append(LinearConstraint(np.vstack(both), -np.inf, 0.0))
+        result = milp(
+            np.concatenate([np.zeros(num_rounds), np.ones(spare)]),
+            constraints=constraints,
+            integrality=np.concatenate([np.ones(num_rounds), np.zeros(spare)]),
+            bounds=Bounds(0.0, np.concatenate([np.ones(num_rounds), np.full(spare, np.inf)])),
+            options={"time_limit": seconds},
+        )
+        return None if result.x is None else result.x[:num_rounds] > 0.5

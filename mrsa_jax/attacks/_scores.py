@@ -1,0 +1,247 @@
+"""How good an attack is: distances between images, matched pairs, and who was told apart.
+
+Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Carlini et al.,
+"Membership inference attacks from first principles" (2022), for rates at few false positives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from mrsa_jax._errors import require
+
+__all__ = [
+    "MembershipScore",
+    "matched_images",
+    "mean_squared_error",
+    "membership_score",
+    "psnr",
+    "ssim",
+]
+
+_IMAGES_AT_ONCE = 1024
+_WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
+
+
+def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"]:
+    """Return each image's mean squared error over its pixels and channels.
+
+    Args:
+        images: Real [..., height, width, channels].
+        truth: The originals, of the same shape.
+
+    Returns:
+        float64 [...].
+
+    Raises:
+        ConfigurationError: If the shapes differ, there are fewer than three axes, or a pixel is
+            not finite.
+
+    Examples:
+        >>> mean_squared_error(np.ones((2, 4, 4, 1)), np.zeros((2, 4, 4, 1))).tolist()
+        [1.0, 1.0]
+    """
+    given, real = _checked_images(images, truth)
+    return np.asarray(np.square(given - real).mean(axis=(-3, -2, -1)))
+
+
+def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
+    """Return each image's peak signal-to-noise ratio in decibels.
+
+    Args:
+        images: Real [..., height, width, channels].
+        truth: The originals, of the same shape.
+        data_range: Largest minus smallest possible value of a pixel.
+
+    Returns:
+        float64 [...], 10 log10(data_range^2 / mean squared error); infinite for equal images.
+
+    Raises:
+        ConfigurationError: As `mean_squared_error`; if `data_range` is not positive.
+
+    Examples:
+        >>> float(psnr(np.full((4, 4, 1), 0.1), np.zeros((4, 4, 1))).round(6))
+        20.0
+    """
+    _check_range(data_range)
+    error = mean_squared_error(images, truth)
+    with np.errstate(divide="ignore"):
+        return np.asarray(10 * np.log10(data_range**2 / error))
+
+
+def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
+    """Return each image's mean structural similarity, at most 1, which only equal images reach.
+
+    Args:
+        images: Real [..., height, width, channels]; channels are averaged.
+        truth: The originals, of the same shape.
+        data_range: Largest minus smallest possible value of a pixel.
+
+    Returns:
+        float64 [...], computed in float32. The window is Gaussian, of side 11 and standard
+        deviation 1.5, or as large as fits where an image is smaller.
+
+    Raises:
+        ConfigurationError: As `psnr`.
+
+    Examples:
+        >>> board = np.indices((12, 12)).sum(axis=0)[..., None] % 2
+        >>> float(ssim(board, board)), bool(ssim(board, 1 - board) < 0)
+        (1.0, True)
+
+    Source: Wang et al. (2004), with their constants 0.01 and 0.03.
+    """
+    import dm_pix
+
+    _check_range(data_range)
+    given, real = _checked_images(images, truth)
+    shape = given.shape[:-3]
+    given, real = (each.reshape(-1, *each.shape[-3:]) for each in (given, real))
+    side = min(_WINDOW, *given.shape[1:3])
+    parts = [np.empty(0)]
+    for start in range(0, len(given), _IMAGES_AT_ONCE):
+        some = slice(start, start + _IMAGES_AT_ONCE)
+        # the library relies on promotions that a user may have forbidden
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            own = dm_pix.ssim(
+                given[some].astype(np.float32),
+                real[some].astype(np.float32),
+                max_val=data_range,
+                filter_size=side,
+                filter_sigma=_WIDTH,
+            )
+        parts.append(np.asarray(own, np.float64))
+    return np.concatenate(parts).reshape(shape)
+
+
+def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
+    """Return for each original the reconstruction that is its own, by least total squared error.
+
+    An attack on several images returns them in an order of its own.
+
+    Args:
+        images: Real [m, height, width, channels], reconstructions.
+        truth: Real [n, height, width, channels], originals, n <= m.
+
+    Returns:
+        int64 [n], indices into `images`, each used once.
+
+    Raises:
+        ConfigurationError: If shapes do not fit or a pixel is not finite.
+
+    Examples:
+        >>> truth = np.eye(3)[:, :, None, None]
+        >>> matched_images(truth[[2, 0, 1]], truth).tolist()
+        [1, 2, 0]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
+    for value, name in ((given, "images"), (real, "truth")):
+        require(value.ndim == 4, name, "must be [images, height, width, channels]", value.shape)
+        require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
+    rule = "must be as many as the originals at least, of the same shape"
+    fits = given.shape[1:] == real.shape[1:] and len(given) >= len(real)
+    require(fits, "images", rule, given.shape, real.shape)
+    flat, originals = given.reshape(len(given), -1), real.reshape(len(real), -1)
+    cost = np.stack([np.square(flat - one[None]).sum(axis=1) for one in originals])
+    return np.asarray(linear_sum_assignment(cost)[1], np.int64)
+
+
+class MembershipScore(NamedTuple):
+    """How well scores tell members from non-members.
+
+    Attributes:
+        accuracy: Share told right at the threshold that is best for these scores.
+        precision: Of those called members at that threshold, the share who are; nan if none is.
+        recall: Share of the members called members at that threshold.
+        auc: Chance that a member scores higher than a non-member, ties half.
+        false_positive_rates: The bounds at which the next are taken.
+        true_positive_rates: Largest share of members found with no more false positives.
+    """
+
+    accuracy: float
+    precision: float
+    recall: float
+    auc: float
+    false_positive_rates: tuple[float, ...]
+    true_positive_rates: tuple[float, ...]
+
+
+def membership_score(
+    scores: Any,
+    is_member: Any,
+    *,
+    threshold: float | None = None,
+    false_positive_rates: Sequence[float] = (0.001, 0.01),
+) -> MembershipScore:
+    """Judge an attack that gives each sample a score, higher where it takes it for a member.
+
+    Args:
+        scores: Real [m], finite.
+        is_member: bool [m], the truth, with both kinds in it.
+        threshold: Members are scores of at least this; None for the one of best accuracy, which
+            the adversary could not know: chance is then above one half for few samples.
+        false_positive_rates: Bounds in (0, 1); a bound below 1 / non-members finds those members
+            who score above all non-members.
+
+    Returns:
+        The score.
+
+    Raises:
+        ConfigurationError: If lengths differ, a score is not finite, or one kind is missing.
+
+    Examples:
+        >>> membership_score([3, 2, 1, 0], [True, True, False, False]).auc
+        1.0
+        >>> membership_score([3, 0, 2, 1], [True, True, False, False], threshold=3.0).recall
+        0.5
+    """
+    from sklearn import metrics
+
+    values, members = np.asarray(scores, np.float64), np.asarray(is_member)
+    require(values.ndim == 1 and len(values) > 0, "scores", "must be [samples]", values.shape)
+    require(bool(np.isfinite(values).all()), "scores", "must be finite", "nan or infinity")
+    is_fitting = members.shape == values.shape and members.dtype == np.bool_
+    rule = "must be bool, one for each score"
+    require(is_fitting, "is_member", rule, f"{members.dtype} {members.shape}", values.shape)
+    both = bool(members.any()) and not bool(members.all())
+    require(both, "is_member", "must hold members and others", int(members.sum()), len(members))
+    bounds = tuple(float(rate) for rate in false_positive_rates)
+    inside = all(0 < rate < 1 for rate in bounds)
+    require(inside, "false_positive_rates", "must lie in (0, 1)", bounds)
+    false_rate, true_rate, cuts = metrics.roc_curve(members, values, drop_intermediate=False)
+    if threshold is None:
+        right = true_rate * members.sum() + (1 - false_rate) * (~members).sum()
+        threshold = float(cuts[int(np.argmax(right))])
+    called = values >= threshold
+    hits = int((called & members).sum())
+    return MembershipScore(
+        accuracy=float((called == members).mean()),
+        precision=hits / int(called.sum()) if called.any() else float("nan"),
+        recall=hits / int(members.sum()),
+        auc=float(metrics.roc_auc_score(members, values)),
+        false_positive_rates=bounds,
+        true_positive_rates=tuple(
+            float(true_rate[false_rate <= rate].max(initial=0.0)) for rate in bounds
+        ),
+    )
+
+
+def _checked_images(images: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
+    given, real = np.asarray(images, np.float64), np.asarray(truth, np.float64)
+    require(given.ndim >= 3, "images", "must be [..., height, width, channels]", given.shape)
+    require(given.shape == real.shape, "truth", "must have the images' shape", real.shape)
+    for value, name in ((given, "images"), (real, "truth")):
+        require(bool(np.isfinite(value).all()), name, "must be finite", "nan or infinity")
+    return given, real
+
+
+def _check_range(data_range: float) -> None:
+    is_positive = np.isfinite(data_range) and data_range > 0
+    require(bool(is_positive), "data_range", "must be positive", data_range)

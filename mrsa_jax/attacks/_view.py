@@ -1,0 +1,157 @@
+"""What an adversary sees: one type for each threat model, and nothing in it that is not seen.
+
+An attack takes a view and no more, so what it needs is what its threat model grants. Ground truth
+(the clients' updates, their images, who was a member) is for the scores alone and in no view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from mrsa_jax._errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import flax.linen as nn
+
+    from mrsa_jax.quantize import StochasticQuantizer
+
+__all__ = [
+    "AdversaryView",
+    "AggregateView",
+    "Attack",
+    "CountView",
+    "ModelView",
+    "UpdateView",
+    "WireView",
+    "checked_view",
+]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AggregateView:
+    """An honest but curious server of secure aggregation: who took part, and the sums.
+
+    Attributes:
+        participation: bool or integer weights [J, N], one row for each sum that was learnt.
+        aggregates: float [J, d], the sums P @ X.
+    """
+
+    participation: np.ndarray
+    aggregates: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CountView:
+    """A server that is not told who took part, but how often each client did.
+
+    Attributes:
+        aggregates: float [J, d], the sums in the order of their rounds.
+        counts: int [M, N], in how many sums of each interval each client was: what usage
+            statistics of the devices tell.
+        interval_lengths: int [M], rounds of each interval; they add up to J.
+
+    Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021), Section 3.
+    """
+
+    aggregates: np.ndarray
+    counts: np.ndarray
+    interval_lengths: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WireView:
+    """An eavesdropper on the lines of one round: padded uploads and what is public.
+
+    Attributes:
+        uploads: uint32 [n, d], what each client sent, modulo the ring's size.
+        modulus: Size of the ring.
+        quantizer: How codes stand for numbers, which is public.
+
+    Source: CCESA, Section 2 (a passive eavesdropper), Section 5.3.
+    """
+
+    uploads: np.ndarray
+    modulus: int
+    quantizer: StochasticQuantizer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelView:
+    """Whoever holds a model: its parameters, and what goes in and comes out.
+
+    Attributes:
+        model: Flax module.
+        parameters: f32 [d].
+        input_shape: Shape of one sample.
+        num_classes: Classes that the model tells apart.
+    """
+
+    model: nn.Module
+    parameters: Array
+    input_shape: tuple[int, ...]
+    num_classes: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UpdateView:
+    """Whoever holds a model and an update trained from it: of one client, or a sum of several.
+
+    Attributes:
+        model: Flax module.
+        parameters: f32 [d], the model that the clients trained from.
+        input_shape: Shape of one sample.
+        num_classes: Classes that the model tells apart.
+        update: f32 [d], new minus old parameters, or the mean of several such.
+        learning_rate: Of the clients' SGD.
+        num_images: Images behind the update.
+        labels: int32 [num_images] where they are known, or None.
+    """
+
+    model: nn.Module
+    parameters: Array
+    input_shape: tuple[int, ...]
+    num_classes: int
+    update: Array
+    learning_rate: float
+    num_images: int
+    labels: Array | None = None
+
+
+AdversaryView = AggregateView | CountView | WireView | ModelView | UpdateView
+"""Any view."""
+
+_View = TypeVar("_View")
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """An attack: its numbers and settings, applied to what is seen."""
+
+    def run(self, key: Key[Array, ""], view: Any) -> Any:
+        """Return what the attack makes of a view; `key` is for what it draws."""
+        ...
+
+
+def checked_view(view: Any, wanted: type[_View]) -> _View:
+    """Return the view if it is of the type that an attack needs.
+
+    Raises:
+        ConfigurationError: Naming the type, and the fields that the given view lacks.
+
+    Examples:
+        >>> checked_view(AggregateView(np.ones((1, 2)), np.ones((1, 3))), CountView)
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `view` must be a CountView; got AggregateView, which
+        lacks counts, interval_lengths
+    """
+    if isinstance(view, wanted):
+        return view
+    needed: Any = wanted
+    lacking = [f.name for f in dataclasses.fields(needed) if not hasattr(view, f.name)]
+    what = f", which lacks {', '.join(lacking)}" if lacking else ""
+    raise ConfigurationError(f"`view` must be a {wanted.__name__}; got {type(view).__name__}{what}")
