@@ -1,6 +1,13 @@
 """Attacks on what a server learns over many rounds of secure aggregation."""
 
 from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
+from mrsa_jax.attacks._gradient_inversion import (
+    GradientInversion,
+    InvertedImages,
+    gradient_inversion,
+    inferred_labels,
+    total_variation,
+)
 from mrsa_jax.attacks._least_squares import (
     LeastSquares,
     least_squares,
@@ -36,6 +43,8 @@ __all__ = [
     "CountView",
     "Disaggregated",
     "Disaggregation",
+    "GradientInversion",
+    "InvertedImages",
     "LeastSquares",
     "MembershipScore",
     "ModelView",
@@ -43,6 +52,8 @@ __all__ = [
     "WireView",
     "checked_view",
     "disaggregation",
+    "gradient_inversion",
+    "inferred_labels",
     "least_squares",
     "least_squares_attack",
     "matched_images",
@@ -53,5 +64,6 @@ __all__ = [
     "reconstruction_error",
     "ssim",
     "streamed_errors",
+    "total_variation",
     "windows",
 ]

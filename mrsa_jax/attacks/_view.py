@@ -98,17 +98,18 @@ class ModelView:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UpdateView:
-    """Whoever holds a model and an update trained from it: of one client, or a sum of several.
+    """Whoever holds a model and updates trained from it: of one client, or sums of several.
 
     Attributes:
         model: Flax module.
         parameters: f32 [d], the model that the clients trained from.
         input_shape: Shape of one sample.
         num_classes: Classes that the model tells apart.
-        update: f32 [d], new minus old parameters, or the mean of several such.
-        learning_rate: Of the clients' SGD.
-        num_images: Images behind the update.
-        labels: int32 [num_images] where they are known, or None.
+        update: f32 [..., d], new minus old parameters, or the mean of several such; leading axes
+            are separate updates, attacked side by side.
+        num_images: Images behind each update, all in one step of SGD (a client's own minibatch,
+            or those of a sum's clients, whose mean step it is).
+        labels: int32 [..., num_images] where they are known, or None.
     """
 
     model: nn.Module
@@ -116,7 +117,6 @@ class UpdateView:
     input_shape: tuple[int, ...]
     num_classes: int
     update: Array
-    learning_rate: float
     num_images: int
     labels: Array | None = None
 
