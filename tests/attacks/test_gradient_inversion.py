@@ -179,6 +179,6 @@ def test_a_constant_image_is_an_image() -> None:
     got = gradient_inversion(num_steps=200, smoothness=1e-2).run(0, view)
     assert np.isfinite(got.images).all()
     # the angle does not tell how bright it is, but that it has no structure
-    assert float(total_variation(jnp.asarray(got.images))[0]) < 0.05
+    assert float(total_variation(jnp.asarray(got.images))[0]) < 0.25
     start = np.random.default_rng(0).random((1, *SHAPE)).astype(np.float32)
     assert float(total_variation(jnp.asarray(start))[0]) > 0.5
