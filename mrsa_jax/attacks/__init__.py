@@ -17,6 +17,7 @@ from mrsa_jax.attacks._least_squares import (
     streamed_errors,
     windows,
 )
+from mrsa_jax.attacks._membership import Membership, MembershipScores, membership, true_logits
 from mrsa_jax.attacks._model_inversion import (
     InvertedClasses,
     ModelInversion,
@@ -37,6 +38,7 @@ from mrsa_jax.attacks._view import (
     AggregateView,
     Attack,
     CountView,
+    MembershipView,
     ModelView,
     UpdateView,
     WireView,
@@ -54,7 +56,10 @@ __all__ = [
     "InvertedClasses",
     "InvertedImages",
     "LeastSquares",
+    "Membership",
     "MembershipScore",
+    "MembershipScores",
+    "MembershipView",
     "ModelInversion",
     "ModelView",
     "UpdateView",
@@ -68,6 +73,7 @@ __all__ = [
     "least_squares_attack",
     "matched_images",
     "mean_squared_error",
+    "membership",
     "membership_score",
     "model_inversion",
     "predicted_error",
@@ -77,5 +83,6 @@ __all__ = [
     "ssim",
     "streamed_errors",
     "total_variation",
+    "true_logits",
     "windows",
 ]

@@ -24,6 +24,7 @@ __all__ = [
     "AggregateView",
     "Attack",
     "CountView",
+    "MembershipView",
     "ModelView",
     "UpdateView",
     "WireView",
@@ -121,7 +122,35 @@ class UpdateView:
     labels: Array | None = None
 
 
-AdversaryView = AggregateView | CountView | WireView | ModelView | UpdateView
+@dataclasses.dataclass(frozen=True, eq=False)
+class MembershipView:
+    """Whoever holds a client's model, candidates for its samples, and samples of its own.
+
+    Attributes:
+        model: Flax module.
+        parameters: f32 [..., d], the model that the client sent, as it was read off the line or
+            solved for; leading axes are several such models, asked for the same candidates.
+        start: f32 [d], the global model that training started from.
+        input_shape: Shape of one sample.
+        num_classes: Classes that the model tells apart.
+        inputs: f32 [m, ...], the candidates.
+        labels: int32 [m].
+        own_inputs: f32 [k, ...], the adversary's own samples, from the same distribution.
+        own_labels: int32 [k].
+    """
+
+    model: nn.Module
+    parameters: Array
+    start: Array
+    input_shape: tuple[int, ...]
+    num_classes: int
+    inputs: Array
+    labels: Array
+    own_inputs: Array
+    own_labels: Array
+
+
+AdversaryView = AggregateView | CountView | WireView | ModelView | UpdateView | MembershipView
 """Any view."""
 
 _View = TypeVar("_View")

@@ -1,0 +1,306 @@
+"""Membership inference: was a sample among those that a model was trained on?
+
+Three attacks, by what they ask of a model: a threshold on the loss (Yeom et al. 2018); shadow
+models and a classifier of their outputs (Shokri, Stronati, Song, Shmatikov 2017, the attack of
+CCESA's Table 3); the likelihood ratio of each sample's own confidence under shadow models that saw
+it and that did not (Carlini, Chien, Nasr, Song, Terzis, Tramer 2022, "LiRA", today's standard).
+
+Shadow models are trained as clients are: from the global model that everybody has, all of them as
+one cohort.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key
+from mrsa_jax.attacks._view import MembershipView, checked_view
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated import LocalTrainer, client_updates, num_parameters
+from mrsa_jax.federated._models import apply_flat
+from mrsa_jax.modular._inputs import check_integer
+
+__all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
+
+_METHODS = ("loss", "shadow", "likelihood_ratio")
+_SAMPLES_AT_ONCE = 1024
+_LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
+
+
+class MembershipScores(NamedTuple):
+    """What a membership attack says of each candidate; leading axes as of the view's parameters.
+
+    Attributes:
+        scores: float64 [..., m], higher for samples taken for members.
+        threshold: From which score on a candidate is called a member; set by what the adversary
+            knows, not by the truth.
+    """
+
+    scores: np.ndarray
+    threshold: float
+
+    @property
+    def called(self) -> Bool[np.ndarray, ...]:
+        """Who is called a member."""
+        return self.scores >= self.threshold
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Membership:
+    """The attack (built by `membership`).
+
+    Attributes:
+        method: `"loss"`, `"shadow"` or `"likelihood_ratio"`.
+        trainer: How clients train, which the adversary knows.
+        num_shadows: Shadow models.
+        shadow_size: Samples that each is trained on.
+    """
+
+    method: Literal["loss", "shadow", "likelihood_ratio"]
+    trainer: LocalTrainer
+    num_shadows: int
+    shadow_size: int
+
+    def run(self, key: Key[Array, ""] | int, view: MembershipView) -> MembershipScores:
+        """Score every candidate of a view.
+
+        Args:
+            key: JAX key or seed, for the shadow models' samples and training.
+            view: Target models, candidates, and samples of the adversary's own.
+
+        Raises:
+            ConfigurationError: If the view is of another type, shapes do not fit, or the adversary
+                has too few samples of its own.
+        """
+        seen = checked_view(view, MembershipView)
+        targets = _checked(seen)
+        key = as_key(key)
+        shadows = self._shadows(key, seen)
+        flat = targets.reshape(-1, targets.shape[-1])
+        scores, threshold = _METHODS_BY_NAME[self.method](seen, flat, shadows)
+        return MembershipScores(scores.reshape(*targets.shape[:-1], -1), threshold)
+
+    def _shadows(self, key: Array, view: MembershipView) -> _Shadows:
+        """Train shadow models, each on its own draw of samples."""
+        asked = len(view.labels) if self.method == "likelihood_ratio" else 0
+        # about half of the shadow models see a candidate
+        of_asked = min(asked // 2, self.shadow_size)
+        of_own, count = self.shadow_size - of_asked, len(view.own_labels)
+        rule = "must leave samples of the adversary's own that a shadow model did not see"
+        require(of_own < count, "shadow_size", rule, self.shadow_size, f"{count} own samples")
+        inputs = jnp.concatenate([jnp.asarray(view.inputs)[:asked], jnp.asarray(view.own_inputs)])
+        labels = jnp.concatenate([jnp.asarray(view.labels)[:asked], jnp.asarray(view.own_labels)])
+        draw_key, train_key = jax.random.split(key)
+
+        def drawn(own: Array) -> Array:
+            first, second = jax.random.split(own)
+            some = jax.random.permutation(first, asked)[:of_asked]
+            more = jax.random.permutation(second, count)[:of_own] + jnp.int32(asked)
+            return jnp.concatenate([some, more]).astype(jnp.int32)
+
+        indices = jax.vmap(drawn)(jax.random.split(draw_key, self.num_shadows))
+        clients = ClientData(
+            inputs=inputs.astype(jnp.float32),
+            labels=labels.astype(jnp.int32),
+            indices=indices,
+            sizes=jnp.full(self.num_shadows, self.shadow_size, jnp.int32),
+            num_classes=view.num_classes,
+        )
+        start = jnp.asarray(view.start, jnp.float32)
+        updates = client_updates(train_key, view.model, start, clients, self.trainer)
+        is_member = np.zeros((self.num_shadows, asked + count), np.bool_)
+        np.put_along_axis(is_member, np.asarray(indices), True, axis=1)
+        return _Shadows(start[None, :] + updates, clients, is_member)
+
+
+class _Shadows(NamedTuple):
+    """Shadow models [S, d], the pool they were trained from, and who trained on what [S, pool]."""
+
+    parameters: Array
+    clients: ClientData
+    is_member: np.ndarray
+
+
+def membership(
+    method: Literal["loss", "shadow", "likelihood_ratio"],
+    trainer: LocalTrainer,
+    *,
+    num_shadows: int = 16,
+    shadow_size: int,
+) -> Membership:
+    """Return a membership attack.
+
+    Args:
+        method: `"loss"` (candidates whose loss is below a threshold that is best on the shadow
+            models), `"shadow"` (a classifier of the sorted chances, the loss and whether the
+            answer is right, trained on the shadow models' answers) or `"likelihood_ratio"` (each
+            candidate's confidence against normal distributions fitted to shadow models with and
+            without it).
+        trainer: Local training, as the clients do it.
+        num_shadows: Shadow models, at least 2; at least 16 for the likelihood ratio to find many.
+        shadow_size: Samples of each; as many as the target's client has, to be like it.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> trainer = mj.federated.local_sgd(mj.federated.logistic(10), 0.1, batch_size=10)
+        >>> membership("loss", trainer, shadow_size=50).num_shadows
+        16
+    """
+    require(method in _METHODS, "method", f"must be one of {_METHODS}", method)
+    return Membership(
+        method,
+        trainer,
+        check_integer(num_shadows, "num_shadows", 2),
+        check_integer(shadow_size, "shadow_size", 1),
+    )
+
+
+def true_logits(
+    model: Any,
+    parameters: Float32[Array, "models dim"],
+    inputs: Float32[Array, "samples ..."],
+    labels: Int32[Array, " samples"],
+) -> Float64[np.ndarray, "models samples"]:
+    """Return log(p / (1 - p)) of each model's chance p of each sample's label.
+
+    Stable where p is near 0 or 1: the label's logit minus the logarithm of the others' sum. It is
+    a decreasing function of the loss, and close to normal over models (Carlini et al., Fig. 4).
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> zeros = jnp.zeros((1, 15), jnp.float32)
+        >>> images, labels = jnp.ones((1, 2, 2, 1), jnp.float32), jnp.asarray([2], jnp.int32)
+        >>> true_logits(mj.federated.logistic(3), zeros, images, labels).round(4).tolist()
+        [[-0.6931]]
+    """
+    parts = [
+        np.asarray(_true_logits(model, parameters, inputs[some], labels[some]), np.float64)
+        for some in _pieces(len(labels))
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _pieces(count: int) -> list[slice]:
+    return [slice(start, start + _SAMPLES_AT_ONCE) for start in range(0, count, _SAMPLES_AT_ONCE)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(model: Any, parameters: Array, inputs: Array) -> Array:
+    return jax.lax.map(lambda flat: apply_flat(model, flat, inputs), parameters)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) -> Array:
+    logits = _logits(model, parameters, inputs)
+    is_label = jax.nn.one_hot(labels, logits.shape[-1], dtype=jnp.bool_)[None]
+    own = jnp.sum(jnp.where(is_label, logits, jnp.float32(0)), axis=-1)
+    others = jax.nn.logsumexp(jnp.where(is_label, -jnp.inf, logits), axis=-1)
+    return own - others
+
+
+def _checked(view: MembershipView) -> Array:
+    dim = num_parameters(view.model, view.input_shape)
+    targets = jnp.asarray(view.parameters, jnp.float32)
+    fits = targets.ndim >= 1 and targets.shape[-1] == dim
+    require(fits, "parameters", f"must have the model's {dim} entries", targets.shape)
+    require(np.shape(view.start) == (dim,), "start", f"must have {dim} entries", view.start.shape)
+    require(bool(jnp.isfinite(targets).all()), "parameters", "must be finite", "nan or infinity")
+    for images, labels, name in (
+        (view.inputs, view.labels, "inputs"),
+        (view.own_inputs, view.own_labels, "own_inputs"),
+    ):
+        shape = (len(labels), *view.input_shape)
+        require(np.shape(images) == shape, name, "must be one for each label", images.shape, shape)
+        require(len(labels) > 0, name, "must not be empty", shape)
+    return targets
+
+
+# --- methods ------------------------------------------------------------------------------------
+
+
+def _by_loss(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
+    """Score by the true label's logit; the threshold that is best on the shadow models."""
+    pool = shadows.clients
+    known = true_logits(view.model, shadows.parameters, pool.inputs, pool.labels)
+    values, members = known.ravel(), shadows.is_member.ravel()
+    order = np.argsort(-values, kind="stable")
+    # members and others count alike, however many there are of each
+    weight = np.where(members[order], 1 / members.sum(), -1 / (~members).sum())
+    threshold = float(values[order][int(np.argmax(np.cumsum(weight)))])
+    labels = jnp.asarray(view.labels, jnp.int32)
+    return true_logits(view.model, targets, jnp.asarray(view.inputs), labels), threshold
+
+
+def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
+    """Score by a classifier trained on what shadow models answer to samples seen and not seen."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pool = shadows.clients
+    known = _features(view.model, shadows.parameters, pool.inputs, pool.labels)
+    classifier = make_pipeline(
+        StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
+    )
+    classifier.fit(known.reshape(-1, known.shape[-1]), shadows.is_member.ravel())
+    labels = jnp.asarray(view.labels, jnp.int32)
+    asked = _features(view.model, targets, jnp.asarray(view.inputs), labels)
+    scores = classifier.decision_function(asked.reshape(-1, asked.shape[-1]))
+    return scores.reshape(asked.shape[:2]), 0.0
+
+
+def _features(model: Any, parameters: Array, inputs: Array, labels: Array) -> np.ndarray:
+    """Return [models, samples, features] of the answers: logits sorted, of the label, right."""
+    parts = []
+    for some in _pieces(len(labels)):
+        logits = np.asarray(_logits(model, parameters, inputs[some]), np.float64)
+        spread = logits - logits.max(axis=-1, keepdims=True)
+        log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))
+        order = np.sort(log_chance, axis=-1)[..., ::-1]
+        is_right = logits.argmax(axis=-1) == np.asarray(labels[some])[None, :]
+        parts.append(np.concatenate([np.maximum(order, -30.0), is_right[..., None]], axis=-1))
+    own = true_logits(model, parameters, inputs, labels)[..., None]
+    return np.concatenate([np.concatenate(parts, axis=1), np.clip(own, -30.0, 30.0)], axis=-1)
+
+
+def _by_likelihood_ratio(
+    view: MembershipView, targets: Array, shadows: _Shadows
+) -> tuple[np.ndarray, float]:
+    """Score by the log ratio of two normal densities, each fitted to shadow models.
+
+    The deviations are those of all candidates together, which for few shadow models is better
+    than each candidate's own (Carlini et al., Section VI-C).
+    """
+    inputs, labels = jnp.asarray(view.inputs), jnp.asarray(view.labels, jnp.int32)
+    known = true_logits(view.model, shadows.parameters, inputs, labels)
+    is_in = shadows.is_member[:, : len(labels)]
+    seen = true_logits(view.model, targets, inputs, labels)
+    scores = np.zeros_like(seen)
+    for side, sign in ((is_in, 1.0), (~is_in, -1.0)):
+        count = side.sum(axis=0)
+        total = np.where(side, known, 0.0).sum(axis=0)
+        overall = known[side].mean() if side.any() else known.mean()
+        mean = np.where(count > 0, total / np.maximum(count, 1), overall)
+        spread = np.where(side, np.square(known - mean[None, :]), 0.0).sum()
+        freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
+        deviation = max(float(np.sqrt(spread / freedom)), _LEAST_DEVIATION)
+        scores += sign * (-0.5 * np.square((seen - mean[None, :]) / deviation) - np.log(deviation))
+    return scores, 0.0
+
+
+_METHODS_BY_NAME = {
+    "loss": _by_loss,
+    "shadow": _by_shadow,
+    "likelihood_ratio": _by_likelihood_ratio,
+}

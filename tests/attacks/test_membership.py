@@ -1,0 +1,178 @@
+"""Membership inference: above chance on overfitted models, at chance on padded ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import mrsa_jax as mj
+from mrsa_jax.attacks import MembershipView, membership, membership_score, true_logits
+from mrsa_jax.attacks import _membership as inner
+
+SHAPE = (8, 8, 1)
+MODEL = mj.federated.mlp(10, hidden_sizes=(32,))
+SIZE = 40  # samples of a client
+TRAINER = mj.federated.local_sgd(MODEL, 0.5, batch_size=20, num_epochs=60)
+METHODS = ("loss", "shadow", "likelihood_ratio")
+
+
+@functools.cache
+def _view() -> tuple[MembershipView, np.ndarray]:
+    """A client's overfitted model, its samples and as many others, with noisy labels to learn."""
+    dataset = mj.data.load("digits", seed=0)
+    inputs = jnp.asarray(dataset.train_inputs[:800])
+    noise = np.random.default_rng(0)
+    labels = np.where(
+        noise.random(800) < 0.5, noise.integers(0, 10, 800), dataset.train_labels[:800]
+    )
+    pool = jnp.asarray(labels, jnp.int32)
+    start = mj.federated.initial_parameters(0, MODEL, SHAPE)
+    client = mj.data.ClientData(
+        inputs=inputs,
+        labels=pool,
+        indices=jnp.arange(SIZE, dtype=jnp.int32)[None],
+        sizes=jnp.asarray([SIZE], jnp.int32),
+        num_classes=10,
+    )
+    update = mj.federated.client_updates(7, MODEL, start, client, TRAINER)[0]
+    view = MembershipView(
+        MODEL, start + update, start, SHAPE, 10,
+        inputs[: 2 * SIZE], pool[: 2 * SIZE], inputs[2 * SIZE :], pool[2 * SIZE :],
+    )  # fmt: skip
+    return view, np.arange(2 * SIZE) < SIZE
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "guess"}, "`method` must be one of"),
+        ({"num_shadows": 1}, "`num_shadows` must"),
+        ({"shadow_size": 0}, "`shadow_size` must"),
+    ],
+)
+def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        inspect.unwrap(membership)(
+            **({"method": "loss", "trainer": TRAINER, "shadow_size": 3} | settings)
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parameters": jnp.ones(3)}, "`parameters` must have the model's 2410 entries"),
+        ({"parameters": jnp.full(2410, jnp.nan)}, "`parameters` must be finite"),
+        ({"start": jnp.ones(3)}, "`start` must have 2410 entries"),
+        ({"labels": jnp.ones(3, jnp.int32)}, "`inputs` must be one for each label"),
+        ({"own_labels": jnp.ones(3, jnp.int32)}, "`own_inputs` must be one for each label"),
+    ],
+)
+def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
+    attack = membership("loss", TRAINER, shadow_size=SIZE)
+    with pytest.raises(mj.ConfigurationError, match=message):
+        attack.run(0, dataclasses.replace(_view()[0], **changes))
+
+
+def test_the_adversary_needs_samples_of_its_own() -> None:
+    attack = membership("shadow", TRAINER, shadow_size=720)
+    with pytest.raises(mj.ConfigurationError, match=r"`shadow_size` must leave samples .*720 own"):
+        attack.run(0, _view()[0])
+    other: Any = mj.attacks.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
+    with pytest.raises(mj.ConfigurationError, match="lacks start, inputs, labels, own_inputs"):
+        inspect.unwrap(mj.attacks.Membership.run)(attack, 0, other)
+
+
+def test_logits_of_the_true_label_by_their_definition() -> None:
+    view, _ = _view()
+    models = jnp.stack([jnp.asarray(view.parameters), jnp.asarray(view.start)])
+    got = true_logits(MODEL, models, view.inputs, view.labels)
+    for flat, own in zip(models, got, strict=True):
+        logits = MODEL.apply(mj.federated.unflatten(MODEL, SHAPE, flat), view.inputs)
+        chance = np.asarray(jax.nn.softmax(logits.astype(jnp.float32)), np.float64)
+        chance = chance[np.arange(len(own)), np.asarray(view.labels)]
+        moderate = (chance > 1e-4) & (chance < 1 - 1e-4)
+        assert moderate.any()
+        expected = np.log(chance / (1 - chance))
+        np.testing.assert_allclose(own[moderate], expected[moderate], rtol=1e-3, atol=1e-3)
+    huge = true_logits(MODEL, models[:1] * 1000, view.inputs, view.labels)
+    assert np.isfinite(huge).all()
+
+
+@functools.cache
+def _scores(method: str) -> tuple[mj.attacks.MembershipScores, np.ndarray]:
+    """Attack the plain model, and 20 that were read from padded uploads, in one call."""
+    view, is_member = _view()
+    spread = np.random.default_rng(5).uniform(-1e3, 1e3, (20, view.parameters.shape[-1]))
+    models = np.concatenate([np.asarray(view.parameters)[None], spread]).astype(np.float32)
+    chosen: Any = method
+    attack = membership(chosen, TRAINER, num_shadows=8, shadow_size=SIZE)
+    return attack.run(1, dataclasses.replace(view, parameters=jnp.asarray(models))), is_member
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_plain_overfitted_models_give_their_members_away(method: str) -> None:
+    got, is_member = _scores(method)
+    assert got.scores.shape == (21, 2 * SIZE)
+    score = membership_score(got.scores[0], is_member, threshold=got.threshold)
+    assert score.auc > 0.85
+    assert score.accuracy > 0.75
+    np.testing.assert_array_equal(got.called, got.scores >= got.threshold)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_padded_models_give_nothing_away(method: str) -> None:
+    """The scores of a model that is noise say nothing of who trained it."""
+    got, is_member = _scores(method)
+    wins = [membership_score(own, is_member).auc for own in got.scores[1:]]
+    # one AUC of 40 x 40 deviates by at most sqrt((2 * 40 + 1) / (12 * 40 * 40)) = 0.065
+    deviation = np.sqrt((2 * SIZE + 1) / (12 * SIZE**2) / len(wins))
+    assert abs(np.mean(wins) - 0.5) < stats.norm.isf(5e-7) * deviation
+
+
+def test_threshold_by_brute_force() -> None:
+    view, _ = _view()
+    attack = membership("loss", TRAINER, num_shadows=2, shadow_size=SIZE)
+    shadows = attack._shadows(jax.random.key(0), view)
+    pool = shadows.clients
+    assert shadows.is_member.sum(axis=1).tolist() == [SIZE, SIZE]
+    values = true_logits(MODEL, shadows.parameters, pool.inputs, pool.labels).ravel()
+    members = shadows.is_member.ravel()
+    _, threshold = inner._by_loss(view, jnp.asarray(view.parameters)[None], shadows)
+
+    def balanced(cut: float) -> float:
+        return float((values[members] >= cut).mean() - (values[~members] >= cut).mean())
+
+    assert balanced(threshold) == pytest.approx(max(balanced(cut) for cut in values))
+
+
+def test_likelihood_ratio_by_its_formula() -> None:
+    view, _ = _view()
+    attack = membership("likelihood_ratio", TRAINER, num_shadows=6, shadow_size=SIZE)
+    shadows = attack._shadows(jax.random.key(2), view)
+    count = len(view.labels)
+    assert (shadows.is_member[:, :count].sum(axis=1) == count // 2).all()
+    target = jnp.asarray(view.parameters)[None]
+    got, _ = inner._by_likelihood_ratio(view, target, shadows)
+    known = true_logits(MODEL, shadows.parameters, view.inputs, view.labels)
+    asked = true_logits(MODEL, target, view.inputs, view.labels)[0]
+    expected = np.zeros(count)
+    for side, sign in ((shadows.is_member[:, :count], 1), (~shadows.is_member[:, :count], -1)):
+        squares, freedom = 0.0, 0
+        means = np.full(count, known[side].mean())
+        for i in range(count):
+            own = known[side[:, i], i]
+            if len(own):
+                means[i] = own.mean()
+                squares += np.square(own - own.mean()).sum()
+                freedom += len(own) - 1
+        deviation = np.sqrt(squares / freedom)
+        expected += sign * stats.norm.logpdf(asked, means, deviation)
+    np.testing.assert_allclose(got[0], expected, rtol=1e-6, atol=1e-6)
