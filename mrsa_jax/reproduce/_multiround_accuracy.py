@@ -78,7 +78,7 @@ class _Size:
     tests: int  # tests in a training
 
 
-_FULL, _SMALL = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 4, 4)
+_FULL, _SMALL = _Size(5, 120, 80, 50, 25), _Size(2, 8, 8, 12, 4)
 _PAPER = _Size(5, 1000, 1000, 500, 50)  # on the data set of the paper, which states no rounds
 _RATE = 0.1  # of all schemes at the small size
 
