@@ -79,6 +79,7 @@ class Client:
         plan: SegmentPlan,
         round_index: int = 0,
         entropy: int | np.integer | bytes | None = None,
+        context: bytes = b"",
     ) -> None:
         """Prepare a client.
 
@@ -90,6 +91,8 @@ class Client:
             plan: Blocks of the round; pads are shared with those neighbours who are in the block.
             round_index: Round, part of every key and nonce.
             entropy: None for the operating system's randomness, or a seed (tests only).
+            context: Goes into the seeds of the pair pads: pads cancel only between clients with
+                the same one.
 
         Raises:
             ConfigurationError: If an argument breaks a rule.
@@ -103,6 +106,7 @@ class Client:
         self.round_index = check_integer(round_index, "round_index", 0, 2**32 - 1)
         self._plan = plan
         self._values = values
+        self._context = context
         self._entropy = Entropy(entropy, self.round_index, self.client)
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._has_stopped = False
@@ -165,7 +169,9 @@ class Client:
         """Return s_ij, agreed with a neighbour in V1 (for whoever simulates all clients)."""
         if other not in self._pair_seeds:
             secret = self._pads.agree(self._others[other][1])
-            self._pair_seeds[other] = pad_seed(secret, self.client, other, self.round_index)
+            self._pair_seeds[other] = pad_seed(
+                secret, self.client, other, self.round_index, self._context
+            )
         return self._pair_seeds[other]
 
     def knows(self, other: int) -> bool:

@@ -168,16 +168,27 @@ def refuse_small_order(public_key: bytes) -> None:
     _any_pair().agree(public_key)
 
 
-def pad_seed(shared_secret: bytes, one: int, other: int, round_index: int) -> bytes:
+def pad_seed(
+    shared_secret: bytes, one: int, other: int, round_index: int, context: bytes = b""
+) -> bytes:
     """Derive s_ij, the seed of a pair's pad: equal for both sides, new in every round.
+
+    Args:
+        shared_secret: What the two agreed on.
+        one: A client's id.
+        other: The other's.
+        round_index: Round.
+        context: What else both must agree on for their pads to cancel, such as a hash of the
+            model that they were sent.
 
     Examples:
         >>> pad_seed(bytes(32), 3, 5, 0) == pad_seed(bytes(32), 5, 3, 0)
         True
+        >>> pad_seed(bytes(32), 3, 5, 0, b"one") == pad_seed(bytes(32), 3, 5, 0, b"another")
+        False
     """
-    return hkdf(
-        shared_secret, b"pair pad" + struct.pack("<III", *sorted((one, other)), round_index)
-    )
+    who = struct.pack("<III", *sorted((one, other)), round_index)
+    return hkdf(shared_secret, b"pair pad" + who + context)
 
 
 def channel_key(shared_secret: bytes, sender: int, recipient: int, round_index: int) -> bytes:

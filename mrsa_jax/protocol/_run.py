@@ -7,13 +7,14 @@ holds its own secrets only, and nothing but bytes passes between them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
@@ -49,6 +50,7 @@ def run(
     network: Network | None = None,
     progress: Progress | None = None,
     plan: SegmentPlan | None = None,
+    contexts: Sequence[bytes] | None = None,
 ) -> AggregateResult:
     """Run one round with real messages and real cryptography.
 
@@ -73,6 +75,9 @@ def run(
         plan: Blocks of the round, each client in at least one: keys and shares once along the
             whole graph, pads between neighbours in the same block. None for one block of
             everybody.
+        contexts: n byte strings that go into the seeds of the pair pads, such as hashes of the
+            model that each client was sent: pads cancel only between clients with equal ones, so
+            a server that sends different models gets a sum without meaning. None for none.
 
     Returns:
         The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
@@ -109,7 +114,13 @@ def run(
     values, blocks = check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
     number = check_integer(round_index, "round_index", 0, 2**32 - 1)
     carrier = disturbed() if network is None else network
-    round_ = _Round(values, graph, script, limits, blocks, entropy, number, carrier, progress)
+    bound = [b""] * len(graph) if contexts is None else list(contexts)
+    is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
+    rule = "must be bytes, one for each client"
+    require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
+    round_ = _Round(
+        values, graph, script, limits, blocks, entropy, number, carrier, progress, bound
+    )
     return round_.play()
 
 
@@ -127,13 +138,14 @@ class _Round:
         round_index: int,
         network: Network,
         progress: Progress | None,
+        contexts: list[bytes],
     ) -> None:
         self._graph, self._script, self._thresholds = graph, script, thresholds
         self._network, self._progress = network, progress
-        self._server = Server(graph, thresholds, script[0], plan, round_index)
+        self._server = Server(graph, thresholds, script[0], plan, round_index, contexts)
         self._clients = {
             i: Client(i, np.flatnonzero(graph[i]).tolist(), int(thresholds[i]), values[i], plan,
-                      round_index, entropy)
+                      round_index, entropy, contexts[i])
             for i in np.flatnonzero(script[0]).tolist()
         }  # fmt: skip
 

@@ -6,7 +6,7 @@ client is sent next. CCESA, Algorithm 1; V1..V4 are those whose messages came in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Server:
         cohort: np.ndarray,
         plan: SegmentPlan,
         round_index: int = 0,
+        contexts: Sequence[bytes] | None = None,
     ) -> None:
         """Open step 0.
 
@@ -85,6 +86,8 @@ class Server:
             cohort: bool[n], V0: who may take part.
             plan: Blocks of the round, each client in at least one.
             round_index: Round.
+            contexts: What each client puts into the seeds of its pair pads, which the server
+                knows where it is a hash of the model that it sent; nothing if None.
 
         Raises:
             ConfigurationError: If the plan is none of n clients, or not all of them are in it.
@@ -98,6 +101,7 @@ class Server:
         self._neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in adjacency]
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
+        self._contexts = [b""] * n if contexts is None else list(contexts)
         self.step = 0
         self.survivors = np.zeros((5, n), bool)
         self.survivors[0] = cohort
@@ -194,7 +198,7 @@ class Server:
         summed = np.flatnonzero(self.summed).tolist()
         self._unmasking = Unmasking(
             self._plan, self.round_index, self._neighbours, summed, lost, self.padded_inputs,
-            {i: keys[1] for i, keys in self._keys.items()},
+            {i: keys[1] for i, keys in self._keys.items()}, self._contexts,
         )  # fmt: skip
         count = len(summed)
         return {

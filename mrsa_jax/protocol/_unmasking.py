@@ -34,6 +34,7 @@ class Unmasking:
         lost: Iterable[int],
         padded_inputs: np.ndarray,
         public_keys: Mapping[int, bytes],
+        contexts: Sequence[bytes],
     ) -> None:
         """Take over what is known.
 
@@ -45,12 +46,14 @@ class Unmasking:
             lost: The others of V2: their pads are in those inputs and nowhere else.
             padded_inputs: uint32[n, d], what came in.
             public_keys: s_i^PK of each client summed.
+            contexts: What each client put into the seeds of its pair pads.
         """
         self._plan, self._round_index, self._neighbours = plan, round_index, neighbours
         everybody, missing = frozenset(summed), frozenset(lost)
         self._summed = [everybody.intersection(block.members) for block in plan]
         self._lost = [missing.intersection(block.members) for block in plan]
         self._padded_inputs, self._public_keys = padded_inputs, public_keys
+        self._contexts = contexts
         self._pair_seeds: dict[tuple[int, int], bytes] = {}
         self.self_seeds: dict[int, bytes] = {}
         self.pad_keys: dict[int, KeyPair] = {}
@@ -98,5 +101,7 @@ class Unmasking:
         pair = (client, lost)
         if pair not in self._pair_seeds:
             secret = self.pad_keys[lost].agree(self._public_keys[client])
-            self._pair_seeds[pair] = pad_seed(secret, client, lost, self._round_index)
+            self._pair_seeds[pair] = pad_seed(
+                secret, client, lost, self._round_index, self._contexts[client]
+            )
         return self._pair_seeds[pair]
