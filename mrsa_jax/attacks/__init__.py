@@ -8,6 +8,12 @@ from mrsa_jax.attacks._gradient_inversion import (
     inferred_labels,
     total_variation,
 )
+from mrsa_jax.attacks._inconsistency import (
+    Inconsistency,
+    ModelInconsistency,
+    model_inconsistency,
+    silenced,
+)
 from mrsa_jax.attacks._least_squares import (
     LeastSquares,
     least_squares,
@@ -53,6 +59,7 @@ __all__ = [
     "Disaggregated",
     "Disaggregation",
     "GradientInversion",
+    "Inconsistency",
     "InvertedClasses",
     "InvertedImages",
     "LeastSquares",
@@ -60,6 +67,7 @@ __all__ = [
     "MembershipScore",
     "MembershipScores",
     "MembershipView",
+    "ModelInconsistency",
     "ModelInversion",
     "ModelView",
     "UpdateView",
@@ -75,11 +83,13 @@ __all__ = [
     "mean_squared_error",
     "membership",
     "membership_score",
+    "model_inconsistency",
     "model_inversion",
     "predicted_error",
     "psnr",
     "read_models",
     "reconstruction_error",
+    "silenced",
     "ssim",
     "streamed_errors",
     "total_variation",

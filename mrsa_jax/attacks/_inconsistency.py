@@ -1,0 +1,219 @@
+"""A malicious server: it sends one client the model, and all others one that teaches it nothing.
+
+Pasquini, Francati, Ateniese, "Eluding Secure Aggregation in Federated Learning via Model
+Inconsistency" (2022). The others' model has dead rectifiers, so their updates are zero but for the
+last bias, and the sum is the target's update: secure aggregation hides nothing. The defence, from
+the same paper: pads whose seeds depend on a hash of the model, so that they do not cancel between
+clients who were sent different ones.
+
+This is outside the threat model of the three papers, whose server follows the protocol.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float32, Key
+
+from mrsa_jax import protocol
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax._streams import as_key, fold
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated import LocalTrainer, client_updates, num_parameters, unflatten
+from mrsa_jax.federated._models import num_outputs
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.quantize import StochasticQuantizer
+
+__all__ = ["Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"]
+
+
+class Inconsistency(NamedTuple):
+    """What a malicious server gets out of one round.
+
+    Attributes:
+        update: float64 [d], the target's update as the server reads it from the sum.
+        is_seen: bool [d], where the others' updates are zero by construction: all but the last
+            bias.
+        true_update: f32 [d], what the target sent (for scores only).
+        status: Of the round of secure aggregation.
+    """
+
+    update: np.ndarray
+    is_seen: np.ndarray
+    true_update: np.ndarray
+    status: Status
+
+    @property
+    def error(self) -> float:
+        """Relative squared error of the target's update where it is seen."""
+        truth = self.true_update[self.is_seen].astype(np.float64)
+        wrong = np.square(self.update[self.is_seen] - truth).sum()
+        return float(wrong / np.square(truth).sum())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelInconsistency:
+    """The scenario (built by `model_inconsistency`).
+
+    Attributes:
+        model: Flax module.
+        trainer: How clients train.
+        quantizer: How updates become ring elements.
+        modulus_bits: Of the ring.
+        is_bound: Whether the clients bind their pads to the model that they were sent.
+    """
+
+    model: nn.Module
+    trainer: LocalTrainer
+    quantizer: StochasticQuantizer
+    modulus_bits: int
+    is_bound: bool
+
+    def run(
+        self,
+        key: Key[Array, ""] | int,
+        parameters: Float32[Array, " dim"],
+        client_data: ClientData,
+        cohort: Sequence[int],
+        target: int,
+    ) -> Inconsistency:
+        """Run one round with real messages, the target among the cohort.
+
+        Args:
+            key: JAX key or seed of local training and rounding; the round's secrets are the
+                operating system's.
+            parameters: f32 [d], the model that the target is sent.
+            client_data: All clients' samples.
+            cohort: Clients of the round, at least two.
+            target: The one that the server is after.
+
+        Raises:
+            ConfigurationError: If the target is not in the cohort, a client is out of range, or
+                the model cannot be silenced.
+        """
+        key = as_key(key)
+        chosen = [check_integer(one, "cohort", 0, client_data.num_clients - 1) for one in cohort]
+        rule = "must be different clients, at least two, the target among them"
+        is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
+        require(is_round, "cohort", rule, chosen, target)
+        shape = tuple(client_data.inputs.shape[1:])
+        dead, is_seen = silenced(self.model, shape, jnp.asarray(parameters))
+        sent = {one: jnp.asarray(parameters) if one == target else dead for one in chosen}
+        updates = {
+            one: client_updates(key, self.model, sent[one], client_data, self.trainer, [one])[0]
+            for one in chosen
+        }
+        codes = [np.asarray(self.quantizer.encode(fold(key, one), updates[one])) for one in chosen]
+        hashes = [hashlib.sha256(np.asarray(sent[one]).tobytes()).digest() for one in chosen]
+        count = len(chosen)
+        result = protocol.run(
+            np.stack(codes),
+            ~np.eye(count, dtype=bool),
+            np.ones((5, count), bool),
+            count // 2 + 1,
+            self.modulus_bits,
+            contexts=hashes if self.is_bound else None,
+        )
+        total = self.quantizer.decode(jnp.asarray(result.total), count)
+        return Inconsistency(
+            np.asarray(total, np.float64),
+            np.asarray(is_seen),
+            np.asarray(updates[target]),
+            Status(int(result.status)),
+        )
+
+
+def model_inconsistency(
+    model: nn.Module,
+    trainer: LocalTrainer,
+    quantizer: StochasticQuantizer,
+    *,
+    modulus_bits: int = 32,
+    is_bound: bool = False,
+) -> ModelInconsistency:
+    """Return the scenario of a malicious server that sends different models.
+
+    Args:
+        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but the last.
+        trainer: How clients train.
+        quantizer: How updates become ring elements.
+        modulus_bits: Of the ring, 1 to 32.
+        is_bound: Whether pads depend on a hash of the model, the defence.
+
+    Raises:
+        ConfigurationError: If `modulus_bits` is out of range.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> model = mj.federated.mlp(10, hidden_sizes=(4,))
+        >>> trainer = mj.federated.local_sgd(model, 0.1, batch_size=10)
+        >>> model_inconsistency(model, trainer, mj.quantize.stochastic(2**16, 1.0)).is_bound
+        False
+    """
+    bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
+    return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound))
+
+
+def silenced(
+    model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
+) -> tuple[Float32[Array, " dim"], np.ndarray]:
+    """Return parameters with which nothing but the last bias is ever trained, and the rest.
+
+    All kernels but the last are 0 and their biases -1, so that every rectifier is closed for any
+    input: no gradient passes, and the last layer sees zeros.
+
+    Args:
+        model: Flax module of layers with `kernel` and `bias`, a rectifier after all but the last.
+        input_shape: Shape of one sample.
+        parameters: f32 [d]; the last layer's are kept.
+
+    Returns:
+        f32 [d], and bool [d]: which entries a client with these parameters never changes.
+
+    Raises:
+        ConfigurationError: If the model has no hidden layer, or its answer still depends on the
+            input.
+    """
+    layers = dict(unflatten(model, input_shape, parameters)["params"])
+    outputs = num_outputs(model, input_shape)
+    last = [
+        name
+        for name, layer in sorted(layers.items(), key=lambda item: _by_number(item[0]))
+        if getattr(layer.get("kernel"), "ndim", 0) == 2 and layer["kernel"].shape[1] == outputs
+    ]
+    rule = "must have hidden layers and a dense last one"
+    require(len(last) > 0 and len(layers) > 1, "model", rule, sorted(layers))
+    dead, seen = {}, {}
+    for name, layer in layers.items():
+        is_last = name == last[-1]
+        dead[name] = {
+            leaf: value if is_last else jnp.full_like(value, -1.0 if leaf == "bias" else 0.0)
+            for leaf, value in layer.items()
+        }
+        seen[name] = {
+            leaf: jnp.full(value.shape, not (is_last and leaf == "bias"), bool)
+            for leaf, value in layer.items()
+        }
+    noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
+    answers = np.asarray(model.apply({"params": dead}, noise))
+    is_silent = bool((answers[0] == answers[1]).all())
+    require(is_silent, "model", "must be silenced by closed rectifiers", "an answer that varies")
+    flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(dead)])
+    is_seen = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(seen)])
+    assert flat.shape == (num_parameters(model, input_shape),)
+    return flat, is_seen
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    """Sort Dense_10 behind Dense_9."""
+    number = re.search(r"(\d+)$", name)
+    return re.sub(r"\d+$", "", name), int(number.group(1)) if number else -1
