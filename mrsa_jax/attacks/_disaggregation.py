@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax.attacks._least_squares import least_squares
+from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
 from mrsa_jax.modular._inputs import as_integers, check_integer
 
@@ -202,8 +203,7 @@ def disaggregation(
     """
     in_range = 0 < tolerance < 1
     require(bool(in_range), "tolerance", "must lie in (0, 1)", tolerance)
-    is_time = np.isfinite(seconds) and seconds >= 0
-    require(bool(is_time), "seconds", "must be a finite number from 0", seconds)
+    check_not_negative(seconds=seconds)
     return Disaggregation(
         check_integer(num_steps, "num_steps", 1),
         check_integer(restarts, "restarts", 1),

@@ -24,8 +24,9 @@ from jaxtyping import Array, Float, Float32, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import UpdateView, checked_view
-from mrsa_jax.federated import num_parameters, unflatten
+from mrsa_jax.federated import unflatten
 from mrsa_jax.federated._models import apply_flat
 from mrsa_jax.modular._inputs import check_integer
 
@@ -160,19 +161,14 @@ def gradient_inversion(
         8
     """
     require(method in _METHODS, "method", f"must be one of {_METHODS}", method)
-    for name, value in (("step_size", step_size), ("smoothness", smoothness)):
-        is_sound = np.isfinite(value) and value >= 0
-        require(bool(is_sound), name, "must be a finite number from 0", value)
-    low, high = pixel_range
-    is_range = bool(np.isfinite([low, high]).all()) and low < high
-    require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
+    check_not_negative(step_size=step_size, smoothness=smoothness)
     return GradientInversion(
         method,
         check_integer(num_steps, "num_steps", 1),
         check_integer(restarts, "restarts", 1),
         float(step_size),
         float(smoothness),
-        (float(low), float(high)),
+        checked_range(pixel_range),
     )
 
 
@@ -244,12 +240,8 @@ def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
     """Return the updates after checking the view."""
     check_integer(view.num_images, "num_images", 1)
     require(len(view.input_shape) == 3, "input_shape", "must be an image's", view.input_shape)
-    dim = num_parameters(view.model, view.input_shape)
-    updates = jnp.asarray(view.update, jnp.float32)
-    for name, value in (("parameters", jnp.asarray(view.parameters)), ("update", updates)):
-        fits = value.ndim >= 1 and value.shape[-1] == dim
-        require(fits, name, f"must have the model's {dim} entries", value.shape)
-        require(bool(jnp.isfinite(value).all()), name, "must be finite", "nan or infinity")
+    checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
+    updates = checked_parameters(view.model, view.input_shape, view.update, "update")
     is_pointing = bool((jnp.abs(updates).max(axis=-1) > 0).all())
     require(is_pointing, "update", "must not be zero: it points nowhere", "a zero update")
     if view.labels is not None:

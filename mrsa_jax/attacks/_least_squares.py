@@ -17,6 +17,7 @@ from jaxtyping import Array, Float64, Key
 
 from mrsa_jax import modular, privacy
 from mrsa_jax._errors import require
+from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
 from mrsa_jax.modular._inputs import as_integers, check_integer
 
@@ -130,9 +131,7 @@ def least_squares_attack(
         >>> least_squares_attack(prior="mean").run(None, view).ravel().tolist()
         [3.0, 3.0, 3.0]
     """
-    for name, value in (("ridge", ridge), ("noise", noise)):
-        is_sound = np.isfinite(value) and value >= 0
-        require(bool(is_sound), name, "must be a finite number from 0", value)
+    check_not_negative(ridge=ridge, noise=noise)
     require(ridge == 0 or noise == 0, "noise", "must be 0 with a `ridge`", noise, ridge)
     require(prior in _PRIORS, "prior", f"must be one of {_PRIORS}", prior)
     return LeastSquares(float(ridge), float(noise), prior)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -22,15 +23,15 @@ from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated import LocalTrainer, client_updates, num_parameters
+from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.federated._models import apply_flat
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
 
-_METHODS = ("loss", "shadow", "likelihood_ratio")
 _SAMPLES_AT_ONCE = 1024
 _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
 
@@ -85,12 +86,12 @@ class Membership:
         key = as_key(key)
         shadows = self._shadows(key, seen)
         flat = targets.reshape(-1, targets.shape[-1])
-        scores, threshold = _METHODS_BY_NAME[self.method](seen, flat, shadows)
+        scores, threshold = _METHODS[self.method].score(seen, flat, shadows)
         return MembershipScores(scores.reshape(*targets.shape[:-1], -1), threshold)
 
     def _shadows(self, key: Array, view: MembershipView) -> _Shadows:
         """Train shadow models, each on its own draw of samples."""
-        asked = len(view.labels) if self.method == "likelihood_ratio" else 0
+        asked = len(view.labels) if _METHODS[self.method].trains_on_candidates else 0
         # about half of the shadow models see a candidate
         of_asked = min(asked // 2, self.shadow_size)
         of_own, count = self.shadow_size - of_asked, len(view.own_labels)
@@ -157,7 +158,7 @@ def membership(
         >>> membership("loss", trainer, shadow_size=50).num_shadows
         16
     """
-    require(method in _METHODS, "method", f"must be one of {_METHODS}", method)
+    require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)
     return Membership(
         method,
         trainer,
@@ -210,12 +211,14 @@ def _true_logits(model: Any, parameters: Array, inputs: Array, labels: Array) ->
 
 
 def _checked(view: MembershipView) -> Array:
-    dim = num_parameters(view.model, view.input_shape)
-    targets = jnp.asarray(view.parameters, jnp.float32)
-    fits = targets.ndim >= 1 and targets.shape[-1] == dim
-    require(fits, "parameters", f"must have the model's {dim} entries", targets.shape)
-    require(np.shape(view.start) == (dim,), "start", f"must have {dim} entries", view.start.shape)
-    require(bool(jnp.isfinite(targets).all()), "parameters", "must be finite", "nan or infinity")
+    targets = checked_parameters(view.model, view.input_shape, view.parameters, "parameters")
+    shape = targets.shape[-1:]
+    require(
+        np.shape(view.start) == shape,
+        "start",
+        f"must have {shape[0]} entries",
+        np.shape(view.start),
+    )
     for images, labels, name in (
         (view.inputs, view.labels, "inputs"),
         (view.own_inputs, view.own_labels, "own_inputs"),
@@ -299,8 +302,13 @@ def _by_likelihood_ratio(
     return scores, 0.0
 
 
-_METHODS_BY_NAME = {
-    "loss": _by_loss,
-    "shadow": _by_shadow,
-    "likelihood_ratio": _by_likelihood_ratio,
+class _Method(NamedTuple):
+    score: Callable[[MembershipView, Array, _Shadows], tuple[np.ndarray, float]]
+    trains_on_candidates: bool  # whether half of the shadow models see a candidate
+
+
+_METHODS = {
+    "loss": _Method(_by_loss, trains_on_candidates=False),
+    "shadow": _Method(_by_shadow, trains_on_candidates=False),
+    "likelihood_ratio": _Method(_by_likelihood_ratio, trains_on_candidates=True),
 }

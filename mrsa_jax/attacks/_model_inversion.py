@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax.attacks._gradient_inversion import total_variation
+from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
-from mrsa_jax.federated import num_parameters
 from mrsa_jax.federated._models import apply_flat
 from mrsa_jax.modular._inputs import check_integer
 
@@ -68,12 +68,8 @@ class ModelInversion:
         """
         del key
         seen = checked_view(view, ModelView)
-        parameters = jnp.asarray(seen.parameters, jnp.float32)
-        dim = num_parameters(seen.model, seen.input_shape)
-        fits = parameters.ndim >= 1 and parameters.shape[-1] == dim
-        require(fits, "parameters", f"must have the model's {dim} entries", parameters.shape)
-        require(bool(jnp.isfinite(parameters).all()), "parameters", "must be finite", "nan or inf")
-        flat = parameters.reshape(-1, dim)
+        parameters = checked_parameters(seen.model, seen.input_shape, seen.parameters, "parameters")
+        flat = parameters.reshape(-1, parameters.shape[-1])
         images, confidence = _invert(
             self, seen.model, tuple(seen.input_shape), seen.num_classes, flat
         )
@@ -116,19 +112,14 @@ def model_inversion(
 
     Source: Fredrikson et al. (2015), Algorithm 1, without its auxiliary term.
     """
-    for name, value in (("step_size", step_size), ("smoothness", smoothness)):
-        is_sound = np.isfinite(value) and value >= 0
-        require(bool(is_sound), name, "must be a finite number from 0", value)
+    check_not_negative(step_size=step_size, smoothness=smoothness)
     require(bool(0 < enough <= 1), "enough", "must lie in (0, 1]", enough)
-    low, high = pixel_range
-    is_range = bool(np.isfinite([low, high]).all()) and low < high
-    require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
     return ModelInversion(
         check_integer(num_steps, "num_steps", 1),
         float(step_size),
         float(smoothness),
         float(enough),
-        (float(low), float(high)),
+        checked_range(pixel_range),
     )
 
 

@@ -28,8 +28,9 @@ def use_compile_cache() -> None:
 def use_cores(devices: int | None = None) -> None:
     """Let JAX see a device a core where it finds only a CPU; to be called before JAX starts.
 
-    Two clients trained by a core each are faster than one after the other by both. A number that
-    the user has set for JAX stays.
+    Clients trained by a core each are mostly faster than one after the other by all cores
+    (benchmarks/README.md); large models in very small minibatches are not. A number that the user
+    has set for JAX stays.
 
     Args:
         devices: How many are asked for; as many as are of use if None.

@@ -250,6 +250,7 @@ def test_frozen_models_fall_as_the_privacy_engine_predicts(seed: int) -> None:
     assert exposed.any()
     assert not exposed.all()
     assert errors[exposed].max() < 1e-24
+    assert (mj.attacks.predicted_error(history)[exposed] == 0).all()
     assert errors[~exposed].min() > 1e-3
 
 

@@ -1,0 +1,42 @@
+"""Checks that several attacks share: their numbers, the pixels' range, a model's parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float32
+
+from mrsa_jax._errors import require
+from mrsa_jax.federated import num_parameters
+
+__all__ = ["check_not_negative", "checked_parameters", "checked_range"]
+
+
+def check_not_negative(**values: Any) -> None:
+    """Raise unless each number is finite and at least 0; the keywords are the arguments' names."""
+    for name, value in values.items():
+        is_sound = np.isfinite(value) and value >= 0
+        require(bool(is_sound), name, "must be a finite number from 0", value)
+
+
+def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
+    """Return the smallest and largest value of a pixel; raise unless finite and in this order."""
+    low, high = pixel_range
+    is_range = bool(np.isfinite([low, high]).all()) and low < high
+    require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
+    return float(low), float(high)
+
+
+def checked_parameters(
+    model: nn.Module, input_shape: tuple[int, ...], values: Any, argument: str
+) -> Float32[Array, "... dim"]:
+    """Return parameters or updates of a model as f32 [..., d]; raise unless d fits and finite."""
+    dim = num_parameters(model, input_shape)
+    given = jnp.asarray(values, jnp.float32)
+    fits = given.ndim >= 1 and given.shape[-1] == dim
+    require(fits, argument, f"must have the model's {dim} entries", given.shape)
+    require(bool(jnp.isfinite(given).all()), argument, "must be finite", "nan or infinity")
+    return given
