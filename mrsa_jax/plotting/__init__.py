@@ -1,6 +1,7 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
 from mrsa_jax.plotting._accuracy import plot_accuracy_curves
+from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._ccesa import (
     plot_bandwidth_ratio,
     plot_connection_probability,
@@ -68,6 +69,7 @@ __all__ = [
     "plot_family_sizes",
     "plot_full_rank",
     "plot_growth",
+    "plot_image_grid",
     "plot_metric",
     "plot_policies",
     "plot_privacy",
