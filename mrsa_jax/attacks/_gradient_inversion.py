@@ -40,7 +40,6 @@ __all__ = [
 
 _STEPS_AT_ONCE = 100  # between two reports
 _DROPS, _DROP = (3 / 8, 5 / 8, 7 / 8), 0.1  # of the step size, as in Geiping et al.
-_METHODS = ("cosine", "euclidean")
 
 
 class InvertedImages(NamedTuple):
@@ -160,7 +159,7 @@ def gradient_inversion(
         >>> gradient_inversion(restarts=8).restarts
         8
     """
-    require(method in _METHODS, "method", f"must be one of {_METHODS}", method)
+    require(method in _METHODS, "method", f"must be one of {tuple(_METHODS)}", method)
     check_not_negative(step_size=step_size, smoothness=smoothness)
     return GradientInversion(
         method,
@@ -273,18 +272,12 @@ class _Problem:
     attack: GradientInversion
 
     @property
-    def optimizer(self) -> Any:
-        if self.attack.method == "euclidean":
-            return optax.lbfgs()
-        rate = optax.piecewise_constant_schedule(
-            self.attack.step_size,
-            {int(share * self.attack.num_steps): _DROP for share in _DROPS},
-        )
-        return optax.adam(rate)
+    def method(self) -> _Method:
+        return _METHODS[self.attack.method]
 
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
-            states = jax.vmap(jax.vmap(self.optimizer.init))(images)
+            states = jax.vmap(jax.vmap(self.method.optimizer(self.attack).init))(images)
         least = jnp.full(images.shape[:2], jnp.inf, jnp.float32)
         return _State(images, states, images, least)
 
@@ -295,12 +288,7 @@ class _Problem:
             logits = apply_flat(self.model, flat, images)
             return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
-        gradient = jax.grad(loss)(parameters)
-        if self.attack.method == "euclidean":
-            return jnp.sum(jnp.square(gradient - target))
-        tiny = jnp.float32(1e-30)
-        size = jnp.sqrt(jnp.sum(jnp.square(gradient)) * jnp.sum(jnp.square(target)) + tiny)
-        return jnp.float32(1) - jnp.vdot(gradient, target) / size
+        return self.method.distance(jax.grad(loss)(parameters), target)
 
     def objective(self, parameters: Array, target: Array, labels: Array, images: Array) -> Any:
         """Return distance plus roughness, and the distance."""
@@ -318,21 +306,10 @@ class _Problem:
         least = jnp.where(is_nearer, distance, least)
         # optax relies on promotions that a user may have forbidden
         with jax.numpy_dtype_promotion("standard"):
-            images, own = self.stepped(images, own, value, slope, lambda x: at(x)[0])
-        return images, own, nearest, least
-
-    def stepped(
-        self, images: Array, own: Any, value: Array, slope: Array, value_of: Callable[[Array], Any]
-    ) -> tuple[Array, Any]:
-        """Return images and optimizer after a step down the slope."""
-        if self.attack.method == "euclidean":
-            change, own = self.optimizer.update(
-                slope, own, images, value=value, grad=slope, value_fn=value_of
+            images, own = self.method.stepped(
+                self.attack, images, own, value, slope, lambda x: at(x)[0]
             )
-            return optax.apply_updates(images, change), own
-        change, own = self.optimizer.update(jnp.sign(slope), own)
-        low, high = (jnp.float32(edge) for edge in self.attack.pixel_range)
-        return jnp.clip(images + change, low, high), own
+        return images, own, nearest, least
 
 
 @functools.partial(jax.jit, static_argnames=("problem", "num_steps"))
@@ -353,3 +330,71 @@ def _descend(
         return _State(*jax.vmap(of_update)(targets, labels, *state))
 
     return jax.lax.fori_loop(0, num_steps, step, state)
+
+
+# --- methods ------------------------------------------------------------------------------------
+
+
+class _Method(NamedTuple):
+    """A way to look for images."""
+
+    distance: Callable[[Array, Array], Array]  # of a gradient from the target
+    optimizer: Callable[[GradientInversion], Any]
+    stepped: Callable[..., tuple[Array, Any]]  # images and optimizer's state after a step
+
+
+def _angle(gradient: Array, target: Array) -> Array:
+    """Return 1 minus the cosine."""
+    tiny = jnp.float32(1e-30)
+    size = jnp.sqrt(jnp.sum(jnp.square(gradient)) * jnp.sum(jnp.square(target)) + tiny)
+    return jnp.float32(1) - jnp.vdot(gradient, target) / size
+
+
+def _signed_adam(attack: GradientInversion) -> Any:
+    drops = {int(share * attack.num_steps): _DROP for share in _DROPS}
+    return optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
+
+
+def _signed_step(
+    attack: GradientInversion,
+    images: Array,
+    own: Any,
+    value: Array,
+    slope: Array,
+    value_of: Callable[[Array], Any],
+) -> tuple[Array, Any]:
+    """Step along the signs, and back into the pixels' range."""
+    del value, value_of
+    change, own = _signed_adam(attack).update(jnp.sign(slope), own)
+    low, high = (jnp.float32(edge) for edge in attack.pixel_range)
+    return jnp.clip(images + change, low, high), own
+
+
+def _squared(gradient: Array, target: Array) -> Array:
+    return jnp.sum(jnp.square(gradient - target))
+
+
+def _lbfgs(attack: GradientInversion) -> Any:
+    del attack
+    return optax.lbfgs()
+
+
+def _searched_step(
+    attack: GradientInversion,
+    images: Array,
+    own: Any,
+    value: Array,
+    slope: Array,
+    value_of: Callable[[Array], Any],
+) -> tuple[Array, Any]:
+    """Step as far as a line search says."""
+    change, own = _lbfgs(attack).update(
+        slope, own, images, value=value, grad=slope, value_fn=value_of
+    )
+    return optax.apply_updates(images, change), own
+
+
+_METHODS: dict[str, _Method] = {
+    "cosine": _Method(_angle, _signed_adam, _signed_step),
+    "euclidean": _Method(_squared, _lbfgs, _searched_step),
+}
