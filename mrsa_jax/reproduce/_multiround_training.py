@@ -21,12 +21,24 @@ from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for
 from mrsa_jax.reproduce._intervals import late_accuracy
 from mrsa_jax.study import DataConfig, PopulationConfig, _build
-from mrsa_jax.study._training_config import PartitionName
+from mrsa_jax.study._training_config import ModelName, PartitionName
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "minibatch"]
+__all__ = [
+    "GRID",
+    "LATE",
+    "Setting",
+    "best_rates",
+    "clients_of",
+    "curves",
+    "minibatch",
+    "model_of",
+    "ring_of",
+    "schedule_of",
+    "trial_of",
+]
 
 GRID = federated.LEARNING_RATES
 """Learning rates of which the paper takes the best for each scheme."""
@@ -46,7 +58,7 @@ class Setting:
 
     Attributes:
         panel: Its name.
-        model: `"lenet"`, `"cnn"` (McMahan's) or `"vgg11"`.
+        model: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a smaller one.
         split: `"iid"`, `"shards"` (one sorted shard each), `"shards_with_shared"` or
             `"dirichlet"` (by class, concentration .5).
         rounds: Rounds J, those that are skipped included.
@@ -62,7 +74,7 @@ class Setting:
     """
 
     panel: str
-    model: Literal["lenet", "cnn", "vgg11"]
+    model: ModelName
     split: PartitionName
     rounds: int
     every: int
@@ -159,7 +171,7 @@ def _schemes(setting: Setting) -> dict[str, selection.Selector]:
     return schemes_for(population)
 
 
-def _trial(context: Context, trial: int) -> Key[Array, ""]:
+def trial_of(context: Context, trial: int) -> Key[Array, ""]:
     """Return the key of a seed, 0 and up."""
     return trial_key(as_key(context.seed), trial)
 
@@ -168,7 +180,7 @@ def _history(
     context: Context, setting: Setting, scheme: str, trial: int, clients: data.ClientData
 ) -> np.ndarray:
     """Return who takes part in which round; who has which dropout rate is the seed's own."""
-    key, rates = _trial(context, trial), PopulationConfig().dropout_rates
+    key, rates = trial_of(context, trial), PopulationConfig().dropout_rates
     own = (
         data.label_dropout_rates(clients, rates)
         if setting.dropouts == "label"
@@ -178,7 +190,7 @@ def _history(
     return np.asarray(history)
 
 
-def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
+def clients_of(context: Context, setting: Setting, trial: int) -> data.ClientData:
     """Return a seed's split."""
     dataset = context.images
     config = DataConfig(
@@ -188,7 +200,7 @@ def _clients(context: Context, setting: Setting, trial: int) -> data.ClientData:
         concentration=0.5,
     )
     split = _build.PARTITIONS[setting.split]
-    clients = split(_trial(context, trial), dataset, setting.num_clients, config)
+    clients = split(trial_of(context, trial), dataset, setting.num_clients, config)
     return _widened(clients) if clients.sizes.min() < clients.sizes.max() - 1 else clients
 
 
@@ -204,7 +216,23 @@ def shared_size(dataset: data.Dataset) -> int:
     return max(1, round(each)) * dataset.num_classes
 
 
-def _schedule(setting: Setting) -> federated.RateSchedule | None:
+def model_of(context: Context, setting: Setting) -> Any:
+    """Return the setting's model for the data set's classes."""
+    return _build.MODELS[setting.model](context.images.num_classes)
+
+
+def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
+    """Return the secure aggregation of all these trainings: 32 bits, a range that follows."""
+    return secagg.ring_average(
+        quantize.stochastic(_LEVELS, _FIRST_CLIP),
+        cohort_size,
+        dim,
+        fidelity="sets",
+        clip_rule=quantize.following_range(_ROOM),
+    )
+
+
+def schedule_of(setting: Setting) -> federated.RateSchedule | None:
     """Return the rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
     if not setting.decays:
         return None
@@ -216,26 +244,20 @@ def _train(
 ) -> list[dict[str, Any]]:
     """Train one scheme on one seed; return a row for each test."""
     dataset = context.images
-    model = _build.MODELS[setting.model](dataset.num_classes)
+    model = model_of(context, setting)
     dim = federated.num_parameters(model, dataset.input_shape)
-    clients = _clients(context, setting, trial)
+    clients = clients_of(context, setting, trial)
     history = _history(context, setting, scheme, trial, clients)
     result = federated.train(
-        _trial(context, trial),
+        trial_of(context, trial),
         model,
         clients,
         history,
         trainer=federated.local_sgd(model, rate, batch_size=minibatch(setting, dataset)),
-        aggregator=secagg.ring_average(
-            quantize.stochastic(_LEVELS, _FIRST_CLIP),
-            setting.cohort_size,
-            dim,
-            fidelity="sets",
-            clip_rule=quantize.following_range(_ROOM),
-        ),
+        aggregator=ring_of(setting.cohort_size, dim),
         test=(dataset.test_inputs, dataset.test_labels),
         evaluate_every=setting.every,
-        rate_schedule=_schedule(setting),
+        rate_schedule=schedule_of(setting),
         mesh=context.mesh,
     )
     jax.block_until_ready(result.parameters)

@@ -126,11 +126,11 @@ def test_settings_scale_with_the_data() -> None:
     assert training.minibatch(BASE, _named("x", 100)) == 1
     assert training.shared_size(own) == 200
     assert training.shared_size(few) == 20
-    schedule = training._schedule(dataclasses.replace(BASE, rounds=1000))
+    schedule = training.schedule_of(dataclasses.replace(BASE, rounds=1000))
     assert schedule is not None
     factors = [float(schedule(index)) for index in (0, 399, 400, 799, 800, 999)]
     np.testing.assert_allclose(factors, [1, 1, 0.4, 0.4, 0.16, 0.16], rtol=1e-6)
-    assert training._schedule(mnist.__class__(**{**vars(mnist), "decays": False})) is None
+    assert training.schedule_of(mnist.__class__(**{**vars(mnist), "decays": False})) is None
 
 
 def _frame(panel: str, late: dict[str, list[float]], trained: float = 1.0) -> pd.DataFrame:
@@ -224,7 +224,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Context:
 
 
 def _played(context: Context, setting: Setting, scheme: str, trial: int) -> np.ndarray:
-    clients = training._clients(context, setting, trial)
+    clients = training.clients_of(context, setting, trial)
     return training._history(context, setting, scheme, trial, clients)
 
 
@@ -232,7 +232,7 @@ def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> 
     """Rates by label: .1 for digit 0, .5 for digit 9, over 2000 rounds of random selection."""
     setting = dataclasses.replace(BASE, split="shards", dropouts="label", rounds=2000)
     counts = _played(tiny, setting, "Random", 0).sum(axis=0)
-    held = mj.data.class_counts(training._clients(tiny, setting, 0)).argmax(axis=1)
+    held = mj.data.class_counts(training.clients_of(tiny, setting, 0)).argmax(axis=1)
     gap = counts[held == 0].mean() - counts[held == 9].mean()
     # chances .1 (1 - p)/.7: 257 and 143 rounds of 2000; means over 12 clients with deviations
     # below 15/sqrt(12) and 12/sqrt(12), together 5.6: five of them
