@@ -1,7 +1,7 @@
 """Federated training in which a cohort's local training is one vectorised pure function."""
 
 from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
-from mrsa_jax.federated._convolutional import cnn, lenet, vgg11
+from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
 from mrsa_jax.federated._grid import LEARNING_RATES, BestRate, best_rate
 from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
 from mrsa_jax.federated._many import train_many
@@ -41,6 +41,7 @@ __all__ = [
     "memory_estimate",
     "mlp",
     "num_parameters",
+    "smooth_lenet",
     "train",
     "train_many",
     "unflatten",

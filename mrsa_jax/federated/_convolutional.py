@@ -1,8 +1,9 @@
-"""The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11.
+"""The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11; the smooth LeNet of attacks.
 
 Their convolutions go through `_layers`, which run at the speed of matrix products in a loop or a
 batch over clients. Kernels and biases are named as in flax's own layers.
-Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018.
+Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018; Zhu, Liu,
+Han 2019.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from jaxtyping import Array
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.federated._layers import conv, conv_relu, conv_relu_pool
 from mrsa_jax.federated._models import check_integer
+from mrsa_jax.federated._patch_conv import patch_conv, strided_patch_conv
 
-__all__ = ["cnn", "lenet", "vgg11"]
+__all__ = ["cnn", "lenet", "smooth_lenet", "vgg11"]
 
 _NUM_GROUPS = 32
 # Features of VGG-11's convolutions, and whether a 2x2 max-pool follows.
@@ -137,6 +139,36 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     return _VGG(int(num_classes), norm, _VGG11)
 
 
+def smooth_lenet(num_classes: int = 10) -> nn.Module:
+    """Return the small LeNet with sigmoids that gradient inversion is measured on.
+
+    Three 5x5 convolutions to 12 channels ('same'; strides 2, 2, 1), a sigmoid after each, one
+    dense layer: 15,826 parameters on 32x32x3. It has second derivatives everywhere, which relu
+    and max-pool have not, and they are as fast as matrix products; train other models for
+    accuracy.
+
+    Args:
+        num_classes: Number of classes, at least 2.
+
+    Returns:
+        A flax module from images [batch, height, width, channels] to logits.
+
+    Raises:
+        ConfigurationError: If `num_classes` is not an integer of at least 2; when the model is
+            first used, if the samples are no images.
+
+    Examples:
+        >>> from mrsa_jax.federated import num_parameters
+        >>> num_parameters(smooth_lenet(10), (32, 32, 3))
+        15826
+
+    Source: Zhu, Liu, Han, "Deep Leakage from Gradients" (2019), Section 4; kernels start as in
+    flax (LeCun normal) where theirs are drawn from [-0.5, 0.5].
+    """
+    check_integer(num_classes, "num_classes", 2)
+    return _SmoothLeNet(int(num_classes))
+
+
 class _ConvReluPool(nn.Module):
     """`conv_relu_pool` with parameters named as in flax's own convolution."""
 
@@ -164,6 +196,18 @@ class _Conv(_ConvReluPool):
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
         return conv(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
+
+
+class _ConvSigmoid(_ConvReluPool):
+    """`patch_conv`, or where `stride` is 2 `strided_patch_conv`, and a sigmoid."""
+
+    stride: int = 1
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        kernel, bias = _kernel_and_bias(self, inputs)
+        convolved = patch_conv if self.stride == 1 else strided_patch_conv
+        return nn.sigmoid(convolved(inputs, kernel) + bias.reshape(1, 1, 1, -1))
 
 
 def _kernel_and_bias(layer: _ConvReluPool, inputs: Array) -> tuple[Array, Array]:
@@ -202,6 +246,20 @@ class _LeNet(nn.Module):
         for size in (120, 84):
             values = nn.relu(nn.Dense(size)(values))
         return nn.Dense(self.num_classes)(values)
+
+
+class _SmoothLeNet(nn.Module):
+    """Three convolutions with sigmoids and one dense layer."""
+
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, inputs: Array) -> Array:
+        _check_images(inputs, "the smooth LeNet", 1)
+        values = inputs
+        for stride in (2, 2, 1):
+            values = _ConvSigmoid(12, 5, padding=2, stride=stride)(values)
+        return nn.Dense(self.num_classes)(values.reshape(values.shape[0], -1))
 
 
 class _VGG(nn.Module):

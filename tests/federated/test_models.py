@@ -22,6 +22,7 @@ _FACTORIES = [
     mj.federated.lenet,
     mj.federated.logistic,
     mj.federated.mlp,
+    mj.federated.smooth_lenet,
     mj.federated.vgg11,
 ]
 
