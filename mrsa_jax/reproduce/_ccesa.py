@@ -1,8 +1,8 @@
 """CCESA's tables and figures, remade and judged.
 
 Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for Federated
-Learning": Tables 1, 2 and G.2, Figures 3, 4 and B.1, Remark 4, Proposition 1, Appendix D.1 and the
-comparison with Turbo-aggregate.
+Learning": Tables 1, 2 and G.2, Figures 2, 3, 4, B.1 and B.2, Remark 4, Proposition 1, Appendix
+D.1 and the comparison with Turbo-aggregate.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Callable, Iterable
 
 from mrsa_jax._errors import require
+from mrsa_jax.reproduce import _ccesa_attacks as inversion_items
 from mrsa_jax.reproduce import _ccesa_costs as cost_items
 from mrsa_jax.reproduce import _ccesa_reliability as reliability_items
 from mrsa_jax.reproduce import _ccesa_theory as theory_items
@@ -21,7 +22,7 @@ from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "ccesa"]
+__all__ = ["MAKERS", "TRAINED", "ccesa"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "table1": cost_items.growth,
@@ -33,8 +34,12 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
     "table2": time_items.running_times,
     "fig4": reliability_items.objects,
     "figb1": reliability_items.faces,
+    "fig2": inversion_items.inversion,
 }
 """What makes each item."""
+
+TRAINED = (*reliability_items.TRAINED, "fig2")
+"""Names of the items that train."""
 
 
 def ccesa(
@@ -53,8 +58,9 @@ def ccesa(
         small: Table 2 at n = 100 alone, Table 1 to n = 800, and in Figure 4 a few rounds of
             logistic regression: about two minutes for all items instead of forty.
         seed: Integer in [0, 2**32) of everything random.
-        dataset: What fig4 and figb1 train on, as `data.load` takes it; the paper's are CIFAR-10
-            (n x d updates of VGG-11: for an accelerator) and the AT&T faces, `"olivetti"`.
+        dataset: What fig4, figb1 and fig2 train on, as `data.load` takes it; the paper's are
+            CIFAR-10 (n x d updates of VGG-11: for an accelerator) and the AT&T faces,
+            `"olivetti"`.
         directory: Folder of the data set, where it needs one.
         progress: Receives how far it is.
 
@@ -79,6 +85,6 @@ def ccesa(
     names = check_items("ccesa", items)
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(reliability_items.TRAINED):
+    if set(names) & set(TRAINED):
         _ = context.images  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

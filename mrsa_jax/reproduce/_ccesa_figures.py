@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mrsa_jax import plotting
+from mrsa_jax.reproduce._ccesa_attacks import image_from_text
 from mrsa_jax.reproduce._figures import Draw, on_one
 
 if TYPE_CHECKING:
@@ -72,6 +75,25 @@ def _reliability(figure: Figure, data: pd.DataFrame) -> None:
     right.set_title("Rounds that fail")
 
 
+def _inverted(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw what each scheme lets see of some clients' classes beside their images."""
+    rows, scores = [], []
+    shown = data[data["pixels"].notna()]
+    for name, own in shown.groupby("scheme", sort=False):
+        line = own.sort_values("column")
+        images = [
+            image_from_text(*cells) for cells in zip(line["shape"], line["pixels"], strict=True)
+        ]
+        rows.append((str(name), np.stack(images)))
+        is_judged = line["r"].notna().all()
+        words = [
+            f"r = {r:.2f} {'✓' if is_found else ''}"
+            for r, is_found in zip(line["r"], line["identified"], strict=True)
+        ]
+        scores.append(words if is_judged else None)
+    plotting.plot_image_grid(rows, scores=scores, figure=figure)
+
+
 def _curve_name(p: float) -> str:
     if p == 1:
         return "SecAgg (p = 1)"
@@ -88,5 +110,6 @@ FIGURES: dict[str, Draw] = {
     "table2": _times,
     "fig4": _reliability,
     "figb1": _reliability,
+    "fig2": _inverted,
 }
 """What draws each item on a figure."""

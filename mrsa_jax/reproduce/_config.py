@@ -42,6 +42,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "table2",
         "fig4",
         "figb1",
+        "fig2",
     ),
     "heterosag": (
         "matrices",
@@ -61,6 +62,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
 
 ALIASES: dict[str, dict[str, str]] = {
     "multiround": {"fig5b": "table3", "fig5c": "table3", "fig7": "table4", "fig6": "table5"},
+    "ccesa": {"figb2": "fig2"},
 }
 """Figures that an item of another name shows: the curves whose ends a table lists."""
 
@@ -78,8 +80,8 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (multiround's table3, table4, table5 and fig8, ccesa's fig4 and figb1,
-    heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
+    """Data of trainings (multiround's table3, table4, table5 and fig8, ccesa's fig4, figb1 and
+    fig2, heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
     prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, where it needs one."""

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from mrsa_jax._errors import require
 from mrsa_jax.reproduce import (
     _ccesa_figures,
-    _ccesa_reliability,
     _figures,
     _heterosag,
     _heterosag_figures,
     _multiround_accuracy,
 )
+from mrsa_jax.reproduce._ccesa import TRAINED as CCESA_TRAINED
 from mrsa_jax.reproduce._ccesa import ccesa
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items
 from mrsa_jax.reproduce._figures import Draw, save_figure
@@ -45,7 +45,7 @@ _PAPERS = {
     "multiround": _Paper(
         "Multi-RoundSecAgg", multiround, _figures.FIGURES, _multiround_accuracy.TRAINED
     ),
-    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES, _ccesa_reliability.TRAINED),
+    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES, CCESA_TRAINED),
     "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES, _heterosag.TRAINED),
 }
 

@@ -28,7 +28,7 @@ N, ROUNDS, SHARES = 12, 6, 7
     [
         (lambda: ccesa(["fig4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
         (lambda: ccesa(["figb1"], dataset="idx"), "`directory` must name the folder"),
-        (lambda: ccesa(["figb2"]), "did you mean 'figb1'"),
+        (lambda: ccesa(["figb11"]), "did you mean 'figb1'"),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
