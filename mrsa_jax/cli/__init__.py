@@ -1,4 +1,4 @@
-"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | reproduce | data`.
+"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | attack | ...`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
+from mrsa_jax.cli import _attack
 from mrsa_jax.cli._audit import AuditConfig, run_audit
 from mrsa_jax.cli._console import error_console, escape
 from mrsa_jax.cli._data import DataConfig, run_data
@@ -32,6 +33,7 @@ class _Command(NamedTuple):
     description: str
     run: Callable[[Any], int]  # configuration -> exit status
     details: str = ""  # shown by the command's own --help
+    defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None  # by --config and words
 
 
 _COMMANDS: dict[str, _Command] = {
@@ -60,6 +62,13 @@ _COMMANDS: dict[str, _Command] = {
         _config.TrainConfig,
         "Train one model under one scheme with secure aggregation, on real data.",
         run_study,
+    ),
+    "attack": _Command(
+        _attack.AttackCommand,
+        _attack.DESCRIPTION,
+        _attack.run_attack,
+        _attack.DETAILS,
+        _attack.defaults,
     ),
     "reproduce": _Command(
         ReproduceCommand,
@@ -114,7 +123,7 @@ def _left_behind(config: Any) -> str:
 
 
 def _command_of(config: Any) -> _Command:
-    (command,) = (known for known in _COMMANDS.values() if known.config is type(config))
+    (command,) = (known for known in _COMMANDS.values() if isinstance(config, known.config))
     return command
 
 
@@ -130,10 +139,13 @@ def _parse(words: list[str]) -> Any:
             f"`command` must be a known command; got {words[0]!r}; {nearest(words[0], _COMMANDS)}"
         )
     defaults = {name: command.config() for name, command in _COMMANDS.items()}
-    if path is not None:
-        if not words or words[0] not in _COMMANDS:
-            raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
-        defaults[words[0]] = _config.load_config(_COMMANDS[words[0]].config, path)
+    chosen = _COMMANDS.get(words[0]) if words else None
+    if path is not None and chosen is None:
+        raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
+    if chosen is not None and chosen.defaults is not None:
+        defaults[words[0]] = chosen.defaults(path, words[1:])
+    elif chosen is not None and path is not None:
+        defaults[words[0]] = _config.load_config(chosen.config, path)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults, words[:1])]  # type: ignore[misc]
     return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
 
@@ -141,7 +153,7 @@ def _parse(words: list[str]) -> Any:
 def _union(defaults: dict[str, Any], chosen: list[str]) -> Any:
     members = [
         Annotated[
-            command.config,
+            type(defaults[name]),
             tyro.conf.subcommand(
                 name,
                 default=defaults[name],

@@ -1,0 +1,252 @@
+"""Ground for attacks: rounds whose sums are kept beside what was sent, and uploads on a line.
+
+What these functions return holds the truth as well as what is seen; an attack gets the view alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Key
+
+from mrsa_jax import graphs, secagg
+from mrsa_jax._errors import require
+from mrsa_jax._status import Status
+from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax.attacks._view import AggregateView, WireView
+from mrsa_jax.data import ClientData
+from mrsa_jax.federated import LocalTrainer, client_updates
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.quantize import StochasticQuantizer
+
+__all__ = ["SummedRounds", "WireRound", "summed_rounds", "wire_round"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SummedRounds:
+    """Rounds of secure aggregation that a server has kept the sums of.
+
+    Attributes:
+        view: What the server knows: one row for each sum that it learnt.
+        rounds: int [J'], the round of each row.
+        sent: float64 [N, d], the mean of what each client sent in these rounds; zeros for those
+            who sent nothing (for scores only).
+        change: float64 [N], how much a client's updates differ from that mean: the mean squared
+            distance relative to the mean's squared length; nan for those who sent nothing.
+        parameters: f32 [d], the model after the last round.
+    """
+
+    view: AggregateView
+    rounds: np.ndarray
+    sent: np.ndarray
+    change: np.ndarray
+    parameters: np.ndarray
+
+
+def summed_rounds(
+    seed: int | Key[Array, ""],
+    model: Any,
+    parameters: Float32[Array, " dim"] | np.ndarray,
+    client_data: ClientData,
+    participation: Bool[np.ndarray, "rounds clients"],
+    *,
+    trainer: LocalTrainer,
+    aggregator: secagg.RingAverage,
+    is_frozen: bool = False,
+    warm_up: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> SummedRounds:
+    """Train over a participation history by plain averaging, and keep what an attack is about.
+
+    The rounds are those of `federated.train` with the same seed, bit for bit, where nobody is lost
+    within a round; this also returns the clients' own updates, which no server sees.
+
+    Args:
+        seed: JAX key or seed.
+        model: Flax module.
+        parameters: f32 [d], the first global model.
+        client_data: All clients' samples.
+        participation: bool [J, N], who is in each round's sum; zero rows are skipped.
+        trainer: Local training.
+        aggregator: Secure aggregation, without a rule or weights.
+        is_frozen: Whether the model never moves and every client sends the same update in all
+            rounds, the worst case; rounding stays fresh.
+        warm_up: Rounds at the start whose sums are trained on and not kept.
+        progress: Called with (rounds done, rounds with a sum).
+
+    Returns:
+        The sums, float64 [J', d], of the rounds from `warm_up` on that have one.
+
+    Raises:
+        ConfigurationError: If the history does not fit the data, or no round is left.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> clients = mj.data.iid(0, mj.data.load("digits"), 4)
+        >>> model = mj.federated.logistic(10)
+        >>> history = np.array([[True, True, False, False], [False] * 4])
+        >>> kept = summed_rounds(
+        ...     0, model, mj.federated.initial_parameters(0, model, (8, 8, 1)), clients, history,
+        ...     trainer=mj.federated.local_sgd(model, 0.1, batch_size=360),
+        ...     aggregator=mj.secagg.ring_average(mj.quantize.stochastic(2**16, 1.0), 2, 650))
+        >>> wrong = kept.view.aggregates[0] - kept.sent.sum(axis=0)
+        >>> kept.rounds.tolist(), bool(np.abs(wrong).max() < 2**-14)
+        ([0], True)
+    """
+    key, history = as_key(seed), np.asarray(participation)
+    shape = (client_data.num_clients,)
+    is_history = history.ndim == 2 and history.dtype == np.bool_ and history.shape[1:] == shape
+    rule = f"must be bool [rounds, {shape[0]}]"
+    require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
+    check_integer(warm_up, "warm_up", 0)
+    rows = np.flatnonzero(history.any(axis=1))
+    is_left = bool((rows >= warm_up).any())
+    require(is_left, "warm_up", "must leave a round with a sum", warm_up, f"{len(history)} rounds")
+    flat = jnp.asarray(parameters, jnp.float32)
+    everyone = client_updates(key, model, flat, client_data, trainer) if is_frozen else None
+    state, width = aggregator.init(), int(aggregator.num_participants)
+    kept = _Kept(shape[0], len(flat))
+    for done, row in enumerate(rows):
+        members, present = _slots(history[row], width)
+        if everyone is not None:
+            updates = everyone[members]
+        else:
+            updates = client_updates(
+                key, model, flat, client_data, trainer, members, round_index=int(row)
+            )
+        updates = jnp.where(jnp.asarray(present)[:, None], updates, jnp.float32(0))
+        noise = round_key(key, int(row), Stream.QUANTIZATION)
+        out, state = aggregator.aggregate(
+            noise, state, updates, jnp.asarray(members), jnp.asarray(present)
+        )
+        if int(out.status) == Status.OK:
+            if not is_frozen:
+                flat = flat + out.update
+            if row >= warm_up:
+                kept.add(int(row), members[present], updates[: present.sum()], out)
+        if progress is not None:
+            progress(done + 1, len(rows))
+    return kept.result(history, np.asarray(flat))
+
+
+class _Kept:
+    """Sums of rounds so far, and first and second moments of what each client sent."""
+
+    def __init__(self, num_clients: int, dim: int) -> None:
+        self.rounds: list[int] = []
+        self.sums: list[np.ndarray] = []
+        self.total = np.zeros((num_clients, dim))
+        self.squares = np.zeros(num_clients)
+        self.counts = np.zeros(num_clients)
+
+    def add(self, row: int, members: np.ndarray, updates: Any, out: Any) -> None:
+        self.rounds.append(row)
+        self.sums.append(np.asarray(out.update, np.float64) * float(out.total_weight))
+        own = np.asarray(updates, np.float64)
+        self.total[members] += own
+        self.squares[members] += np.square(own).sum(axis=1)
+        self.counts[members] += 1
+
+    def result(self, history: np.ndarray, parameters: np.ndarray) -> SummedRounds:
+        count = np.maximum(self.counts, 1)
+        sent = self.total / count[:, None]
+        size = np.square(sent).sum(axis=1)
+        spread = np.maximum(self.squares / count - size, 0.0)
+        change = np.full(len(size), np.nan)
+        np.divide(spread, size, out=change, where=size > 0)
+        view = AggregateView(history[self.rounds], np.stack(self.sums))
+        return SummedRounds(view, np.asarray(self.rounds), sent, change, parameters)
+
+
+def _slots(row: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the members of a round, padded to the aggregator's slots."""
+    chosen = np.flatnonzero(row)
+    rule = "must have a participant for each member of the largest cohort"
+    require(len(chosen) <= width, "aggregator", rule, width, len(chosen))
+    members = np.zeros(width, np.int32)
+    members[: len(chosen)] = chosen
+    return members, np.arange(width) < len(chosen)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WireRound:
+    """One round as its lines carry it.
+
+    Attributes:
+        plain: Uploads without pads.
+        padded: The same uploads under pads.
+        mean: f32 [d], the mean that the server learns from the padded ones.
+        status: Of the round.
+    """
+
+    plain: WireView
+    padded: WireView
+    mean: np.ndarray
+    status: Status
+
+
+def wire_round(
+    seed: int | Key[Array, ""],
+    values: Float32[Array, "clients dim"] | np.ndarray,
+    quantizer: StochasticQuantizer,
+    *,
+    modulus_bits: int = 32,
+    connection_probability: float = 1.0,
+) -> WireRound:
+    """Send each client's vector through one round of secure aggregation, seen from the lines.
+
+    Args:
+        seed: JAX key or seed, of rounding, pads and graph.
+        values: f32 [n, d], n at least 2: updates or models.
+        quantizer: How they become codes.
+        modulus_bits: Of the ring.
+        connection_probability: p of CCESA's graph of who shares pads; 1 is SecAgg.
+
+    Returns:
+        The round.
+
+    Raises:
+        ConfigurationError: If fewer than two clients send, or the sum exceeds the ring.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> values = np.full((3, 4), 0.5, np.float32)
+        >>> seen = wire_round(0, values, mj.quantize.stochastic(5, 1.0), modulus_bits=8)
+        >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
+        ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
+    """
+    key, given = as_key(seed), jnp.asarray(values, jnp.float32)
+    rule = "must be vectors of two clients at least"
+    require(given.ndim == 2 and len(given) >= 2, "values", rule, given.shape)
+    count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
+    fits = count * (int(quantizer.num_levels) - 1) < 2**bits
+    require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)
+    codes = jax.vmap(quantizer.encode)(
+        jax.random.split(fold(key, int(Stream.QUANTIZATION)), count), given
+    )
+    graph_key, pad_key = jax.random.split(fold(key, int(Stream.ASSIGNMENT)))
+    model = graphs.erdos_renyi(count, connection_probability)
+    is_complete = connection_probability == 1
+    threshold = (
+        count // 2 + 1 if is_complete else secagg.share_threshold(count, connection_probability)
+    )
+    result = secagg.aggregate(
+        pad_key,
+        np.asarray(codes),
+        np.asarray(model.sample(graph_key)),
+        np.ones((5, count), np.bool_),
+        threshold,
+        bits,
+    )
+    mean = quantizer.decode(jnp.asarray(result.total), count) / jnp.float32(count)
+    return WireRound(
+        WireView(np.asarray(codes), 2**bits, quantizer),
+        WireView(np.asarray(result.transcript.padded_inputs), 2**bits, quantizer),
+        np.asarray(mean),
+        Status(int(result.status)),
+    )

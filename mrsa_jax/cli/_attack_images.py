@@ -1,0 +1,309 @@
+"""`mrsa-jax attack gradients | model-inversion`: images, from updates and from models."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import attacks, data, federated, plotting, quantize
+from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._status import Status
+from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.attacks._scenarios import WireRound, wire_round
+from mrsa_jax.cli._attack_checks import pictures
+from mrsa_jax.cli._attack_setting import GradientsConfig, ModelInversionConfig
+
+if TYPE_CHECKING:
+    from mrsa_jax.cli._attack_report import Report
+    from mrsa_jax.cli._console import Bars
+
+__all__ = ["MODELS", "run_gradients", "run_model_inversion", "through_wire"]
+
+MODELS: dict[str, Callable[[int], Any]] = {
+    "lenet": federated.lenet,
+    "smooth_lenet": federated.smooth_lenet,
+    "mlp": federated.mlp,
+    "logistic": federated.logistic,
+    "cnn": federated.cnn,
+}
+"""What clients train, by name and number of classes."""
+
+_SIDE = 32  # pixels of a photograph's side
+_CLASSES = 10  # of a model for pictures without labels
+_LEVELS = 2**16
+_MOST_DRAWN = 12  # images in a row of the grid
+
+
+def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> WireRound:
+    """Send vectors through a round of secure aggregation with a range that clips nothing."""
+    clip = float(np.abs(np.asarray(values)).max()) or 1.0
+    quantizer = quantize.stochastic(_LEVELS, clip * 1.001)
+    return wire_round(seed, values, quantizer, connection_probability=connection_probability)
+
+
+# --- gradients ----------------------------------------------------------------------------------
+
+
+def run_gradients(config: GradientsConfig, report: Report, bars: Bars) -> None:
+    """Invert updates of a model that is not trained yet."""
+    report.title = f"Gradient inversion ({config.method}): images from an update of {config.model}"
+    num_clients = config.num_summed
+    images, labels, classes = _chosen_images(config, num_clients * config.num_images)
+    shape = tuple(images.shape[1:])
+    model = MODELS[config.model](classes)
+    start = federated.initial_parameters(config.seed, model, shape)
+    updates = _one_step(config, model, start, images, labels, classes)
+    wire = through_wire(fold(as_key(config.seed), int(Stream.QUANTIZATION)), updates)
+    attack = attacks.gradient_inversion(
+        config.method,
+        num_steps=config.iterations,
+        restarts=config.restarts,
+        step_size=config.step_size,
+        smoothness=config.smoothness,
+    )
+    one, everybody = config.num_images, len(images)
+    seen = {
+        "plain": (updates[0], one),
+        "padded": (attacks.read_models(wire.padded)[0], one),
+        "sum": (wire.mean, everybody),
+    }
+    rows = [("original", images if "sum" in config.seen else images[:one])]
+    texts: list[Any] = [None]
+    report.arrays["original"] = rows[0][1]
+    for name in config.seen:
+        update, count = seen[name]
+        known = jnp.asarray(labels[:count]) if config.known_labels else None
+        view = attacks.UpdateView(model, start, shape, classes, jnp.asarray(update), count, known)
+        bars.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
+        found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
+        ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
+        report.arrays[name] = ordered
+        rows.append((_label(config, name), ordered))
+        texts.append([f"{value:.1f} dB" for value in attacks.psnr(ordered, images[:count])])
+        drawn = [(label, row[:_MOST_DRAWN]) for label, row in rows]
+        scores = [None if text is None else text[:_MOST_DRAWN] for text in texts]
+        report.figures["images"] = plotting.plot_image_grid(drawn, scores=scores)
+    grey = attacks.psnr(np.full_like(images, images.mean()), images).mean()
+    report.sentences.append(f"For comparison: an image of one even grey has {grey:.1f} dB.")
+
+
+def _label(config: GradientsConfig, name: str) -> str:
+    return f"sum of {config.num_summed}" if name == "sum" else name
+
+
+def _one_step(
+    config: GradientsConfig,
+    model: Any,
+    start: Any,
+    images: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+) -> np.ndarray:
+    """Return each client's update: one step of SGD over its own images."""
+    each = config.num_images
+    count = len(images) // each
+    clients = data.ClientData(
+        inputs=jnp.asarray(images),
+        labels=jnp.asarray(labels),
+        indices=jnp.arange(len(images), dtype=jnp.int32).reshape(count, each),
+        sizes=jnp.full(count, each, jnp.int32),
+        num_classes=classes,
+    )
+    trainer = federated.local_sgd(model, config.learning_rate, batch_size=each)
+    return np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
+
+
+def _score_images(
+    report: Report, label: str, found: attacks.InvertedImages, truth: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """Add rows for each image, and return the images in the order of their originals."""
+    order = attacks.matched_images(found.images, truth)
+    images = found.images[order]
+    quality = attacks.psnr(images, truth)
+    likeness = attacks.ssim(images, truth)
+    error = attacks.mean_squared_error(images, truth)
+    guessed = np.asarray(found.labels)[order]
+    for i in range(len(truth)):
+        report.scores.append(
+            {
+                "seen": label,
+                "image": i,
+                "recovered_as": int(order[i]),
+                "psnr_db": float(quality[i]),
+                "ssim": float(likeness[i]),
+                "mse": float(error[i]),
+                "label": int(labels[i]),
+                "label_seen": int(guessed[i]),
+            }
+        )
+    report.summary.append(
+        {
+            "seen": label,
+            "images": len(truth),
+            "psnr_db": float(quality.mean()),
+            "best_psnr_db": float(quality.max()),
+            "ssim": float(likeness.mean()),
+            "mse": float(error.mean()),
+            "distance": float(found.distance[int(found.best)]),
+            "restarts": len(found.distance),
+        }
+    )
+    return images
+
+
+def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return images, labels and the number of classes."""
+    if config.photo is None and config.folder is None:
+        dataset = data.load(config.dataset, seed=config.seed)
+        known = np.asarray(dataset.train_labels)
+        rule = f"must hold the {count} images that are asked for"
+        require(len(known) >= count, "dataset", rule, len(known))
+        # one of each class first, so that they are told apart
+        firsts = np.unique(known, return_index=True)[1]
+        others = np.setdiff1d(np.arange(len(known)), firsts)
+        chosen = np.concatenate([np.sort(firsts), others])[:count]
+        images = np.asarray(dataset.train_inputs)[chosen]
+        return images, known[chosen].astype(np.int32), dataset.num_classes
+    if config.photo is not None:
+        images = _sample_photographs(config.photo, count)
+    else:
+        assert config.folder is not None
+        paths = pictures(config.folder)[:count]
+        rule = f"must hold the {count} pictures that are asked for (--num-summed x --num-images)"
+        require(len(paths) == count, "folder", rule, len(paths))
+        images = np.stack([_picture(path) for path in paths])
+    return images, np.arange(count, dtype=np.int32) % _CLASSES, _CLASSES
+
+
+def _sample_photographs(name: str, count: int) -> np.ndarray:
+    """Return scikit-learn's photographs: this one, the other, and then parts of both."""
+    from PIL import Image
+    from sklearn.datasets import load_sample_image
+
+    other = "china" if name == "flower" else "flower"
+    whole = [_square(Image.fromarray(load_sample_image(f"{one}.jpg"))) for one in (name, other)]
+    cut, pieces = 2, list(whole)
+    while len(pieces) < count:
+        for place in range(cut * cut):
+            for one in whole:
+                side = one.width // cut
+                left, top = place % cut * side, place // cut * side
+                pieces.append(one.crop((left, top, left + side, top + side)))
+        cut += 1
+    return np.stack([_small(one) for one in pieces[:count]])
+
+
+def _picture(path: pathlib.Path) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as opened:
+            return _small(_square(opened.convert("RGB")))
+    except OSError as error:
+        raise ConfigurationError(f"`folder` must hold sound pictures; {path}: {error}") from error
+
+
+def _square(picture: Any) -> Any:
+    """Cut the middle out."""
+    side = min(picture.size)
+    left, top = (picture.width - side) // 2, (picture.height - side) // 2
+    return picture.crop((left, top, left + side, top + side))
+
+
+def _small(picture: Any) -> np.ndarray:
+    return np.asarray(picture.resize((_SIDE, _SIDE)), np.float32) / np.float32(255)
+
+
+# --- model inversion ----------------------------------------------------------------------------
+
+
+def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars) -> None:
+    """Invert softmax regression: one client's model in the clear and padded, and the mean."""
+    report.title = f"Model inversion: softmax regression on {config.dataset}"
+    dataset = data.load(config.dataset, seed=config.seed)
+    key = as_key(config.seed)
+    clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, config.num_clients)
+    shape = tuple(dataset.train_inputs.shape[1:])
+    model = federated.logistic(dataset.num_classes)
+    start = federated.initial_parameters(config.seed, model, shape)
+    trainer = federated.local_sgd(
+        model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
+    )
+    bars.stage("clients' training", 1)
+    updates = federated.client_updates(config.seed, model, start, clients, trainer)
+    models = np.asarray(start)[None] + np.asarray(updates)
+    bars.update(1, 1)
+    wire = through_wire(fold(key, int(Stream.QUANTIZATION)), models, config.connection_probability)
+    means, drawn = _class_means(dataset)
+    attack = attacks.model_inversion(num_steps=config.iterations, smoothness=config.smoothness)
+    seen = {
+        "plain": attacks.read_models(wire.plain)[0],
+        "padded": attacks.read_models(wire.padded)[0],
+        "aggregate": wire.mean,
+    }
+    rows, texts = [("mean of class", means[drawn])], [[str(label) for label in drawn]]
+    bars.stage("models", len(config.seen))
+    for done, name in enumerate(config.seen):
+        if name == "aggregate" and wire.status != Status.OK:
+            report.sentences.append(f"The round failed ({wire.status.name}): no mean was learnt.")
+            continue
+        view = attacks.ModelView(model, jnp.asarray(seen[name]), shape, dataset.num_classes)
+        found = attack.run(None, view)
+        _score_classes(report, name, found, means)
+        report.arrays[name] = found.images
+        rows.append((name, found.images[drawn]))
+        texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
+        report.figures["images"] = plotting.plot_image_grid(rows, scores=texts)
+        bars.update(done + 1, len(config.seen))
+    report.arrays["class_means"] = means
+    report.sentences += [
+        f"{row['seen']}: {row['identified']} of {row['classes']} images are most like the class "
+        f"that they are of; by chance {row['by_chance']:.2g} would be."
+        for row in report.summary
+    ]
+
+
+def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
+    """Return the mean image of each class, and the classes that are drawn."""
+    labels = np.asarray(dataset.train_labels)
+    images = np.asarray(dataset.train_inputs)
+    counts = np.bincount(labels, minlength=dataset.num_classes)
+    rule = "must have samples of each of its classes"
+    require(bool((counts > 0).all()), "dataset", rule, np.flatnonzero(counts == 0).tolist())
+    means = np.stack([images[labels == c].mean(axis=0) for c in range(dataset.num_classes)])
+    return means, list(range(min(dataset.num_classes, _MOST_DRAWN)))
+
+
+def _score_classes(
+    report: Report, name: str, found: attacks.InvertedClasses, means: np.ndarray
+) -> None:
+    own = attacks.identified(found.images, means)
+    flat = found.images.reshape(len(means), -1).astype(np.float64)
+    real = means.reshape(len(means), -1).astype(np.float64)
+    for c in range(len(means)):
+        is_flat = flat[c].std() == 0 or real[c].std() == 0
+        likeness = float("nan") if is_flat else float(np.corrcoef(flat[c], real[c])[0, 1])
+        report.scores.append(
+            {
+                "seen": name,
+                "class": c,
+                "confidence": float(found.confidence[c]),
+                "likeness": likeness,
+                "identified": bool(own[c]),
+            }
+        )
+    mine = [row["likeness"] for row in report.scores if row["seen"] == name]
+    report.summary.append(
+        {
+            "seen": name,
+            "classes": len(means),
+            "identified": int(own.sum()),
+            "by_chance": 1.0,
+            "confidence": float(found.confidence.mean()),
+            "likeness": float(np.nanmean(mine)) if np.isfinite(mine).any() else None,
+        }
+    )

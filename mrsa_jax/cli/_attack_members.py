@@ -1,0 +1,210 @@
+"""`mrsa-jax attack membership | inconsistency`: who was trained on, and a server that lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import attacks, data, federated, quantize
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.cli._attack_images import MODELS, through_wire
+from mrsa_jax.cli._attack_setting import InconsistencyConfig, MembershipConfig
+
+if TYPE_CHECKING:
+    from mrsa_jax.cli._attack_report import Report
+    from mrsa_jax.cli._console import Bars
+
+__all__ = ["run_inconsistency", "run_membership"]
+
+_RATES = (0.001, 0.01)  # of false positives
+
+
+# --- membership ---------------------------------------------------------------------------------
+
+
+def run_membership(config: MembershipConfig, report: Report, bars: Bars) -> None:
+    """Ask of each target's samples and as many others whether the target trained on them."""
+    key = as_key(config.seed)
+    pool = _pool(config)
+    shape = tuple(pool.inputs.shape[1:])
+    model = MODELS[config.model](pool.num_classes)
+    start = federated.initial_parameters(config.seed, model, shape)
+    trainer = federated.local_sgd(
+        model, config.learning_rate, batch_size=config.batch_size, num_epochs=config.num_epochs
+    )
+    report.title = (
+        f"Membership: {config.model} on {config.dataset}, {config.client_size} samples a client, "
+        f"{config.num_epochs} epochs"
+    )
+    bars.stage("clients' training", 1)
+    updates = np.asarray(federated.client_updates(key, model, start, pool, trainer))
+    bars.update(1, 1)
+    seen = _seen_models(config, np.asarray(start), updates)
+    _say_accuracy(report, model, np.asarray(start)[None] + updates, pool)
+    bars.stage("attacks", len(config.methods) * config.num_targets)
+    for i, method in enumerate(config.methods):
+        attack = attacks.membership(
+            method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
+        )
+        found = []
+        for target in range(config.num_targets):
+            view = _view(config, model, start, pool, target, seen[target])
+            own = attack.run(fold(fold(key, int(Stream.ATTACK)), target), view)
+            found.append(own.scores - own.threshold)
+            bars.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
+        _score_members(config, report, method, np.stack(found))
+    chance = "At chance: accuracy and AUC 0.5, true positives as many as false ones."
+    report.sentences.append(chance)
+
+
+def _pool(config: MembershipConfig) -> data.ClientData:
+    """Return the clients' samples, and behind them others that nobody has trained on."""
+    dataset = data.load(config.dataset, seed=config.seed)
+    inputs, labels = np.asarray(dataset.train_inputs), np.asarray(dataset.train_labels)
+    count, size = max(config.num_targets, config.num_summed), config.client_size
+    needed = (count + 2) * size + 1  # others to ask about, and the adversary's own
+    rule = f"must be small enough for the data: {count} clients, as many others, and the adversary"
+    require(needed <= len(labels), "client_size", rule, size, f"{len(labels)} samples")
+    generator = np.random.default_rng([config.seed, 0x3E3])
+    is_wrong = generator.random(len(labels)) < config.label_noise
+    drawn = generator.integers(0, dataset.num_classes, len(labels))
+    noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
+    return data.ClientData(
+        inputs=jnp.asarray(inputs),
+        labels=jnp.asarray(noisy),
+        indices=jnp.arange(count * size, dtype=jnp.int32).reshape(count, size),
+        sizes=jnp.full(count, size, jnp.int32),
+        num_classes=dataset.num_classes,
+    )
+
+
+def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    """Return for each target what is seen of its model, float32 [targets, seen, d]."""
+    key = fold(as_key(config.seed), int(Stream.QUANTIZATION))
+    models = []
+    for target in range(config.num_targets):
+        company = [(target + i) % len(updates) for i in range(config.num_summed)]
+        wire = through_wire(fold(key, target), updates[company])
+        of = {
+            "plain": updates[target],
+            "padded": attacks.read_models(wire.padded)[0],
+            "sum": wire.mean,
+        }
+        models.append([start + of[name] for name in config.seen])
+    return np.asarray(models, np.float32)
+
+
+def _view(
+    config: MembershipConfig, model: Any, start: Any, pool: Any, target: int, seen: np.ndarray
+) -> attacks.MembershipView:
+    """Return models with the target's samples and as many others for candidates."""
+    size, count = config.client_size, pool.num_clients
+    others = np.arange(count * size, (count + 1) * size)
+    chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
+    own = slice((count + 1) * size, None)
+    return attacks.MembershipView(
+        model, jnp.asarray(seen), start, tuple(pool.inputs.shape[1:]), pool.num_classes,
+        pool.inputs[chosen], pool.labels[chosen], pool.inputs[own], pool.labels[own],
+    )  # fmt: skip
+
+
+def _say_accuracy(report: Report, model: Any, models: np.ndarray, pool: Any) -> None:
+    """Say how much better the clients' models know their own samples than others."""
+    size = pool.indices.shape[1]
+    others = slice(pool.num_clients * size, (pool.num_clients + 1) * size)
+
+    def right(client: int, chosen: Any) -> float:
+        logits = model.apply(
+            federated.unflatten(model, pool.inputs.shape[1:], jnp.asarray(models[client])),
+            pool.inputs[chosen],
+        )
+        answers = np.asarray(logits).argmax(axis=1)
+        return float((answers == np.asarray(pool.labels[chosen])).mean())
+
+    each = range(pool.num_clients)
+    own = np.mean([right(i, slice(i * size, (i + 1) * size)) for i in each])
+    new = np.mean([right(i, others) for i in each])
+    report.sentences.append(
+        f"The clients' models are right about {own:.0%} of their own samples and {new:.0%} of new "
+        "ones (labels as noisy): the gap is what the attacks live on."
+    )
+
+
+def _score_members(
+    config: MembershipConfig, report: Report, method: str, scores: np.ndarray
+) -> None:
+    """Add a row for each kind of model [targets, seen, candidates]; thresholds are at 0."""
+    size = config.client_size
+    is_member = np.tile(np.arange(2 * size) < size, len(scores))
+    for place, name in enumerate(config.seen):
+        own = scores[:, place]
+        judged = attacks.membership_score(
+            own.ravel(), is_member, threshold=0.0, false_positive_rates=_RATES
+        )
+        label = f"sum of {config.num_summed}" if name == "sum" else name
+        width = 1.96 * float(np.sqrt(judged.accuracy * (1 - judged.accuracy) / own.size))
+        report.summary.append(
+            {
+                "method": method,
+                "seen": label,
+                "accuracy": judged.accuracy,
+                "plus_minus": width,
+                "precision": judged.precision,
+                "recall": judged.recall,
+                "auc": judged.auc,
+                "tpr_at_0.1%": judged.true_positive_rates[0],
+                "tpr_at_1%": judged.true_positive_rates[1],
+            }
+        )
+        for target in range(len(own)):
+            single = attacks.membership_score(own[target], is_member[: 2 * size], threshold=0.0)
+            report.scores.append(
+                {
+                    "method": method,
+                    "seen": label,
+                    "target": target,
+                    "accuracy": single.accuracy,
+                    "auc": single.auc,
+                }
+            )
+
+
+# --- a malicious server -------------------------------------------------------------------------
+
+
+def run_inconsistency(config: InconsistencyConfig, report: Report, bars: Bars) -> None:
+    """Send a target the model and the others a silent one, through the real protocol."""
+    report.title = "A malicious server: the target's update, read off a sum of several"
+    dataset = data.load(config.dataset, seed=config.seed)
+    key = as_key(config.seed)
+    clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, config.cohort_size)
+    shape = tuple(dataset.train_inputs.shape[1:])
+    model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
+    start = federated.initial_parameters(config.seed, model, shape)
+    trainer = federated.local_sgd(
+        model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
+    )
+    quantizer = quantize.stochastic(2**16 + 1, 1.0)  # 0 is a level: silent clients add nothing
+    bars.stage("rounds", len(config.pads))
+    for done, name in enumerate(config.pads):
+        attack = attacks.model_inconsistency(model, trainer, quantizer, is_bound=name == "bound")
+        found = attack.run(key, start, clients, range(config.cohort_size), config.target)
+        row = {
+            "pads": "bound to the model" if name == "bound" else "plain SecAgg",
+            "clients": config.cohort_size,
+            "target": config.target,
+            "status": found.status.name,
+            "error": found.error,
+            "recovered": found.error < 0.05,
+        }
+        report.scores.append(row)
+        report.arrays[f"update_{name}"] = found.update
+        bars.update(done + 1, len(config.pads))
+    report.sentences += [
+        "The error is of the target's update, relative and squared; the sum with pads that do not "
+        "cancel is uniform in the ring. Clients who compare a hash of the model, or bind their "
+        "pads to it, are not fooled."
+    ]

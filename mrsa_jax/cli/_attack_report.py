@@ -1,0 +1,136 @@
+"""What `mrsa-jax attack` found: tables, sentences, figures and arrays, printed and saved."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax.cli._console import escape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mrsa_jax.study._store import StudyFolder
+
+__all__ = ["Report", "print_report", "save_report"]
+
+_MOST_ROWS = 48  # of the detailed table that are printed
+
+
+@dataclasses.dataclass
+class Report:
+    """What an attack has found so far.
+
+    Attributes:
+        folder: Where files may be written that are too large to hold.
+        title: Of the tables.
+        summary: A row for each thing that was attacked.
+        scores: A row for each client, image or sample behind the summary.
+        sentences: What they show, in words.
+        figures: By file name, without its ending.
+        arrays: What was recovered, by file name.
+        is_complete: False after an interruption.
+    """
+
+    folder: pathlib.Path
+    title: str = ""
+    summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    scores: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    sentences: list[str] = dataclasses.field(default_factory=list)
+    figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    is_complete: bool = True
+
+    def content(self) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        return {
+            "title": self.title,
+            "is_complete": self.is_complete,
+            "summary": [_plain(row) for row in self.summary],
+            "scores": [_plain(row) for row in self.scores],
+            "sentences": self.sentences,
+        }
+
+
+def save_report(report: Report, folder: StudyFolder) -> None:
+    """Write scores, figures and arrays into a folder."""
+    folder.manifest["is_complete"] = report.is_complete
+    for name, rows in (("summary", report.summary), ("scores", report.scores)):
+        if rows:
+            _write_csv(folder.path / f"{name}.csv", rows)
+    content = {**report.content(), "manifest": folder.manifest}
+    text = json.dumps(content, indent=2) + "\n"
+    (folder.path / "scores.json").write_text(text, encoding="utf-8")
+    for name, figure in report.figures.items():
+        figure.savefig(folder.path / f"{name}.png", dpi=160)
+    for name, array in report.arrays.items():
+        np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
+
+
+def print_report(report: Report, out: pathlib.Path, seconds: float) -> None:
+    """Print the tables and what they show."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    rows = report.scores[:_MOST_ROWS]
+    console.print(report.title, markup=False, highlight=False)
+    if rows:
+        console.print(_table(rows))
+    if len(report.scores) > len(rows):
+        left = len(report.scores) - len(rows)
+        console.print(f"... and {left} more rows in scores.csv\n", highlight=False)
+    if report.summary:
+        console.print(_table(report.summary))
+    for sentence in report.sentences:
+        console.print(sentence, highlight=False, markup=False)
+    files = ", ".join([f"{name}.png" for name in report.figures] or ["scores.csv"])
+    words = f"\nWritten in {seconds:.0f} s to {out} ({files})"
+    console.print(words, highlight=False, markup=False)
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in rows[0]:
+        is_text = isinstance(rows[0][name], str)
+        table.add_column(name.replace("_", " "), justify="left" if is_text else "right")
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return "-" if math.isnan(value) else f"{value:.4g}"
+    return str(value)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON can hold it."""
+    result = {}
+    for name, value in row.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        is_odd = isinstance(plain, float) and not math.isfinite(plain)
+        result[name] = None if is_odd else plain
+    return result
+
+
+def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

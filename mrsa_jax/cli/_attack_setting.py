@@ -1,0 +1,242 @@
+"""Settings of `mrsa-jax attack`, one class for each attack; nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Annotated, Literal
+
+import tyro
+
+__all__ = [
+    "AttackSettings",
+    "DisaggregationConfig",
+    "GradientsConfig",
+    "InconsistencyConfig",
+    "LeastSquaresConfig",
+    "MembershipConfig",
+    "ModelInversionConfig",
+]
+
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+_File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
+_Folder = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")]
+_Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
+
+_ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttackSettings:
+    """What all attacks share."""
+
+    seed: int = 0
+    """Seed of everything random."""
+    out: pathlib.Path = pathlib.Path("results/attack")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    overwrite: bool = False
+    """Replace another attack in --out."""
+    json: bool = False
+    """Print the scores as JSON on standard output."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeastSquaresConfig(AttackSettings):
+    """Solve the sums of many rounds for each client's update (an honest but curious server)."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/least_squares")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
+    """Who is asked, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    num_clients: int = 40
+    """Clients, N."""
+    cohort_size: int = 8
+    """Clients asked in a round, K."""
+    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    """Chances to be offline in a round, spread over the clients."""
+    rounds: int = 120
+    """Rounds whose sums the server keeps."""
+    warm_up: int = 60
+    """Rounds before them: the longer the training, the less the updates change."""
+    frozen: bool = False
+    """Worst case: the model does not move, so each client sends the same update again."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    model: _ModelName = "logistic"
+    """What they train."""
+    learning_rate: float = 0.05
+    """Step size of their SGD; the smaller, the less the updates change."""
+    batch_size: int = 10
+    """Samples in a minibatch."""
+    num_epochs: int = 1
+    """Local epochs a round."""
+    run: _Folder = None
+    """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
+    aggregates: _File = None
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
+    participation: _File = None
+    """Who was in each of them: .npy or .npz of booleans or integer weights [rounds, N]."""
+    updates: _File = None
+    """The clients' true updates [N, d], to score the estimates; estimates are saved without."""
+    window: _Count = None
+    """Use only the last so many sums."""
+    prior: Literal["zero", "mean"] = "zero"
+    """What a client is taken to send of which the sums say nothing: zero, or the mean update."""
+    ridge: float = 0.0
+    """Penalty on the length of the estimates; 0 for the pseudo-inverse."""
+    noise: float = 0.0
+    """How much an update changes from sum to sum, for the best linear estimate; 0: not at all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DisaggregationConfig(AttackSettings):
+    """Recover who was in each sum from the sums and how often each client took part."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
+    """Who is asked, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    num_clients: int = 20
+    """Clients, N."""
+    cohort_size: int = 8
+    """Clients asked in a round, K."""
+    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    """Chances to be offline in a round, spread over the clients."""
+    rounds: int = 60
+    """Rounds, J; more than clients, or any history explains the sums."""
+    interval: int = 10
+    """Rounds of an interval, at whose end the server knows how often each client took part."""
+    dim: int = 1000
+    """Entries of an update, drawn at random."""
+    drift: float = 0.0
+    """How much an update changes from round to round, relative to its length."""
+    aggregates: _File = None
+    """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
+    counts: _File = None
+    """How often each client was in the sums of each interval: .npy or .npz [intervals, N]."""
+    participation: _File = None
+    """Who was in each sum [rounds, N]: to score, and in place of --counts to count from."""
+    interval_lengths: tuple[int, ...] = ()
+    """Rounds of each interval of --counts; equal ones when left out."""
+    restarts: int = 4
+    """Random starts a client."""
+    seconds: float = 5.0
+    """Limit of the integer program for a column that the relaxation does not settle."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientsConfig(AttackSettings):
+    """Look for the images behind an update, or behind a sum of several clients' updates."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/gradients")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    dataset: str = "mnist_5k"
+    """Where the images are from: a data set (mrsa-jax data list)."""
+    photo: Literal["flower", "china"] | None = None
+    """scikit-learn's sample photographs in 32 x 32 pixels instead."""
+    folder: _Folder = None
+    """The first images of this folder in 32 x 32 pixels instead (.png, .jpg)."""
+    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
+    """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
+    num_summed: int = 2
+    """Clients in the sum, T."""
+    num_images: int = 1
+    """Images of each client, all in one step of SGD."""
+    model: _ModelName = "lenet"
+    """The model, as it is at the start of training."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    method: Literal["cosine", "euclidean"] = "cosine"
+    """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
+    iterations: int = 600
+    """Steps of the optimizer."""
+    restarts: int = 2
+    """Random starts, side by side; the one that fits best is taken."""
+    step_size: float = 0.1
+    """Of signed Adam; L-BFGS chooses its own."""
+    smoothness: float = 1e-4
+    """Weight of the total variation."""
+    known_labels: bool = False
+    """Tell the adversary the labels, which it infers from the last bias otherwise."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelInversionConfig(AttackSettings):
+    """Draw what a model takes for the typical image of each class: a digit, or a face."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    dataset: str = "digits"
+    """digits, mnist_5k, olivetti (faces), or another set (mrsa-jax data list)."""
+    seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
+    """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
+    num_clients: int = 10
+    """Clients of the round; each holds an equal part of the data."""
+    connection_probability: float = 1.0
+    """Chance that two clients share a pad: 1 is SecAgg, less is CCESA."""
+    learning_rate: float = 0.05
+    """Step size of the clients' SGD."""
+    num_epochs: int = 10
+    """Local epochs."""
+    iterations: int = 500
+    """Most steps of the attack."""
+    smoothness: float = 0.0
+    """Weight of the total variation."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MembershipConfig(AttackSettings):
+    """Tell whether samples were among those that a client trained on."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/membership")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    methods: tuple[Literal["loss", "shadow", "likelihood_ratio"], ...] = (
+        "loss",
+        "shadow",
+        "likelihood_ratio",
+    )
+    """loss (Yeom et al. 2018), shadow (Shokri et al. 2017), likelihood_ratio (Carlini 2022)."""
+    seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
+    """What the adversary has: one client's model as it is, under its pads, or in a sum."""
+    num_summed: int = 4
+    """Clients in the sum, T."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    label_noise: float = 0.3
+    """Share of wrong labels, which a model can only know by heart."""
+    model: _ModelName = "mlp"
+    """What they train."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    batch_size: int = 10
+    """Samples in a minibatch."""
+    num_epochs: int = 40
+    """Local epochs: the more, the more a model knows by heart."""
+    client_size: int = 50
+    """Samples of a client, and of each shadow model."""
+    num_targets: int = 4
+    """Clients attacked; scores are of all of them together."""
+    num_shadows: int = 16
+    """Shadow models of the adversary."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InconsistencyConfig(AttackSettings):
+    """A malicious server sends one client the model, the others one that teaches them nothing."""
+
+    out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
+    """Folder for scores (CSV and JSON), figures and what was recovered."""
+    pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
+    """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
+    cohort_size: int = 8
+    """Clients of the round, with real messages and cryptography."""
+    target: int = 0
+    """The one that the server is after, 0 to --cohort-size - 1."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    hidden_size: int = 32
+    """Width of the model's hidden layer; its closed rectifiers silence the others."""
+    learning_rate: float = 0.1
+    """Step size of the clients' SGD."""
+    num_epochs: int = 1
+    """Local epochs."""

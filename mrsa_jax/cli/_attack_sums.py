@@ -1,0 +1,430 @@
+"""`mrsa-jax attack least-squares | disaggregation`: what the sums of many rounds give away."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
+from mrsa_jax.cli._attack_setting import DisaggregationConfig, LeastSquaresConfig
+from mrsa_jax.study import _build, _trial
+from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme
+
+if TYPE_CHECKING:
+    from mrsa_jax.cli._attack_report import Report
+    from mrsa_jax.cli._console import Bars
+
+__all__ = ["run_disaggregation", "run_least_squares"]
+
+_LEVELS, _CLIP = 2**16, 1.0
+_SMALL = 1e-6  # an error below this is that of rounding
+_FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
+
+
+# --- least squares ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums to solve, and the truth if it is known."""
+
+    label: str
+    participation: np.ndarray
+    aggregates: np.ndarray
+    truth: np.ndarray | None
+    change: np.ndarray | None = None
+
+
+def run_least_squares(config: LeastSquaresConfig, report: Report, bars: Bars) -> None:
+    """Attack simulated rounds, a run that is stored, or the sums in a user's files."""
+    report.title = "Least squares: each client's update from the sums"
+    attack = attacks.least_squares_attack(
+        ridge=config.ridge, noise=config.noise, prior=config.prior
+    )
+    if config.aggregates is not None:
+        _score_sums(config, report, attack, _from_files(config))
+    elif config.run is not None:
+        _score_sums(config, report, attack, _from_run(config, bars))
+    else:
+        for scheme in config.schemes:
+            _score_sums(config, report, attack, _simulated(config, scheme, bars))
+    _draw_errors(report)
+    report.sentences += _least_squares_words(report)
+
+
+def _simulated(config: LeastSquaresConfig, scheme: str, bars: Bars) -> _Sums:
+    own = parse_scheme(scheme)
+    n, k = config.num_clients, config.cohort_size
+    selector = _build.SELECTORS[own.name](own, n, k)
+    rounds = config.warm_up + config.rounds
+    history = _history(config, selector, rounds)
+    dataset = data.load(config.dataset, seed=config.seed)
+    clients = data.iid(fold(as_key(config.seed), int(Stream.PARTITION)), dataset, n)
+    shape = dataset.train_inputs.shape[1:]
+    model = _build.MODELS[config.model](dataset.num_classes)
+    trainer = federated.local_sgd(
+        model, config.learning_rate, batch_size=config.batch_size, num_epochs=config.num_epochs
+    )
+    start = federated.initial_parameters(config.seed, model, shape)
+    width = max(2, int(history.sum(axis=1).max(initial=2)))
+    quantizer = quantize.stochastic(_LEVELS, _CLIP)
+    aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
+    bars.stage(f"{own.label}: training", int(history.any(axis=1).sum()))
+    kept = summed_rounds(
+        config.seed, model, start, clients, history,
+        trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
+        warm_up=config.warm_up, progress=bars.update,
+    )  # fmt: skip
+    return _kept_sums(own.label, kept)
+
+
+def _kept_sums(label: str, kept: SummedRounds) -> _Sums:
+    return _Sums(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
+
+
+def _history(config: Any, selector: Any, rounds: int) -> np.ndarray:
+    """Roll out whose sums the server learns."""
+    rates = availability.assign_rates(
+        fold(as_key(config.seed), int(Stream.ASSIGNMENT)),
+        config.dropout_rates,
+        config.num_clients,
+        how="shuffled",
+    )
+    cohorts = selection.rollout(config.seed, selector, availability.independent(rates), rounds)
+    return _trial.learnt_sums(cohorts)
+
+
+def _from_files(config: LeastSquaresConfig) -> _Sums:
+    assert config.aggregates is not None
+    sums = read_array(config.aggregates, "aggregates")
+    if config.run is not None:
+        history = _stored_history(config.run)
+        learnt = history[history.any(axis=1)]
+        history = history if len(sums) == len(history) else learnt
+    else:
+        assert config.participation is not None
+        history = read_array(config.participation, "participation")
+    truth = None if config.updates is None else read_array(config.updates, "updates")
+    return _Sums(config.aggregates.name, history, sums, truth)
+
+
+def _stored_history(folder: pathlib.Path) -> np.ndarray:
+    from mrsa_jax.study import open_study
+
+    stored = open_study(folder)
+    rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"
+    is_run = "participation" in stored and stored.sizes["scheme"] == 1
+    require(is_run, "run", rule, str(folder))
+    return np.asarray(stored["participation"].to_numpy()[0], np.bool_)
+
+
+def _from_run(config: LeastSquaresConfig, bars: Bars) -> _Sums:
+    """Repeat a stored run's rounds, as its store does not keep the sums."""
+    assert config.run is not None
+    history = _stored_history(config.run)
+    own = load_config(TrainConfig, config.run / "config.toml")
+    is_plain = (
+        own.protocol.is_plain and own.hetero.is_plain and not own.aggregation.weighted
+        and own.aggregation.clip_rule == "fixed" and own.training.server == "average"
+        and own.training.server_learning_rate in (None, 1.0) and not own.training.decay_rounds
+    )  # fmt: skip
+    rule = (
+        "must be of plain averaging over a complete graph to be repeated (its store keeps no "
+        "sums); train with federated.train(..., keep_aggregates=True) and give --aggregates"
+    )
+    require(is_plain, "run", rule, str(config.run))
+    dataset, clients = _build.build_clients(own.seed, own.data, own.population.num_clients)
+    model = _build.build_model(own.training, dataset)
+    start = federated.initial_parameters(own.seed, model, dataset.train_inputs.shape[1:])
+    width = max(2, int(history.sum(axis=1).max(initial=2)))
+    frozen = _build.for_attack(own.aggregation)
+    label = parse_scheme(own.scheme).label
+    bars.stage(f"{label}: training again", int(history.any(axis=1).sum()))
+    kept = summed_rounds(
+        own.seed, model, start, clients, history,
+        trainer=_build.build_trainer(own.training, model),
+        aggregator=_build.build_aggregator(own.seed, frozen, width, len(start)),
+        warm_up=0 if config.window is None else _window_start(history, config.window),
+        progress=bars.update,
+    )  # fmt: skip
+    return _kept_sums(label, kept)
+
+
+def _window_start(history: np.ndarray, length: int) -> int:
+    """Return the round from which the last `length` sums are."""
+    rows = np.flatnonzero(history.any(axis=1))
+    require(length <= len(rows), "window", "must be no longer than the history", length, len(rows))
+    return int(rows[len(rows) - length])
+
+
+def _score_sums(
+    config: LeastSquaresConfig, report: Report, attack: attacks.LeastSquares, sums: _Sums
+) -> None:
+    """Solve one system, and add its rows to the report."""
+    history, values = sums.participation, sums.aggregates
+    if config.window is not None:
+        rule = "must be no longer than the history"
+        require(config.window <= len(history), "window", rule, config.window, len(history))
+        history, values = history[-config.window :], values[-config.window :]
+    exposed = np.asarray(privacy.first_exposure(history))
+    predicted = attacks.predicted_error(history, noise=config.noise)
+    error = np.full(history.shape[1], np.nan)
+    if sums.truth is not None:
+        error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
+        error[np.asarray(history).any(axis=0) == 0] = np.nan  # nothing was sent
+    else:
+        path = report.folder / "estimates.npy"
+        shape = (history.shape[1], values.shape[1])
+        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
+        attack.estimates(history, values, out=out)
+        out.flush()
+    counts = np.asarray(history).astype(bool).sum(axis=0)
+    for client in range(history.shape[1]):
+        row: dict[str, Any] = {"scheme": sums.label, "client": client, "sums": int(counts[client])}
+        if sums.truth is not None:
+            row["error"] = float(error[client])
+        row["predicted_error"] = float(predicted[client])
+        row["exposed_in_sum"] = int(exposed[client]) if exposed[client] >= 0 else None
+        report.scores.append(row)
+    report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
+
+
+def _sums_summary(
+    sums: _Sums, history: np.ndarray, error: np.ndarray, predicted: np.ndarray, exposed: np.ndarray
+) -> dict[str, Any]:
+    took_part = np.asarray(history).astype(bool).any(axis=0)
+    row: dict[str, Any] = {
+        "scheme": sums.label,
+        "sums": len(history),
+        "clients": int(took_part.sum()),
+        "strong_T": privacy.strong_privacy(history),
+        "exposed": int((exposed >= 0).sum()),
+        "predicted_error": float(predicted[took_part].mean()) if took_part.any() else None,
+    }
+    if sums.truth is not None:
+        known = error[np.isfinite(error)]
+        row["mean_error"] = float(known.mean()) if len(known) else None
+        row["median_error"] = float(np.median(known)) if len(known) else None
+        row["recovered"] = int((known < _FOUND).sum())
+    if sums.change is not None:
+        row["change"] = float(np.nanmedian(sums.change))
+    return row
+
+
+def _draw_errors(report: Report) -> None:
+    """Draw a histogram of the errors of each scheme."""
+    if not report.scores or "error" not in report.scores[0]:
+        return
+    from matplotlib.figure import Figure
+
+    from mrsa_jax.plotting._style import scheme_colour, style
+
+    labels = list(dict.fromkeys(row["scheme"] for row in report.scores))
+    errors = {
+        label: np.array([row["error"] for row in report.scores if row["scheme"] == label])
+        for label in labels
+    }
+    known = np.concatenate([one[np.isfinite(one)] for one in errors.values()])
+    if len(known) == 0:
+        return
+    low = max(float(known.min()), _SMALL)
+    edges = np.geomspace(low * 0.9, max(float(known.max()), low) * 1.1, 33)
+    with style():
+        figure = Figure(figsize=(7.6, 1.0 + 1.5 * len(labels)), layout="constrained")
+        axes = figure.subplots(len(labels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for ax, label in zip(axes, labels, strict=True):
+            own = errors[label][np.isfinite(errors[label])]
+            ax.hist(np.maximum(own, low), edges, color=scheme_colour(label))
+            ax.set_xscale("log")
+            ax.set_title(label, fontsize=9.5)
+            ax.set_ylabel("clients")
+        axes[-1].set_xlabel("relative squared error of the recovered update (eq. 35)")
+    report.figures["errors"] = figure
+
+
+def _least_squares_words(report: Report) -> list[str]:
+    words = []
+    for row in report.summary:
+        start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
+        if "recovered" in row:
+            words.append(
+                f"{start}{row['recovered']} recovered with an error below {_FOUND:g}; mean error "
+                f"{row['mean_error']:.3g}, of updates that stayed as they are "
+                f"{row['predicted_error']:.3g} would be expected."
+            )
+        else:
+            words.append(
+                f"{start}if their updates stayed as they are, the mean error of the estimates in "
+                f"estimates.npy is about {row['predicted_error']:.3g}."
+            )
+    return words
+
+
+def read_array(path: pathlib.Path, name: str) -> np.ndarray:
+    """Open an array of a user's file, without reading it where that can wait.
+
+    Args:
+        path: A .npy, or an .npz with one array or one of this name.
+        name: The flag that it comes from.
+
+    Raises:
+        ConfigurationError: If the file is broken, holds objects or several arrays of other names.
+    """
+    try:
+        if path.suffix == ".npy":
+            return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        with np.load(path, allow_pickle=False) as archive:
+            names = archive.files
+            key = name if name in names else names[0] if len(names) == 1 else None
+            rule = f"must hold one array, or one named {name!r}"
+            require(key is not None, name, rule, names)
+            return np.asarray(archive[key or name])
+    except ConfigurationError:
+        raise
+    except Exception as error:  # NumPy raises whatever it meets in a broken file
+        raise ConfigurationError(f"`{name}` must be a sound array file; {path}: {error}") from error
+
+
+# --- disaggregation -----------------------------------------------------------------------------
+
+
+def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars) -> None:
+    """Attack simulated rounds, or the sums and counts in a user's files."""
+    report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
+    attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
+    if config.aggregates is not None:
+        view, truth = _counted_files(config)
+        _score_columns(config, report, attack, bars, config.aggregates.name, view, truth, None)
+    else:
+        for scheme in config.schemes:
+            own = parse_scheme(scheme)
+            selector = _build.SELECTORS[own.name](own, config.num_clients, config.cohort_size)
+            history = _history(config, selector, config.rounds)
+            generator = np.random.default_rng([config.seed, 0xD15A])
+            updates = generator.normal(size=(config.num_clients, config.dim))
+            sums = history @ updates
+            if config.drift > 0:  # each sum carries the changes of its clients
+                fresh = generator.normal(size=sums.shape)
+                sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
+            view = _count_view(sums, history, _lengths(len(history), config.interval))
+            _score_columns(config, report, attack, bars, own.label, view, history, updates)
+    report.sentences += [
+        f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
+        f"{row['clients']} clients; {row['shared']} of them move together with another and can "
+        "only be recovered as one."
+        for row in report.summary
+        if "columns_right" in row
+    ]
+
+
+def _lengths(rounds: int, interval: int) -> np.ndarray:
+    """Cut rounds into intervals; the last may be shorter."""
+    whole, rest = divmod(rounds, interval)
+    return np.array([interval] * whole + [rest] * (rest > 0))
+
+
+def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.CountView:
+    rule = "must add up to the rounds of `participation`"
+    require(int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum()))
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    counts = np.add.reduceat(np.asarray(history).astype(bool).astype(np.int64), starts, axis=0)
+    return attacks.CountView(sums, counts, lengths)
+
+
+def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
+    assert config.aggregates is not None
+    sums = read_array(config.aggregates, "aggregates")
+    truth = None
+    if config.participation is not None:
+        truth = read_array(config.participation, "participation")
+        rule = "must have a row for each row of --aggregates"
+        fits = truth.ndim == 2 and len(truth) == len(sums)
+        require(fits, "participation", rule, truth.shape, sums.shape)
+    if config.counts is None:
+        assert truth is not None
+        lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
+        return _count_view(sums, truth, lengths), truth
+    counts = read_array(config.counts, "counts")
+    require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
+    if config.interval_lengths:
+        lengths = np.array(config.interval_lengths)
+    else:
+        rule = "must be given where the rounds do not divide into equal intervals"
+        is_even = len(counts) > 0 and len(sums) % len(counts) == 0
+        require(is_even, "interval_lengths", rule, len(sums), len(counts))
+        lengths = np.full(len(counts), len(sums) // len(counts))
+    return attacks.CountView(sums, counts, lengths), truth
+
+
+def _score_columns(
+    config: DisaggregationConfig,
+    report: Report,
+    attack: attacks.Disaggregation,
+    bars: Bars,
+    label: str,
+    view: attacks.CountView,
+    truth: np.ndarray | None,
+    updates: np.ndarray | None,
+) -> None:
+    """Recover one participation matrix, and add its rows to the report."""
+    num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
+    bars.stage(f"{label}: columns", num_groups)
+    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
+    report.arrays[f"participation_{len(report.summary)}"] = found.participation
+    row: dict[str, Any] = {
+        "scheme": label,
+        "sums": len(found.participation),
+        "clients": len(found.group),
+        "rank": found.rank,
+        "explained": int(found.is_explained.sum()),
+        "shared": int(found.is_shared.sum()),
+    }
+    right = None if truth is None else _right_columns(found, np.asarray(truth).astype(bool))
+    error = None
+    if right is not None:
+        row["columns_right"] = int(right.sum())
+    if updates is not None and right is not None:
+        # clients of equal counts are matched to the columns that are theirs
+        error = attacks.reconstruction_error(updates, _matched(found, truth)[1])
+        row["mean_error"] = float(np.nanmean(error))
+        row["recovered"] = int((error < _FOUND).sum())
+    report.summary.append(row)
+    for client in range(len(found.group)):
+        own: dict[str, Any] = {
+            "scheme": label,
+            "client": client,
+            "sums": int(found.participation[:, client].sum()),
+            "group": int(found.group[client]),
+            "residual": float(found.residual[client]),
+            "explained": bool(found.is_explained[client]),
+            "shared": bool(found.is_shared[client]),
+        }
+        if right is not None:
+            own["right"] = bool(right[client])
+        if error is not None:
+            own["error"] = float(error[client])
+        report.scores.append(own)
+
+
+def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and estimates with clients of equal counts in the order of the truth."""
+    from scipy.optimize import linear_sum_assignment
+
+    real = np.asarray(truth).astype(bool)
+    order = np.arange(real.shape[1])
+    for number in np.unique(found.group):
+        members = np.flatnonzero(found.group == number)
+        differs = found.participation[:, members].T[:, None] != real[:, members].T[None]
+        column, client = linear_sum_assignment(differs.sum(axis=2))
+        order[members[client]] = members[column]
+    return found.participation[:, order], found.estimates[order]
+
+
+def _right_columns(found: attacks.Disaggregated, truth: np.ndarray) -> np.ndarray:
+    return np.asarray((_matched(found, truth)[0] == truth).all(axis=0))
