@@ -1,5 +1,6 @@
 """Attacks on what a server learns over many rounds of secure aggregation."""
 
+from mrsa_jax.attacks._dense_recovery import DenseRecovery, RecoveredInputs, dense_recovery
 from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
 from mrsa_jax.attacks._gradient_inversion import (
     GradientInversion,
@@ -56,6 +57,7 @@ __all__ = [
     "AggregateView",
     "Attack",
     "CountView",
+    "DenseRecovery",
     "Disaggregated",
     "Disaggregation",
     "GradientInversion",
@@ -70,9 +72,11 @@ __all__ = [
     "ModelInconsistency",
     "ModelInversion",
     "ModelView",
+    "RecoveredInputs",
     "UpdateView",
     "WireView",
     "checked_view",
+    "dense_recovery",
     "disaggregation",
     "gradient_inversion",
     "identified",
