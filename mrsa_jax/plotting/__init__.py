@@ -2,6 +2,12 @@
 
 from mrsa_jax.plotting._accuracy import plot_accuracy_curves
 from mrsa_jax.plotting._attack_images import plot_image_grid
+from mrsa_jax.plotting._attacks import (
+    plot_error_histogram,
+    plot_error_of_motion,
+    plot_predicted_error,
+    plot_recovered,
+)
 from mrsa_jax.plotting._ccesa import (
     plot_bandwidth_ratio,
     plot_connection_probability,
@@ -60,6 +66,8 @@ __all__ = [
     "plot_count_growth",
     "plot_early_leaks",
     "plot_echelon_error",
+    "plot_error_histogram",
+    "plot_error_of_motion",
     "plot_expansion",
     "plot_exposure",
     "plot_failure_bounds",
@@ -72,9 +80,11 @@ __all__ = [
     "plot_image_grid",
     "plot_metric",
     "plot_policies",
+    "plot_predicted_error",
     "plot_privacy",
     "plot_quantization_errors",
     "plot_reconstruction",
+    "plot_recovered",
     "plot_running_times",
     "plot_seed_curves",
     "plot_segment_matrix",

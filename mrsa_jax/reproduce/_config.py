@@ -31,6 +31,10 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "table4",
         "table5",
         "fig8",
+        "fig9",
+        "fig8_2021",
+        "motion",
+        "exposure",
     ),
     "ccesa": (
         "table1",
@@ -80,8 +84,8 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (multiround's table3, table4, table5 and fig8, ccesa's fig4, figb1 and
-    fig2, heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
+    """Data of trainings (multiround's table3 to exposure, ccesa's fig4, figb1 and fig2,
+    heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
     prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, where it needs one."""

@@ -61,6 +61,58 @@ def _accuracy(figure: Figure, data: pd.DataFrame) -> None:
         ax.set_ylabel("test accuracy (%)" if name == panels[0][0] else "")
 
 
+def _errors(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw errors of clients by scheme: frozen, slow and moving, a row for each window."""
+    lengths = sorted(data["rounds"].unique())
+    speeds = sorted(data["speed"].unique())
+    figure.set_size_inches(4.6 * (1 + len(speeds)), 3.3 * len(lengths))
+    grid = figure.subplots(len(lengths), 1 + len(speeds), squeeze=False, sharex=True, sharey=True)
+    for axes, length in zip(grid, lengths, strict=True):
+        rows = data[data["rounds"] == length]
+        panels = [("updates that do not change", rows[rows["speed"] == speeds[0]], "frozen")]
+        for speed in speeds:
+            words = "own learning rate" if speed == 1 else f"learning rate x {speed:g}"
+            panels.append((words, rows[rows["speed"] == speed], "error"))
+        for ax, (words, own, column) in zip(axes, panels, strict=True):
+            plotting.plot_error_histogram(own, column=column, ax=ax)
+            ax.set_title(f"{length} rounds, {words}")
+            ax.set(xlabel=ax.get_xlabel() if length == lengths[-1] else "", ylabel="")
+        axes[0].set_ylabel("clients (%)")
+
+
+def _errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw errors of clients' models: frozen and moving, with that of the global model."""
+    figure.set_size_inches(10.4, 3.8)
+    panels = (("frozen", "models that do not change"), ("error", "models of the training"))
+    for ax, (column, words) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+        plotting.plot_error_histogram(data, column=column, ax=ax)
+        guess = data["unattacked"].mean()
+        ax.axvline(guess, color="#D55E00", ls=":", lw=1.6, label=f"global model: {guess:.2g}")
+        ax.legend(fontsize=8, loc="upper right")
+        ax.set_title(words)
+
+
+def _motion(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the error against motion by T, and of random selection by the window's length."""
+    figure.set_size_inches(11.5, 4.2)
+    left, right = figure.subplots(1, 2)
+    first = data["rounds"].min()
+    plotting.plot_error_of_motion(data[data["rounds"] == first], ax=left)
+    plotting.plot_error_of_motion(data[data["target"] == 1], by="rounds", ax=right)
+    left.set_title(f"Windows of {first} rounds (dashed: frozen)")
+    right.set_title("Random selection, longer windows")
+
+
+def _exposure(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw who was recovered by who was predicted exposed, and errors against leverage."""
+    figure.set_size_inches(11.5, 4.2)
+    left, right = figure.subplots(1, 2)
+    plotting.plot_recovered(data, column="trained", ax=left)
+    plotting.plot_predicted_error(data, ax=right)
+    left.set_title("Trained updates that do not change")
+    right.set_title("Clients who are not exposed")
+
+
 FIGURES: dict[str, Draw] = {
     "table1": on_one(plotting.plot_family_sizes),
     "fig2": on_one(plotting.plot_family),
@@ -86,6 +138,10 @@ FIGURES: dict[str, Draw] = {
     "table4": _accuracy,
     "table5": _accuracy,
     "fig8": _accuracy,
+    "fig9": _errors,
+    "fig8_2021": _errors_of_models,
+    "motion": _motion,
+    "exposure": _exposure,
 }
 """What draws each item on a figure."""
 

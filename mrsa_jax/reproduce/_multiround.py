@@ -1,8 +1,9 @@
 """Multi-RoundSecAgg's tables and figures, remade and judged.
 
 So, Ali, Guler, Jiao, Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy
-Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 2 to 8, Remark 7,
-Theorem 3; beside them what the published estimate of T misses, and who leaks earlier.
+Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 2 to 9, Remark 7,
+Theorem 3, and Figure 8 of the 2021 text; beside them what the published estimate of T misses, who
+leaks earlier, and what least squares recovers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterable
 
 from mrsa_jax._errors import require
 from mrsa_jax.reproduce import _multiround_accuracy as accuracy_items
+from mrsa_jax.reproduce import _multiround_attacks as attack_items
+from mrsa_jax.reproduce import _multiround_exposure as exposure_items
 from mrsa_jax.reproduce import _multiround_leaks as leak_items
 from mrsa_jax.reproduce import _multiround_privacy as privacy_items
 from mrsa_jax.reproduce import _multiround_rounds as round_items
@@ -22,7 +25,7 @@ from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "multiround"]
+__all__ = ["MAKERS", "TRAINED", "multiround"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "table1": theory_items.family_sizes,
@@ -40,8 +43,15 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
     "table4": accuracy_items.table4,
     "table5": accuracy_items.table5,
     "fig8": accuracy_items.more_clients,
+    "fig9": attack_items.updates_over_a_window,
+    "fig8_2021": attack_items.models_of_2021,
+    "motion": attack_items.error_against_motion,
+    "exposure": exposure_items.exposed_and_recovered,
 }
 """What makes each item."""
+
+TRAINED = (*accuracy_items.TRAINED, *attack_items.TRAINED)
+"""Items that train, and so need a data set."""
 
 
 def multiround(
@@ -61,8 +71,9 @@ def multiround(
             user partition is worst but not how the others compare: a few minutes for all items
             instead of an hour or more.
         seed: Integer in [0, 2**32) of everything random.
-        dataset: What table3, table4, table5 and fig8 train on, as `data.load` takes it; the
-            paper's are CIFAR-100, CIFAR-10, MNIST and CIFAR-10.
+        dataset: What table3, table4, table5, fig8 and the attacks train on, as `data.load` takes
+            it; the paper's are CIFAR-100, CIFAR-10, MNIST, CIFAR-10; CIFAR-10 in fig9, MNIST in
+            fig8_2021.
         directory: Folder of the data set, where it needs one.
         progress: Receives how far it is.
 
@@ -87,6 +98,6 @@ def multiround(
     names = check_items("multiround", items)
     folder = None if directory is None else pathlib.Path(directory)
     context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(accuracy_items.TRAINED):
+    if set(names) & set(TRAINED):
         _ = context.images  # missing data are named before any work
     return [MAKERS[name](context) for name in names]

@@ -16,7 +16,7 @@ from mrsa_jax.reproduce import (
     _figures,
     _heterosag,
     _heterosag_figures,
-    _multiround_accuracy,
+    _multiround,
 )
 from mrsa_jax.reproduce._ccesa import TRAINED as CCESA_TRAINED
 from mrsa_jax.reproduce._ccesa import ccesa
@@ -42,9 +42,7 @@ class _Paper(NamedTuple):
 
 
 _PAPERS = {
-    "multiround": _Paper(
-        "Multi-RoundSecAgg", multiround, _figures.FIGURES, _multiround_accuracy.TRAINED
-    ),
+    "multiround": _Paper("Multi-RoundSecAgg", multiround, _figures.FIGURES, _multiround.TRAINED),
     "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES, CCESA_TRAINED),
     "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES, _heterosag.TRAINED),
 }

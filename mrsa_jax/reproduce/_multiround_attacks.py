@@ -1,0 +1,332 @@
+"""Figure 9 of Multi-RoundSecAgg, Figure 8 of its 2021 text, and two figures of our own beside them.
+
+So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: N = 40, K = 8, the sums of 40 consecutive rounds
+late in a training, solved by least squares. The 2021 text solves for the clients' models, the AAAI
+text for their updates: models differ little, so their relative error says little of a single one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax.reproduce import _multiround_windows as played
+from mrsa_jax.reproduce._context import Context, rows_to_frame
+from mrsa_jax.reproduce._intervals import interval
+from mrsa_jax.reproduce._items import Check, Item, state
+from mrsa_jax.reproduce._multiround_windows import RANDOM, RECOVERED, Plan, label_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TRAINED", "error_against_motion", "models_of_2021", "updates_over_a_window"]
+
+TRAINED = ("fig9", "fig8_2021", "motion", "exposure")
+"""Items that train, and so need a data set."""
+
+SMALL = 0.05
+"""Mean relative squared error below which a server has the updates; the paper found 6.7e-3."""
+
+SLOW = 0.001
+FROZEN = "updates that do not change"
+SLOW_RATE = f"learning rate {SLOW:g} times as large in the window"
+OWN_RATE = "the training's own learning rate"
+
+_LARGE = 2**20  # parameters from which on windows are solved one at a time
+
+_UPDATES = Plan(
+    "lenet", "shards_with_shared", 50_000, 50, 0.03, True, 60, (40, 60), 3, (1, 2, 4), (1.0, SLOW)
+)
+_MODELS = Plan("cnn", "iid", 60_000, 100, 0.03, False, 40, (40,), 2, (1, 2))
+_MOTION = Plan(
+    "logistic", "shards", 60_000, 100, 0.03, False, 100, (40, 45, 50, 60, 80), 5, (1, 2, 4, 8),
+    (1.0, 0.1, 0.01, SLOW),
+)  # fmt: skip
+
+
+def updates_over_a_window(context: Context) -> Item:
+    """Return Figure 9: the error of each client's update, random selection against blocks."""
+    plan = _UPDATES
+    if context.small:
+        plan = dataclasses.replace(plan, model="logistic", before=40, seeds=2, targets=(1, 2))
+    frame = _solved(context, plan, "Figure 9")
+    short, long = (_regimes(frame[frame["rounds"] == length]) for length in plan.lengths)
+    checks = [_recovered(means, words) for words, means in short.items()]
+    for target in plan.targets[1:]:
+        checks += [_hidden(means, words, target) for words, means in short.items()]
+    moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
+    checks += [
+        _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
+        _recovered(long[SLOW_RATE], f"{SLOW_RATE}, {plan.lengths[1]} rounds"),
+        _regularised(_means(moving, "regularised"), plan.targets[1:]),
+        _exposed(frame),
+    ]
+    words = _caption(context, plan, frame) + (
+        " Updates that do not change: the sums that the server had seen, had every client sent "
+        "its first update again. The paper's means are 6.715e-3 (random) and .7829 (T = 2)."
+    )
+    title = "Figure 9: least squares on the updates of 40 rounds"
+    return Item("fig9", title, tuple(checks), frame, words)
+
+
+def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+    """Return each scheme's mean errors where updates do not change, hardly do, and do."""
+    moving, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
+    return {FROZEN: _means(slow, "frozen"), SLOW_RATE: _means(slow), OWN_RATE: _means(moving)}
+
+
+def models_of_2021(context: Context) -> Item:
+    """Return Figure 8 of the 2021 text: the same for the clients' models."""
+    plan = _MODELS
+    if context.small:
+        plan = dataclasses.replace(plan, model="logistic", before=20)
+    frame = _solved(context, plan, "Figure 8 of 2021", of_models=True)
+    means, still, two = _means(frame), _means(frame, "frozen"), label_of(2)
+    guess = _means(frame, "unattacked")[RANDOM]
+    checks = (
+        *(
+            state(
+                f"mean error of random selection, {words}",
+                max(own[RANDOM]) < SMALL,
+                paper="1.72e-3",
+                ours=_words(own[RANDOM]),
+                tolerance="each seed under 0.05",
+            )
+            for words, own in (("models that do not change", still), (OWN_RATE, means))
+        ),
+        state(
+            "a small error of models shows that T = 1",
+            min(still[two]) > SMALL,
+            paper="so the server can reconstruct all local models, as T = 1",
+            ours=f"T = 2, models that do not change: {_words(still[two])}",
+            tolerance="each seed of T = 2 over 0.05",
+            otherwise="paper errs",
+            note="models of a round are nearly one: the mean of a block is near each of its "
+            "clients' models, which T = 2 hides; the AAAI text measures updates instead",
+        ),
+        state(
+            "the attack finds models better than the global model does",
+            max(means[RANDOM]) < min(guess),
+            paper="not discussed: 1.72e-3",
+            ours=f"least squares {_words(means[RANDOM])}; the global model in place of each "
+            f"client's {_words(guess)}",
+            tolerance="each seed",
+            otherwise="paper errs",
+            note="everybody has the global model: an error above its own shows nothing of a "
+            "single client, and a small one needs no attack",
+        ),
+    )
+    words = _caption(context, plan, frame) + (
+        " Error: of the model that each client would send at the window's start. Dotted: the "
+        "error of the global model, which the server has anyway. The paper's mean is 1.72e-3."
+    )
+    title = "Figure 8 of the 2021 text: least squares on the models of 40 rounds"
+    return Item("fig8_2021", title, checks, frame, words)
+
+
+def error_against_motion(context: Context) -> Item:
+    """Return the error against how fast models move, against T and the window's length."""
+    plan = _MOTION
+    if context.small:
+        plan = dataclasses.replace(
+            plan, before=30, lengths=(40, 60), seeds=2, targets=(1, 2), speeds=(1.0, SLOW)
+        )
+    frame = _solved(context, plan, "Motion")
+    return Item(
+        "motion",
+        "Least squares against motion, T and the window's length (not in the paper)",
+        _of_motion(frame, plan),
+        frame,
+        _caption(context, plan, frame) + " Left: windows of 40 rounds; a small mark is a seed, a "
+        "line joins means of logarithms over seeds; dashed: frozen updates. Right: random "
+        "selection, windows of other lengths.",
+    )
+
+
+def _of_motion(frame: pd.DataFrame, plan: Plan) -> tuple[Check, ...]:
+    first, last = plan.lengths[0], plan.lengths[-1]
+    window = frame[frame["rounds"] == first]
+    fast, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
+    still = frame[(frame["rounds"] == last) & (frame["speed"] == SLOW)]
+    frozen, ours = _means(still, "frozen"), _means(still)
+    gaps = [abs(a - b) for name in ours for a, b in zip(ours[name], frozen[name], strict=True)]
+    blocks = frame[frame["target"] > 1].groupby(["target", "speed", "rounds", "seed"])
+    least = blocks["error"].mean()
+    long = _means(frame[(frame["rounds"] == last) & (frame["speed"] == 1.0)])
+    return (
+        state(
+            f"where models hardly move, the error is that of frozen ones, sums of {last} rounds",
+            max(gaps) < SMALL,
+            paper="updates do not change much across the rounds",
+            ours=f"largest difference {max(gaps):.2g} at a relative motion of "
+            f"{slow['motion'].mean():.2g}",
+            tolerance="within 0.05 for each scheme and seed",
+        ),
+        state(
+            "where they move as in training, random selection hides what least squares finds",
+            min(_means(fast)[RANDOM]) > 1,
+            paper="not discussed",
+            ours=f"{_words(_means(fast)[RANDOM])} at a relative motion of "
+            f"{fast['motion'].mean():.2g}",
+            tolerance="error over 1, worse than no estimate, in each seed",
+            note=f"the inverse of a {first} x {plan.num_clients} matrix multiplies the motion's "
+            f"square by {_quantiles(window)}",
+        ),
+        _longer(_means(fast), long, (first, last)),
+        _amplified(frame),
+        state(
+            "blocks of T hide their clients at any motion and length",
+            bool((least > (1 - 1 / least.index.get_level_values("target")) / 2).all()),
+            paper="the best the server can do is a block's sum",
+            ours=f"smallest mean error {least.min():.2g}",
+            tolerance="over half of 1 - 1/T in each seed",
+        ),
+    )
+
+
+def _amplified(frame: pd.DataFrame) -> Check:
+    """Judge what leverage and motion predict of random selection's error."""
+    own = frame[frame["scheme"] == RANDOM]
+    own = own.assign(expected=own["predicted"] + own["motion"] ** 2 * own["gain"])
+    means = own.groupby(["speed", "rounds", "seed"])[["error", "expected"]].mean()
+    ratio = means["error"] / means["expected"]
+    return state(
+        "1 - leverage + motion^2 x gain of the inverse predicts random selection's error",
+        bool(1 / 3 < ratio.median() < 3),
+        paper="not discussed",
+        ours=f"measured over predicted: {ratio.min():.2g} to {ratio.max():.2g}, median "
+        f"{ratio.median():.2g}",
+        tolerance="median over seeds, rates and lengths within a factor of 3",
+        note="as if updates changed by independent noise from sum to sum; they drift, too",
+    )
+
+
+def _quantiles(window: pd.DataFrame) -> str:
+    gains = window[window["scheme"] == RANDOM].groupby(["speed", "seed"])["gain"].mean()
+    return f"{gains.min():.0f} to {gains.max():.0f}"
+
+
+def _solved(context: Context, plan: Plan, name: str, *, of_models: bool = False) -> pd.DataFrame:
+    """Return a row for each client, scheme, speed, length and seed."""
+    jobs = plan.seeds * len(plan.targets) * len(plan.speeds)
+    context.progress.stage(f"{name}: windows of {plan.lengths[-1]} rounds", jobs)
+    rows: list[dict[str, Any]] = []
+    done, waiting = 0, []
+    for trial in range(plan.seeds):
+        start = played.trained_start(context, plan, trial)
+        at_once = len(plan.targets) if len(start.parameters) < _LARGE else 1
+        for speed in plan.speeds:
+            for target in plan.targets:
+                window = played.played_window(context, plan, start, target, speed)
+                waiting.append(played.of_models(window) if of_models else window)
+                if len(waiting) == at_once:
+                    for length in plan.lengths:
+                        rows += played.rows_of(waiting, length, trial, start.accuracy)
+                    waiting = []
+                done += 1
+                context.progress.update(done, jobs)
+    return rows_to_frame(rows)
+
+
+def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]:
+    """Return each scheme's mean over clients, a value a seed."""
+    table = frame.groupby(["scheme", "seed"], sort=False)[column].mean()
+    return {str(name): table[name].tolist() for name in frame["scheme"].unique()}
+
+
+def _words(values: list[float]) -> str:
+    own = interval(values)
+    return f"{own.mean:.3g} ± {own.half:.2g}" if len(values) > 1 else f"{own.mean:.3g}"
+
+
+def _recovered(means: dict[str, list[float]], words: str) -> Check:
+    return state(
+        f"mean error of random selection, {words}",
+        max(means[RANDOM]) < SMALL,
+        paper="6.715e-3: the server reconstructs all updates",
+        ours=_words(means[RANDOM]),
+        tolerance="each seed under 0.05",
+    )
+
+
+def _hidden(means: dict[str, list[float]], words: str, target: int) -> Check:
+    values = means[label_of(target)]
+    return state(
+        f"mean error of T = {target}, {words}",
+        min(values) > (1 - 1 / target) / 2,
+        paper="0.7829: the server cannot" if target == 2 else "the server cannot",
+        ours=_words(values),
+        tolerance="each seed over half of 1 - 1/T",
+        note="1 - 1/T holds of unrelated updates of equal length; it is less where a block's "
+        "clients resemble each other, more where their lengths differ" if target == 2 else "",
+    )  # fmt: skip
+
+
+def _exposed(frame: pd.DataFrame) -> Check:
+    """Judge the privacy engine's prediction on updates that do not change."""
+    fallen = frame["frozen"] < RECOVERED
+    hidden = frame.loc[~frame["exposed"], "frozen"]
+    return state(
+        "who is predicted exposed is who is recovered, updates that do not change",
+        bool((fallen == frame["exposed"]).all()),
+        paper="where P has full rank, all updates follow",
+        ours=f"{int(fallen.sum())} of {len(frame)} recovered, {int(frame['exposed'].sum())} "
+        f"predicted; smallest error of the others {hidden.min():.2g}",
+        tolerance=f"exact; recovered: error under {RECOVERED:g}",
+    )
+
+
+def _longer(
+    short: dict[str, list[float]], long: dict[str, list[float]], lengths: tuple[int, ...]
+) -> Check:
+    ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
+    return state(
+        f"random selection, sums of {lengths[1]} rounds in place of N = {lengths[0]}",
+        bool((ratios > 1).all()),
+        paper="not discussed: a window of N rounds",
+        ours=f"{_words(long[RANDOM])} in place of {_words(short[RANDOM])}, by factors of "
+        f"{ratios.min():.2g} to {ratios.max():.2g}",
+        tolerance="a smaller error in each seed",
+        note="a square random matrix is nearly singular and multiplies what moves; some more "
+        "rounds help the server although updates move on in them",
+    )
+
+
+def _regularised(means: dict[str, list[float]], targets: tuple[int, ...]) -> Check:
+    random = np.array(means[RANDOM])
+    worst = min(float((np.array(means[label_of(t)]) - random).min()) for t in targets)
+    return state(
+        "a regularised server learns more of random selection than of blocks, moving updates",
+        worst > 0,
+        paper="not discussed",
+        ours=", ".join(f"{name} {_words(values)}" for name, values in means.items()),
+        tolerance="in each seed, for each T",
+        note="the best linear estimate for updates that change by their own deviation",
+    )
+
+
+def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
+    dataset = context.images
+    learnt = frame.groupby("rounds")["sums"].agg(["min", "max"])
+    sums = ", ".join(f"{low} to {high} of {w}" for w, (low, high) in learnt.iterrows())
+    fall = " falling to .16 of itself" if plan.decays else ""
+    speeds = ""
+    if len(plan.speeds) > 1:
+        rates = ", ".join(f"{speed:g}" for speed in plan.speeds)
+        speeds = f" Learning rate in the window: times {rates}."
+    return (
+        f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
+        f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
+        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} a round, dropout rates .1 to .5 "
+        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} rounds of "
+        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme goes on at a "
+        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of its length "
+        f"a client's update changes up to the middle and the last round, root mean square. "
+        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's length, "
+        f"clipping {100 * frame['clipped'].max():.2g} % of its entries at most."
+    )
+
+
+_MODELS_IN_WORDS = {"lenet": "LeNet", "cnn": "The CNN", "logistic": "Softmax regression"}
