@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable, Iterable
 
 from mrsa_jax._errors import require
-from mrsa_jax.reproduce import _ccesa_attacks as inversion_items
 from mrsa_jax.reproduce import _ccesa_costs as cost_items
+from mrsa_jax.reproduce import _ccesa_inversion as inversion_items
 from mrsa_jax.reproduce import _ccesa_reliability as reliability_items
 from mrsa_jax.reproduce import _ccesa_theory as theory_items
 from mrsa_jax.reproduce import _ccesa_times as time_items

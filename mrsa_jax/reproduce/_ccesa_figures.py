@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.reproduce._ccesa_attacks import image_from_text
+from mrsa_jax.reproduce._ccesa_inversion import image_from_text
 from mrsa_jax.reproduce._figures import Draw, on_one
 
 if TYPE_CHECKING:
