@@ -28,6 +28,11 @@ from mrsa_jax.plotting._hetero import (
     plot_survival,
     plot_unequal_moduli,
 )
+from mrsa_jax.plotting._membership import (
+    plot_membership_accuracy,
+    plot_membership_auc,
+    plot_membership_roc,
+)
 from mrsa_jax.plotting._multiround import (
     plot_cardinality_of_target,
     plot_early_leaks,
@@ -78,6 +83,9 @@ __all__ = [
     "plot_full_rank",
     "plot_growth",
     "plot_image_grid",
+    "plot_membership_accuracy",
+    "plot_membership_auc",
+    "plot_membership_roc",
     "plot_metric",
     "plot_policies",
     "plot_predicted_error",

@@ -1,8 +1,8 @@
 """CCESA's tables and figures, remade and judged.
 
 Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for Federated
-Learning": Tables 1, 2 and G.2, Figures 2, 3, 4, B.1 and B.2, Remark 4, Proposition 1, Appendix
-D.1 and the comparison with Turbo-aggregate.
+Learning": Tables 1, 2, 3, B.1 and G.2, Figures 2, 3, 4, B.1 and B.2, Remark 4, Proposition 1,
+Appendix D.1 and the comparison with Turbo-aggregate.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from mrsa_jax._errors import require
 from mrsa_jax.reproduce import _ccesa_costs as cost_items
 from mrsa_jax.reproduce import _ccesa_inversion as inversion_items
+from mrsa_jax.reproduce import _ccesa_membership as membership_items
 from mrsa_jax.reproduce import _ccesa_reliability as reliability_items
 from mrsa_jax.reproduce import _ccesa_theory as theory_items
 from mrsa_jax.reproduce import _ccesa_times as time_items
@@ -35,10 +36,11 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
     "fig4": reliability_items.objects,
     "figb1": reliability_items.faces,
     "fig2": inversion_items.inversion,
+    "table3": membership_items.members,
 }
 """What makes each item."""
 
-TRAINED = (*reliability_items.TRAINED, "fig2")
+TRAINED = (*reliability_items.TRAINED, "fig2", "table3")
 """Names of the items that train."""
 
 
@@ -58,8 +60,8 @@ def ccesa(
         small: Table 2 at n = 100 alone, Table 1 to n = 800, and in Figure 4 a few rounds of
             logistic regression: about two minutes for all items instead of forty.
         seed: Integer in [0, 2**32) of everything random.
-        dataset: What fig4, figb1 and fig2 train on, as `data.load` takes it; the paper's are
-            CIFAR-10 (n x d updates of VGG-11: for an accelerator) and the AT&T faces,
+        dataset: What fig4, figb1, fig2 and table3 train on, as `data.load` takes it; the paper's
+            are CIFAR-10 (n x d updates of VGG-11: for an accelerator) and the AT&T faces,
             `"olivetti"`.
         directory: Folder of the data set, where it needs one.
         progress: Receives how far it is.

@@ -137,8 +137,8 @@ def chance_check(
         claim: What is guessed.
         counts: Right guesses and guesses, of each case.
         chance: Of a right guess by luck.
-        is_hidden: Whether the guesses should be no better than chance (lower ends of their
-            intervals not above it), or better by a tenth of the way to certainty at least.
+        is_hidden: Whether the guesses should be at chance (within their intervals), or better by
+            a tenth of the way to certainty at least (the intervals' lower ends).
         paper: What the paper says.
         labels: Of the cases.
         note: Said beside the verdict.
@@ -147,14 +147,14 @@ def chance_check(
     level = 1 - (1 - _LEVEL) / len(cases)
     ends = [binomial_interval(hits, trials, level) for hits, trials in cases]
     floor = chance + 0.1 * (1 - chance)
-    holds = all(low <= chance if is_hidden else low >= floor for low, high in ends)
+    holds = all(low <= chance <= high if is_hidden else low >= floor for low, high in ends)
     words = [
         f"{label}{100 * hits / trials:.2f} % ({100 * low:.1f} to {100 * high:.1f})"
         for label, (hits, trials), (low, high) in zip(labels, cases, ends, strict=True)
     ]
     joint = "simultaneous " if len(cases) > 1 else ""
     reach = (
-        f"lower end of the {joint}99 % interval at most chance, {100 * chance:g} %"
+        f"chance, {100 * chance:g} %, within the {joint}99 % interval"
         if is_hidden
         else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
         f"{100 * chance:g} %)"

@@ -8,6 +8,7 @@ import numpy as np
 
 from mrsa_jax import plotting
 from mrsa_jax.reproduce._ccesa_inversion import image_from_text
+from mrsa_jax.reproduce._ccesa_membership import sum_size
 from mrsa_jax.reproduce._figures import Draw, on_one
 
 if TYPE_CHECKING:
@@ -87,11 +88,28 @@ def _inverted(figure: Figure, data: pd.DataFrame) -> None:
         rows.append((str(name), np.stack(images)))
         is_judged = line["r"].notna().all()
         words = [
-            f"r = {r:.2f} {'✓' if is_found else ''}"
+            f"r = {round(r, 2) + 0.0:.2f} {'✓' if is_found else ''}"
             for r, is_found in zip(line["r"], line["identified"], strict=True)
         ]
         scores.append(words if is_judged else None)
     plotting.plot_image_grid(rows, scores=scores, figure=figure)
+
+
+def _members(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw accuracy by training set, areas by size of the sum, and curves on log axes."""
+    figure.set_size_inches(14.5, 4.3)
+    left, middle, right = figure.subplots(1, 3)
+    scores = data[data["measure"] == "scores"]
+    main = scores[scores["method"] == "shadow models"]
+    plotting.plot_membership_accuracy(main[main["printed"].notna()], ax=left)
+    sizes = scores["scheme"].map(sum_size)
+    smallest = scores["n_train"] == scores["n_train"].min()
+    sums = scores.assign(size=sizes)[(sizes > 0) & smallest]
+    plotting.plot_membership_auc(sums, ax=middle)
+    plotting.plot_membership_roc(data[data["measure"] == "curve"], ax=right)
+    left.set_title("Shadow models")
+    middle.set_title("Sums of T, smallest training set")
+    right.set_title("Likelihood ratio, smallest training set")
 
 
 def _curve_name(p: float) -> str:
@@ -111,5 +129,6 @@ FIGURES: dict[str, Draw] = {
     "fig4": _reliability,
     "figb1": _reliability,
     "fig2": _inverted,
+    "table3": _members,
 }
 """What draws each item on a figure."""

@@ -47,6 +47,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "fig4",
         "figb1",
         "fig2",
+        "table3",
     ),
     "heterosag": (
         "matrices",
@@ -66,7 +67,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
 
 ALIASES: dict[str, dict[str, str]] = {
     "multiround": {"fig5b": "table3", "fig5c": "table3", "fig7": "table4", "fig6": "table5"},
-    "ccesa": {"figb2": "fig2"},
+    "ccesa": {"figb2": "fig2", "tableb1": "table3"},
 }
 """Figures that an item of another name shows: the curves whose ends a table lists."""
 
@@ -84,9 +85,9 @@ class ReproduceConfig:
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (multiround's table3 to exposure, ccesa's fig4, figb1 and fig2,
-    heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or a
-    prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
+    """Data of trainings (multiround's table3 to exposure, ccesa's fig4, figb1, fig2 and
+    table3, heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or
+    a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, where it needs one."""
     out: pathlib.Path = pathlib.Path("results/reproduce")

@@ -1,0 +1,406 @@
+"""CCESA's Tables 3 and B.1: membership inference on what clients send, plain, padded and summed.
+
+Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: is a sample among those that a client trained
+on (Shokri et al. 2017)? Open readings, stated in the item: the attack's model, p, the rounds, and
+that members are those of the client whose model is overheard.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from mrsa_jax import attacks, data, federated, secagg
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax.data._dataset import host_generator
+from mrsa_jax.reproduce._ccesa_attacks import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
+from mrsa_jax.reproduce._context import Context, rows_to_frame
+from mrsa_jax.reproduce._items import Check, Item, state
+from mrsa_jax.secagg._binomial import binomial_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["members", "sum_size"]
+
+# n_train: accuracy and precision of FedAvg, SecAgg and CCESA, in percent
+_PRINTED = {
+    5000: ((72.49, 70.41), (49.67, 49.78), (49.29, 49.48)),
+    10000: ((70.72, 65.82), (49.96, 49.97), (50.14, 50.07)),
+    15000: ((72.80, 65.89), (49.85, 49.91), (49.02, 49.16)),
+    50000: ((66.47, 60.62), (49.33, 49.10), (50.00, 50.00)),
+}
+_Method = Literal["shadow", "loss", "likelihood_ratio"]
+_CLIENTS = 12
+_SUMS = (2, 4, 12)
+_CHANCE = 0.5  # p: half of SecAgg's resources
+_LEAST = 5  # samples of a client
+_METHODS: dict[_Method, str] = {
+    "shadow": "shadow models",
+    "loss": "loss threshold",
+    "likelihood_ratio": "likelihood ratio",
+}
+
+
+def members(context: Context) -> Item:
+    """Return Tables 3 and B.1: who can tell a client's samples from others."""
+    dataset = context.images
+    setting = _setting(context.small, dataset)
+    jobs = [(size, seed) for size in setting.sizes for seed in range(setting.seeds)]
+    context.progress.stage("membership: clients, shadow models and attacks", len(jobs))
+    guesses: list[_Guesses] = []
+    for done, job in enumerate(jobs):
+        guesses += _attacked(context, setting, dataset, *job)
+        context.progress.update(done + 1, len(jobs))
+    frame = rows_to_frame([*_scores(guesses, setting), *_curves(guesses, setting)])
+    return Item(
+        "table3",
+        "Tables 3 and B.1: membership inference on what clients send",
+        tuple(_checks(frame[frame["measure"] == "scores"])),
+        frame,
+        _caption(setting, dataset),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """How much is done; `sizes` gives the paper's n_train by the samples of a client here."""
+
+    sizes: dict[int, int]
+    seeds: int
+    epochs: int
+    shadows: int
+    ratio_shadows: int  # of the likelihood ratio, at the smallest set alone
+
+    @property
+    def smallest(self) -> int:
+        return min(self.sizes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Guesses:
+    """One attack on the models of one kind: scores [targets, 2 s], of members first."""
+
+    size: int
+    scheme: str
+    method: _Method
+    scores: np.ndarray
+    threshold: float
+
+    @functools.cached_property
+    def is_member(self) -> Bool[np.ndarray, " candidates"]:
+        return np.arange(2 * self.size) < self.size
+
+    @functools.cached_property
+    def areas(self) -> Float[np.ndarray, " targets"]:
+        """Return the area under each target's curve, by ranks (ties count half)."""
+        from scipy import stats
+
+        ranks = stats.rankdata(self.scores, axis=1)[:, : self.size].sum(axis=1)
+        return (ranks - self.size * (self.size + 1) / 2) / self.size**2
+
+
+def _setting(small: bool, dataset: data.Dataset) -> _Setting:
+    """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
+    count = len(dataset.train_labels)
+    most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)  # leaves others for the attack
+    sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
+    sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
+    rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
+    require(len(sizes) > 0, "dataset", rule, dataset.name, f"{count} samples")
+    if small:
+        sizes = dict(list(sizes.items())[:1])
+    return _Setting(
+        sizes,
+        seeds=2 if small else 3,
+        epochs=20 if small else 60,
+        shadows=_CLIENTS,
+        ratio_shadows=24 if small else 96,
+    )
+
+
+def _attacked(
+    context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
+) -> list[_Guesses]:
+    """Train clients of so many samples, overhear their first models, and attack them."""
+    key = jax.random.fold_in(trial_key(as_key(context.seed), seed), size)
+    model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
+    trainer = federated.local_sgd(model, 0.1, batch_size=10, num_epochs=setting.epochs)
+    names, view, num_others = _overheard(key, dataset, size, model, trainer)
+    places = _places(size, num_others)
+    guesses = []
+    for method in _METHODS:
+        is_ratio = method == "likelihood_ratio"
+        if is_ratio and size != setting.smallest:
+            continue
+        count = setting.ratio_shadows if is_ratio else setting.shadows
+        attack = attacks.membership(method, trainer, num_shadows=count, shadow_size=size)
+        got = attack.run(round_key(key, 0, Stream.ATTACK), view)
+        guesses += [
+            _Guesses(size, name, method, np.take_along_axis(scores, places, 1), got.threshold)
+            for name, scores in zip(names, got.scores, strict=True)
+        ]
+    return guesses
+
+
+def _overheard(
+    key: Key[Array, ""],
+    dataset: data.Dataset,
+    size: int,
+    model: Any,
+    trainer: federated.LocalSGD,
+) -> tuple[tuple[str, ...], attacks.MembershipView, int]:
+    """Return what is seen, as names and as a view of the clients' samples and of others.
+
+    Training and test samples are dealt to the clients, to those who are asked about though nobody
+    trained on them (as many, where there are so many) and to the adversary.
+    """
+    inputs = jnp.concatenate([jnp.asarray(dataset.train_inputs), jnp.asarray(dataset.test_inputs)])
+    pair = (dataset.train_labels, dataset.test_labels)
+    labels = jnp.concatenate([jnp.asarray(each, jnp.int32) for each in pair])
+    order = host_generator(key, Stream.PARTITION).permutation(len(labels))
+    held = _CLIENTS * size
+    num_others = min(held, len(order) - held - 2 * size)
+    clients = data.ClientData(
+        inputs=inputs,
+        labels=labels,
+        indices=jnp.asarray(order[:held].reshape(_CLIENTS, size), jnp.int32),
+        sizes=jnp.full(_CLIENTS, size, jnp.int32),
+        num_classes=dataset.num_classes,
+    )
+    start = federated.initial_parameters(key, model, dataset.input_shape)
+    updates = federated.client_updates(key, model, start, clients, trainer)
+    seen = _seen(wire(key, start[None, :] + updates, (_CHANCE,)))
+    asked, own = np.split(order, [held + num_others])
+    view = attacks.MembershipView(
+        model,
+        jnp.asarray(np.stack(list(seen.values()))),
+        start,
+        dataset.input_shape,
+        dataset.num_classes,
+        inputs[asked],
+        labels[asked],
+        inputs[own],
+        labels[own],
+    )
+    return tuple(seen), view, num_others
+
+
+def _seen(line: Wire) -> dict[str, np.ndarray]:
+    """Return the models of each kind, [targets, d]: for each client its own or its sum's mean."""
+    models = {PLAIN: line.read(PLAIN)}
+    models |= {_sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS}
+    hidden = (name for name in line.uploads if name != PLAIN)
+    return models | {name: line.read(name) for name in hidden}
+
+
+def _sum_name(size: int) -> str:
+    return f"sum of {size}"
+
+
+def sum_size(scheme: str) -> int:
+    """Return how many clients' models are in what is seen; 0 for padded ones.
+
+    Examples:
+        >>> sum_size("sum of 4"), sum_size("SecAgg")
+        (4, 0)
+    """
+    sizes = {PLAIN: 1} | {_sum_name(size): size for size in _SUMS}
+    return sizes.get(scheme, 0)
+
+
+def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]:
+    """Return for each client the places of its own samples and of as many that nobody has."""
+    first = size * np.arange(_CLIENTS)[:, None]
+    own = first + np.arange(size)
+    return np.concatenate([own, _CLIENTS * size + own % num_others], axis=1)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _cases(guesses: Sequence[_Guesses]) -> Iterator[tuple[_Guesses, list[_Guesses]]]:
+    """Go through the guesses of all seeds that belong together."""
+    cases: dict[tuple[int, str, str], list[_Guesses]] = {}
+    for guess in guesses:
+        cases.setdefault((guess.size, guess.scheme, guess.method), []).append(guess)
+    for together in cases.values():
+        yield together[0], together
+
+
+def _scores(guesses: Sequence[_Guesses], setting: _Setting) -> list[dict[str, Any]]:
+    """Return a row for each training set, kind of model and attack, over all targets and seeds."""
+    rows = []
+    for case, together in _cases(guesses):
+        called = np.stack([guess.scores >= guess.threshold for guess in together])
+        hits = int(called[..., : case.size].sum())
+        number, trials = int(called.sum()), called.size
+        right = 2 * hits - number + trials // 2  # hits, and the others less those called
+        low, high = binomial_interval(right, trials)
+        areas = np.concatenate([guess.areas for guess in together])
+        middle, reach = _mean(areas, 0.95)
+        found = _found(together, (0.001, 0.01))
+        printed = _printed(case, setting)
+        rows.append({
+            "measure": "scores", "n_train": _CLIENTS * case.size,
+            "printed n_train": setting.sizes[case.size], "scheme": case.scheme,
+            "method": _METHODS[case.method], "trials": trials, "right": right,
+            "accuracy": right / trials, "lower": low, "upper": high, "printed": printed[0],
+            "called": number, "hits": hits,
+            "precision": hits / number if number else float("nan"), "printed precision": printed[1],
+            "recall": 2 * hits / trials, "auc": middle, "auc low": middle - reach,
+            "auc high": middle + reach, "models": len(areas),
+            "auc half at 99.9 %": _mean(areas, 0.999)[1],
+            "found at 0.1 %": found[0], "found at 1 %": found[1],
+        })  # fmt: skip
+    return rows
+
+
+def _mean(values: np.ndarray, level: float) -> tuple[float, float]:
+    """Return the mean over models and half of its interval (Student's t)."""
+    from scipy import special
+
+    error = float(values.std(ddof=1)) / np.sqrt(len(values))
+    return float(values.mean()), float(special.stdtrit(len(values) - 1, (1 + level) / 2)) * error
+
+
+def _found(together: Sequence[_Guesses], rates: Sequence[float]) -> list[float]:
+    """Return the share of members who score above all but so many of the others, all in one."""
+    size = together[0].size
+    scores = np.stack([guess.scores for guess in together])
+    own, others = scores[..., :size].ravel(), np.sort(scores[..., size:].ravel())[::-1]
+    allowed = [int(rate * len(others)) for rate in rates]
+    bounds = [others[count] if count < len(others) else -np.inf for count in allowed]
+    return [float((own > bound).mean()) for bound in bounds]
+
+
+def _curves(guesses: Sequence[_Guesses], setting: _Setting) -> list[dict[str, Any]]:
+    """Return points of the likelihood ratio's curves at the smallest training set."""
+    rows = []
+    for case, together in _cases(guesses):
+        if case.method == "likelihood_ratio":
+            others = case.size * sum(len(guess.scores) for guess in together)
+            rates = np.unique(np.geomspace(1, others, 60).round()) / others
+            rows += [
+                {"measure": "curve", "n_train": _CLIENTS * case.size, "scheme": case.scheme,
+                 "method": _METHODS[case.method], "fpr": float(rate), "tpr": found}
+                for rate, found in zip(rates, _found(together, rates.tolist()), strict=True)
+            ]  # fmt: skip
+    return rows
+
+
+def _printed(case: _Guesses, setting: _Setting) -> tuple[float, float]:
+    """Return the paper's accuracy and precision in percent, nan where it has none."""
+    columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
+    if case.method != "shadow" or case.scheme not in columns:
+        return float("nan"), float("nan")
+    return _PRINTED[setting.sizes[case.size]][columns.index(case.scheme)]
+
+
+# --- verdicts -----------------------------------------------------------------------------------
+
+
+def _checks(scores: pd.DataFrame) -> Iterator[Check]:
+    """Yield the claims of both tables, that on recall, and how all attacks fare under pads."""
+    own = scores[scores["method"] == _METHODS["shadow"]]
+    hidden = (SECAGG, ccesa_name(_CHANCE))
+    for what, hits, trials, printed in (
+        ("accuracy", "right", "trials", "printed"),
+        ("precision", "hits", "called", "printed precision"),
+    ):
+        for scheme in (PLAIN, *hidden):
+            rows = own[(own["scheme"] == scheme) & (own[trials] > 0)]
+            paper = ", ".join(f"{value:.2f} %" for value in rows[printed])
+            is_first = what == "accuracy" and scheme == PLAIN
+            yield chance_check(
+                f"{what} of the attack, {scheme}",
+                list(zip(rows[hits], rows[trials], strict=True)),
+                0.5,
+                is_hidden=scheme in hidden,
+                paper=paper,
+                labels=[f"n_train = {n}: " for n in rows["n_train"]],
+                note=_sums_note(scores) if is_first else "",
+            )
+    yield _recall(own)
+    yield _areas(scores[scores["scheme"].isin(hidden)])
+
+
+def _sums_note(scores: pd.DataFrame) -> str:
+    """Say what the attacks make of sums, at the smallest training set."""
+    first = scores[scores["n_train"] == scores["n_train"].min()]
+    names = [PLAIN, *(_sum_name(size) for size in _SUMS)]
+    parts = [
+        f"{method}: "
+        + ", ".join(f"{rows.set_index('scheme').loc[name, 'auc']:.2f}" for name in names)
+        for method, rows in first.groupby("method", sort=False)
+    ]
+    ratio = first[first["method"] == _METHODS["likelihood_ratio"]].set_index("scheme")
+    found = ", ".join(f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names)
+    return (
+        f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest set: "
+        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood ratio: {found}"
+    )
+
+
+def _recall(own: pd.DataFrame) -> Check:
+    """Judge the recall that the two tables imply for FedAvg, with as many members as others.
+
+    With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r / (r + f).
+    """
+    implied = [
+        100 * (2 * accuracy - 100) / 100 / (1 - (100 - precision) / precision)
+        for (accuracy, precision), *_ in _PRINTED.values()
+    ]
+    ours = own[own["scheme"] == PLAIN]["recall"]
+    return state(
+        "recall of the attack, FedAvg, by Tables 3 and B.1",
+        min(implied) >= 90,
+        paper="close to 1",
+        ours=", ".join(f"{value:.1f} %" for value in implied),
+        tolerance="at least 90 %",
+        otherwise="paper errs",
+        note="members and others are as many: accuracy (1 + r - f)/2 and precision r/(r + f) give "
+        f"the recall r. In our runs: {', '.join(f'{100 * value:.1f} %' for value in ours)}",
+    )
+
+
+def _areas(hidden: pd.DataFrame) -> Check:
+    """Judge all three attacks on padded models, whatever their thresholds."""
+    off = (hidden["auc"] - 0.5).abs()
+    within = off <= hidden["auc half at 99.9 %"]
+    worst = hidden.iloc[int(off.to_numpy().argmax())]
+    return state(
+        "area under the curve, padded, all attacks and training sets",
+        bool(within.all()),
+        paper="random guess",
+        ours=f"{within.sum()} of {len(hidden)} at chance; furthest {worst['auc']:.3f} "
+        f"+- {worst['auc half at 99.9 %']:.3f} ({worst['method']}, {worst['scheme']}, "
+        f"n_train = {worst['n_train']:.0f})",
+        tolerance="0.5 within the 99.9 % interval over models",
+    )
+
+
+def _caption(setting: _Setting, dataset: data.Dataset) -> str:
+    sizes = ", ".join(
+        f"{_CLIENTS * size} ({paper:,} in the paper)" for size, paper in setting.sizes.items()
+    )
+    return (
+        f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; 12 make "
+        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 hidden units, "
+        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. Overheard are "
+        f"the models of the first round, {setting.seeds} seeds, each client attacked with its own "
+        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} of the "
+        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
+        f"n_train alone). Padded models are read as if they had no pads; CCESA at p = {_CHANCE:g} "
+        f"(at n = {_CLIENTS} p* is {secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
+        "Thresholds are fitted to single models, so for sums read the area. Intervals: "
+        "Clopper-Pearson (left) and Student's over models (middle), 95 %."
+    )
