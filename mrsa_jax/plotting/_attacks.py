@@ -6,7 +6,7 @@ and draws on `ax`, or on a figure of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,34 +61,38 @@ def plot_error_histogram(
     return ax
 
 
-def plot_error_of_motion(data: pd.DataFrame, *, by: str = "target", ax: Axes | None = None) -> Axes:
-    """Plot the mean error against how far updates move, a curve for each T or window.
+def plot_error_of_motion(data: pd.DataFrame, *, by: str = "scheme", ax: Axes | None = None) -> Axes:
+    """Plot the mean error against how far updates move, a curve for each scheme or window.
 
     A small mark is a seed, a line joins the geometric means over seeds; dashed, where updates
     do not move at all.
 
     Args:
-        data: Columns target or rounds, speed, seed, motion, error and frozen.
-        by: `"target"`, or `"rounds"` of the window.
+        data: Columns scheme or rounds, speed, seed, motion, error and frozen; rows of the same
+            scheme, rounds, speed and seed are averaged.
+        by: `"scheme"`, or `"rounds"` of the window.
         ax: Where to draw; a figure of its own when None.
     """
-    words = {"target": "T = {}", "rounds": "{} rounds"}[by]
+    from matplotlib.ticker import NullFormatter
+
     with style():
         ax = _axes(ax)
-        for place, (value, rows) in enumerate(data.groupby(by)):
-            colour, marker = _SHADES[-1 - place % len(_SHADES)], _MARKERS[place % len(_MARKERS)]
+        for place, (value, rows) in enumerate(data.groupby(by, sort=False)):
+            is_scheme, marker = by == "scheme", _MARKERS[place % len(_MARKERS)]
+            colour = scheme_colour(str(value)) if is_scheme else _SHADES[-1 - place % len(_SHADES)]
+            label = short(str(value)) if is_scheme else f"{value} rounds"
             seeds = rows.groupby(["speed", "seed"])[["motion", "error", "frozen"]].mean()
-            middle = np.exp(np.log(seeds[["motion", "error"]]).groupby("speed").mean())
-            ax.plot(
-                middle["motion"], middle["error"], color=colour, marker=marker, lw=1.4, ms=5,
-                label=words.format(value),
-            )  # fmt: skip
-            ax.plot(seeds["motion"], seeds["error"], marker, color=colour, ms=3, alpha=0.4)
+            logs = seeds[["motion", "error"]].transform(np.log)
+            middle = logs.groupby("speed").mean().transform(np.exp)
+            words: dict[str, Any] = {"color": colour, "marker": marker}
+            ax.plot(middle["motion"], middle["error"], lw=1.4, ms=5, label=label, **words)
+            ax.plot(seeds["motion"], seeds["error"], ls="", ms=2.5, alpha=0.4, **words)
             still = seeds["frozen"].mean()
             if still > _LEAST:
                 ax.axhline(still, color=colour, ls="--", lw=0.9)
         ax.axhline(1, color="#777777", lw=0.8, ls=":")
         ax.set(xscale="log", yscale="log", xlabel="relative motion of an update in the window")
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_ylabel("mean relative squared error")
         ax.legend(fontsize=8)
     return ax

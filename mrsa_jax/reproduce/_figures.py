@@ -95,12 +95,13 @@ def _errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
 def _motion(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the error against motion by T, and of random selection by the window's length."""
     figure.set_size_inches(11.5, 4.2)
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     first = data["rounds"].min()
     plotting.plot_error_of_motion(data[data["rounds"] == first], ax=left)
     plotting.plot_error_of_motion(data[data["target"] == 1], by="rounds", ax=right)
-    left.set_title(f"Windows of {first} rounds (dashed: frozen)")
-    right.set_title("Random selection, longer windows")
+    left.set_title(f"Windows of {first} rounds (dashed: no motion)")
+    right.set_ylabel("")
+    right.set_title("Random selection, windows of other lengths")
 
 
 def _exposure(figure: Figure, data: pd.DataFrame) -> None:

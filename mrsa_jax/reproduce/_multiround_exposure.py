@@ -181,13 +181,13 @@ def _by_leverage(frame: pd.DataFrame) -> Check:
 
 def _blocks(frame: pd.DataFrame) -> Check:
     whole = frame[frame["scheme"].str.startswith("Multi")]
-    split = whole[whole["lost"] > 0]["exposed"].mean()
-    kept = whole[whole["lost"] == 0]["exposed"].sum()
+    split = float(whole[whole["lost"] > 0]["exposed"].mean())
+    kept = int(whole[whole["lost"] == 0]["exposed"].sum())
     return state(
         "blocks expose nobody, unless their members are lost one by one",
-        int(kept) == 0 and split > 0,
+        kept == 0 and split > 0,
         paper="T of Theorem 1 assumes that a block comes or stays away as one",
-        ours=f"{int(kept)} exposed with whole blocks, {100 * split:.0f} % of the clients where "
+        ours=f"{kept} exposed with whole blocks, {100 * split:.0f} % of the clients where "
         f"each is lost with chance {_LOST[1]:g}",
         tolerance="none with whole blocks, some with split ones",
     )
