@@ -33,7 +33,8 @@ def plot_membership_roc(
 
     Args:
         data: Columns scheme, fpr and tpr, a row for each point; a curve for each scheme, in the
-            order in which they come.
+            order in which they come. Where there are columns chance low and chance high (the same
+            for all schemes), the band between them is shaded.
         lowest: Smallest rate that is shown; a curve starts where its rates are at least this.
         ax: Where to draw; a figure of its own when None.
     """
@@ -44,6 +45,10 @@ def plot_membership_roc(
             curve = curve[(curve["fpr"] >= lowest) & (curve["tpr"] >= lowest)]
             colour, line = _COLOURS[k % 7], _LINES[k % 7]
             ax.plot(curve["fpr"], curve["tpr"], color=colour, ls=line, label=str(name))
+        if "chance low" in data:
+            band = data[data["scheme"] == data["scheme"].iloc[0]].sort_values("fpr")
+            ends = (band[name].clip(lower=lowest / 10) for name in ("chance low", "chance high"))
+            ax.fill_between(band["fpr"], *ends, color=_LUCK, alpha=0.2, lw=0)
         ax.plot([lowest, 1], [lowest, 1], color=_LUCK, lw=0.9, ls=":", label="chance")
         ax.set(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1.15))
         ax.set(xlabel="false positives (log axis)", ylabel="members found (log axis)")

@@ -111,18 +111,31 @@ def _attacked(
     people = _people(dataset, clients, is_shown=seed == 0)
     steps = 40 if context.small else 100
     attack = attacks.model_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
+    rows = [] if seed else _originals(dataset, clients, people)
+    rows += _inverted(line, dataset, model, attack, people)
+    return [{"seed": seed, "clipped": line.clipped, **row} for row in rows]
+
+
+def _inverted(
+    line: Wire,
+    dataset: data.Dataset,
+    model: Any,
+    attack: attacks.ModelInversion,
+    people: _People,
+) -> list[dict[str, Any]]:
+    """Invert what each scheme lets see, and the sum; a row for each client."""
 
     def images(models: np.ndarray) -> np.ndarray:
         shape, classes = dataset.input_shape, dataset.num_classes
         view = attacks.ModelView(model, jnp.asarray(models), shape, classes)
         return attack.run(None, view).images
 
-    rows = [] if seed else _originals(dataset, clients, people)
+    rows: list[dict[str, Any]] = []
     for name in line.uploads:
         rows += _judged(name, images(line.read(name)), people)
-    everybody = np.broadcast_to(images(line.means(_CLIENTS)), (_CLIENTS, *people.means.shape))
-    rows += _judged(_TOTAL, everybody, people)
-    return [{"seed": seed, "clipped": line.clipped, **row} for row in rows]
+    count = len(people.labels)
+    everybody = np.broadcast_to(images(line.means(count)), (count, *people.means.shape))
+    return rows + _judged(_TOTAL, everybody, people)
 
 
 def _overheard(

@@ -8,23 +8,23 @@ that members are those of the client whose model is overheard.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from mrsa_jax import attacks, data, federated, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.data._dataset import host_generator
 from mrsa_jax.reproduce._ccesa_attacks import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
+from mrsa_jax.reproduce._ccesa_guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_jax.reproduce._context import Context, rows_to_frame
 from mrsa_jax.reproduce._items import Check, Item, state
-from mrsa_jax.secagg._binomial import binomial_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +38,11 @@ _PRINTED = {
     15000: ((72.80, 65.89), (49.85, 49.91), (49.02, 49.16)),
     50000: ((66.47, 60.62), (49.33, 49.10), (50.00, 50.00)),
 }
-_Method = Literal["shadow", "loss", "likelihood_ratio"]
 _CLIENTS = 12
 _SUMS = (2, 4, 12)
 _CHANCE = 0.5  # p: half of SecAgg's resources
 _LEAST = 5  # samples of a client
-_METHODS: dict[_Method, str] = {
+_METHODS: dict[Method, str] = {
     "shadow": "shadow models",
     "loss": "loss threshold",
     "likelihood_ratio": "likelihood ratio",
@@ -56,11 +55,16 @@ def members(context: Context) -> Item:
     setting = _setting(context.small, dataset)
     jobs = [(size, seed) for size in setting.sizes for seed in range(setting.seeds)]
     context.progress.stage("membership: clients, shadow models and attacks", len(jobs))
-    guesses: list[_Guesses] = []
+    guesses: list[Guesses] = []
     for done, job in enumerate(jobs):
         guesses += _attacked(context, setting, dataset, *job)
         context.progress.update(done + 1, len(jobs))
-    frame = rows_to_frame([*_scores(guesses, setting), *_curves(guesses, setting)])
+    frame = rows_to_frame(
+        [
+            *_labelled("scores", score_rows(guesses), setting),
+            *_labelled("curve", curve_rows(guesses, "likelihood_ratio"), setting),
+        ]
+    )
     return Item(
         "table3",
         "Tables 3 and B.1: membership inference on what clients send",
@@ -85,29 +89,6 @@ class _Setting:
         return min(self.sizes)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Guesses:
-    """One attack on the models of one kind: scores [targets, 2 s], of members first."""
-
-    size: int
-    scheme: str
-    method: _Method
-    scores: np.ndarray
-    threshold: float
-
-    @functools.cached_property
-    def is_member(self) -> Bool[np.ndarray, " candidates"]:
-        return np.arange(2 * self.size) < self.size
-
-    @functools.cached_property
-    def areas(self) -> Float[np.ndarray, " targets"]:
-        """Return the area under each target's curve, by ranks (ties count half)."""
-        from scipy import stats
-
-        ranks = stats.rankdata(self.scores, axis=1)[:, : self.size].sum(axis=1)
-        return (ranks - self.size * (self.size + 1) / 2) / self.size**2
-
-
 def _setting(small: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
     count = len(dataset.train_labels)
@@ -129,7 +110,7 @@ def _setting(small: bool, dataset: data.Dataset) -> _Setting:
 
 def _attacked(
     context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
-) -> list[_Guesses]:
+) -> list[Guesses]:
     """Train clients of so many samples, overhear their first models, and attack them."""
     key = jax.random.fold_in(trial_key(as_key(context.seed), seed), size)
     model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
@@ -145,7 +126,7 @@ def _attacked(
         attack = attacks.membership(method, trainer, num_shadows=count, shadow_size=size)
         got = attack.run(round_key(key, 0, Stream.ATTACK), view)
         guesses += [
-            _Guesses(size, name, method, np.take_along_axis(scores, places, 1), got.threshold)
+            Guesses(size, name, method, np.take_along_axis(scores, places, 1), got.threshold)
             for name, scores in zip(names, got.scores, strict=True)
         ]
     return guesses
@@ -224,85 +205,21 @@ def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]
     return np.concatenate([own, _CLIENTS * size + own % num_others], axis=1)
 
 
-# --- tables -------------------------------------------------------------------------------------
-
-
-def _cases(guesses: Sequence[_Guesses]) -> Iterator[tuple[_Guesses, list[_Guesses]]]:
-    """Go through the guesses of all seeds that belong together."""
-    cases: dict[tuple[int, str, str], list[_Guesses]] = {}
-    for guess in guesses:
-        cases.setdefault((guess.size, guess.scheme, guess.method), []).append(guess)
-    for together in cases.values():
-        yield together[0], together
-
-
-def _scores(guesses: Sequence[_Guesses], setting: _Setting) -> list[dict[str, Any]]:
-    """Return a row for each training set, kind of model and attack, over all targets and seeds."""
-    rows = []
-    for case, together in _cases(guesses):
-        called = np.stack([guess.scores >= guess.threshold for guess in together])
-        hits = int(called[..., : case.size].sum())
-        number, trials = int(called.sum()), called.size
-        right = 2 * hits - number + trials // 2  # hits, and the others less those called
-        low, high = binomial_interval(right, trials)
-        areas = np.concatenate([guess.areas for guess in together])
-        middle, reach = _mean(areas, 0.95)
-        found = _found(together, (0.001, 0.01))
-        printed = _printed(case, setting)
-        rows.append({
-            "measure": "scores", "n_train": _CLIENTS * case.size,
-            "printed n_train": setting.sizes[case.size], "scheme": case.scheme,
-            "method": _METHODS[case.method], "trials": trials, "right": right,
-            "accuracy": right / trials, "lower": low, "upper": high, "printed": printed[0],
-            "called": number, "hits": hits,
-            "precision": hits / number if number else float("nan"), "printed precision": printed[1],
-            "recall": 2 * hits / trials, "auc": middle, "auc low": middle - reach,
-            "auc high": middle + reach, "models": len(areas),
-            "auc half at 99.9 %": _mean(areas, 0.999)[1],
-            "found at 0.1 %": found[0], "found at 1 %": found[1],
-        })  # fmt: skip
-    return rows
-
-
-def _mean(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Return the mean over models and half of its interval (Student's t)."""
-    from scipy import special
-
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    return float(values.mean()), float(special.stdtrit(len(values) - 1, (1 + level) / 2)) * error
-
-
-def _found(together: Sequence[_Guesses], rates: Sequence[float]) -> list[float]:
-    """Return the share of members who score above all but so many of the others, all in one."""
-    size = together[0].size
-    scores = np.stack([guess.scores for guess in together])
-    own, others = scores[..., :size].ravel(), np.sort(scores[..., size:].ravel())[::-1]
-    allowed = [int(rate * len(others)) for rate in rates]
-    bounds = [others[count] if count < len(others) else -np.inf for count in allowed]
-    return [float((own > bound).mean()) for bound in bounds]
-
-
-def _curves(guesses: Sequence[_Guesses], setting: _Setting) -> list[dict[str, Any]]:
-    """Return points of the likelihood ratio's curves at the smallest training set."""
-    rows = []
-    for case, together in _cases(guesses):
-        if case.method == "likelihood_ratio":
-            others = case.size * sum(len(guess.scores) for guess in together)
-            rates = np.unique(np.geomspace(1, others, 60).round()) / others
-            rows += [
-                {"measure": "curve", "n_train": _CLIENTS * case.size, "scheme": case.scheme,
-                 "method": _METHODS[case.method], "fpr": float(rate), "tpr": found}
-                for rate, found in zip(rates, _found(together, rates.tolist()), strict=True)
-            ]  # fmt: skip
-    return rows
-
-
-def _printed(case: _Guesses, setting: _Setting) -> tuple[float, float]:
-    """Return the paper's accuracy and precision in percent, nan where it has none."""
+def _labelled(
+    measure: str, rows: list[dict[str, Any]], setting: _Setting
+) -> Iterator[dict[str, Any]]:
+    """Yield rows with the names that tables show and what the paper prints, in percent."""
     columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
-    if case.method != "shadow" or case.scheme not in columns:
-        return float("nan"), float("nan")
-    return _PRINTED[setting.sizes[case.size]][columns.index(case.scheme)]
+    for row in rows:
+        size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
+        own = setting.sizes[size]
+        is_judged = method == "shadow" and scheme in columns
+        printed = _PRINTED[own][columns.index(scheme)] if is_judged else (math.nan, math.nan)
+        yield {
+            "measure": measure, "n_train": _CLIENTS * size, "printed n_train": own,
+            "scheme": scheme, "method": _METHODS[method], **row,
+            "printed": printed[0], "printed precision": printed[1],
+        }  # fmt: skip
 
 
 # --- verdicts -----------------------------------------------------------------------------------
@@ -402,5 +319,6 @@ def _caption(setting: _Setting, dataset: data.Dataset) -> str:
         f"n_train alone). Padded models are read as if they had no pads; CCESA at p = {_CHANCE:g} "
         f"(at n = {_CLIENTS} p* is {secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
         "Thresholds are fitted to single models, so for sums read the area. Intervals: "
-        "Clopper-Pearson (left) and Student's over models (middle), 95 %."
+        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where curves lie "
+        "by luck."
     )
