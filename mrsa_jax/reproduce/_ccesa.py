@@ -57,8 +57,9 @@ def ccesa(
 
     Args:
         items: Names, as in `reproduce.ITEMS["ccesa"]`; None for all.
-        small: Table 2 at n = 100 alone, Table 1 to n = 800, and in Figure 4 a few rounds of
-            logistic regression: about two minutes for all items instead of forty.
+        small: Table 2 at n = 100 alone, Table 1 to n = 800, in Figure 4 a few rounds of logistic
+            regression, in Figure 2 and Table 3 two seeds and less training: about three minutes
+            for all items instead of fifty.
         seed: Integer in [0, 2**32) of everything random.
         dataset: What fig4, figb1, fig2 and table3 train on, as `data.load` takes it; the paper's
             are CIFAR-10 (n x d updates of VGG-11: for an accelerator) and the AT&T faces,
