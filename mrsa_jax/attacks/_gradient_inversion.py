@@ -214,9 +214,9 @@ def inferred_labels(view: UpdateView) -> Int32[Array, ...]:
     rows = []
     for own in np.asarray(gradient, np.float64):
         # entries of absent classes are their mean chances: that gives the learning rate
-        absent = own > 0
-        scale = own[absent].sum() / np.asarray(chance, np.float64)[absent].sum()
-        wanted = view.num_images * (np.asarray(chance, np.float64) - own / max(scale, 1e-300))
+        absent, mean = own > 0, np.asarray(chance, np.float64)
+        scale = own[absent].sum() / mean[absent].sum() if absent.any() else np.abs(own).max()
+        wanted = view.num_images * (mean - own / max(scale, 1e-300))
         counts = np.floor(np.maximum(wanted, 0)).astype(int)
         while counts.sum() > view.num_images:
             counts[np.argmax(counts - wanted)] -= 1

@@ -29,7 +29,7 @@ DETAILS = """
 
   mrsa-jax attack least-squares            each client's update, from the sums of many rounds
   mrsa-jax attack disaggregation           who was in each sum, from how often each took part
-  mrsa-jax attack gradients --photo flower images, from one update or a sum of several
+  mrsa-jax attack gradients                images, from one update or a sum of several
   mrsa-jax attack model-inversion          a typical image of each class, from a model
   mrsa-jax attack membership               whether a sample was among those trained on
   mrsa-jax attack inconsistency            a server that breaks the protocol, and the defence
@@ -63,7 +63,7 @@ eq. (33) to (35)). Random selection exposes single clients; blocks of T leave on
     ),
     "disaggregation": _Attack(
         setting.DisaggregationConfig,
-        "_attack_sums",
+        "_attack_counts",
         "run_disaggregation",
         """
 A server that is not told who took part finds out from how often each client did (Lam et al. 2021).
@@ -78,9 +78,10 @@ A server that is not told who took part finds out from how often each client did
         """
 An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020); a sum shows less, an
 upload under pads nothing.
-  mrsa-jax attack gradients --photo flower --seen plain
-  mrsa-jax attack gradients --dataset digits --model mlp --num-summed 4
-  mrsa-jax attack gradients --photo china --iterations 4800 --restarts 8""",
+  mrsa-jax attack gradients
+  mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
+  mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
+  mrsa-jax attack gradients --folder ~/pictures --method euclidean""",
     ),
     "model-inversion": _Attack(
         setting.ModelInversionConfig,

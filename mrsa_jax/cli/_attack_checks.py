@@ -81,8 +81,9 @@ def _gradients(config: setting.GradientsConfig) -> None:
     _seen(config.seen, "seen")
     _at_least(config, num_summed=2, num_images=1, iterations=1, restarts=1)
     _positive(config, step_size=0.0, smoothness=0.0)
-    both = config.photo is not None and config.folder is not None
-    require(not both, "photo", "must be left out with --folder", config.photo)
+    given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
+    rule = "must be left out where the images are from elsewhere"
+    require(len(given) <= 1, given[0] if given else "photo", rule, *given)
     if config.folder is not None:
         rule = f"must be a folder with pictures ({', '.join(_PICTURES)})"
         require(bool(pictures(config.folder)), "folder", rule, str(config.folder))
@@ -91,7 +92,7 @@ def _gradients(config: setting.GradientsConfig) -> None:
 def _model_inversion(config: setting.ModelInversionConfig) -> None:
     _seen(config.seen, "seen")
     _at_least(config, num_clients=2, num_epochs=1, iterations=1)
-    _positive(config, learning_rate=None, smoothness=0.0)
+    _positive(config, learning_rate=None, step_size=None, smoothness=0.0)
     chance = config.connection_probability
     rule = "must lie in (0, 1]"
     require(0 < chance <= 1, "connection_probability", rule, chance)

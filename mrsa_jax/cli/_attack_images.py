@@ -39,10 +39,18 @@ _MOST_DRAWN = 12  # images in a row of the grid
 
 
 def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> WireRound:
-    """Send vectors through a round of secure aggregation with a range that clips nothing."""
+    """Send vectors through a round of secure aggregation.
+
+    The quantizer's range clips nothing, and the ring is no larger than the sum needs.
+    """
     clip = float(np.abs(np.asarray(values)).max()) or 1.0
-    quantizer = quantize.stochastic(_LEVELS, clip * 1.001)
-    return wire_round(seed, values, quantizer, connection_probability=connection_probability)
+    return wire_round(
+        seed,
+        values,
+        quantize.stochastic(_LEVELS, clip * 1.001),
+        modulus_bits=(len(values) * (_LEVELS - 1)).bit_length(),
+        connection_probability=connection_probability,
+    )
 
 
 # --- gradients ----------------------------------------------------------------------------------
@@ -157,7 +165,7 @@ def _score_images(
 
 def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return images, labels and the number of classes."""
-    if config.photo is None and config.folder is None:
+    if config.dataset is not None:
         dataset = data.load(config.dataset, seed=config.seed)
         known = np.asarray(dataset.train_labels)
         rule = f"must hold the {count} images that are asked for"
@@ -168,10 +176,9 @@ def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.
         chosen = np.concatenate([np.sort(firsts), others])[:count]
         images = np.asarray(dataset.train_inputs)[chosen]
         return images, known[chosen].astype(np.int32), dataset.num_classes
-    if config.photo is not None:
-        images = _sample_photographs(config.photo, count)
+    if config.folder is None:
+        images = _sample_photographs(config.photo or "flower", count)
     else:
-        assert config.folder is not None
         paths = pictures(config.folder)[:count]
         rule = f"must hold the {count} pictures that are asked for (--num-summed x --num-images)"
         require(len(paths) == count, "folder", rule, len(paths))
@@ -239,7 +246,9 @@ def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars
     bars.update(1, 1)
     wire = through_wire(fold(key, int(Stream.QUANTIZATION)), models, config.connection_probability)
     means, drawn = _class_means(dataset)
-    attack = attacks.model_inversion(num_steps=config.iterations, smoothness=config.smoothness)
+    attack = attacks.model_inversion(
+        num_steps=config.iterations, step_size=config.step_size, smoothness=config.smoothness
+    )
     seen = {
         "plain": attacks.read_models(wire.plain)[0],
         "padded": attacks.read_models(wire.padded)[0],
@@ -257,7 +266,7 @@ def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars
         report.arrays[name] = found.images
         rows.append((name, found.images[drawn]))
         texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
-        report.figures["images"] = plotting.plot_image_grid(rows, scores=texts)
+        report.figures["images"] = plotting.plot_image_grid(rows, scores=texts, value_range=None)
         bars.update(done + 1, len(config.seen))
     report.arrays["class_means"] = means
     report.sentences += [

@@ -187,10 +187,14 @@ def run_inconsistency(config: InconsistencyConfig, report: Report, bars: Bars) -
     trainer = federated.local_sgd(
         model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
     )
-    quantizer = quantize.stochastic(2**16 + 1, 1.0)  # 0 is a level: silent clients add nothing
+    levels = 2**16 + 1  # 0 is a level: silent clients add nothing
+    quantizer = quantize.stochastic(levels, 1.0)
+    bits = (config.cohort_size * (levels - 1)).bit_length()
     bars.stage("rounds", len(config.pads))
     for done, name in enumerate(config.pads):
-        attack = attacks.model_inconsistency(model, trainer, quantizer, is_bound=name == "bound")
+        attack = attacks.model_inconsistency(
+            model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
+        )
         found = attack.run(key, start, clients, range(config.cohort_size), config.target)
         row = {
             "pads": "bound to the model" if name == "bound" else "plain SecAgg",

@@ -48,15 +48,15 @@ class LeastSquaresConfig(AttackSettings):
     """Folder for scores (CSV and JSON), figures and what was recovered."""
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
     """Who is asked, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
-    num_clients: int = 40
+    num_clients: int = 24
     """Clients, N."""
     cohort_size: int = 8
     """Clients asked in a round, K."""
     dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Chances to be offline in a round, spread over the clients."""
-    rounds: int = 120
+    rounds: int = 80
     """Rounds whose sums the server keeps."""
-    warm_up: int = 60
+    warm_up: int = 40
     """Rounds before them: the longer the training, the less the updates change."""
     frozen: bool = False
     """Worst case: the model does not move, so each client sends the same update again."""
@@ -64,7 +64,7 @@ class LeastSquaresConfig(AttackSettings):
     """Data that the clients train on (mrsa-jax data list)."""
     model: _ModelName = "logistic"
     """What they train."""
-    learning_rate: float = 0.05
+    learning_rate: float = 0.01
     """Step size of their SGD; the smaller, the less the updates change."""
     batch_size: int = 10
     """Samples in a minibatch."""
@@ -130,25 +130,26 @@ class GradientsConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
     """Folder for scores (CSV and JSON), figures and what was recovered."""
-    dataset: str = "mnist_5k"
-    """Where the images are from: a data set (mrsa-jax data list)."""
     photo: Literal["flower", "china"] | None = None
-    """scikit-learn's sample photographs in 32 x 32 pixels instead."""
+    """Invert scikit-learn's sample photographs, this one first, in 32 x 32 pixels; flower if
+    neither --dataset nor --folder is given."""
+    dataset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Invert images of a data set instead (mrsa-jax data list)."""
     folder: _Folder = None
-    """The first images of this folder in 32 x 32 pixels instead (.png, .jpg)."""
+    """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
     num_summed: int = 2
     """Clients in the sum, T."""
     num_images: int = 1
     """Images of each client, all in one step of SGD."""
-    model: _ModelName = "lenet"
-    """The model, as it is at the start of training."""
+    model: _ModelName = "smooth_lenet"
+    """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
     learning_rate: float = 0.1
     """Step size of the clients' SGD."""
     method: Literal["cosine", "euclidean"] = "cosine"
     """cosine (Geiping et al. 2020, Adam on signs) or euclidean (Zhu et al. 2019, L-BFGS)."""
-    iterations: int = 600
+    iterations: int = 1200
     """Steps of the optimizer."""
     restarts: int = 2
     """Random starts, side by side; the one that fits best is taken."""
@@ -166,8 +167,8 @@ class ModelInversionConfig(AttackSettings):
 
     out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
     """Folder for scores (CSV and JSON), figures and what was recovered."""
-    dataset: str = "digits"
-    """digits, mnist_5k, olivetti (faces), or another set (mrsa-jax data list)."""
+    dataset: str = "mnist_5k"
+    """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
     seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
     """Whose model: a client's as it is, a client's under its pads, or the mean of all clients'."""
     num_clients: int = 10
@@ -180,6 +181,8 @@ class ModelInversionConfig(AttackSettings):
     """Local epochs."""
     iterations: int = 500
     """Most steps of the attack."""
+    step_size: float = 0.02
+    """Length of its steps, as a share of the pixels' range."""
     smoothness: float = 0.0
     """Weight of the total variation."""
 
@@ -210,11 +213,11 @@ class MembershipConfig(AttackSettings):
     """Step size of the clients' SGD."""
     batch_size: int = 10
     """Samples in a minibatch."""
-    num_epochs: int = 40
+    num_epochs: int = 30
     """Local epochs: the more, the more a model knows by heart."""
     client_size: int = 50
     """Samples of a client, and of each shadow model."""
-    num_targets: int = 4
+    num_targets: int = 2
     """Clients attacked; scores are of all of them together."""
     num_shadows: int = 16
     """Shadow models of the adversary."""

@@ -1,4 +1,4 @@
-"""`mrsa-jax attack least-squares | disaggregation`: what the sums of many rounds give away."""
+"""`mrsa-jax attack least-squares`: each client's update, from the sums of many rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mrsa_jax import attacks, availability, data, federated, privacy, quantize, 
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
-from mrsa_jax.cli._attack_setting import DisaggregationConfig, LeastSquaresConfig
+from mrsa_jax.cli._attack_setting import LeastSquaresConfig
+from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme
 
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
     from mrsa_jax.cli._attack_report import Report
     from mrsa_jax.cli._console import Bars
 
-__all__ = ["run_disaggregation", "run_least_squares"]
+__all__ = ["FOUND", "history_of", "read_array", "run_least_squares"]
 
 _LEVELS, _CLIP = 2**16, 1.0
 _SMALL = 1e-6  # an error below this is that of rounding
-_FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
-
-
-# --- least squares ------------------------------------------------------------------------------
+FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ def _simulated(config: LeastSquaresConfig, scheme: str, bars: Bars) -> _Sums:
     n, k = config.num_clients, config.cohort_size
     selector = _build.SELECTORS[own.name](own, n, k)
     rounds = config.warm_up + config.rounds
-    history = _history(config, selector, rounds)
+    history = history_of(config, selector, rounds)
     dataset = data.load(config.dataset, seed=config.seed)
     clients = data.iid(fold(as_key(config.seed), int(Stream.PARTITION)), dataset, n)
     shape = dataset.train_inputs.shape[1:]
@@ -88,7 +86,7 @@ def _kept_sums(label: str, kept: SummedRounds) -> _Sums:
     return _Sums(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
 
 
-def _history(config: Any, selector: Any, rounds: int) -> np.ndarray:
+def history_of(config: Any, selector: Any, rounds: int) -> np.ndarray:
     """Roll out whose sums the server learns."""
     rates = availability.assign_rates(
         fold(as_key(config.seed), int(Stream.ASSIGNMENT)),
@@ -168,6 +166,12 @@ def _score_sums(
 ) -> None:
     """Solve one system, and add its rows to the report."""
     history, values = sums.participation, sums.aggregates
+    history = np.asarray(as_integers(history, "participation", min_ndim=1))
+    rule = "must be [rounds, clients]"
+    require(history.ndim == 2 and history.size > 0, "participation", rule, history.shape)
+    rule = "must be [rounds, d], with a row for each row of `participation`"
+    fits = values.ndim == 2 and len(values) == len(history)
+    require(fits, "aggregates", rule, values.shape, history.shape)
     if config.window is not None:
         rule = "must be no longer than the history"
         require(config.window <= len(history), "window", rule, config.window, len(history))
@@ -211,7 +215,7 @@ def _sums_summary(
         known = error[np.isfinite(error)]
         row["mean_error"] = float(known.mean()) if len(known) else None
         row["median_error"] = float(np.median(known)) if len(known) else None
-        row["recovered"] = int((known < _FOUND).sum())
+        row["recovered"] = int((known < FOUND).sum())
     if sums.change is not None:
         row["change"] = float(np.nanmedian(sums.change))
     return row
@@ -254,9 +258,9 @@ def _least_squares_words(report: Report) -> list[str]:
         start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "
         if "recovered" in row:
             words.append(
-                f"{start}{row['recovered']} recovered with an error below {_FOUND:g}; mean error "
-                f"{row['mean_error']:.3g}, of updates that stayed as they are "
-                f"{row['predicted_error']:.3g} would be expected."
+                f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
+                f"{row['mean_error']:.3g} (expected of unrelated updates that never change: "
+                f"{row['predicted_error']:.3g})."
             )
         else:
             words.append(
@@ -289,142 +293,3 @@ def read_array(path: pathlib.Path, name: str) -> np.ndarray:
         raise
     except Exception as error:  # NumPy raises whatever it meets in a broken file
         raise ConfigurationError(f"`{name}` must be a sound array file; {path}: {error}") from error
-
-
-# --- disaggregation -----------------------------------------------------------------------------
-
-
-def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars) -> None:
-    """Attack simulated rounds, or the sums and counts in a user's files."""
-    report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
-    attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
-    if config.aggregates is not None:
-        view, truth = _counted_files(config)
-        _score_columns(config, report, attack, bars, config.aggregates.name, view, truth, None)
-    else:
-        for scheme in config.schemes:
-            own = parse_scheme(scheme)
-            selector = _build.SELECTORS[own.name](own, config.num_clients, config.cohort_size)
-            history = _history(config, selector, config.rounds)
-            generator = np.random.default_rng([config.seed, 0xD15A])
-            updates = generator.normal(size=(config.num_clients, config.dim))
-            sums = history @ updates
-            if config.drift > 0:  # each sum carries the changes of its clients
-                fresh = generator.normal(size=sums.shape)
-                sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
-            view = _count_view(sums, history, _lengths(len(history), config.interval))
-            _score_columns(config, report, attack, bars, own.label, view, history, updates)
-    report.sentences += [
-        f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
-        f"{row['clients']} clients; {row['shared']} of them move together with another and can "
-        "only be recovered as one."
-        for row in report.summary
-        if "columns_right" in row
-    ]
-
-
-def _lengths(rounds: int, interval: int) -> np.ndarray:
-    """Cut rounds into intervals; the last may be shorter."""
-    whole, rest = divmod(rounds, interval)
-    return np.array([interval] * whole + [rest] * (rest > 0))
-
-
-def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.CountView:
-    rule = "must add up to the rounds of `participation`"
-    require(int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum()))
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    counts = np.add.reduceat(np.asarray(history).astype(bool).astype(np.int64), starts, axis=0)
-    return attacks.CountView(sums, counts, lengths)
-
-
-def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
-    assert config.aggregates is not None
-    sums = read_array(config.aggregates, "aggregates")
-    truth = None
-    if config.participation is not None:
-        truth = read_array(config.participation, "participation")
-        rule = "must have a row for each row of --aggregates"
-        fits = truth.ndim == 2 and len(truth) == len(sums)
-        require(fits, "participation", rule, truth.shape, sums.shape)
-    if config.counts is None:
-        assert truth is not None
-        lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
-        return _count_view(sums, truth, lengths), truth
-    counts = read_array(config.counts, "counts")
-    require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
-    if config.interval_lengths:
-        lengths = np.array(config.interval_lengths)
-    else:
-        rule = "must be given where the rounds do not divide into equal intervals"
-        is_even = len(counts) > 0 and len(sums) % len(counts) == 0
-        require(is_even, "interval_lengths", rule, len(sums), len(counts))
-        lengths = np.full(len(counts), len(sums) // len(counts))
-    return attacks.CountView(sums, counts, lengths), truth
-
-
-def _score_columns(
-    config: DisaggregationConfig,
-    report: Report,
-    attack: attacks.Disaggregation,
-    bars: Bars,
-    label: str,
-    view: attacks.CountView,
-    truth: np.ndarray | None,
-    updates: np.ndarray | None,
-) -> None:
-    """Recover one participation matrix, and add its rows to the report."""
-    num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
-    bars.stage(f"{label}: columns", num_groups)
-    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
-    report.arrays[f"participation_{len(report.summary)}"] = found.participation
-    row: dict[str, Any] = {
-        "scheme": label,
-        "sums": len(found.participation),
-        "clients": len(found.group),
-        "rank": found.rank,
-        "explained": int(found.is_explained.sum()),
-        "shared": int(found.is_shared.sum()),
-    }
-    right = None if truth is None else _right_columns(found, np.asarray(truth).astype(bool))
-    error = None
-    if right is not None:
-        row["columns_right"] = int(right.sum())
-    if updates is not None and right is not None:
-        # clients of equal counts are matched to the columns that are theirs
-        error = attacks.reconstruction_error(updates, _matched(found, truth)[1])
-        row["mean_error"] = float(np.nanmean(error))
-        row["recovered"] = int((error < _FOUND).sum())
-    report.summary.append(row)
-    for client in range(len(found.group)):
-        own: dict[str, Any] = {
-            "scheme": label,
-            "client": client,
-            "sums": int(found.participation[:, client].sum()),
-            "group": int(found.group[client]),
-            "residual": float(found.residual[client]),
-            "explained": bool(found.is_explained[client]),
-            "shared": bool(found.is_shared[client]),
-        }
-        if right is not None:
-            own["right"] = bool(right[client])
-        if error is not None:
-            own["error"] = float(error[client])
-        report.scores.append(own)
-
-
-def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns and estimates with clients of equal counts in the order of the truth."""
-    from scipy.optimize import linear_sum_assignment
-
-    real = np.asarray(truth).astype(bool)
-    order = np.arange(real.shape[1])
-    for number in np.unique(found.group):
-        members = np.flatnonzero(found.group == number)
-        differs = found.participation[:, members].T[:, None] != real[:, members].T[None]
-        column, client = linear_sum_assignment(differs.sum(axis=2))
-        order[members[client]] = members[column]
-    return found.participation[:, order], found.estimates[order]
-
-
-def _right_columns(found: attacks.Disaggregated, truth: np.ndarray) -> np.ndarray:
-    return np.asarray((_matched(found, truth)[0] == truth).all(axis=0))

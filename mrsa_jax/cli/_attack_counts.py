@@ -1,0 +1,157 @@
+"""`mrsa-jax attack disaggregation`: who was in which sum, from how often each client was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import attacks
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.cli._attack_setting import DisaggregationConfig
+from mrsa_jax.cli._attack_sums import FOUND, history_of, read_array
+from mrsa_jax.study import _build
+from mrsa_jax.study._config import parse_scheme
+
+if TYPE_CHECKING:
+    from mrsa_jax.cli._attack_report import Report
+    from mrsa_jax.cli._console import Bars
+
+__all__ = ["run_disaggregation"]
+
+
+def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars) -> None:
+    """Attack simulated rounds, or the sums and counts in a user's files."""
+    report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
+    attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
+    if config.aggregates is not None:
+        view, truth = _counted_files(config)
+        _score_columns(config, report, attack, bars, config.aggregates.name, view, truth, None)
+    else:
+        for scheme in config.schemes:
+            own = parse_scheme(scheme)
+            selector = _build.SELECTORS[own.name](own, config.num_clients, config.cohort_size)
+            history = history_of(config, selector, config.rounds)
+            generator = np.random.default_rng([config.seed, 0xD15A])
+            updates = generator.normal(size=(config.num_clients, config.dim))
+            sums = history @ updates
+            if config.drift > 0:  # each sum carries the changes of its clients
+                fresh = generator.normal(size=sums.shape)
+                sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
+            view = _count_view(sums, history, _lengths(len(history), config.interval))
+            _score_columns(config, report, attack, bars, own.label, view, history, updates)
+    report.sentences += [
+        f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
+        f"{row['clients']} clients; {row['shared']} of them move together with another and can "
+        "only be recovered as one."
+        for row in report.summary
+        if "columns_right" in row
+    ]
+
+
+def _lengths(rounds: int, interval: int) -> np.ndarray:
+    """Cut rounds into intervals; the last may be shorter."""
+    whole, rest = divmod(rounds, interval)
+    return np.array([interval] * whole + [rest] * (rest > 0))
+
+
+def _count_view(sums: Any, history: np.ndarray, lengths: np.ndarray) -> attacks.CountView:
+    rule = "must add up to the rounds of `participation`"
+    require(int(lengths.sum()) == len(history), "interval_lengths", rule, int(lengths.sum()))
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    counts = np.add.reduceat(np.asarray(history).astype(bool).astype(np.int64), starts, axis=0)
+    return attacks.CountView(sums, counts, lengths)
+
+
+def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.ndarray | None]:
+    assert config.aggregates is not None
+    sums = read_array(config.aggregates, "aggregates")
+    truth = None
+    if config.participation is not None:
+        truth = read_array(config.participation, "participation")
+        rule = "must have a row for each row of --aggregates"
+        fits = truth.ndim == 2 and len(truth) == len(sums)
+        require(fits, "participation", rule, truth.shape, sums.shape)
+    if config.counts is None:
+        assert truth is not None
+        lengths = np.array(config.interval_lengths or _lengths(len(sums), config.interval))
+        return _count_view(sums, truth, lengths), truth
+    counts = read_array(config.counts, "counts")
+    require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
+    if config.interval_lengths:
+        lengths = np.array(config.interval_lengths)
+    else:
+        rule = "must be given where the rounds do not divide into equal intervals"
+        is_even = len(counts) > 0 and len(sums) % len(counts) == 0
+        require(is_even, "interval_lengths", rule, len(sums), len(counts))
+        lengths = np.full(len(counts), len(sums) // len(counts))
+    return attacks.CountView(sums, counts, lengths), truth
+
+
+def _score_columns(
+    config: DisaggregationConfig,
+    report: Report,
+    attack: attacks.Disaggregation,
+    bars: Bars,
+    label: str,
+    view: attacks.CountView,
+    truth: np.ndarray | None,
+    updates: np.ndarray | None,
+) -> None:
+    """Recover one participation matrix, and add its rows to the report."""
+    num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
+    bars.stage(f"{label}: columns", num_groups)
+    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
+    report.arrays[f"participation_{len(report.summary)}"] = found.participation
+    row: dict[str, Any] = {
+        "scheme": label,
+        "sums": len(found.participation),
+        "clients": len(found.group),
+        "rank": found.rank,
+        "explained": int(found.is_explained.sum()),
+        "shared": int(found.is_shared.sum()),
+    }
+    right = None if truth is None else _right_columns(found, np.asarray(truth).astype(bool))
+    error = None
+    if right is not None:
+        row["columns_right"] = int(right.sum())
+    if updates is not None and right is not None:
+        # clients of equal counts are matched to the columns that are theirs
+        error = attacks.reconstruction_error(updates, _matched(found, truth)[1])
+        row["mean_error"] = float(np.nanmean(error))
+        row["recovered"] = int((error < FOUND).sum())
+    report.summary.append(row)
+    for client in range(len(found.group)):
+        own: dict[str, Any] = {
+            "scheme": label,
+            "client": client,
+            "sums": int(found.participation[:, client].sum()),
+            "group": int(found.group[client]),
+            "residual": float(found.residual[client]),
+            "explained": bool(found.is_explained[client]),
+            "shared": bool(found.is_shared[client]),
+        }
+        if right is not None:
+            own["right"] = bool(right[client])
+        if error is not None:
+            own["error"] = float(error[client])
+        report.scores.append(own)
+
+
+def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns and estimates with clients of equal counts in the order of the truth."""
+    from scipy.optimize import linear_sum_assignment
+
+    real = np.asarray(truth).astype(bool)
+    order = np.arange(real.shape[1])
+    for number in np.unique(found.group):
+        members = np.flatnonzero(found.group == number)
+        differs = found.participation[:, members].T[:, None] != real[:, members].T[None]
+        column, client = linear_sum_assignment(differs.sum(axis=2))
+        order[members[client]] = members[column]
+    return found.participation[:, order], found.estimates[order]
+
+
+def _right_columns(found: attacks.Disaggregated, truth: np.ndarray) -> np.ndarray:
+    return np.asarray((_matched(found, truth)[0] == truth).all(axis=0))

@@ -1,0 +1,414 @@
+"""`mrsa-jax attack`: misuse, each attack at its smallest, files of others, interruptions."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrsa_jax.cli import _attack_images, _console, main
+from mrsa_jax.cli._attack_setting import GradientsConfig
+
+SUMS = ["least-squares", "--num-clients", "6", "--cohort-size", "2", "--rounds", "30"]
+SUMS += ["--schemes", "uniform"]
+FAST = [*SUMS, "--warm-up", "0", "--frozen", "--dropout-rates", "0.1", "--batch-size", "200"]
+
+
+def _json(words: list[str], out: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    status = main(["attack", *words, "--out", str(out), "--json"])
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    content = json.loads(printed.out, parse_constant=refuse)
+    saved = json.loads((out / "scores.json").read_text(), parse_constant=refuse)
+    assert saved["scores"] == content["scores"]
+    assert saved["summary"] == content["summary"]
+    assert content["is_complete"] is True
+    rows = (out / "scores.csv").read_text().splitlines()
+    assert len(rows) == len(content["scores"]) + 1
+    assert rows[0].split(",") == list(content["scores"][0])
+    return content
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Sums of another framework: 5 clients, of whom 0 and 1 only move together."""
+    generator = np.random.default_rng(3)
+    history = generator.random((24, 5)) < 0.5
+    history[:, 1] = history[:, 0]
+    updates = generator.normal(size=(5, 30))
+    arrays = {
+        "participation": history,
+        "aggregates": history @ updates,
+        "updates": updates,
+        "counts": history.reshape(3, 8, 5).sum(axis=1),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    np.savez(tmp_path / "both.npz", **arrays)
+    return {name: tmp_path / f"{name}.npy" for name in arrays} | {"both": tmp_path / "both.npz"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "`attack` must be followed by the name of one: least-squares, disaggregation"),
+        (["least-square"], "must be a known attack; got 'least-square'; did you mean 'least-sq"),
+        (["--config", "x.toml"], "`attack` must be followed by the name of one"),
+        (["membership", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
+        ([*SUMS, "--rounds", "0"], "`rounds` must be at least 1; got 0"),
+        ([*SUMS, "--cohort-size", "7"], "`cohort_size` must lie in [2, num_clients]; got 7 and 6"),
+        ([*SUMS, "--schemes", "uniform", "uniform"], "`schemes` must not repeat"),
+        ([*SUMS, "--schemes"], "`schemes` must name at least one"),
+        ([*SUMS, "--schemes", "unifrom"], "did you mean 'uniform'?"),
+        ([*SUMS, "--schemes", "batch_partitioning:4"], "must be a multiple of the privacy target"),
+        ([*SUMS, "--dropout-rates", "1"], "`dropout_rates` must lie in [0, 1); got 1.0"),
+        ([*SUMS, "--learning-rate", "nan"], "`learning_rate` must be finite and positive; got nan"),
+        ([*SUMS, "--ridge", "-1"], "`ridge` must be finite, from 0; got -1.0"),
+        ([*SUMS, "--ridge", "1", "--noise", "1"], "`noise` must be 0 with --ridge"),
+        ([*SUMS, "--window", "31"], "`window` must be no longer than --rounds; got 31 and 30"),
+        ([*SUMS, "--window", "0"], "`window` must be at least 1"),
+        ([*SUMS, "--run", "nowhere"], "`run` must be the folder of a complete run"),
+        ([*SUMS, "--aggregates", "no.npy"], "`aggregates` must be an existing .npy or .npz file"),
+        (["disaggregation", "--counts", __file__], "`counts` must be an existing .npy or .npz"),
+        (["disaggregation", "--interval", "0"], "`interval` must be at least 1"),
+        (["disaggregation", "--interval-lengths", "3"], "must be left out without --aggregates"),
+        (["gradients", "--num-summed", "1"], "`num_summed` must be at least 2; got 1"),
+        (["gradients", "--photo", "china", "--dataset", "digits"], "`photo` must be left out"),
+        (["gradients", "--folder", "nowhere"], "`folder` must be a folder with pictures"),
+        (["gradients", "--step-size", "inf"], "`step_size` must be finite"),
+        (["gradients", "--dataset", "mnits"], "`name` must be a known data set"),
+        (["model-inversion", "--connection-probability", "0"], "must lie in (0, 1]; got 0.0"),
+        (["model-inversion", "--num-clients", "1"], "`num_clients` must be at least 2"),
+        (["membership", "--label-noise", "1.5"], "`label_noise` must lie in [0, 1]; got 1.5"),
+        (["membership", "--num-shadows", "1"], "`num_shadows` must be at least 2"),
+        (["membership", "--client-size", "400"], "`client_size` must be small enough for the data"),
+        (["inconsistency", "--target", "8"], "`target` must be one of the round's clients"),
+        (["inconsistency", "--pads", "plain", "plain"], "`pads` must not repeat"),
+    ],
+)
+def test_misuse_is_answered_with_status_2(
+    words: list[str],
+    message: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["attack", *words]) == 2
+    captured = capsys.readouterr()
+    assert message in " ".join(captured.err.split())
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.iterdir()) or list(tmp_path.rglob("*.json")) == []
+
+
+@pytest.mark.parametrize("words", [["gradients", "--method", "guess"], [*SUMS, "--rounds", "x"]])
+def test_flags_that_do_not_parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attack", *words]) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["least-squares", "disaggregation", "gradients", "model-inversion", "membership",
+     "inconsistency"],
+)  # fmt: skip
+def test_help_teaches_by_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["attack", "--help"]) == 0
+    assert f"mrsa-jax attack {name}" in " ".join(capsys.readouterr().out.split())
+    assert main(["attack", name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(f"  mrsa-jax attack {name}") >= 2
+    for flag in ("--seed", "--out", "--overwrite", "--json"):
+        assert flag in shown
+
+
+def test_settings_from_a_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tmp_path / "attack.toml"
+    settings.write_text("rounds = 0\n")
+    assert main(["attack", "least-squares", "--config", str(settings)]) == 2
+    assert "`rounds` must be at least 1; got 0" in capsys.readouterr().err
+    words = ["attack", "least-squares", "--config", str(settings), "--rounds", "3", "--seed", "-2"]
+    assert main(words) == 2
+    assert "`seed` must lie in [0, 2**32); got -2" in capsys.readouterr().err
+
+
+def test_who_is_predicted_exposed_is_recovered(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In pairs of clients, who is in no odd cycle is hidden by one other."""
+    words = [*FAST, "--schemes", "uniform", "partition"]
+    found = _json(words, tmp_path / "out", capsys)
+    assert len(found["scores"]) == 12
+    for row in found["scores"]:
+        if row["exposed_in_sum"] is not None:
+            assert row["predicted_error"] == 0
+            assert row["error"] < 1e-3  # of rounding to 2**16 levels
+        else:
+            assert row["error"] > 1e-2
+    random, pairs = found["summary"]
+    assert random["exposed"] >= 3
+    assert pairs["exposed"] == 0
+    assert pairs["strong_T"] == 2
+    assert pairs["predicted_error"] == pytest.approx(0.5)
+    assert (tmp_path / "out" / "errors.png").stat().st_size > 1000
+    # the same study may be written again, another not
+    other = ["attack", *words, "--out", str(tmp_path / "out"), "--seed", "5"]
+    assert main(other) == 2
+    assert "`out` must not hold another study" in " ".join(capsys.readouterr().err.split())
+
+
+def test_sums_of_another_framework(
+    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["least-squares", "--aggregates", str(files["aggregates"])]
+    words += ["--participation", str(files["both"])]
+    blind = _json(words, tmp_path / "blind", capsys)
+    updates, history = np.load(files["updates"]), np.load(files["participation"])
+    estimates = np.load(tmp_path / "blind" / "estimates.npy")
+    np.testing.assert_allclose(estimates[2:], updates[2:], atol=1e-9)
+    pair = updates[:2].mean(axis=0)
+    np.testing.assert_allclose(estimates[:2], np.stack([pair, pair]), atol=1e-9)
+    assert [row["sums"] for row in blind["scores"]] == history.sum(axis=0).tolist()
+    assert [row["exposed_in_sum"] is None for row in blind["scores"]] == [True] * 2 + [False] * 3
+    assert "error" not in blind["scores"][0]
+    scored = _json([*words, "--updates", str(files["updates"])], tmp_path / "scored", capsys)
+    expected = np.square(updates[0] - pair).sum() / np.square(updates[0]).sum()
+    assert scored["scores"][0]["error"] == pytest.approx(expected)
+    assert scored["summary"][0]["recovered"] == 3
+
+
+def test_a_window_of_the_sums(
+    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["least-squares", "--aggregates", str(files["aggregates"])]
+    words += ["--participation", str(files["participation"])]
+    found = _json([*words, "--window", "2"], tmp_path / "out", capsys)
+    history = np.load(files["participation"])[-2:]
+    assert [row["sums"] for row in found["scores"]] == history.sum(axis=0).tolist()
+    assert main(["attack", *words, "--window", "25", "--out", str(tmp_path / "no")]) == 2
+    assert "`window` must be no longer than the history; got 25 and 24" in capsys.readouterr().err
+
+
+def test_broken_files(
+    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(aggregates: pathlib.Path, participation: pathlib.Path) -> str:
+        words = ["--aggregates", str(aggregates), "--participation", str(participation)]
+        assert main(["attack", "least-squares", *words, "--out", str(tmp_path / "no")]) == 2
+        assert not (tmp_path / "no").exists()
+        return " ".join(capsys.readouterr().err.split())
+
+    broken = tmp_path / "broken.npy"
+    broken.write_bytes(files["aggregates"].read_bytes()[:200])
+    assert "`aggregates` must be a sound array file" in said(broken, files["participation"])
+    objects = tmp_path / "objects.npy"
+    np.save(objects, np.array([{}]), allow_pickle=True)
+    assert "`aggregates` must be a sound array file" in said(objects, files["participation"])
+    many = tmp_path / "many.npz"
+    np.savez(many, a=np.ones(2), b=np.ones(2))
+    assert "`aggregates` must hold one array, or one named" in said(many, files["participation"])
+    short = tmp_path / "short.npy"
+    np.save(short, np.load(files["aggregates"])[:-1])
+    assert "with a row for each row of `participation`" in said(short, files["participation"])
+    fractions = tmp_path / "fractions.npy"
+    np.save(fractions, np.load(files["participation"]) / 2)
+    assert "`participation` must" in said(files["aggregates"], fractions)
+    sums = np.load(files["aggregates"])
+    sums[3, 3] = np.nan
+    np.save(short, sums)
+    assert "`aggregates` must be finite" in said(short, files["participation"])
+    only = ["attack", "least-squares", "--aggregates", str(files["aggregates"])]
+    assert main(only) == 2
+    assert "`aggregates` must be given with --participation" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_is_repeated_to_attack_it(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["--rounds", "5", "--scheme", "uniform", "--num-clients", "4", "--cohort-size", "2"]
+    words += ["--dataset", "digits", "--model", "logistic", "--devices", "1"]
+    assert main(["train", *words, "--out", str(run), "--batch-size", "200"]) == 0
+    capsys.readouterr()
+    found = _json(["least-squares", "--run", str(run)], tmp_path / "out", capsys)
+    assert len(found["scores"]) == 4
+    assert found["summary"][0]["clients"] >= 2
+    assert all(row["error"] is None or row["error"] >= 0 for row in found["scores"])
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(config.replace('server = "average"', 'server = "adam"'))
+    assert main(["attack", "least-squares", "--run", str(run), "--out", str(tmp_path / "n")]) == 2
+    assert "`run` must be of plain averaging" in " ".join(capsys.readouterr().err.split())
+
+
+def test_who_was_in_the_sums_of_another_framework(
+    files: dict[str, pathlib.Path], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["disaggregation", "--aggregates", str(files["aggregates"])]
+    blind = _json([*words, "--counts", str(files["counts"])], tmp_path / "blind", capsys)
+    history = np.load(files["participation"])
+    np.testing.assert_array_equal(np.load(tmp_path / "blind" / "participation_0.npy"), history)
+    assert [row["shared"] for row in blind["scores"]] == [True, True, False, False, False]
+    assert "right" not in blind["scores"][0]
+    words += ["--participation", str(files["participation"]), "--interval", "8"]
+    scored = _json(words, tmp_path / "scored", capsys)
+    assert scored["summary"][0]["columns_right"] == 5
+    bad = [*words[:3], "--counts", str(files["counts"]), "--interval-lengths", "8", "8", "9"]
+    assert main(["attack", *bad, "--out", str(tmp_path / "no")]) == 2
+    assert "`interval_lengths` must be positive and add up" in capsys.readouterr().err
+
+
+def test_images_from_updates(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["gradients", "--dataset", "digits", "--model", "logistic", "--iterations", "250"]
+    words += ["--restarts", "1", "--smoothness", "0", "--seen", "plain", "padded"]
+    found = _json(words, tmp_path / "out", capsys)
+    assert [row["seen"] for row in found["scores"]] == ["plain", "padded"]
+    plain, padded = found["summary"]
+    original = np.load(tmp_path / "out" / "original.npy")
+    images = np.load(tmp_path / "out" / "plain.npy")
+    assert original.shape == (1, 8, 8, 1)
+    error = np.square(images[0] - original[0]).mean()
+    assert plain["psnr_db"] == pytest.approx(-10 * np.log10(error), abs=1e-3)
+    assert plain["psnr_db"] > 20  # one image's direction is all that softmax regression sends
+    assert padded["psnr_db"] < 12
+    assert found["scores"][0]["label"] == found["scores"][0]["label_seen"]
+    assert (tmp_path / "out" / "images.png").stat().st_size > 1000
+
+
+def test_pictures_of_a_folder(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from PIL import Image
+
+    pixels = np.zeros((40, 64, 3), np.uint8)
+    pixels[:, 32:] = 255
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("a.png", "b.jpg"):
+        Image.fromarray(pixels).save(folder / name)
+    (folder / "note.txt").write_text("no picture")
+    images, labels, _ = _attack_images._chosen_images(GradientsConfig(folder=folder), 2)
+    assert images.shape == (2, 32, 32, 3)
+    assert images[:, :, :14].max() < 0.02
+    assert images[:, :, 18:].min() > 0.98
+    assert labels.tolist() == [0, 1]
+    words = ["gradients", "--folder", str(folder), "--num-summed", "3"]
+    assert main(["attack", *words, "--out", str(tmp_path / "no")]) == 2
+    assert "`folder` must hold the 3 pictures" in capsys.readouterr().err
+
+
+def test_classes_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["model-inversion", "--dataset", "digits", "--num-clients", "3", "--num-epochs", "3"]
+    found = _json([*words, "--iterations", "60"], tmp_path / "out", capsys)
+    plain, padded, aggregate = found["summary"]
+    assert plain["identified"] >= 8
+    assert aggregate["identified"] >= 8
+    # chance is 1 in 10 each: 9 of 10 have a probability below 1e-8
+    assert padded["identified"] < 8
+    assert np.load(tmp_path / "out" / "padded.npy").shape == (10, 8, 8, 1)
+    assert (tmp_path / "out" / "images.png").stat().st_size > 1000
+
+
+def test_sample_photographs() -> None:
+    images, _, _ = _attack_images._chosen_images(GradientsConfig(photo="china"), 4)
+    assert images.shape == (4, 32, 32, 3)
+    assert 0 <= images.min() < images.max() <= 1
+    assert len(np.unique(images.reshape(4, -1), axis=0)) == 4
+    swapped, _, _ = _attack_images._chosen_images(GradientsConfig(), 2)  # flower first
+    np.testing.assert_array_equal(swapped[::-1], images[:2])
+
+
+@pytest.mark.slow
+def test_images_of_a_sum(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["gradients", "--dataset", "digits", "--model", "mlp", "--iterations", "400"]
+    found = _json([*words, "--seen", "sum", "plain"], tmp_path / "out", capsys)
+    assert [row["seen"] for row in found["scores"]] == ["sum of 2", "sum of 2", "plain"]
+    both = np.load(tmp_path / "out" / "sum.npy")
+    original = np.load(tmp_path / "out" / "original.npy")
+    assert original.shape == both.shape == (2, 8, 8, 1)
+    straight = np.square(both - original).mean()
+    assert straight <= np.square(both[::-1] - original).mean()  # in the originals' order
+
+
+@pytest.mark.slow
+def test_members_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["membership", "--model", "logistic", "--client-size", "20", "--num-summed", "2"]
+    words += ["--num-epochs", "60", "--learning-rate", "0.5", "--label-noise", "0.8"]
+    words += ["--num-shadows", "4", "--methods", "loss", "likelihood_ratio"]
+    found = _json(words, tmp_path / "out", capsys)
+    assert [row["seen"] for row in found["summary"]] == ["plain", "sum of 2", "padded"] * 2
+    for row in found["summary"]:
+        if row["seen"] == "plain":
+            assert row["auc"] > 0.8
+        if row["seen"] == "padded":  # 40 and 40: a deviation of 0.065, five of them
+            assert 0.17 < row["auc"] < 0.83
+    assert len(found["scores"]) == 2 * 3 * 2
+
+
+@pytest.mark.slow
+def test_a_server_that_lies(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["inconsistency", "--cohort-size", "3", "--hidden-size", "4", "--target", "2"]
+    plain, bound = _json(words, tmp_path / "out", capsys)["scores"]
+    assert plain["recovered"] is True
+    assert plain["error"] < 1e-3
+    assert bound["recovered"] is False
+    assert bound["error"] > 1
+
+
+def test_the_tables_that_are_printed(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*FAST, "--schemes", "partition", "--out", str(tmp_path / "out")]
+    assert main(["attack", *words]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for part in ("predicted error", "exposed in sum", "User partition", "strong T", "errors.png"):
+        assert part in printed
+
+
+class _Interrupt:
+    """Interrupt the bars when a stage of this number starts."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, *_: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("finished", [0, 1])
+def test_an_interruption_leaves_what_was_finished(
+    finished: int,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    words = ["attack", *FAST, "--schemes", "uniform", "partition", "--out", str(out)]
+    with monkeypatch.context() as patch:
+        patch.setattr(_console.Bars, "stage", _Interrupt(finished))
+        assert main(words) == 130
+    said = capsys.readouterr().err
+    assert "interrupted" in said
+    if finished:
+        saved = json.loads((out / "scores.json").read_text())
+        assert saved["is_complete"] is False
+        assert {row["scheme"] for row in saved["scores"]} == {"Random"}
+        assert str(out) in said
+    else:
+        assert not out.exists()
+    assert main(words) == 0  # the same again, whole
+    assert json.loads((out / "scores.json").read_text())["is_complete"] is True
+    whole = (out / "scores.csv").read_text()
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(_console.Bars, "stage", _Interrupt(1))
+        assert main(words) == 130
+    assert (out / "scores.csv").read_text() == whole  # not replaced by half of it
+    assert not list(tmp_path.glob(".*"))
