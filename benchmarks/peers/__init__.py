@@ -6,7 +6,7 @@ A peer runs as a process of its own Python; it answers one JSON line a job (see
     python -m venv benchmarks/peers/pytorch/.venv
     benchmarks/peers/pytorch/.venv/bin/pip install -r benchmarks/peers/pytorch/requirements.txt
 
-or name the Python of one that is elsewhere in MRSA_JAX_PEER_PYTORCH.
+or name the Python of one that is elsewhere in MRSA_JAX_PEER_PYTORCH; `breaching` likewise.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Peer:
         """Do the workload once."""
         self._ask(command="run")
 
-    def updates(self) -> np.ndarray:
-        """Return each client's update of the last run."""
-        path = pathlib.Path(self._folder.name) / "updates.npy"
-        self._ask(command="save", path=str(path))
+    def saved(self, what: str = "updates") -> np.ndarray:
+        """Return an array that the adapter keeps, such as each client's update of the last run."""
+        path = pathlib.Path(self._folder.name) / f"{what}.npy"
+        self._ask(command="save", what=what, path=str(path))
         return np.load(path)
 
     def close(self) -> None:
