@@ -18,7 +18,7 @@ _FLAT = mj.federated.initial_parameters(0, _MODEL, _SHAPE)
 _DATA = mj.data.load("digits")
 
 
-def _update(images: np.ndarray, labels: np.ndarray, model=_MODEL, flat=_FLAT) -> jax.Array:
+def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
     def loss(flat: jax.Array) -> jax.Array:
         logits = apply_flat(model, flat, jnp.asarray(images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
