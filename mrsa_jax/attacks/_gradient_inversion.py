@@ -5,13 +5,14 @@ variation, Adam on the gradient's signs. Zhu, Liu, Han, "Deep Leakage from Gradi
 squared distance and L-BFGS. Multi-RoundSecAgg applies the first to what least squares recovers
 (Fig. 1, 10).
 
-All restarts of all updates descend side by side in one compiled loop.
+All restarts of all updates descend side by side in one compiled loop, shared among the devices.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
 from mrsa_jax._errors import require
@@ -27,6 +29,7 @@ from mrsa_jax._streams import as_key
 from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
+from mrsa_jax.federated._mesh import spread
 from mrsa_jax.federated._models import apply_flat
 from mrsa_jax.modular._inputs import check_integer
 
@@ -105,23 +108,25 @@ class GradientInversion:
         lead = updates.shape[:-1]
         labels = inferred_labels(seen) if seen.labels is None else jnp.asarray(seen.labels)
         flat = labels.reshape(-1, seen.num_images).astype(jnp.int32)
-        shape = (len(flat), self.restarts, seen.num_images, *seen.input_shape)
+        shape = (len(flat) * self.restarts, seen.num_images, *seen.input_shape)
         low, high = self.pixel_range
         start = jax.random.uniform(as_key(key), shape, jnp.float32, low, high)
         problem = _Problem(seen.model, self)
         state = problem.start(start)
         targets = -updates.reshape(-1, updates.shape[-1])
+        of_update = jnp.repeat(jnp.arange(len(flat), dtype=jnp.int32), self.restarts)
+        seen_by_all = (seen.parameters, targets, flat)
         done = 0
         while done < self.num_steps:
             steps = min(_STEPS_AT_ONCE, self.num_steps - done)
-            state = _descend(problem, seen.parameters, targets, flat, state, steps)
+            state = _descend(problem, seen_by_all, of_update, state, steps, _shared_mesh(shape[0]))
             done += steps
             if progress is not None:
                 jax.block_until_ready(state.images)
                 progress(done, self.num_steps)
-        distance = np.asarray(state.least)
+        distance = np.asarray(state.least).reshape(len(flat), self.restarts)
         best = np.argmin(np.where(np.isfinite(distance), distance, np.inf), axis=1)
-        images = np.asarray(state.nearest)[np.arange(len(best)), best]
+        images = np.asarray(state.nearest)[np.arange(len(best)) * self.restarts + best]
         return InvertedImages(
             images.reshape(*lead, *images.shape[1:]),
             np.asarray(flat).reshape(*lead, seen.num_images),
@@ -256,7 +261,7 @@ def _checked(view: UpdateView) -> Float32[Array, "... dim"]:
 
 
 class _State(NamedTuple):
-    """Of all restarts [V, R, ...]."""
+    """Of all restarts of all updates [V * R, ...]."""
 
     images: Array
     optimizer: Any
@@ -277,8 +282,8 @@ class _Problem:
 
     def start(self, images: Array) -> _State:
         with jax.numpy_dtype_promotion("standard"):
-            states = jax.vmap(jax.vmap(self.method.optimizer(self.attack).init))(images)
-        least = jnp.full(images.shape[:2], jnp.inf, jnp.float32)
+            states = jax.vmap(self.method.optimizer(self.attack).init)(images)
+        least = jnp.full(images.shape[0], jnp.inf, jnp.float32)
         return _State(images, states, images, least)
 
     def distance(self, parameters: Array, target: Array, labels: Array, images: Array) -> Array:
@@ -312,24 +317,49 @@ class _Problem:
         return images, own, nearest, least
 
 
-@functools.partial(jax.jit, static_argnames=("problem", "num_steps"))
+def _shared_mesh(num_rows: int) -> Mesh | None:
+    """Return the devices that the rows can be dealt out to evenly, or None for one."""
+    devices = jax.local_devices()
+    count = math.gcd(num_rows, len(devices))
+    return Mesh(np.asarray(devices[:count]), ("restarts",)) if count > 1 else None
+
+
+@functools.partial(jax.jit, static_argnames=("problem", "num_steps", "mesh"))
 def _descend(
     problem: _Problem,
-    parameters: Float32[Array, " dim"],
-    targets: Float32[Array, "updates dim"],
-    labels: Int32[Array, "updates images"],
+    seen_by_all: tuple[Array, Array, Array],
+    of_update: Int32[Array, " rows"],
     state: _State,
     num_steps: int,
+    mesh: Mesh | None,
 ) -> _State:
-    """Take steps with all restarts of all updates side by side."""
+    """Take steps with all restarts of all updates side by side.
 
-    def of_update(target: Array, label: Array, *one: Any) -> Any:
-        return jax.vmap(lambda *own: problem.moved(parameters, target, label, own))(*one)
+    Args:
+        problem: Model and attack.
+        seen_by_all: Parameters [d], targets [V, d], labels [V, m].
+        of_update: Which update each row of the state is for.
+        state: Of all rows.
+        num_steps: How many.
+        mesh: Devices that the rows are dealt out to.
+    """
 
-    def step(_: Array, state: _State) -> _State:
-        return _State(*jax.vmap(of_update)(targets, labels, *state))
+    def walk(
+        parameters: Array, targets: Array, labels: Array, of_update: Array, state: _State
+    ) -> _State:
+        own_targets, own_labels = targets[of_update], labels[of_update]
 
-    return jax.lax.fori_loop(0, num_steps, step, state)
+        def one(target: Array, label: Array, *own: Any) -> Any:
+            return problem.moved(parameters, target, label, own)
+
+        def step(_: Array, state: _State) -> _State:
+            return _State(*jax.vmap(one)(own_targets, own_labels, *state))
+
+        return jax.lax.fori_loop(0, num_steps, step, state)
+
+    if mesh is not None:
+        walk = spread(walk, mesh, num_shared=len(seen_by_all), num_sharded=2)
+    return walk(*seen_by_all, of_update, state)
 
 
 # --- methods ------------------------------------------------------------------------------------

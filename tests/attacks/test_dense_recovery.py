@@ -20,10 +20,10 @@ _DATA = mj.data.load("digits")
 
 def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
     def loss(flat: jax.Array) -> jax.Array:
-        logits = apply_flat(model, flat, jnp.asarray(images))
+        logits = apply_flat(_MODEL, flat, jnp.asarray(images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
 
-    return -0.03 * jax.grad(loss)(flat)
+    return -0.03 * jax.grad(loss)(_FLAT)
 
 
 def _view(update: jax.Array, num_images: int) -> UpdateView:

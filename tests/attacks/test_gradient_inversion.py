@@ -164,6 +164,17 @@ def test_labels_are_told_from_the_last_bias(chosen: list[int], rate: float) -> N
     np.testing.assert_array_equal(blind.labels, expected)
 
 
+def test_labels_of_what_is_no_update() -> None:
+    """A padded upload may push all classes one way: some labels are told, and nothing breaks."""
+    view = _view([3, 4])
+    leaves, tree = jax.tree.flatten(mj.federated.unflatten(MODEL, SHAPE, view.update))
+    ones = [jnp.ones_like(leaf) if leaf.shape == (10,) else leaf for leaf in leaves]
+    flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree.unflatten(ones))])
+    labels = inferred_labels(dataclasses.replace(view, update=flat, labels=None))
+    assert labels.shape == (2,)
+    assert 0 <= int(labels.min()) <= int(labels.max()) < 10
+
+
 def test_labels_cannot_be_told_from_two_biases_of_as_many_entries() -> None:
     view = _view([3], model=mj.federated.mlp(10, hidden_sizes=(10,)))
     with pytest.raises(mj.ConfigurationError, match=r"`model` must have one bias .*got '2 of 10"):
@@ -182,3 +193,23 @@ def test_a_constant_image_is_an_image() -> None:
     assert float(total_variation(jnp.asarray(got.images))[0]) < 0.25
     start = np.random.default_rng(0).random((1, *SHAPE)).astype(np.float32)
     assert float(total_variation(jnp.asarray(start))[0]) > 0.5
+
+
+def test_devices_do_not_change_a_restart() -> None:
+    first, second = _view([7]), _view([5])
+    targets = jnp.stack([-first.update, -second.update])
+    assert first.labels is not None
+    assert second.labels is not None
+    shared = (first.parameters, targets, jnp.stack([first.labels, second.labels]).astype(jnp.int32))
+    problem = inner._Problem(MODEL, gradient_inversion(num_steps=3))
+    state = problem.start(jax.random.uniform(jax.random.key(0), (4, 1, *SHAPE)))
+    which = jnp.asarray([0, 0, 1, 1], jnp.int32)
+    mesh = inner._shared_mesh(4)
+    assert mesh is not None  # the suite has two devices
+    assert inner._shared_mesh(3) is None
+    for many, one in zip(
+        jax.tree.leaves(inner._descend(problem, shared, which, state, 3, mesh)),
+        jax.tree.leaves(inner._descend(problem, shared, which, state, 3, None)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(many, one, rtol=1e-4, atol=1e-5)
