@@ -113,7 +113,6 @@ def models_of_2021(context: Context) -> Item:
             ours=f"least squares {_words(means[RANDOM])}; the global model in place of each "
             f"client's {_words(guess)}",
             tolerance="each seed",
-            otherwise="paper errs",
             note="everybody has the global model: an error above its own shows nothing of a "
             "single client, and a small one needs no attack",
         ),
