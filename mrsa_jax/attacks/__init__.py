@@ -32,6 +32,7 @@ from mrsa_jax.attacks._model_inversion import (
     model_inversion,
     read_models,
 )
+from mrsa_jax.attacks._scenarios import SummedRounds, WireRound, summed_rounds, wire_round
 from mrsa_jax.attacks._scores import (
     MembershipScore,
     matched_images,
@@ -73,7 +74,9 @@ __all__ = [
     "ModelInversion",
     "ModelView",
     "RecoveredInputs",
+    "SummedRounds",
     "UpdateView",
+    "WireRound",
     "WireView",
     "checked_view",
     "dense_recovery",
@@ -96,7 +99,9 @@ __all__ = [
     "silenced",
     "ssim",
     "streamed_errors",
+    "summed_rounds",
     "total_variation",
     "true_logits",
     "windows",
+    "wire_round",
 ]

@@ -159,7 +159,7 @@ def run_attack(command: Any) -> int:
     config: setting.AttackSettings = command.attack
     validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
-    use_cores(1)
+    use_cores()  # restarts of gradient inversion are dealt out to them
     from mrsa_jax.cli._attack_report import Report, print_report, save_report
     from mrsa_jax.study import _store
 

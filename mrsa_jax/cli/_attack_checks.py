@@ -39,7 +39,7 @@ def _least_squares(config: setting.LeastSquaresConfig) -> None:
     _exists(config, "aggregates", "participation", "updates")
     from_run = config.run is not None
     if from_run:
-        is_run = (config.run / "study.json").is_file() if config.run else False
+        is_run = config.run is not None and (config.run / "results.zarr").is_dir()
         rule = "must be the folder of a complete run of `mrsa-jax train`"
         require(is_run, "run", rule, str(config.run))
         rule = "must be left out with --run, whose store has it"

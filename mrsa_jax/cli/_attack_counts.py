@@ -79,6 +79,10 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
         return _count_view(sums, truth, lengths), truth
     counts = read_array(config.counts, "counts")
     require(counts.ndim == 2, "counts", "must be [intervals, clients]", counts.shape)
+    if truth is not None:
+        rule = "must have a column for each client of --counts"
+        fits = truth.shape[1] == counts.shape[1]
+        require(fits, "participation", rule, truth.shape, counts.shape)
     if config.interval_lengths:
         lengths = np.array(config.interval_lengths)
     else:
@@ -104,6 +108,7 @@ def _score_columns(
     bars.stage(f"{label}: columns", num_groups)
     found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
     report.arrays[f"participation_{len(report.summary)}"] = found.participation
+    report.arrays[f"estimates_{len(report.summary)}"] = found.estimates
     row: dict[str, Any] = {
         "scheme": label,
         "sums": len(found.participation),

@@ -172,6 +172,9 @@ def _score_sums(
     rule = "must be [rounds, d], with a row for each row of `participation`"
     fits = values.ndim == 2 and len(values) == len(history)
     require(fits, "aggregates", rule, values.shape, history.shape)
+    if sums.truth is not None:
+        rule, shape = "must be [clients, d]", (history.shape[1], values.shape[1])
+        require(sums.truth.shape == shape, "updates", rule, sums.truth.shape, shape)
     if config.window is not None:
         rule = "must be no longer than the history"
         require(config.window <= len(history), "window", rule, config.window, len(history))
@@ -259,15 +262,19 @@ def _least_squares_words(report: Report) -> list[str]:
         if "recovered" in row:
             words.append(
                 f"{start}{row['recovered']} recovered with an error below {FOUND:g}; mean error "
-                f"{row['mean_error']:.3g} (expected of unrelated updates that never change: "
-                f"{row['predicted_error']:.3g})."
+                f"{_digits(row['mean_error'])} (expected of unrelated updates that never change: "
+                f"{_digits(row['predicted_error'])})."
             )
         else:
             words.append(
                 f"{start}if their updates stayed as they are, the mean error of the estimates in "
-                f"estimates.npy is about {row['predicted_error']:.3g}."
+                f"estimates.npy is about {_digits(row['predicted_error'])}."
             )
     return words
+
+
+def _digits(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
 
 
 def read_array(path: pathlib.Path, name: str) -> np.ndarray:

@@ -220,11 +220,15 @@ def test_broken_files(
     fractions = tmp_path / "fractions.npy"
     np.save(fractions, np.load(files["participation"]) / 2)
     assert "`participation` must" in said(files["aggregates"], fractions)
+    np.save(short, np.ones((5, 29)))
+    only = ["attack", "least-squares", "--aggregates", str(files["aggregates"])]
+    words = ["--participation", str(files["participation"]), "--updates", str(short)]
+    assert main([*only, *words, "--out", str(tmp_path / "no")]) == 2
+    assert "`updates` must be [clients, d]; got (5, 29) and (5, 30)" in capsys.readouterr().err
     sums = np.load(files["aggregates"])
     sums[3, 3] = np.nan
     np.save(short, sums)
     assert "`aggregates` must be finite" in said(short, files["participation"])
-    only = ["attack", "least-squares", "--aggregates", str(files["aggregates"])]
     assert main(only) == 2
     assert "`aggregates` must be given with --participation" in capsys.readouterr().err
 
@@ -263,6 +267,20 @@ def test_who_was_in_the_sums_of_another_framework(
     bad = [*words[:3], "--counts", str(files["counts"]), "--interval-lengths", "8", "8", "9"]
     assert main(["attack", *bad, "--out", str(tmp_path / "no")]) == 2
     assert "`interval_lengths` must be positive and add up" in capsys.readouterr().err
+    np.save(tmp_path / "wide.npy", np.ones((3, 6), int))
+    bad = [*words[:-2], "--counts", str(tmp_path / "wide.npy"), "--out", str(tmp_path / "no")]
+    assert main(["attack", *bad]) == 2
+    assert "`participation` must have a column for each client" in capsys.readouterr().err
+
+
+def test_nobody_took_part(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, array in (("s", np.zeros((3, 4))), ("p", np.zeros((3, 2), bool))):
+        np.save(tmp_path / f"{name}.npy", array)
+    words = ["least-squares", "--aggregates", str(tmp_path / "s.npy")]
+    words += ["--participation", str(tmp_path / "p.npy")]
+    found = _json(words, tmp_path / "out", capsys)
+    assert found["summary"][0]["clients"] == 0
+    assert not np.load(tmp_path / "out" / "estimates.npy").any()
 
 
 def test_images_from_updates(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
