@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.reproduce._ccesa_inversion import image_from_text
 from mrsa_jax.reproduce._ccesa_membership import sum_size
 from mrsa_jax.reproduce._figures import Draw, on_one
+from mrsa_jax.reproduce._images import image_from_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, data, federated, quantize, secagg
 from mrsa_jax._streams import as_key, trial_key
@@ -30,12 +30,13 @@ from mrsa_jax.reproduce._ccesa_attacks import (
 )
 from mrsa_jax.reproduce._ccesa_reliability import _faces_trainer, _one_class
 from mrsa_jax.reproduce._context import Context, rows_to_frame
+from mrsa_jax.reproduce._images import image_as_cells, stretched
 from mrsa_jax.reproduce._items import Check, Item, state
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["image_from_text", "inversion"]
+__all__ = ["inversion"]
 
 _CLIENTS, _ROUNDS, _SHOWN = 40, 50, 10
 _TOTAL = "sum of all"
@@ -177,7 +178,7 @@ def _originals(
     )
     return [
         {"scheme": name, "client": client, "class": int(people.labels[client]),
-         "column": column, **_as_text(image(client))}
+         "column": column, **image_as_cells(stretched(image(client)))}
         for name, image in kinds for client, column in people.shown.items()
     ]  # fmt: skip
 
@@ -192,7 +193,7 @@ def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, An
                "identified": bool(found[client, label]),
                "r": _likeness(image, people.means[label])}  # fmt: skip
         if client in people.shown:
-            row |= {"column": people.shown[client], **_as_text(image)}
+            row |= {"column": people.shown[client], **image_as_cells(stretched(image))}
         rows.append(row)
     return rows
 
@@ -203,24 +204,6 @@ def _likeness(image: np.ndarray, reference: np.ndarray) -> float:
     one, other = one - one.mean(), other - other.mean()
     size = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / size if size > 1e-12 else 0.0
-
-
-def _as_text(image: np.ndarray) -> dict[str, str]:
-    """Return an image as two cells of a table: its shape, and its pixels stretched to 0 to 255."""
-    values = np.asarray(image, np.float64).ravel() - float(image.min())
-    levels = np.rint(255 * values / max(float(values.max()), 1e-12)).astype(int)
-    return {"shape": "x".join(map(str, image.shape)), "pixels": " ".join(map(str, levels))}
-
-
-def image_from_text(shape: str, pixels: str) -> Float[np.ndarray, "height width channels"]:
-    """Return the image that two cells of the item's table hold, its pixels in [0, 1].
-
-    Examples:
-        >>> image_from_text("1x2x1", "0 255").tolist()
-        [[[0.0], [1.0]]]
-    """
-    values = np.asarray(pixels.split(), np.float64) / 255
-    return values.reshape([int(side) for side in shape.split("x")])
 
 
 def _seen(

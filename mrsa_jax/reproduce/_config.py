@@ -32,6 +32,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "table5",
         "fig8",
         "fig9",
+        "fig10",
         "fig8_2021",
         "motion",
         "exposure",
@@ -66,7 +67,13 @@ ITEMS: dict[str, tuple[str, ...]] = {
 """Names of the items of each paper, in the order in which they are made."""
 
 ALIASES: dict[str, dict[str, str]] = {
-    "multiround": {"fig5b": "table3", "fig5c": "table3", "fig7": "table4", "fig6": "table5"},
+    "multiround": {
+        "fig5b": "table3",
+        "fig5c": "table3",
+        "fig7": "table4",
+        "fig6": "table5",
+        "fig1": "fig10",
+    },
     "ccesa": {"figb2": "fig2", "tableb1": "table3"},
 }
 """Figures that an item of another name shows: the curves whose ends a table lists."""

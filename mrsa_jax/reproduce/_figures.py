@@ -7,7 +7,10 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax import plotting
+from mrsa_jax.reproduce._images import image_from_text
 from mrsa_jax.reproduce._items import Item
 
 if TYPE_CHECKING:
@@ -104,6 +107,20 @@ def _motion(figure: Figure, data: pd.DataFrame) -> None:
     right.set_title("Random selection, windows of other lengths")
 
 
+def _inverted(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw what was inverted beside the originals, a row for each thing that is seen."""
+    rows: list[tuple[str, np.ndarray]] = []
+    scores: list[list[str] | None] = []
+    shown = data[data["pixels"].notna()]
+    for name in ["original", *(seen for seen in shown["seen"].unique() if seen != "original")]:
+        line = shown[shown["seen"] == name].sort_values("client")
+        cells = zip(line["shape"], line["pixels"], strict=True)
+        rows.append((str(name), np.stack([image_from_text(*cell) for cell in cells])))
+        is_scored = bool(line["psnr"].notna().all())
+        scores.append([f"{value:.1f} dB" for value in line["psnr"]] if is_scored else None)
+    plotting.plot_image_grid(rows, scores=scores, figure=figure)
+
+
 def _exposure(figure: Figure, data: pd.DataFrame) -> None:
     """Draw who was recovered by who was predicted exposed, and errors against leverage."""
     figure.set_size_inches(11.5, 4.2)
@@ -140,6 +157,7 @@ FIGURES: dict[str, Draw] = {
     "table5": _accuracy,
     "fig8": _accuracy,
     "fig9": _errors,
+    "fig10": _inverted,
     "fig8_2021": _errors_of_models,
     "motion": _motion,
     "exposure": _exposure,

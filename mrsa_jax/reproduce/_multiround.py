@@ -1,7 +1,7 @@
 """Multi-RoundSecAgg's tables and figures, remade and judged.
 
 So, Ali, Guler, Jiao, Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy
-Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 2 to 9, Remark 7,
+Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 1 to 10, Remark 7,
 Theorem 3, and Figure 8 of the 2021 text; beside them what the published estimate of T misses, who
 leaks earlier, and what least squares recovers.
 """
@@ -16,6 +16,7 @@ from mrsa_jax._errors import require
 from mrsa_jax.reproduce import _multiround_accuracy as accuracy_items
 from mrsa_jax.reproduce import _multiround_attacks as attack_items
 from mrsa_jax.reproduce import _multiround_exposure as exposure_items
+from mrsa_jax.reproduce import _multiround_images as image_items
 from mrsa_jax.reproduce import _multiround_leaks as leak_items
 from mrsa_jax.reproduce import _multiround_privacy as privacy_items
 from mrsa_jax.reproduce import _multiround_rounds as round_items
@@ -44,13 +45,14 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
     "table5": accuracy_items.table5,
     "fig8": accuracy_items.more_clients,
     "fig9": attack_items.updates_over_a_window,
+    "fig10": image_items.images_from_sums,
     "fig8_2021": attack_items.models_of_2021,
     "motion": attack_items.error_against_motion,
     "exposure": exposure_items.exposed_and_recovered,
 }
 """What makes each item."""
 
-TRAINED = (*accuracy_items.TRAINED, *attack_items.TRAINED)
+TRAINED = (*accuracy_items.TRAINED, *attack_items.TRAINED, *image_items.TRAINED)
 """Items that train, and so need a data set."""
 
 
