@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet -c constraints.txt
 # compiled programs are kept between runs: the second run starts at once
 export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.3
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
 .PHONY: demo test test-slow lint bench clean

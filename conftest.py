@@ -15,7 +15,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("MRSA_JAX_SMALL", "1")
 # Commands started by tests (subprocesses, notebooks) share the suite's compile cache.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 from jaxtyping import install_import_hook  # noqa: E402

@@ -239,7 +239,7 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
             is_first = what == "accuracy" and scheme == PLAIN
             yield chance_check(
                 f"{what} of the attack, {scheme}",
-                list(zip(rows[hits], rows[trials], strict=True)),
+                list(zip(rows[hits].astype(int), rows[trials].astype(int), strict=True)),
                 0.5,
                 is_hidden=scheme in hidden,
                 paper=paper,

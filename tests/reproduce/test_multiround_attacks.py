@@ -312,5 +312,5 @@ def test_items_at_small_size(name: str, tmp_path: pathlib.Path) -> None:
     claims = {check.claim: check.verdict for check in item.checks}
     exact = [verdict for claim, verdict in claims.items() if "predicted exposed" in claim]
     assert set(exact) <= {"reproduced"}
-    assert len(exact) == {"fig9": 1, "exposure": 2}.get(name, 0)
+    assert len(exact) == {"fig9": 1, "motion": 1, "exposure": 2}.get(name, 0)
     assert save_figure(item, FIGURES[name], tmp_path).stat().st_size > 10_000
