@@ -188,6 +188,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true")
     record_it = parser.parse_args().record
+    # restarts are dealt out to the devices: one a core
+    jax.config.update("jax_num_cpu_devices", _CORES)
     if python_of("breaching") is None:
         print("breaching is left out: no environment for it (see benchmarks/peers/__init__.py)")
     rows = [inversion(500), restarts(8, 200), least_squares(1000, 1000, 100_000)]

@@ -15,6 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from random_clients import random_clients
 
 import mrsa_jax as mj
 from mrsa_jax._streams import random_words
@@ -32,23 +33,10 @@ _MODELS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, 
 }
 
 
-def _clients(shape: tuple[int, ...], num_clients: int, size: int) -> mj.data.ClientData:
-    """Return clients of random images: what is on them does not change the work."""
-    generator = np.random.default_rng(0)
-    count = num_clients * size
-    return mj.data.ClientData(
-        inputs=jnp.asarray(0.3 * generator.standard_normal((count, *shape), np.float32)),
-        labels=jnp.asarray(generator.integers(0, 10, count), jnp.int32),
-        indices=jnp.arange(count, dtype=jnp.int32).reshape(num_clients, size),
-        sizes=jnp.full(num_clients, size, jnp.int32),
-        num_classes=10,
-    )
-
-
 def seeds_side_by_side(name: str, num_seeds: int, size: int, batch_size: int) -> Measurement:
     """Four rounds of whole training, with quantization and the sum in the ring."""
     build, shape, num_clients, _, _ = _MODELS[name]
-    clients, model = _clients(shape, num_clients, size), build(10)
+    clients, model = random_clients(shape, num_clients, size), build(10)
     trainer = mj.federated.local_sgd(model, _RATE, batch_size=batch_size)
     start = mj.federated.initial_parameters(0, model, shape)
     aggregator = mj.secagg.ring_average(
@@ -93,7 +81,7 @@ def seeds_side_by_side(name: str, num_seeds: int, size: int, batch_size: int) ->
 
 def half_precision(name: str) -> Measurement:
     build, shape, num_clients, size, batch_size = _MODELS[name]
-    clients, model = _clients(shape, num_clients, size), build(10)
+    clients, model = random_clients(shape, num_clients, size), build(10)
     start = mj.federated.initial_parameters(0, model, shape)
     half, single = (
         mj.federated.local_sgd(model, _RATE, batch_size=batch_size, compute_dtype=dtype)
@@ -118,7 +106,7 @@ def half_precision(name: str) -> Measurement:
 
 def first_call(name: str) -> Measurement:
     build, shape, num_clients, size, batch_size = _MODELS[name]
-    clients, model = _clients(shape, num_clients, size), build(10)
+    clients, model = random_clients(shape, num_clients, size), build(10)
     start = mj.federated.initial_parameters(0, model, shape)
     trainer = mj.federated.local_sgd(model, _RATE, batch_size=batch_size)
     return compare(

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from peers import Peer, python_of
+from random_clients import random_clients
 
 import mrsa_jax as mj
 from mrsa_jax._streams import Stream, as_key, round_key
@@ -142,23 +143,6 @@ _MODELS = {
 }
 
 
-def _random_clients(name: str) -> mj.data.ClientData:
-    """Return clients of random images: what is on them does not change the work.
-
-    Centred and small, so that training is stable and rounding does not grow.
-    """
-    shape, _, _, num_clients, size, _ = _WORKLOADS[name]
-    generator = np.random.default_rng(0)
-    count = num_clients * size
-    return mj.data.ClientData(
-        inputs=jnp.asarray(0.3 * generator.standard_normal((count, *shape), np.float32)),
-        labels=jnp.asarray(generator.integers(0, 10, count), jnp.int32),
-        indices=jnp.arange(count, dtype=jnp.int32).reshape(num_clients, size),
-        sizes=jnp.full(num_clients, size, jnp.int32),
-        num_classes=10,
-    )
-
-
 def _layers_in_order(model: nn.Module, shape: tuple[int, ...], flat: Any) -> list[np.ndarray]:
     """Return biases and kernels, convolutions first, as the peer's network has them."""
     layers = mj.federated.unflatten(model, shape, jnp.asarray(flat))["params"]
@@ -168,7 +152,7 @@ def _layers_in_order(model: nn.Module, shape: tuple[int, ...], flat: Any) -> lis
 
 def _pytorch_case(name: str) -> Measurement:
     shape, convolutions, dense, num_clients, size, batch_size = _WORKLOADS[name]
-    clients, model = _random_clients(name), _MODELS[name](10)
+    clients, model = random_clients(shape, num_clients, size), _MODELS[name](10)
     start = mj.federated.initial_parameters(0, model, shape)
     trainer = mj.federated.local_sgd(model, _RATE, batch_size=batch_size)
     key = round_key(as_key(0), 0, Stream.LOCAL_TRAINING)

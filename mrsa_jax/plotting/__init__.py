@@ -6,6 +6,7 @@ from mrsa_jax.plotting._attacks import (
     plot_error_histogram,
     plot_error_of_motion,
     plot_predicted_error,
+    plot_quality_of_motion,
     plot_recovered,
 )
 from mrsa_jax.plotting._ccesa import (
@@ -90,6 +91,7 @@ __all__ = [
     "plot_policies",
     "plot_predicted_error",
     "plot_privacy",
+    "plot_quality_of_motion",
     "plot_quantization_errors",
     "plot_reconstruction",
     "plot_recovered",

@@ -22,6 +22,7 @@ __all__ = [
     "plot_error_histogram",
     "plot_error_of_motion",
     "plot_predicted_error",
+    "plot_quality_of_motion",
     "plot_recovered",
 ]
 
@@ -94,6 +95,35 @@ def plot_error_of_motion(data: pd.DataFrame, *, by: str = "scheme", ax: Axes | N
         ax.set(xscale="log", yscale="log", xlabel="relative motion of an update in the window")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_ylabel("mean relative squared error")
+        ax.legend(fontsize=8)
+    return ax
+
+
+def plot_quality_of_motion(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot how well images are recovered against how far updates move, a curve for each T.
+
+    A small mark is a seed, a line joins the means over seeds; dashed, updates that never change.
+
+    Args:
+        data: Columns seen (the label), seed, rate (0: updates that never change), motion and
+            psnr; rows of the same label, rate and seed are averaged.
+        ax: Where to draw; a figure of its own when None.
+    """
+    with style():
+        ax = _axes(ax)
+        for place, (label, rows) in enumerate(data.groupby("seen", sort=False)):
+            words: dict[str, Any] = {
+                "color": _SHADES[-1 - 2 * place % len(_SHADES)],
+                "marker": _MARKERS[place % len(_MARKERS)],
+            }
+            seeds = rows.groupby(["rate", "seed"])[["motion", "psnr"]].mean()
+            still, moving = seeds.loc[[0.0]], seeds.drop(index=0.0, level="rate")
+            middle = moving.groupby("rate").mean()
+            ax.plot(middle["motion"], middle["psnr"], lw=1.4, ms=5, label=str(label), **words)
+            ax.plot(moving["motion"], moving["psnr"], ls="", ms=2.5, alpha=0.4, **words)
+            ax.axhline(float(still["psnr"].mean()), color=words["color"], ls="--", lw=0.9)
+        ax.set(xscale="log", xlabel="motion: variance of a client's updates over their square")
+        ax.set_ylabel("mean PSNR (dB)")
         ax.legend(fontsize=8)
     return ax
 

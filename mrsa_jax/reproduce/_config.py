@@ -36,6 +36,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
         "fig8_2021",
         "motion",
         "exposure",
+        "image_motion",
     ),
     "ccesa": (
         "table1",

@@ -161,6 +161,7 @@ FIGURES: dict[str, Draw] = {
     "fig8_2021": _errors_of_models,
     "motion": _motion,
     "exposure": _exposure,
+    "image_motion": on_one(plotting.plot_quality_of_motion),
 }
 """What draws each item on a figure."""
 

@@ -49,6 +49,7 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
     "fig8_2021": attack_items.models_of_2021,
     "motion": attack_items.error_against_motion,
     "exposure": exposure_items.exposed_and_recovered,
+    "image_motion": image_items.images_against_motion,
 }
 """What makes each item."""
 

@@ -88,3 +88,39 @@ def test_an_image_survives_its_cells() -> None:
     np.testing.assert_allclose(back, image, atol=0.5 / 255 + 1e-12)
     assert (stretched(image).min(), stretched(image).max()) == (0.0, 1.0)
     assert not stretched(np.full((2, 2, 1), 0.3)).any()
+
+
+def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
+        monkeypatch.setattr(images, name, value)
+    ground = images._ground(Context(0, True, Silent(), dataset="digits"), 0)
+    attack = attacks.gradient_inversion(num_steps=2)
+    made = [
+        row
+        for rate in (None, 3.0)
+        for target in (1, 2)
+        for row in images._from_moving_sums(ground, 0, target, rate, attack)
+    ]
+    frame = pd.DataFrame(made)
+    still, moving = frame[frame["rate"] == 0], frame[frame["rate"] > 0]
+    assert (still["motion"] == 0).all()
+    assert (moving["motion"] > 0).all()
+    single = frame["target"] == 1
+    assert frame[single & (frame["rate"] == 0)]["error"].max() < 1e-6
+    assert frame[single & (frame["rate"] > 0)]["error"].min() > 1e-6
+    figure = Figure()
+    _figures.FIGURES["image_motion"](figure, frame)
+    assert len(figure.axes[0].get_legend().get_texts()) == 2
+
+
+@pytest.mark.parametrize(("near", "verdict"), [(29.0, "reproduced"), (20.0, "differs")])
+def test_motion_is_judged_against_models_that_stand_still(near: float, verdict: str) -> None:
+    psnr = {0.0: 30.0, 0.01: near, 3.0: 15.0}
+    frame = pd.DataFrame(
+        {"seed": seed, "seen": f"T = {target}", "target": target, "rate": rate,
+         "motion": rate, "psnr": value + 0.01 * seed}
+        for target in (1, 2) for rate, value in psnr.items() for seed in range(3)
+    )  # fmt: skip
+    less, worst = images._motion_checks(frame)[:2]
+    assert less.verdict == "reproduced"
+    assert worst.verdict == verdict
