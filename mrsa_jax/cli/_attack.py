@@ -76,8 +76,8 @@ A server that is not told who took part finds out from how often each client did
         "_attack_images",
         "run_gradients",
         """
-An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020); a sum shows less, an
-upload under pads nothing.
+An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates too,
+but not whose they are; an upload under pads shows nothing.
   mrsa-jax attack gradients
   mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
   mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4

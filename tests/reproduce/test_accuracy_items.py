@@ -34,7 +34,7 @@ BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
     ("call", "message"),
     [
         (lambda: multiround(["tabel4"]), "did you mean 'table4'"),
-        (lambda: multiround(["fig9b"]), "did you mean 'fig5b'"),
+        (lambda: multiround(["figg5b"]), "did you mean 'fig5b'"),
         (lambda: multiround(["table4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
         (lambda: multiround(["fig8"], dataset="idx"), "`directory` must name the folder"),
     ],

@@ -22,7 +22,6 @@ from mrsa_jax.reproduce._ccesa_attacks import PLAIN, SECAGG, Wire, ccesa_name, c
 from mrsa_jax.reproduce._ccesa_figures import FIGURES
 from mrsa_jax.reproduce._ccesa_guesses import Guesses, curve_rows, score_rows
 from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._images import image_as_cells, image_from_text
 
 N, DIM, CHANCE = 12, 300, 0.4
 
@@ -211,14 +210,6 @@ def test_places_pair_each_client_with_others_of_its_own() -> None:
 
 
 # --- items --------------------------------------------------------------------------------------
-
-
-def test_images_pass_through_the_table() -> None:
-    image = np.random.default_rng(0).random((3, 4, 1))
-    stretched = (image - image.min()) / (image.max() - image.min())
-    back = image_from_text(*image_as_cells(stretched(image)).values())
-    np.testing.assert_allclose(back, stretched, atol=0.5 / 255 + 1e-12)
-    assert not image_from_text(*image_as_cells(stretched(np.full((2, 2, 1), 0.3))).values()).any()
 
 
 def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
