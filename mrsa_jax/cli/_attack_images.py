@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -16,21 +16,13 @@ from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import WireRound, wire_round
 from mrsa_jax.cli._attack_checks import pictures
 from mrsa_jax.cli._attack_setting import GradientsConfig, ModelInversionConfig
+from mrsa_jax.study import _build
 
 if TYPE_CHECKING:
     from mrsa_jax.cli._attack_report import Report
     from mrsa_jax.cli._console import Bars
 
-__all__ = ["MODELS", "run_gradients", "run_model_inversion", "through_wire"]
-
-MODELS: dict[str, Callable[[int], Any]] = {
-    "lenet": federated.lenet,
-    "smooth_lenet": federated.smooth_lenet,
-    "mlp": federated.mlp,
-    "logistic": federated.logistic,
-    "cnn": federated.cnn,
-}
-"""What clients train, by name and number of classes."""
+__all__ = ["run_gradients", "run_model_inversion", "through_wire"]
 
 _SIDE = 32  # pixels of a photograph's side
 _CLASSES = 10  # of a model for pictures without labels
@@ -62,7 +54,7 @@ def run_gradients(config: GradientsConfig, report: Report, bars: Bars) -> None:
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
     shape = tuple(images.shape[1:])
-    model = MODELS[config.model](classes)
+    model = _build.MODELS[config.model](classes)
     start = federated.initial_parameters(config.seed, model, shape)
     updates = _one_step(config, model, start, images, labels, classes)
     wire = through_wire(fold(as_key(config.seed), int(Stream.QUANTIZATION)), updates)

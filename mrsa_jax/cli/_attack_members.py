@@ -10,8 +10,9 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.cli._attack_images import MODELS, through_wire
+from mrsa_jax.cli._attack_images import through_wire
 from mrsa_jax.cli._attack_setting import InconsistencyConfig, MembershipConfig
+from mrsa_jax.study import _build
 
 if TYPE_CHECKING:
     from mrsa_jax.cli._attack_report import Report
@@ -30,7 +31,7 @@ def run_membership(config: MembershipConfig, report: Report, bars: Bars) -> None
     key = as_key(config.seed)
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
-    model = MODELS[config.model](pool.num_classes)
+    model = _build.MODELS[config.model](pool.num_classes)
     start = federated.initial_parameters(config.seed, model, shape)
     trainer = federated.local_sgd(
         model, config.learning_rate, batch_size=config.batch_size, num_epochs=config.num_epochs

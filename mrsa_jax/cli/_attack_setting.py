@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax.study._training_config import ModelName
+
 __all__ = [
     "AttackSettings",
     "DisaggregationConfig",
@@ -22,8 +24,6 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 _File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
 _Folder = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")]
 _Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
-
-_ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class LeastSquaresConfig(AttackSettings):
     """Worst case: the model does not move, so each client sends the same update again."""
     dataset: str = "digits"
     """Data that the clients train on (mrsa-jax data list)."""
-    model: _ModelName = "logistic"
+    model: ModelName = "logistic"
     """What they train."""
     learning_rate: float = 0.01
     """Step size of their SGD; the smaller, the less the updates change."""
@@ -143,7 +143,7 @@ class GradientsConfig(AttackSettings):
     """Clients in the sum, T."""
     num_images: int = 1
     """Images of each client, all in one step of SGD."""
-    model: _ModelName = "smooth_lenet"
+    model: ModelName = "smooth_lenet"
     """The model, as it is at the start of training; smooth_lenet is Zhu et al.'s."""
     learning_rate: float = 0.1
     """Step size of the clients' SGD."""
@@ -207,7 +207,7 @@ class MembershipConfig(AttackSettings):
     """Data that the clients train on (mrsa-jax data list)."""
     label_noise: float = 0.3
     """Share of wrong labels, which a model can only know by heart."""
-    model: _ModelName = "mlp"
+    model: ModelName = "mlp"
     """What they train."""
     learning_rate: float = 0.1
     """Step size of the clients' SGD."""

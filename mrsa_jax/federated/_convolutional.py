@@ -144,7 +144,7 @@ def smooth_lenet(num_classes: int = 10) -> nn.Module:
 
     Three 5x5 convolutions to 12 channels ('same'; strides 2, 2, 1), a sigmoid after each, one
     dense layer: 15,826 parameters on 32x32x3. It has second derivatives everywhere, which relu
-    and max-pool have not, and they are as fast as matrix products; train other models for
+    and max-pool have not, computed as matrix products of patches; train other models for
     accuracy.
 
     Args:

@@ -69,6 +69,7 @@ SELECTORS: dict[str, Callable[[Scheme, int, int], selection.Selector]] = {
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "lenet": lambda classes: federated.lenet(classes),
+    "smooth_lenet": lambda classes: federated.smooth_lenet(classes),
     "mlp": lambda classes: federated.mlp(classes),
     "logistic": lambda classes: federated.logistic(classes),
     "cnn": lambda classes: federated.cnn(classes),

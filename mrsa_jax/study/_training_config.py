@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 PartitionName = Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"]
-ModelName = Literal["lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
+ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
 PrecisionName = Literal["float32", "bfloat16"]
 ServerName = Literal["average", "momentum", "adam"]
 
@@ -64,7 +64,8 @@ class TrainingConfig:
 
     model: ModelName = "lenet"
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
-    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation)."""
+    (McMahan's; 1,663,370), vgg11, vgg11_group (with group normalisation), smooth_lenet (Zhu et
+    al.'s, for gradient inversion)."""
     learning_rate: float = 0.1
     """Step size of the clients' SGD."""
     decay_rounds: tuple[int, ...] = ()

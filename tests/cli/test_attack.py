@@ -430,3 +430,12 @@ def test_an_interruption_leaves_what_was_finished(
         assert main(words) == 130
     assert (out / "scores.csv").read_text() == whole  # not replaced by half of it
     assert not list(tmp_path.glob(".*"))
+
+
+def test_every_model_is_one_that_studies_know() -> None:
+    from typing import get_args
+
+    from mrsa_jax.study import _build
+    from mrsa_jax.study._training_config import ModelName
+
+    assert set(get_args(ModelName)) == set(_build.MODELS)
