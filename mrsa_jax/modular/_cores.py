@@ -27,7 +27,10 @@ _FEWEST_A_CORE = 8
 
 @functools.cache
 def _has_numba() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    try:
+        return importlib.util.find_spec("numba") is not None
+    except ImportError:  # somebody forbids it
+        return False
 
 
 def runs_compiled_loops() -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._log_table import ParticipationLog
@@ -78,6 +79,20 @@ class Audit:
     group_clients: tuple[Hashable, ...]
     strong: int | None
     recipe: Recipe | None
+
+    def _repr_html_(self) -> str:
+        """Return the audit for a notebook: its findings in words, and its numbers."""
+        weak, leverage = self.weak, self.max_leverage
+        undefined = weak.lower is None or weak.upper is None
+        rows = [
+            ("history", f"{self.num_rounds} rounds, {self.num_clients} clients"),
+            ("exposed clients", str(len(self.exposed))),
+            ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
+            ("strong T", shown(self.strong)),
+            ("largest leverage", "not computed" if leverage is None else share(leverage)),
+        ]
+        words = "".join(f"<p>{tidy(shown(text, 400))}</p>" for text in self.sentences())
+        return card("Audit", rows, note=Markup(words))
 
     def gate(self, target: int, definition: Definition = "weak") -> Gate:
         """Return whether privacy of at least `target` is proven; what is uncertain fails.

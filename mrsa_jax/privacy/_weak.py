@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import card, shown
 from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _candidates
 from mrsa_jax.privacy._exact import (
@@ -74,6 +75,28 @@ class WeakPrivacy:
     strong: int | None
     lower_method: str
     upper_method: str
+
+    def _repr_html_(self) -> str:
+        """Return the certificate for a notebook: the interval, who is exposed, and what proves it.
+
+        Examples:
+            >>> "certified" in weak_privacy([[1, 1, 0]])._repr_html_()
+            True
+        """
+        if self.lower is None:
+            return card("Weak privacy", [("T", "undefined: nobody took part")])
+        interval = str(self.lower) if self.lower == self.upper else f"{self.lower} to {self.upper}"
+        rounds = [j for j, coefficient in enumerate(self.witness) if coefficient]
+        rows = [
+            ("T", f"{interval} ({'certified' if self.certified else 'not decided'})"),
+            ("strong T", shown(self.strong)),
+            ("exposed clients", f"{len(self.exposed)} ({shown(self.exposed, 80)})"),
+            ("rank of the sums", f"{self.rank} for {self.num_groups} groups of clients"),
+            ("attained by", f"{len(rounds)} rounds ({shown(rounds, 80)})"),
+            ("on clients", shown(self.support, 80)),
+            ("from below, above", f"{self.lower_method}, {self.upper_method}"),
+        ]
+        return card("Weak privacy", rows)
 
 
 def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None) -> WeakPrivacy:

@@ -20,6 +20,7 @@ from mrsa_jax.selection._convergence import (
     convergence_bound,
     convex_constants,
 )
+from mrsa_jax.selection._many import program_of, rollout_many
 from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
 from mrsa_jax.selection._poisson import poisson
 from mrsa_jax.selection._population import (
@@ -96,8 +97,10 @@ __all__ = [
     "partition",
     "poisson",
     "power_of_choice",
+    "program_of",
     "quadratic_problem",
     "rollout",
+    "rollout_many",
     "rollout_metrics",
     "rollout_population",
     "rollout_rounds",

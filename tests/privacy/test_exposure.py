@@ -157,3 +157,20 @@ def test_all_are_exposed_at_once_when_the_rank_is_full():
     found = first_exposure(history)
     assert int(found.max()) == full
     assert int(found.min()) >= 0
+
+
+@pytest.mark.parametrize("weights", [2, 40])
+def test_rounds_left_out_change_nothing(weights):
+    """Many rounds, most of which add nothing, in a batch with histories that expose nobody."""
+    generator = np.random.default_rng(weights)
+    single = generator.integers(0, weights, (3, 30, 6)) * (generator.random((3, 30, 6)) < 0.3)
+    whole_blocks = np.repeat(generator.integers(0, 2, (2, 30, 3)), 2, axis=2)
+    batch = np.concatenate([single, whole_blocks])[[0, 3, 1, 4, 2]]
+    found = np.asarray(first_exposure(batch))
+    assert found.dtype == np.int32
+    assert found.tolist() == [oracle(history) for history in batch]
+    assert (found[[1, 3]] == -1).all()
+    assert (found[[0, 2, 4]] >= 0).any()
+    # a traced history keeps every round, as nothing is known of its values
+    traced = jax.jit(first_exposure)(jnp.asarray(batch, jnp.int32))
+    assert (np.asarray(traced) == found).all()

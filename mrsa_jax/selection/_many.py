@@ -1,0 +1,186 @@
+"""Roll many configurations out at once: numbers stacked, trials side by side, one program.
+
+Rates, T, K and seeds are data, so configurations that differ in nothing else run in one compiled
+program, several of them in a call where each has few trials; trials are dealt out to a mesh.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Bool, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax.availability import Availability
+from mrsa_jax.selection import _rollout
+from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._types import Selector
+
+__all__ = ["program_of", "rollout_many"]
+
+
+def program_of(tree: Any) -> tuple[Any, ...]:
+    """Return what of a pytree of schemes decides which program runs it; its numbers do not.
+
+    Args:
+        tree: Schemes, such as a selector and an availability model.
+
+    Returns:
+        A hashable value: the structure with its static fields, and each leaf's shape and type.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> of = [program_of(mj.selection.batch_partitioning(12, 6, t)) for t in (2, 3)]
+        >>> of[0] == of[1] != program_of(mj.selection.batch_partitioning(24, 6, 2))
+        True
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
+
+
+def rollout_many(
+    seeds: Sequence[int | Key[Array, ""]],
+    selectors: Sequence[Selector],
+    availabilities: Sequence[Availability],
+    num_rounds: int,
+    num_trials: int,
+    *,
+    mesh: Mesh | None = None,
+) -> Bool[np.ndarray, "cells trials rounds clients"]:
+    """Return who took part under many configurations, all of one program.
+
+    Args:
+        seeds: Of each configuration; equal seeds give paired trials.
+        selectors: Of each.
+        availabilities: Of each.
+        num_rounds: J >= 1.
+        num_trials: B >= 1, of each.
+        mesh: Devices of one axis that each configuration's trials are dealt out to; the result is
+            the same to the bit. With devices of several processes all must make this call.
+
+    Returns:
+        bool[cells, B, J, N]; entry c equals `rollout_trials` of configuration c.
+
+    Raises:
+        ConfigurationError: As `rollout_trials`, and if the lists differ in length, are empty, or
+            hold schemes of different programs (`program_of`).
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> picks = [mj.selection.batch_partitioning(6, 2, t) for t in (1, 2)]
+        >>> online = [mj.availability.independent(rate) for rate in (0.1, 0.4)]
+        >>> both = rollout_many([3, 4], picks, online, 5, num_trials=2)
+        >>> bool((both[1] == mj.selection.rollout_trials(4, picks[1], online[1], 5, 2)).all())
+        True
+    """
+    count = len(seeds)
+    lengths = (count, len(selectors), len(availabilities))
+    rule = "must be as many as the other lists, and at least one"
+    require(count > 0 and len(set(lengths)) == 1, "seeds", rule, *lengths)
+    checked = [
+        _rollout._check(s, a, num_rounds) for s, a in zip(selectors, availabilities, strict=True)
+    ]
+    rounds, trials = checked[0][0], check_count("num_trials", num_trials)
+    schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
+    first = program_of(schemes[0])
+    rule = "must all be of one program: of one class, with the same sizes"
+    same = all(program_of(one) == first for one in schemes[1:])
+    require(same, "selectors", rule)
+    keys = [as_key(seed) for seed in seeds]
+    if mesh is not None:
+        parts = [_on_mesh(k, s, rounds, trials, mesh) for k, s in zip(keys, schemes, strict=True)]
+        return np.stack(parts)
+    num_clients = selectors[0].num_clients
+    together = max(1, _rollout._CHUNK_CLIENTS // (num_clients * trials))
+    if together == 1:
+        return np.stack([
+            np.asarray(_rollout._in_chunks(
+                _rollout._roll_chunk, key, scheme, rounds, trials, num_clients
+            ))
+            for key, scheme in zip(keys, schemes, strict=True)
+        ])  # fmt: skip
+    return _stacked(keys, schemes, rounds, trials, together)
+
+
+def _stacked(
+    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: int, together: int
+) -> np.ndarray:
+    """Run several configurations in each call, all calls of one size."""
+    size = min(together, len(keys))
+    indices = jnp.arange(trials, dtype=jnp.uint32)
+
+    def one(start: int) -> np.ndarray:
+        own = [min(start + i, len(keys) - 1) for i in range(size)]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(schemes[i] for i in own))
+        key = jnp.stack([keys[i] for i in own])
+        return np.asarray(_roll_cells(key, indices, *stacked, rounds))
+
+    starts = range(0, len(keys), size)
+    workers = _rollout._workers((keys, schemes))
+    parts = list(map(one, starts)) if workers == 1 else _rollout._in_threads(one, starts, workers)
+    return np.concatenate(parts)[: len(keys)]
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _roll_cells(
+    keys: Key[Array, " cells"], trials: Array, selectors: Any, availabilities: Any, num_rounds: int
+) -> Bool[Array, "cells trials rounds clients"]:
+    def one(key: Array, selector: Any, availability: Any) -> Array:
+        return _trials_of(key, trials, selector, availability, num_rounds)
+
+    return jax.vmap(one)(keys, selectors, availabilities)
+
+
+def _trials_of(
+    key: Array, trials: Array, selector: Any, availability: Any, num_rounds: int
+) -> Array:
+    own = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+    return jnp.moveaxis(_rollout._history(own, selector, availability, num_rounds), -1, 0)
+
+
+def _on_mesh(
+    key: Array, schemes: tuple[Any, Any], rounds: int, trials: int, mesh: Mesh
+) -> np.ndarray:
+    """Run one configuration's trials, each device its share, and gather them."""
+    require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
+    # chunks bound what is held, as on one device
+    num_clients = schemes[0].num_clients
+    share = max(1, min(-(-trials // mesh.size), _rollout._CHUNK_CLIENTS // num_clients))
+    size = share * mesh.size
+    parts = []
+    for start in range(0, trials, size):
+        indices = start + np.arange(size, dtype=np.uint32)
+        out = _roll_sharded(key, jnp.asarray(indices), *schemes, rounds, mesh)
+        parts.append(_gathered(out))
+    return np.concatenate(parts)[:trials]
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds", "mesh"))
+def _roll_sharded(
+    key: Array, trials: Array, selector: Any, availability: Any, num_rounds: int, mesh: Mesh
+) -> Bool[Array, "trials rounds clients"]:
+    own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
+
+    def share(key: Array, trials: Array, selector: Any, availability: Any) -> Array:
+        return _trials_of(key, trials, selector, availability, num_rounds)
+
+    run = jax.shard_map(
+        share, mesh=mesh, in_specs=(own, cut, own, own), out_specs=cut, check_vma=False
+    )
+    return run(key, trials, selector, availability)
+
+
+def _gathered(values: Array) -> np.ndarray:
+    """Return an array of which this process may hold a part only."""
+    if values.is_fully_addressable:
+        return np.asarray(values)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(values, tiled=True))
