@@ -141,7 +141,7 @@ def gradient_inversion(
     num_steps: int = 2400,
     restarts: int = 1,
     step_size: float = 0.1,
-    smoothness: float = 1e-4,
+    smoothness: float = 1e-5,
     pixel_range: tuple[float, float] = (0.0, 1.0),
 ) -> GradientInversion:
     """Return the attack that looks for images whose gradient is the update.
@@ -224,7 +224,7 @@ def inferred_labels(view: UpdateView) -> Int32[Array, ...]:
         wanted = view.num_images * (mean - own / max(scale, 1e-300))
         counts = np.floor(np.maximum(wanted, 0)).astype(int)
         while counts.sum() > view.num_images:
-            counts[np.argmax(counts - wanted)] -= 1
+            counts[np.argmax(np.where(counts > 0, counts - wanted, -np.inf))] -= 1
         while counts.sum() < view.num_images:
             counts[np.argmax(wanted - counts)] += 1
         rows.append(np.repeat(np.arange(view.num_classes), counts))

@@ -18,6 +18,7 @@ from mrsa_jax import graphs, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, WireView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
@@ -59,9 +60,10 @@ def summed_rounds(
     aggregator: secagg.RingAverage,
     is_frozen: bool = False,
     warm_up: int = 0,
+    server_rate: float = 1.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> SummedRounds:
-    """Train over a participation history by plain averaging, and keep what an attack is about.
+    """Train over a participation history by averaging, and keep what an attack is about.
 
     The rounds are those of `federated.train` with the same seed, bit for bit, where nobody is lost
     within a round; this also returns the clients' own updates, which no server sees.
@@ -77,13 +79,16 @@ def summed_rounds(
         is_frozen: Whether the model never moves and every client sends the same update in all
             rounds, the worst case; rounding stays fresh.
         warm_up: Rounds at the start whose sums are trained on and not kept.
+        server_rate: What of the mean update the server adds; 1 is plain averaging, and with less
+            the model moves less while the updates keep their size.
         progress: Called with (rounds done, rounds with a sum).
 
     Returns:
         The sums, float64 [J', d], of the rounds from `warm_up` on that have one.
 
     Raises:
-        ConfigurationError: If the history does not fit the data, or no round is left.
+        ConfigurationError: If the history does not fit the data, no round is left, or the
+            server's rate is negative or not finite.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -104,6 +109,7 @@ def summed_rounds(
     rule = f"must be bool [rounds, {shape[0]}]"
     require(is_history, "participation", rule, f"{history.dtype} {history.shape}")
     check_integer(warm_up, "warm_up", 0)
+    check_not_negative(server_rate=server_rate)
     rows = np.flatnonzero(history.any(axis=1))
     is_left = bool((rows >= warm_up).any())
     require(is_left, "warm_up", "must leave a round with a sum", warm_up, f"{len(history)} rounds")
@@ -126,7 +132,7 @@ def summed_rounds(
         )
         if int(out.status) == Status.OK:
             if not is_frozen:
-                flat = flat + out.update
+                flat = flat + jnp.float32(server_rate) * out.update
             if row >= warm_up:
                 kept.add(int(row), members[present], updates[: present.sum()], out)
         if progress is not None:

@@ -21,7 +21,7 @@ from mrsa_jax.study import _config
 if TYPE_CHECKING:
     from mrsa_jax.cli._attack_report import Report
 
-__all__ = ["DESCRIPTION", "DETAILS", "AttackCommand", "defaults", "run_attack"]
+__all__ = ["ATTACKS", "DESCRIPTION", "DETAILS", "AttackCommand", "defaults", "run_attack"]
 
 DESCRIPTION = "Attack what secure aggregation leaves to see: sums, models, uploads; and score it."
 
@@ -48,7 +48,7 @@ class _Attack(NamedTuple):
     details: str
 
 
-_ATTACKS = {
+ATTACKS = {
     "least-squares": _Attack(
         setting.LeastSquaresConfig,
         "_attack_sums",
@@ -135,14 +135,14 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
         ConfigurationError: If they name no attack and do not ask for help.
     """
     name = words[0] if words else ""
-    if name not in _ATTACKS and (not name.startswith("-") or path is not None):
-        known = ", ".join(_ATTACKS)
+    if name not in ATTACKS and (not name.startswith("-") or path is not None):
+        known = ", ".join(ATTACKS)
         if not words or name.startswith("-"):
             raise ConfigurationError(f"`attack` must be followed by the name of one: {known}")
-        hint = nearest(name, _ATTACKS)
+        hint = nearest(name, ATTACKS)
         raise ConfigurationError(f"`attack` must be a known attack; got {name!r}; {hint}")
     union: Any = None
-    for one, attack in _ATTACKS.items():
+    for one, attack in ATTACKS.items():
         described = attack.config.__doc__ or ""
         described += "\n" + attack.details if one == name else ""
         mark = tyro.conf.subcommand(one, description=described)
@@ -150,7 +150,7 @@ def defaults(path: pathlib.Path | None, words: list[str]) -> AttackCommand:
         union = member if union is None else union | member
     fields: Any = [("attack", union, dataclasses.field(default=tyro.MISSING))]
     cls = dataclasses.make_dataclass("AttackCommand", fields, bases=(AttackCommand,), frozen=True)
-    loaded = [] if path is None else [_config.load_config(_ATTACKS[name].config, path)]
+    loaded = [] if path is None else [_config.load_config(ATTACKS[name].config, path)]
     return cls(*loaded)
 
 
@@ -163,7 +163,7 @@ def run_attack(command: Any) -> int:
     from mrsa_jax.cli._attack_report import Report, print_report, save_report
     from mrsa_jax.study import _store
 
-    (attack,) = (one for one in _ATTACKS.values() if one.config is type(config))
+    (attack,) = (one for one in ATTACKS.values() if one.config is type(config))
     run = getattr(importlib.import_module(f"mrsa_jax.cli.{attack.module}"), attack.function)
     start = time.perf_counter()
     _store.restore_replaced(config.out.absolute())

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax._html import config_repr
 from mrsa_jax.study._training_config import ModelName
 
 __all__ = [
@@ -29,6 +30,8 @@ _Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackSettings:
     """What all attacks share."""
+
+    _repr_html_ = config_repr
 
     seed: int = 0
     """Seed of everything random."""
@@ -155,7 +158,7 @@ class GradientsConfig(AttackSettings):
     """Random starts, side by side; the one that fits best is taken."""
     step_size: float = 0.1
     """Of signed Adam; L-BFGS chooses its own."""
-    smoothness: float = 1e-4
+    smoothness: float = 1e-5
     """Weight of the total variation."""
     known_labels: bool = False
     """Tell the adversary the labels, which it infers from the last bias otherwise."""

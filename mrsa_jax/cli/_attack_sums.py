@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax import (
+    attacks,
+    availability,
+    data,
+    federated,
+    plotting,
+    privacy,
+    quantize,
+    secagg,
+    selection,
+)
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["FOUND", "history_of", "read_array", "run_least_squares"]
 
 _LEVELS, _CLIP = 2**16, 1.0
-_SMALL = 1e-6  # an error below this is that of rounding
 FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
 
 
@@ -228,30 +237,14 @@ def _draw_errors(report: Report) -> None:
     """Draw a histogram of the errors of each scheme."""
     if not report.scores or "error" not in report.scores[0]:
         return
+    import pandas as pd
     from matplotlib.figure import Figure
 
-    from mrsa_jax.plotting._style import scheme_colour, style
-
-    labels = list(dict.fromkeys(row["scheme"] for row in report.scores))
-    errors = {
-        label: np.array([row["error"] for row in report.scores if row["scheme"] == label])
-        for label in labels
-    }
-    known = np.concatenate([one[np.isfinite(one)] for one in errors.values()])
-    if len(known) == 0:
+    known = pd.DataFrame(report.scores).dropna(subset=["error"])
+    if known.empty:
         return
-    low = max(float(known.min()), _SMALL)
-    edges = np.geomspace(low * 0.9, max(float(known.max()), low) * 1.1, 33)
-    with style():
-        figure = Figure(figsize=(7.6, 1.0 + 1.5 * len(labels)), layout="constrained")
-        axes = figure.subplots(len(labels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for ax, label in zip(axes, labels, strict=True):
-            own = errors[label][np.isfinite(errors[label])]
-            ax.hist(np.maximum(own, low), edges, color=scheme_colour(label))
-            ax.set_xscale("log")
-            ax.set_title(label, fontsize=9.5)
-            ax.set_ylabel("clients")
-        axes[-1].set_xlabel("relative squared error of the recovered update (eq. 35)")
+    figure = Figure(figsize=(7.6, 4.0), layout="constrained")
+    plotting.plot_error_histogram(known, ax=figure.subplots())
     report.figures["errors"] = figure
 
 

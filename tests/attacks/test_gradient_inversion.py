@@ -175,6 +175,16 @@ def test_labels_of_what_is_no_update() -> None:
     assert 0 <= int(labels.min()) <= int(labels.max()) < 10
 
 
+def test_labels_of_noise() -> None:
+    """Under pads the last bias is noise: whatever it says, as many labels as images come out."""
+    noise = np.random.default_rng(0).standard_normal((100, 1210)).astype(np.float32)
+    view = dataclasses.replace(_view([3, 4]), update=jnp.asarray(noise), labels=None)
+    labels = np.asarray(inferred_labels(view))
+    assert labels.shape == (100, 2)
+    assert 0 <= labels.min() <= labels.max() < 10
+    assert len(np.unique(labels)) == 10
+
+
 def test_labels_cannot_be_told_from_two_biases_of_as_many_entries() -> None:
     view = _view([3], model=mj.federated.mlp(10, hidden_sizes=(10,)))
     with pytest.raises(mj.ConfigurationError, match=r"`model` must have one bias .*got '2 of 10"):

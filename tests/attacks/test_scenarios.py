@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import mrsa_jax as mj
@@ -46,6 +47,7 @@ def _kept(**options: Any) -> mj.attacks.SummedRounds:
         ({"participation": np.ones((1, 4), bool)}, "`aggregator` must have a participant for each"),
         ({"warm_up": 5}, "`warm_up` must leave a round with a sum; got 5"),
         ({"warm_up": -1}, "`warm_up` must"),
+        ({"server_rate": -0.5}, "`server_rate` must be a finite number from 0"),
     ],
 )
 def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
@@ -67,6 +69,17 @@ def test_the_rounds_are_those_of_training() -> None:
     np.testing.assert_allclose(kept.view.aggregates, trained.aggregates, atol=1e-6)
     assert kept.rounds.tolist() == [0, 2, 3, 4]
     np.testing.assert_array_equal(kept.view.participation, HISTORY[kept.rounds])
+
+
+def test_a_server_that_adds_a_part_of_the_update() -> None:
+    clients, start = _clients()
+    slow = mj.federated.train(
+        7, MODEL, clients, HISTORY, trainer=TRAINER, aggregator=_average(),
+        initial_parameters=start, server=optax.sgd(0.25),
+    )  # fmt: skip
+    kept = _kept(server_rate=0.25)
+    np.testing.assert_allclose(kept.parameters, slow.parameters, atol=1e-6)
+    assert (kept.change[:3] < _kept().change[:3]).all()
 
 
 def test_what_was_sent() -> None:
