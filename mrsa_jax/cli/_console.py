@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ _SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw 
 
 def use_compile_cache() -> None:
     """Keep compiled programs between runs, unless the user has set a place of their own."""
+    # JAX writes an entry in place: one that another process is writing, or that a kill cut short,
+    # is compiled again, which is no news to the user.
+    unread = "Error reading persistent compilation cache entry"
+    warnings.filterwarnings("ignore", message=unread, category=UserWarning)
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

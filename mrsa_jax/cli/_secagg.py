@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 import tyro
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
 from mrsa_jax.cli._console import use_compile_cache
 
-__all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "run_secagg"]
+__all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "check_secagg", "run_secagg"]
 
 DESCRIPTION = "Run one round of secure aggregation and see what it costs, or count failures."
 
@@ -34,6 +35,8 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 @dataclasses.dataclass(frozen=True)
 class SecaggConfig:
     """One round of secure aggregation, or a failure study."""
+
+    _repr_html_ = config_repr
 
     fidelity: Literal["real", "array", "sets"] | None = None
     """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
@@ -89,7 +92,7 @@ class SecaggConfig:
 
 def run_secagg(config: SecaggConfig) -> int:
     """Run a round or a study and return the exit status: 0, or 1 for a round that failed."""
-    _validate(config)  # before JAX is imported: a misuse is answered at once
+    check_secagg(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
     if config.trials is not None:
         from mrsa_jax.cli._secagg_failures import run_failures
@@ -100,7 +103,8 @@ def run_secagg(config: SecaggConfig) -> int:
     return run_round(config)
 
 
-def _validate(config: SecaggConfig) -> None:
+def check_secagg(config: SecaggConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
     for name, least in (("num_clients", 2), ("dim", 1), ("seed", 0), ("degree", 0),
                         ("threshold", 1), ("trials", 1)):  # fmt: skip
         value = getattr(config, name)

@@ -14,10 +14,10 @@ from mrsa_jax.cli._console import Bars, escape
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.cli._secagg_setting import Setting, finite, log10
 
-__all__ = ["run_failures"]
+__all__ = ["RATES", "check_risk", "log10_bounds", "run_failures"]
 
 _RARE_TRIALS = 4096  # give two digits
-_RATES = {
+RATES = {
     "unreliable": "unreliable (Theorem 1 fails)",
     "not_private": "not private (Theorem 2 fails)",
     "failed": "one or both",
@@ -31,7 +31,7 @@ def run_failures(config: SecaggConfig) -> int:
     """Count failures, print them beside the bounds, and return the exit status 0."""
     assert config.trials is not None
     setting = Setting.of(config)
-    _check_risk(setting)
+    check_risk(setting)
     steps = availability.independent_steps(config.step_dropout_rate)
     with Bars() as bars:
         bars.stage("rounds", config.trials)
@@ -48,8 +48,8 @@ def run_failures(config: SecaggConfig) -> int:
         "trials": config.trials,
         **setting.to_dict(),
         "mean_survivors": rates.mean_survivors,
-        "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in _RATES},
-        "log10_bounds": {name: _as_json(value) for name, value in _bounds(setting).items()},
+        "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in RATES},
+        "log10_bounds": {name: finite(value) for name, value in log10_bounds(setting).items()},
         "rare": rare,
     }
     if config.json:
@@ -59,7 +59,7 @@ def run_failures(config: SecaggConfig) -> int:
     return 0
 
 
-def _check_risk(setting: Setting) -> None:
+def check_risk(setting: Setting) -> None:
     """Refuse a threshold below the least safe one, unless that is allowed."""
     config = setting.config
     safe = Setting.of(dataclasses.replace(config, threshold=None)).threshold
@@ -71,15 +71,15 @@ def _check_risk(setting: Setting) -> None:
     require(allowed, "threshold", rule, setting.threshold)
 
 
-def _bounds(setting: Setting) -> dict[str, float]:
-    """Return natural logarithms of the bounds; none for graphs that the theorems do not speak of.
+def log10_bounds(setting: Setting) -> dict[str, float]:
+    """Return log10 of the bounds; none for graphs that the theorems do not speak of.
 
     Of the complete graph they are those of p = 1.
     """
     n, p, q, t = _numbers(setting)
     if p is None:
         return {}
-    return {
+    natural = {
         "unreliable_theorem_5": secagg.reliability_bound(n, p, q, t),
         "unreliable_union": secagg.exact_reliability_union_bound(n, p, q, t),
         "unreliable_first_moment": min(0.0, secagg.reliability_first_moment(n, p, q, t)),
@@ -87,6 +87,7 @@ def _bounds(setting: Setting) -> dict[str, float]:
         "disconnected_exact": secagg.disconnection_probability(n, p, q),
         "unmaskable_union": secagg.unmasking_bound(n, p, t),
     }
+    return {name: log10(value) for name, value in natural.items()}
 
 
 def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
@@ -142,7 +143,7 @@ def _print(setting: Setting, report: dict[str, Any]) -> None:
     )
     for i, name in enumerate(("failure", "rounds", "rate", "95 % interval", "bounds")):
         table.add_column(name, justify="right" if i in (1, 2) else "left")
-    for name, label in _RATES.items():
+    for name, label in RATES.items():
         rate = report["rates"][name]
         row = (
             label,

@@ -8,10 +8,12 @@ are padded to a multiple of the devices with slots in which nobody is.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
@@ -41,13 +43,42 @@ def checked_mesh(mesh: Any) -> Mesh | None:
 
 
 def replicated(tree: Any, mesh: Mesh) -> Any:
-    """Copy a pytree to every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    """Copy a pytree to every device of the mesh; of several processes, all must have the same."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    if not _spans_processes(mesh):
+        return jax.device_put(tree, everywhere)
+
+    def copied(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return leaf
+        return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
+
+    return _by_words(copied, tree)
 
 
 def gathered(tree: Any, mesh: Mesh) -> Any:
-    """Bring a pytree to the first device of the mesh."""
-    return jax.device_put(tree, mesh.devices.flat[0])
+    """Bring a pytree to the first device of the mesh, of each process that has a part in it."""
+    if not _spans_processes(mesh):
+        return jax.device_put(tree, mesh.devices.flat[0])
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    whole = jax.jit(lambda values: values, out_shardings=everywhere)(tree)
+    return _by_words(lambda leaf: leaf.addressable_data(0), whole)
+
+
+def _spans_processes(mesh: Mesh) -> bool:
+    return len({device.process_index for device in mesh.devices.flat}) > 1
+
+
+def _by_words(change: Callable[[Any], Any], tree: Any) -> Any:
+    """Change every leaf, random keys by the words that they are."""
+
+    def changed(leaf: Any) -> Any:
+        if not jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+            return change(leaf)
+        words = change(jax.random.key_data(leaf))
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
+
+    return jax.tree.map(changed, tree)
 
 
 def spread(function: Any, mesh: Mesh, num_shared: int, num_sharded: int) -> Any:
@@ -124,7 +155,8 @@ def sharded_cohort_updates(
         What `cohort_updates` returns, on the mesh's first device.
     """
     shared = replicated((trainer, parameters, client_data, key, round_index), mesh)
-    out = _sharded(*shared, members, present, mesh=mesh, width=width)
+    slots = replicated((members, present), mesh)
+    out = _sharded(*shared, *slots, mesh=mesh, width=width)
     updates, is_finite, rounding_key, place = gathered(out, mesh)
     return updates[place[: members.shape[0]]], is_finite, rounding_key
 

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import Markup, card, shown, table
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._types import Seeds
 
@@ -50,6 +51,17 @@ class Transcript:
     padded_inputs: np.ndarray
     is_informative: np.ndarray
 
+    def _repr_html_(self) -> str:
+        """Return the transcript for a notebook: how many were left, and what the server holds."""
+        counts = np.asarray(self.survivors).sum(axis=1).tolist()
+        rows = [
+            ("clients of V0 to V4", shown(counts)),
+            ("padded inputs", shown(self.padded_inputs)),
+            ("secrets given away", f"{int(np.asarray(self.is_informative).sum())} of "
+             f"{len(self.is_informative)} clients"),
+        ]  # fmt: skip
+        return card("Transcript", rows)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AggregateResult:
@@ -92,8 +104,35 @@ class AggregateResult:
     seeds: Seeds
     steps: tuple[StepReport, ...]
 
+    def _repr_html_(self) -> str:
+        """Return the round for a notebook: what became of it, and what each step cost."""
+        summed = np.asarray(self.summed)
+        totals = [shown(np.asarray(total)[:6].tolist()) + ", ..." * (len(total) > 6)
+                  for total in self.totals[:4]]  # fmt: skip
+        more = f" and {len(self.totals) - 4} more blocks" if len(self.totals) > 4 else ""
+        rows = [
+            ("status", self.status.name),
+            ("clients summed", f"{int(summed.sum())} of {len(summed)}"),
+            ("sums learnt", str(len(self.learned))),
+            ("reliable, private", f"{shown(bool(self.is_reliable))}, "
+             f"{shown(bool(self.is_private))}"),
+            ("unmasking risk", shown(bool(self.unmasking_risk))),
+            ("total", "; ".join(totals) + more),
+        ]  # fmt: skip
+        steps = [
+            (step.name, step.num_clients, shown(step.bytes_up), shown(step.bytes_down),
+             _seconds(step.client_seconds), _seconds(step.server_seconds))
+            for step in self.steps
+        ]  # fmt: skip
+        heads = ("step", "clients", "bytes up", "bytes down", "clients' s", "server's s")
+        return card("Secure aggregation", rows, note=Markup(table(steps, heads)))
+
     @property
     def total(self) -> np.ndarray:
         """Return the only block's total; raises for a plan of many."""
         require(len(self.totals) == 1, "total", "needs a plan of one block", len(self.totals))
         return self.totals[0]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}" if value == value else "-"

@@ -246,12 +246,12 @@ def build_mesh(config: ResourceConfig) -> jax.sharding.Mesh | None:
     Raises:
         ConfigurationError: If the machine has fewer devices than are asked for.
     """
-    there = jax.local_devices()
+    there = jax.devices()  # of all hosts, where these have been joined
     wanted = config.devices
     if wanted is None:
         is_shared = there[0].platform == "cpu" and config.memory_gib is not None
         wanted = 1 if is_shared else len(there)
-    rule = "must be no more than this machine has"
+    rule = "must be no more than there are"
     require(wanted <= len(there), "devices", rule, wanted, len(there))
     if wanted == 1:
         return None

@@ -15,6 +15,7 @@ import typing
 from typing import Any, Literal
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._html import config_repr
 from mrsa_jax.study._load import load_config, to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
@@ -159,6 +160,8 @@ def _bernoulli_probability(text: str, rest: list[str]) -> float:
 class PopulationConfig:
     """Who the clients are and how often they are away."""
 
+    _repr_html_ = config_repr
+
     num_clients: int = 120
     """Number of clients N."""
     cohort_size: int = 12
@@ -173,6 +176,8 @@ class PopulationConfig:
 @dataclasses.dataclass(frozen=True)
 class DemoConfig:
     """Compare six selection schemes on real digits: what leaks, what it costs in accuracy."""
+
+    _repr_html_ = config_repr
 
     seed: int = 0
     """Seed of everything random."""
@@ -199,6 +204,8 @@ class DemoConfig:
 class SimulateConfig:
     """Study selection alone, without training: many trials of each scheme."""
 
+    _repr_html_ = config_repr
+
     seed: int = 0
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/simulate")
@@ -220,6 +227,8 @@ class SimulateConfig:
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
     """Train one model under one selection scheme with secure aggregation, on real data."""
+
+    _repr_html_ = config_repr
 
     seed: int = 0
     """Seed of everything random."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 
-__all__ = ["load_config", "to_dict", "to_toml"]
+__all__ = ["from_dict", "load_config", "read_value", "to_dict", "to_toml"]
 
 ConfigT = TypeVar("ConfigT")
 
@@ -79,28 +79,30 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"`config` must be valid TOML; {path}: {error}") from error
-    return _from_dict(cls, content, "")
+    return from_dict(cls, content, "")
 
 
-def _from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
+def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
+    """Return a configuration of plain values; `where` is the path of its table, with a dot."""
     hints = typing.get_type_hints(cls)
     values = {}
     for name, value in content.items():
         dotted = f"{where}{name}"
         if name not in hints:
             raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
-        values[name] = _convert(hints[name], value, dotted)
+        values[name] = read_value(hints[name], value, dotted)
     return cls(**values)
 
 
-def _convert(hint: Any, value: Any, dotted: str) -> Any:
+def read_value(hint: Any, value: Any, dotted: str) -> Any:
+    """Return a plain value as a field of that type holds it; `dotted` is its path."""
     if dataclasses.is_dataclass(hint):
         require(isinstance(value, dict), dotted, "must be a table", value)
-        return _from_dict(typing.cast(type, hint), value, f"{dotted}.")
+        return from_dict(typing.cast(type, hint), value, f"{dotted}.")
     origin = typing.get_origin(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return _convert(inner[0], value, dotted)
+        return read_value(inner[0], value, dotted)
     if origin is Literal:
         known = typing.get_args(hint)
         if value not in known:
@@ -111,7 +113,7 @@ def _convert(hint: Any, value: Any, dotted: str) -> Any:
     if origin is tuple:
         require(isinstance(value, list), dotted, "must be a list", value)
         inner_hint = typing.get_args(hint)[0]
-        return tuple(_convert(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
+        return tuple(read_value(inner_hint, item, f"{dotted}[{i}]") for i, item in enumerate(value))
     if hint is pathlib.Path:
         require(isinstance(value, str), dotted, "must be a path in quotes", value)
         return pathlib.Path(value)

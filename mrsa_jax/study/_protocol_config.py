@@ -7,6 +7,7 @@ import math
 from typing import Literal
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
 
 __all__ = ["AggregationConfig", "ProtocolConfig", "validate_clip_rule", "validate_protocol"]
 
@@ -19,6 +20,8 @@ ClipRuleName = Literal["fixed", "last_max", "last_rms"]
 @dataclasses.dataclass(frozen=True)
 class ProtocolConfig:
     """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
+
+    _repr_html_ = config_repr
 
     graph: GraphName = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
@@ -47,6 +50,8 @@ class ProtocolConfig:
 @dataclasses.dataclass(frozen=True)
 class AggregationConfig:
     """How updates are quantized, padded and summed."""
+
+    _repr_html_ = config_repr
 
     num_levels: int = 2**16
     """Levels of the stochastic quantizer."""

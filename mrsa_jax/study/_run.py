@@ -11,13 +11,14 @@ import numpy as np
 
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.study import _build, _report, _store, _summary, _trial
+from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _trial
 from mrsa_jax.study._config import (
     Config,
     SimulateConfig,
     TrainConfig,
     config_hash,
     schemes_of,
+    to_dict,
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
@@ -106,8 +107,19 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
     check(config)
     progress = progress or Silent()
     if isinstance(config, SimulateConfig):
-        return _simulate(config, progress)
-    return train_schemes(config, progress)
+        return _described(config, _simulate(config, progress))
+    return _described(config, train_schemes(config, progress))
+
+
+def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
+    """Return results that know what they are of, and what can be asked of them."""
+    _accessor.register()
+    return results.assign_attrs(
+        command=type(config).__name__.removesuffix("Config").lower(),
+        config_hash=config_hash(config),
+        config=to_dict(config),
+        seed=config.seed,
+    )
 
 
 def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy:
@@ -131,7 +143,7 @@ def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy
         checkpoints = federated.checkpoints(
             own.checkpoints, every=config.checkpoint_every, identity=config_hash(config)
         )
-        results = train_schemes(config, progress, checkpoints)
+        results = _described(config, train_schemes(config, progress, checkpoints))
         with _store.study_folder(config, is_held=True) as folder:
             return _save(config, folder, results)
 
@@ -143,7 +155,7 @@ def _save(config: Config, folder: _store.StudyFolder, results: xr.Dataset) -> Sa
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
     figures = plotting.save_study_figures(results, folder.path)
-    _report.write_report(folder.path, folder.manifest, rows, words, figures)
+    _report.write_report(folder.path, folder.manifest, results, figures)
     return SavedStudy(results, rows, words, config.out)
 
 
@@ -160,8 +172,6 @@ def _say_where_from(own: RunFolder, progress: Progress) -> None:
 
 
 def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
-    import xarray as xr
-
     schemes = schemes_of(config)
     population = config.population
     shared = rates_and_expectations(config.seed, population, schemes)
@@ -195,6 +205,8 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     if statuses:
         lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
         shared = without_expectation(shared)
+    import xarray as xr  # takes a second: not before the first trial
+
     return xr.Dataset(
         shared | history_variables(histories, "trial") | lossy,
         coords=axes | {"trial": np.arange(config.trials)},

@@ -7,6 +7,7 @@ import math
 from typing import Literal
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
 
 __all__ = ["SegmentConfig", "column_sizes", "smallest_column", "validate_segments"]
 
@@ -18,6 +19,8 @@ AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "
 @dataclasses.dataclass(frozen=True)
 class SegmentConfig:
     """Groups of clients with quantizers of their own, which sum updates segment by segment."""
+
+    _repr_html_ = config_repr
 
     segments: SegmentsName = "none"
     """none: all clients sum whole updates with --num-levels; sc, mc, hc: HeteroSAg's single,

@@ -235,12 +235,15 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         path: Folder that a command wrote, e.g. `results/demo`.
 
     Returns:
-        The data set, lazily loaded; its attributes hold the provenance.
+        The data set, lazily loaded; its attributes hold the provenance, and `results.mrsa` has
+        its table, plots and report.
 
     Raises:
         ConfigurationError: If the folder holds no complete study of a known schema.
     """
     import xarray as xr
+
+    from mrsa_jax.study import _accessor
 
     folder = pathlib.Path(path)
     manifest = read_json(folder / _MANIFEST)
@@ -252,5 +255,14 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         raise ConfigurationError(
             f"`path` must hold a study of schema {_SCHEMA}; got {manifest.get('schema')!r}"
         )
-    results = xr.open_zarr(folder / _STORE, consolidated=False, zarr_format=2)
+    # fill values of a sweep's integers are values like others, and `done` says which to look at
+    is_sweep = manifest.get("command") == "sweep"
+    _accessor.register()
+    results = xr.open_zarr(
+        folder / _STORE,
+        chunks=None,  # the same with dask and without
+        consolidated=False,
+        zarr_format=2,
+        mask_and_scale=not is_sweep,
+    )
     return results.assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})

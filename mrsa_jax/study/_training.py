@@ -98,8 +98,6 @@ def train_schemes(
     Raises:
         DivergedError: If the learning rate makes a training diverge.
     """
-    import xarray as xr
-
     schemes = schemes_of(config)
     setting = _setting(config, progress)
     clients, population = setting.clients, config.population
@@ -120,6 +118,8 @@ def train_schemes(
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
         shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     axes = coordinates(schemes, config.rounds, population.num_clients)
+    import xarray as xr  # takes a second: not before the first round
+
     return xr.Dataset(
         shared | history_variables([one.history for one in played]) | trained,
         coords=axes | {"evaluation": columns[0]["evaluated_rounds"] + 1},

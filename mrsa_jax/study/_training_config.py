@@ -13,6 +13,7 @@ import pathlib
 from typing import Literal
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
 
 __all__ = [
     "DataConfig",
@@ -35,6 +36,8 @@ ServerName = Literal["average", "momentum", "adam"]
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
     """What the clients train on and how it is split."""
+
+    _repr_html_ = config_repr
 
     dataset: str = "mnist_5k"
     """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
@@ -61,6 +64,8 @@ class DataConfig:
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
     """How a client trains, how the server steps, and how often the model is tested."""
+
+    _repr_html_ = config_repr
 
     model: ModelName = "lenet"
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
@@ -97,6 +102,8 @@ class TrainingConfig:
 @dataclasses.dataclass(frozen=True)
 class ResourceConfig:
     """What of the machine a training may use; changes a result by no more than rounding."""
+
+    _repr_html_ = config_repr
 
     memory_gib: float | None = None
     """Bound on the memory of a round, in GiB: how many clients train side by side follows from

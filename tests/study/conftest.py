@@ -1,4 +1,4 @@
-"""A small study made by hand, whose every number is known."""
+"""A small study and a small sweep made by hand, whose every number is known."""
 
 from __future__ import annotations
 
@@ -51,3 +51,41 @@ def results() -> xr.Dataset:
             "evaluation": np.array([1, 3]),
         },
     )
+
+
+@pytest.fixture
+def swept() -> xr.Dataset:
+    """Two schemes at two sizes, three trials; the last point is not done."""
+    strong = np.array([[[1, 1, 2], [-1, 1, 1]], [[2, 2, 2], [7, 7, 7]]], np.int32)
+    exposed = np.array([[[4, 2, 0], [3, 3, 3]], [[0, 0, 0], [9, 9, 9]]], np.int32)
+    first = np.array([[[5, 3, -1], [8, 9, 7]], [[-1, -1, -1], [0, 0, 0]]], np.int32)
+    cardinality = np.array([[[3.0, 4.0, 5.0], [2.0, 2.0, 2.0]], [[3.5] * 3, [99.0] * 3]])
+    dims = ("scheme", "num_clients", "trial")
+    return xr.Dataset(
+        {
+            "strong_privacy": (dims, strong),
+            "exposed_clients": (dims, exposed),
+            "first_exposed_round": (dims, first),
+            "aggregation_cardinality": (dims, cardinality),
+            "rank_by_round": ((*dims, "round"), np.zeros((2, 2, 3, 4))),
+            "accuracy": (dims[:2], np.array([[0.5, 0.25], [0.75, np.nan]])),
+            "loss_of": (dims[:2], np.array([["a", "b"], ["c", "d"]])),
+            "seconds": (dims[:2], np.array([[1.0, 2.0], [3.0, np.nan]])),
+            "done": (dims[:2], np.array([[True, True], [True, False]])),
+        },
+        coords={
+            "scheme": ["Random", "Multi-RoundSecAgg (T=2)"],
+            "num_clients": [8, 16],
+            "cohort_size": ("num_clients", [4, 6]),
+        },
+        attrs={
+            "command": "sweep",
+            "swept": "simulate",
+            "seed": 0,
+            "axes": [
+                {"name": "scheme", "fields": ["scheme"]},
+                {"name": "num_clients",
+                 "fields": ["population.num_clients", "population.cohort_size"]},
+            ],
+        },
+    )  # fmt: skip

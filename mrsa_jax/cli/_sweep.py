@@ -1,0 +1,224 @@
+"""`mrsa-jax sweep STUDY.toml`: many settings of a command, in one store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from mrsa_jax._errors import require
+from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
+from mrsa_jax.cli._sweep_kinds import ALL_KINDS
+from mrsa_jax.study._sweep_config import Sweep, load_sweep
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._sweep import Plan
+
+__all__ = ["DESCRIPTION", "DETAILS", "SweepCommand", "run_sweep_command"]
+
+DESCRIPTION = "Compute a grid of settings of one command into one store; go on after any kill."
+
+DETAILS = """
+
+A study is a TOML file: the settings of one command as its own file has them, and the axes.
+
+  command = "simulate"                    # or train, secagg, "attack least-squares", ...
+  rounds = 500
+  trials = 100
+  [population]
+  num_clients = 120
+  [grid]                                  # crossed with each other, in this order
+  scheme = ["uniform", "partition", "batch_partitioning"]
+  privacy_target = [3, 4, 6]              # of schemes with blocks; the others do not change
+  population.dropout_rates = { linspace = [0.1, 0.5, 5] }
+  [[zip]]                                 # change together
+  population.num_clients = [60, 120]
+  population.cohort_size = [6, 12]
+
+  mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
+  mrsa-jax sweep study.toml               # run it; run it again after a kill; run it twice at once
+  mrsa-jax sweep study.toml --workers 2   # in processes of their own (extra: dask)
+  mrsa-jax sweep study.toml --scheduler tcp://host:8786
+
+Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
+points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130 interrupted.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepCommand:
+    """Compute a grid of settings into one store."""
+
+    study: tyro.conf.Positional[Annotated[pathlib.Path, tyro.conf.arg(metavar="STUDY.toml")]] = (
+        tyro.MISSING
+    )
+    """File with settings and axes."""
+    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Folder of the store; as the file says (results/sweep) if left out."""
+    dry_run: bool = False
+    """Check every cell and say what the sweep comes to, without computing anything."""
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Compute in N processes of this machine, by dask."""
+    scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR."""
+    coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Share each point with the devices of other hosts, by jax.distributed: the address of the
+    first process, or auto where SLURM, Open MPI or Kubernetes knows it. Start the same command on
+    all of them."""
+    num_processes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """How many processes share, with --coordinator."""
+    process_index: Annotated[int | None, tyro.conf.arg(metavar="I")] = None
+    """Which of them this one is, from 0."""
+    memory_gib: Annotated[float | None, tyro.conf.arg(metavar="X")] = None
+    """Bound on the memory of the points that are computed at once, in GiB."""
+    devices: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Devices that a point's trials are dealt out to; one if left out, but for trainings, which
+    take a device a core."""
+    json: bool = False
+    """Print what was done as JSON on standard output."""
+    overwrite: bool = False
+    """Replace another study in DIR, or start this one anew."""
+
+
+def run_sweep_command(command: SweepCommand) -> int:
+    """Plan and run a sweep, and return the exit status."""
+    sweep = _sweep(command)
+    _check(command)
+    use_compile_cache()
+    use_cores(command.devices)
+    if command.coordinator is not None:
+        from mrsa_jax.study._sweep_hosts import join_hosts
+
+        is_known = command.coordinator == "auto"
+        coordinator = None if is_known else command.coordinator
+        join_hosts(coordinator, command.num_processes, command.process_index)
+    from mrsa_jax.study import _sweep as engine
+    from mrsa_jax.study import _sweep_store
+
+    start = time.perf_counter()
+    _sweep_store.check_sweep_output(sweep)
+    plan = engine.plan_sweep(sweep, _machine(command))
+    if command.dry_run:
+        _show_plan(plan, command)
+        return 0
+    if not command.json:
+        _show_plan(plan, command)
+    with Bars() as bars:
+        results = _run(plan, command, bars)
+    if results is not None:  # of several hosts, the first has them
+        _show_results(plan, command, results, time.perf_counter() - start)
+    return 0
+
+
+def _sweep(command: SweepCommand) -> Sweep:
+    sweep = load_sweep(command.study, ALL_KINDS)
+    out = sweep.out if command.out is None else command.out
+    return dataclasses.replace(sweep, out=out, overwrite=command.overwrite or sweep.overwrite)
+
+
+def _check(command: SweepCommand) -> None:
+    if command.workers is not None:
+        require(command.workers >= 1, "workers", "must be at least 1", command.workers)
+        rule = "must be left out with `scheduler`, which has its own"
+        require(command.scheduler is None, "workers", rule, command.workers)
+    told = command.num_processes, command.process_index
+    if command.coordinator in (None, "auto"):
+        rule = "must be left out but with an address as `coordinator`"
+        require(told == (None, None), "num_processes", rule, *told)
+    else:
+        rule = "must be given with `coordinator`, and `process_index`"
+        require(None not in told, "num_processes", rule, *told)
+    if command.coordinator is not None:
+        rule = "must be left out with `workers` and `scheduler`, whose points are apart"
+        alone = command.workers is None and command.scheduler is None
+        require(alone, "coordinator", rule, command.coordinator)
+    if command.devices is not None:
+        require(command.devices >= 1, "devices", "must be at least 1", command.devices)
+    if command.memory_gib is not None:
+        good = math.isfinite(command.memory_gib) and command.memory_gib > 0
+        require(good, "memory_gib", "must be positive", command.memory_gib)
+
+
+def _machine(command: SweepCommand) -> Any:
+    from mrsa_jax.study._sweep_points import Machine
+
+    bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
+    return Machine(memory_bytes=bound, devices=command.devices)
+
+
+def _run(plan: Plan, command: SweepCommand, bars: Bars) -> Any:
+    from mrsa_jax.study import _sweep as engine
+
+    if command.coordinator is not None:
+        from mrsa_jax.study._sweep_hosts import run_on_hosts
+
+        return run_on_hosts(plan, bars)
+    if command.workers is None and command.scheduler is None:
+        return engine.run_sweep(plan, bars)
+    from mrsa_jax.study import _sweep_dask
+
+    return _sweep_dask.run_on_workers(
+        plan, bars, workers=command.workers, scheduler=command.scheduler
+    )
+
+
+def _show_plan(plan: Plan, command: SweepCommand) -> None:
+    from rich.console import Console
+
+    from mrsa_jax.study._progress import bytes_in_words
+
+    sweep = plan.sweep
+    content = {
+        "out": str(sweep.out),
+        "command": sweep.kind.name,
+        "axes": {axis.name: len(axis.values) for axis in sweep.axes},
+        "cells": sweep.size,
+        "impossible": [sweep.named(p.index) + ": " + p.problem for p in plan.impossible],
+        "points": plan.num_computed,
+        "groups": [len(group.numbers) for group in plan.groups],
+        "memory_bytes": plan.memory_bytes,
+        "store_bytes": plan.store_bytes,
+    }
+    if command.json:
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        return
+    console = Console(stderr=not command.dry_run, soft_wrap=True, highlight=False)
+    axes = " x ".join(f"{len(axis.values)} {axis.name}" for axis in sweep.axes)
+    empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
+    lines = [
+        f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
+        f"{plan.num_computed} points to compute (equal ones once)",
+        f"{len(plan.groups)} groups, each compiled once: "
+        + ", ".join(f"{len(g.numbers)} points, {g.together} at a time" for g in plan.groups[:6])
+        + (", ..." if len(plan.groups) > 6 else ""),
+        f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "
+        f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
+    ]
+    for line in lines:
+        console.print(escape(line))
+
+
+def _show_results(plan: Plan, command: SweepCommand, results: Any, seconds: float) -> None:
+    done = int(results["done"].values.sum())
+    if command.json:
+        content = {
+            "out": str(plan.sweep.out),
+            "done": done,
+            "cells": plan.sweep.size,
+            "seconds": seconds,
+        }
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        return
+    from rich.console import Console
+
+    words = (
+        f"{done} of {plan.sweep.size} cells are done, {seconds:.0f} s; "
+        f"mrsa-jax report {plan.sweep.out} shows them"
+    )
+    Console(soft_wrap=True, highlight=False).print(escape(words))

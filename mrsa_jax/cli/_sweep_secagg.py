@@ -1,0 +1,99 @@
+"""Points of a sweep over failures of secure aggregation: rates with intervals, beside bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import availability, secagg
+from mrsa_jax.cli._secagg import SecaggConfig
+from mrsa_jax.cli._secagg_failures import RATES, check_risk, log10_bounds
+from mrsa_jax.cli._secagg_setting import Setting
+from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._sweep_points import Machine, Variable, variable
+
+__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+
+_BOUNDS = (
+    "unreliable_theorem_5",
+    "unreliable_union",
+    "unreliable_first_moment",
+    "not_private_theorem_6",
+    "disconnected_exact",
+    "unmaskable_union",
+)
+_TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
+
+
+def group_of(config: SecaggConfig) -> Hashable:
+    """Return the settings that decide which program runs; the others are its numbers."""
+    check_risk(Setting.of(config))
+    content = {name: v for name, v in to_dict(config).items() if name not in _TRACED}
+    return json.dumps(content, sort_keys=True)
+
+
+def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
+    """Return no inner dimensions."""
+    return {}
+
+
+def coordinates(configs: Sequence[SecaggConfig]) -> dict[str, Any]:
+    """Return no inner coordinates."""
+    return {}
+
+
+def variables(configs: Sequence[SecaggConfig], trajectories: bool) -> dict[str, Variable]:
+    """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
+    found: dict[str, Variable] = {}
+    for name, text in RATES.items():
+        found[f"{name}_count"] = variable((), "int64", "rounds", f"Rounds that are {text}")
+        for part, what in (("rate", "Share"), ("lower", "Lower end"), ("upper", "Upper end")):
+            words = f"{what} of rounds that are {text}"
+            found[f"{name}_{part}"] = variable((), "float64", "1", words)
+    words = "Clients whose padded input arrives, on average"
+    found["mean_survivors"] = variable((), "float64", "clients", words)
+    found["threshold_used"] = variable((), "int32", "shares", "Shares that rebuild a secret")
+    words = "Chance of an edge; none for regular graphs"
+    found["edge_chance"] = variable((), "float64", "1", words)
+    for name in _BOUNDS:
+        words = "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
+        found[f"log10_{name}"] = variable((), "float64", "1", words)
+    return found
+
+
+def together(config: SecaggConfig, machine: Machine) -> int:
+    """Return 1: its rounds fill the machine."""
+    return 1
+
+
+def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
+    """Return about what the graphs of the rounds in flight need."""
+    return count * 16 * config.num_clients**2
+
+
+def run(
+    configs: Sequence[SecaggConfig], machine: Machine, trajectories: bool
+) -> Iterator[dict[str, np.ndarray]]:
+    """Count the failures of each point."""
+    for config in configs:
+        setting = Setting.of(config)
+        steps = availability.independent_steps(config.step_dropout_rate)
+        assert config.trials is not None  # checked with the other settings
+        rates = secagg.failure_rates_of(
+            config.seed, setting.graph, steps, setting.threshold, config.trials
+        )
+        found: dict[str, Any] = {
+            "mean_survivors": rates.mean_survivors,
+            "threshold_used": setting.threshold,
+            "edge_chance": np.nan if setting.chance is None else setting.chance,
+        }
+        for name in RATES:
+            rate = getattr(rates, name)
+            found[f"{name}_count"] = rate.count
+            found |= {f"{name}_{part}": getattr(rate, part) for part in ("rate", "lower", "upper")}
+        for name, value in log10_bounds(setting).items():
+            found[f"log10_{name}"] = value
+        yield {name: np.asarray(value) for name, value in found.items()}

@@ -1,0 +1,141 @@
+"""A study as a table: a row for each scheme, or for each point of a sweep that is done."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax.study import _summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["axes_of", "is_sweep", "point_columns", "points", "sweep_sentences"]
+
+
+def is_sweep(results: xr.Dataset) -> bool:
+    """Return whether a data set holds the points of a sweep."""
+    return "done" in results or "axes" in results.attrs
+
+
+def axes_of(results: xr.Dataset) -> tuple[str, ...]:
+    """Return the names of a sweep's axes, the outermost first."""
+    named = [str(axis["name"]) for axis in results.attrs.get("axes", ())]
+    found = [name for name in named if name in results.dims]
+    return tuple(found or (str(dim) for dim in results["done"].dims))
+
+
+def point_columns(results: xr.Dataset) -> tuple[str, ...]:
+    """Return the columns of `points` that say which point a row is."""
+    if not is_sweep(results):
+        return ("scheme",)
+    axes = axes_of(results)
+    inner = [
+        str(name)
+        for name, coord in results.coords.items()
+        if len(coord.dims) == 1 and coord.dims[0] in axes and name not in axes
+    ]
+    return (*axes, *inner, *(["label"] if "label" in results.data_vars else []))
+
+
+def points(results: xr.Dataset) -> pd.DataFrame:
+    """Return a study as a table, a row a scheme or a point that is done.
+
+    Over trials each quantity is a mean, but T the smallest (the worst) and the first round that
+    exposes somebody the earliest; nan where there is none. Trajectories give their last entry.
+    """
+    import pandas as pd
+
+    if not is_sweep(results):
+        rows = [dataclasses.asdict(row) for row in _summary.summarise(results)]
+        frame = pd.DataFrame(rows).drop(columns="failures")
+        optional = [name for name in frame if frame[name].isna().all()]
+        return frame.drop(columns=[name for name in optional if name != "strong_privacy"])
+    axes = axes_of(results)
+    own = (*axes, *_rows(results))
+    grid = np.indices([results.sizes[dim] for dim in own]).reshape(len(own), -1)
+    columns: dict[str, Any] = {}
+    for name in point_columns(results):
+        values = results[name].transpose(*[dim for dim in own if dim in results[name].dims], ...)
+        places = tuple(grid[own.index(str(dim))] for dim in values.dims if dim in own)
+        columns[name] = np.asarray(values)[places] if places else np.asarray(values)
+        if columns[name].ndim > 1:  # the only row of each point
+            columns[name] = columns[name][:, 0]
+    for name in sorted(map(str, results.data_vars), key=_rank):
+        along = own if set(own) <= set(results[name].dims) else axes
+        found = _reduced(name, results[name], along)
+        if found is not None:
+            columns[name] = found[tuple(grid[: len(along)])]
+    kept = _done(results, axes)[tuple(grid[: len(axes)])]
+    if "label" in columns:
+        kept = kept & (columns["label"] != "")  # a point with fewer rows than others
+    return pd.DataFrame(columns)[kept].reset_index(drop=True)
+
+
+def _rows(results: xr.Dataset) -> tuple[str, ...]:
+    """Return the dimension of what a point attacks, where that is several things."""
+    several = "label" in results and results.sizes.get("row", 1) > 1
+    return ("row",) if several else ()
+
+
+def _done(results: xr.Dataset, axes: tuple[str, ...]) -> np.ndarray:
+    """Return which points are complete."""
+    if "done" not in results:
+        return np.ones([results.sizes[axis] for axis in axes], bool)
+    return np.asarray(results["done"].transpose(*axes)).astype(bool)
+
+
+_TELLING = ("_rate", "_error", "auc", "accuracy", "recovered", "psnr", "ssim")
+
+
+def _rank(name: str) -> tuple[bool, bool, str]:
+    """Return where a quantity comes among others: what tells most first, bounds last."""
+    return not name.endswith(_TELLING), name.endswith(("_lower", "_upper", "_count")), name
+
+
+def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.ndarray | None:
+    """Return a number for each point; None for what is no quantity of the points."""
+    is_number = np.issubdtype(variable.dtype, np.number) or variable.dtype == bool
+    is_trajectory = name.endswith(("_by_round", "_by_evaluation"))
+    if name == "done" or is_trajectory or not is_number or not set(axes) <= set(variable.dims):
+        return None
+    for dim in ("round", "evaluation"):
+        if dim in variable.dims:
+            variable = variable.isel({dim: -1})
+    inner = [dim for dim in variable.dims if dim not in axes]
+    values = variable.transpose(*axes, ...).astype(np.float64)
+    if name == "strong_privacy":
+        return np.asarray(values.where(values > 0).min(inner))
+    if name in ("first_exposed_round", "first_exposure"):
+        return np.asarray(values.where(values >= 0).min(inner))
+    return np.asarray(values.mean(inner))
+
+
+def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
+    """Say how far a sweep is, and which of its points expose nobody and sum the most."""
+    table, names = points(results), point_columns(results)
+    done = _done(results, axes_of(results))
+    count, total = int(done.sum()), done.size
+    said = [f"{count} of {total} points are done." if count < total
+            else f"All {total} points are done."]  # fmt: skip
+    if "exposed_clients" not in table or not len(table):
+        return tuple(said)
+    safe = table[(table["exposed_clients"] == 0) & table["strong_privacy"].notna()]
+    said.append(f"In {len(safe)} of them the server can solve for no client's own update.")
+    if len(safe):
+        by = "accuracy" if "accuracy" in safe and safe["accuracy"].notna().any() else ""
+        by = by or "aggregation_cardinality"
+        best = safe.sort_values([by, "strong_privacy"], ascending=False).iloc[0]
+        where = ", ".join(f"{name} {_word(best[name])}" for name in names)
+        what = f"T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
+        if by == "accuracy":
+            what += f", {100 * best['accuracy']:.1f} % test accuracy"
+        said.append(f"The most useful of these is {where}: {what}.")
+    return tuple(said)
+
+
+def _word(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)

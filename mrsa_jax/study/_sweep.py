@@ -1,0 +1,355 @@
+"""Run a sweep: plan its points, compute those that are missing, keep each as it is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.study import _store
+from mrsa_jax.study._config import studied, to_dict
+from mrsa_jax.study._progress import Progress, Silent, note
+from mrsa_jax.study._sweep_config import Point, Sweep, load_sweep, sweep_of
+from mrsa_jax.study._sweep_kinds import KINDS, runner_of
+from mrsa_jax.study._sweep_points import Machine, Runner
+from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Count", "Group", "Job", "Plan", "compute", "plan_sweep", "run_sweep", "sweep"]
+
+_SHOWN = 20  # impossible cells in a message
+_SECONDS_TO_WAIT = 0.5  # for points that another process computes
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Points that one compiled program computes.
+
+    Attributes:
+        numbers: Of its points, counted over the grid, the last axis fastest.
+        together: How many are computed in one go.
+        memory_bytes: What these need, about.
+    """
+
+    numbers: tuple[int, ...]
+    together: int
+    memory_bytes: int
+
+    def tasks(self) -> Iterator[tuple[int, ...]]:
+        """Return the points that are computed in one go."""
+        for start in range(0, len(self.numbers), self.together):
+            yield self.numbers[start : start + self.together]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A point to compute.
+
+    Attributes:
+        number: Of the point.
+        config: Of the command.
+        cells: Places that it fills, its own last: its flag tells that all are written.
+    """
+
+    number: int
+    config: Any
+    cells: tuple[tuple[int, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a sweep comes to before anything is computed.
+
+    Attributes:
+        sweep: It.
+        machine: What it may use.
+        points: By number, the possible ones.
+        same: For the number of each possible point, that of the first with the same settings.
+        impossible: The others, which are left empty.
+        groups: Points by the program that computes them, each setting once.
+        variables: What each point has.
+        inner: Lengths of the dimensions within a point.
+        store_bytes: Size of the store before compression.
+    """
+
+    sweep: Sweep
+    machine: Machine
+    points: dict[int, Point]
+    same: dict[int, int]
+    impossible: tuple[Point, ...]
+    groups: tuple[Group, ...]
+    variables: dict[str, Any]
+    inner: dict[str, int]
+    store_bytes: int
+
+    @property
+    def num_computed(self) -> int:
+        """Points with settings of their own."""
+        return sum(len(group.numbers) for group in self.groups)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the largest group needs at once, about, beside JAX itself."""
+        return max((group.memory_bytes for group in self.groups), default=0)
+
+    @functools.cached_property
+    def twins(self) -> dict[int, list[int]]:
+        """For each computed point, all cells that it fills."""
+        found: dict[int, list[int]] = {}
+        for number, first in self.same.items():
+            found.setdefault(first, []).append(number)
+        return found
+
+    def tasks(self) -> list[tuple[int, ...]]:
+        """Return all points in the order in which they are computed, group by group."""
+        return [task for group in self.groups for task in group.tasks()]
+
+    def jobs(self, numbers: Sequence[int]) -> list[Job]:
+        """Return what computes some points."""
+        return [
+            Job(number, self.points[number].config, tuple(map(self._index, cells)))
+            for number in numbers
+            for cells in [reversed(self.twins[number])]
+        ]
+
+    def _index(self, number: int) -> tuple[int, ...]:
+        return tuple(map(int, np.unravel_index(number, self.sweep.shape)))
+
+    def open_store(self) -> SweepStore:
+        """Lay the store out, or open it where it is."""
+        configs = [point.config for point in self.points.values()]
+        runner: Runner = runner_of(self.sweep.kind)
+        return SweepStore.create(
+            self.sweep, self.variables, self.inner, runner.coordinates(configs)
+        )
+
+
+def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
+    """Check every cell and sort the points into groups.
+
+    Args:
+        sweep: As `load_sweep` returns it.
+        machine: What points may use.
+
+    Raises:
+        ConfigurationError: Naming the cells that make no sense, unless the sweep leaves these
+            empty; or where no cell makes sense.
+    """
+    machine = machine or Machine()
+    runner: Runner = runner_of(sweep.kind)
+    good: dict[int, Point] = {}
+    bad: list[Point] = []
+    first: dict[str, int] = {}
+    same: dict[int, int] = {}
+    groups: dict[Any, list[int]] = {}
+    for number, point in enumerate(sweep.points()):
+        if not point.problem:
+            key = json.dumps(studied(to_dict(point.config)), sort_keys=True, default=str)
+            try:
+                if key not in first:
+                    groups.setdefault(runner.group_of(point.config), []).append(number)
+            except ConfigurationError as error:  # shows only when its schemes are built
+                point = Point(point.index, None, str(error))
+            else:
+                good[number] = point
+                same[number] = first.setdefault(key, number)
+        if point.problem:
+            bad.append(point)
+    _check_possible(sweep, good, bad)
+    configs = [point.config for point in good.values()]
+    variables = runner.variables(configs, sweep.trajectories)
+    inner = runner.sizes(configs)
+    made = []
+    for numbers in groups.values():
+        config = good[numbers[0]].config
+        count = min(runner.together(config, machine), len(numbers))
+        made.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
+    each = sum(
+        np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
+        for one in variables.values()
+    )
+    return Plan(
+        sweep, machine, good, same, tuple(bad), tuple(made), variables, inner, each * sweep.size
+    )
+
+
+def _check_possible(sweep: Sweep, good: dict[int, Point], bad: Sequence[Point]) -> None:
+    if not bad or (sweep.skip_impossible and good):
+        return
+    lines = [f"  {sweep.named(point.index)}: {point.problem}" for point in bad[:_SHOWN]]
+    if len(bad) > _SHOWN:
+        lines.append(f"  and {len(bad) - _SHOWN} more")
+    raise ConfigurationError(
+        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
+        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
+    )
+
+
+def sweep(
+    study: str | pathlib.Path | Mapping[str, Any],
+    *,
+    out: str | pathlib.Path | None = None,
+    overwrite: bool = False,
+    memory_bytes: int | None = None,
+    devices: int | None = None,
+    progress: Progress | None = None,
+) -> xr.Dataset:
+    """Compute a grid of settings into one store, or what is missing of it, and open the store.
+
+    Use it for any comparison of more than a few settings: equal points are computed once, those
+    that differ in numbers alone are compiled once, and a kill loses the points in flight only.
+
+    Args:
+        study: A TOML file, or what one holds: settings of `simulate` or `train` (named by
+            `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
+        out: Folder of the store; as the study says, or `results/sweep`, if left out.
+        overwrite: Replace another study there, or start this one anew.
+        memory_bytes: Bound on the memory of the points that are computed at once.
+        devices: Devices that a point's trials, or clients, are dealt out to.
+        progress: Receives how many points are done.
+
+    Returns:
+        Data set with an axis for each line of the grid, and `done` for each point.
+
+    Raises:
+        ConfigurationError: By the path of the field that breaks a rule, or with the cells that
+            make no sense; nothing is run then.
+        OutputExistsError: If the folder holds something else.
+        StoreError: If it cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> grid = {"scheme": ["uniform", "batch_partitioning"], "privacy_target": [2, 3]}
+        >>> small = {"num_clients": 12, "cohort_size": 6}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = sweep({"rounds": 9, "trials": 2, "population": small, "grid": grid},
+        ...                   out=folder).load()
+        >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
+        [2, 3]
+    """
+    is_file = isinstance(study, str | pathlib.Path)
+    read: Any = load_sweep if is_file else sweep_of
+    asked: Sweep = read(study, KINDS)
+    asked = dataclasses.replace(
+        asked,
+        out=asked.out if out is None else pathlib.Path(out),
+        overwrite=overwrite or asked.overwrite,
+    )
+    check_sweep_output(asked)
+    return run_sweep(plan_sweep(asked, Machine(memory_bytes, devices)), progress)
+
+
+def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
+    """Compute the points that are missing in the store, and open it.
+
+    An interruption loses only the points in flight; a later call, or another process at the same
+    time, does the rest.
+
+    Args:
+        plan: As `plan_sweep` returns it.
+        progress: Receives how many points are done.
+
+    Returns:
+        The store, lazily loaded.
+
+    Raises:
+        OutputExistsError: If the folder holds something else.
+        StoreError: If it cannot be written.
+    """
+    check_sweep_output(plan.sweep)
+    store = plan.open_store()
+    count = Count(plan, store, progress or Silent())
+    try:
+        while count.missing:
+            before = len(count.missing)
+            for task in count.tasks():
+                compute(plan.sweep, plan.machine, store, plan.jobs(task), count.add)
+            count.look(before)
+    finally:
+        store.close()
+    return _store.open_study(plan.sweep.out)
+
+
+class Count:
+    """Counts the cells that are done and passes that on."""
+
+    def __init__(self, plan: Plan, store: SweepStore, progress: Progress) -> None:
+        """Look at what is done already, and begin the stage."""
+        self._twins = plan.twins
+        self._tasks = plan.tasks()
+        self._store = store
+        self._total = len(plan.points)
+        self._progress = progress
+        done = store.done().ravel()
+        self.missing = {number for number in plan.points if not done[number]}
+        self.start = len(self.missing)
+        progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
+        there = self._total - self.start
+        if there:
+            note(progress, f"{there} of {self._total} points are there already")
+        progress.update(there, self._total)
+
+    def add(self, number: int) -> None:
+        """Count a computed point, with all cells that it fills."""
+        self.missing.difference_update(self._twins[number])
+        self._progress.update(self._total - len(self.missing), self._total)
+
+    def tasks(self) -> list[tuple[int, ...]]:
+        """Return what is to be computed, in the order of the groups."""
+        tasks = [tuple(n for n in task if self._lacks(n)) for task in self._tasks]
+        return [task for task in tasks if task]
+
+    def _lacks(self, number: int) -> bool:
+        return any(cell in self.missing for cell in self._twins[number])
+
+    def look(self, before: int) -> None:
+        """Count what others have done; wait a little where nothing has been done since `before`.
+
+        What another process holds is tried again: it may have been killed.
+        """
+        if len(self.missing) == before:
+            time.sleep(_SECONDS_TO_WAIT)
+        if self.missing:
+            done = self._store.done().ravel()
+            self.missing = {number for number in self.missing if not done[number]}
+            self._progress.update(self._total - len(self.missing), self._total)
+
+
+def compute(
+    sweep: Sweep,
+    machine: Machine,
+    store: SweepStore,
+    jobs: Sequence[Job],
+    on_done: Callable[[int], None],
+) -> None:
+    """Compute points of one group that nobody else does, and write each as it is done.
+
+    Args:
+        sweep: The sweep.
+        machine: What points may use.
+        store: Its store.
+        jobs: Points, all of one group.
+        on_done: Called with the number of each point that was written.
+    """
+    runner: Runner = runner_of(sweep.kind)
+    with store.claim([job.number for job in jobs]) as numbers:
+        own = [job for job in jobs if job.number in numbers]
+        if not own:
+            return
+        start = time.perf_counter()
+        results = runner.run([job.config for job in own], machine, sweep.trajectories)
+        for job, values in zip(own, results, strict=True):
+            seconds = time.perf_counter() - start
+            for index in job.cells:
+                store.write(index, values, seconds)
+            on_done(job.number)
+            start = time.perf_counter()

@@ -1,0 +1,436 @@
+"""What a sweep is: settings of one command, and axes along which some of them change.
+
+A TOML file holds the settings as the command's own file does, and beside them `[grid]`, whose
+fields are crossed with each other, and any number of `[[zip]]`, whose fields change together.
+Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import itertools
+import json
+import math
+import pathlib
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.study._config import studied
+from mrsa_jax.study._load import from_dict, read_value, to_dict
+
+__all__ = [
+    "Axis",
+    "Point",
+    "PointKind",
+    "Sweep",
+    "SweepConfig",
+    "load_sweep",
+    "parse_sweep",
+    "sweep_of",
+]
+
+_RANGES = {
+    "range": (2, 3, "[first, end] or [first, end, step], the end left out"),
+    "linspace": (3, 3, "[first, last, how many]"),
+    "geomspace": (3, 3, "[first, last, how many]"),
+}
+_MOST_POINTS = 10**6
+
+
+def _as_it_is(field: str, value: Any) -> Any:
+    return None
+
+
+def _no_axes(content: dict[str, Any]) -> dict[str, list[Any]]:
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class PointKind:
+    """A command that can be swept: what is needed of it before anything is computed; no JAX.
+
+    Attributes:
+        name: Of the command.
+        module: With the functions of a `Runner`, imported when points are computed.
+        settings: Frozen dataclass of one point's settings, fields as in the command's files.
+        resolve: The command's configuration for a point's settings; raises if there can be none.
+        label: How a value of a field is shown on its axis; None: as it is.
+        implied_axes: Takes fields out of a file's content that are axes by themselves.
+    """
+
+    name: str
+    module: str
+    settings: type
+    resolve: Callable[[Any], Any]
+    label: Callable[[str, Any], Any] = _as_it_is
+    implied_axes: Callable[[dict[str, Any]], dict[str, list[Any]]] = _no_axes
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """A direction of a sweep.
+
+    Attributes:
+        name: Of the dimension in the results.
+        fields: Dotted names of the settings that change along it.
+        values: For each place on the axis, the value of each field.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """A sweep as plain values: what its store is named and compared by."""
+
+    seed: int
+    out: pathlib.Path
+    overwrite: bool
+    swept: str
+    base: dict[str, Any]
+    axes: tuple[dict[str, Any], ...]
+    skip_impossible: bool
+    trajectories: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One cell of the grid.
+
+    Attributes:
+        index: Its place on each axis.
+        config: The command's configuration; None where there can be none.
+        problem: Why there can be none.
+    """
+
+    index: tuple[int, ...]
+    config: Any
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep, read and checked field by field; its cells are checked by `points`.
+
+    Attributes:
+        kind: Of the points.
+        base: Settings that do not change.
+        axes: Directions, in the order of the file.
+        out: Folder of the results.
+        overwrite: Whether to replace another study there.
+        skip_impossible: Leave cells that make no sense empty instead of refusing the sweep.
+        trajectories: Keep what there is after each round, too.
+        source: Text of the file.
+    """
+
+    kind: PointKind
+    base: Any
+    axes: tuple[Axis, ...]
+    out: pathlib.Path
+    overwrite: bool = False
+    skip_impossible: bool = False
+    trajectories: bool = False
+    source: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Places on each axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def config(self) -> SweepConfig:
+        """What is studied, as plain values."""
+        return SweepConfig(
+            seed=self.base.seed,
+            out=self.out,
+            overwrite=self.overwrite,
+            swept=self.kind.name,
+            base=studied(to_dict(self.base)),
+            axes=tuple(
+                {"name": axis.name, "fields": list(axis.fields), "values": _plain(axis.values)}
+                for axis in self.axes
+            ),
+            skip_impossible=self.skip_impossible,
+            trajectories=self.trajectories,
+        )
+
+    def settings_at(self, index: tuple[int, ...]) -> Any:
+        """Return the settings of a cell."""
+        settings = self.base
+        for axis, place in zip(self.axes, index, strict=True):
+            for field, value in zip(axis.fields, axis.values[place], strict=True):
+                settings = _replaced(settings, field.split("."), value)
+        return settings
+
+    def points(self) -> Iterator[Point]:
+        """Go through the cells, the last axis fastest."""
+        for index in itertools.product(*map(range, self.shape)):
+            try:
+                yield Point(index, self.kind.resolve(self.settings_at(index)))
+            except ConfigurationError as error:
+                yield Point(index, None, str(error))
+
+    def labels(self, axis: Axis) -> dict[str, list[Any]]:
+        """Return each field's values along an axis as coordinates: numbers or text."""
+        return {
+            field: _coordinate([self._label(field, row[k]) for row in axis.values])
+            for k, field in enumerate(axis.fields)
+        }
+
+    def named(self, index: tuple[int, ...]) -> str:
+        """Return a cell's place in words."""
+        words = []
+        for axis, place in zip(self.axes, index, strict=True):
+            for field, value in zip(axis.fields, axis.values[place], strict=True):
+                words.append(f"{field.rpartition('.')[2]} = {self._label(field, value)}")
+        return ", ".join(words)
+
+    def _label(self, field: str, value: Any) -> Any:
+        shown = self.kind.label(field, value)
+        if shown is not None:
+            return shown
+        if isinstance(value, tuple):
+            items = [str(one) for one in value]
+            return value[0] if len(value) == 1 else ", ".join(items)
+        return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def load_sweep(path: str | pathlib.Path, kinds: Mapping[str, PointKind]) -> Sweep:
+    """Read a sweep from a TOML file.
+
+    Args:
+        path: The file.
+        kinds: Commands that can be swept, by name.
+
+    Raises:
+        ConfigurationError: If the file is missing or no TOML, or as `parse_sweep`.
+    """
+    path = pathlib.Path(path)
+    require(path.is_file(), "study", "must be an existing TOML file", str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+        return parse_sweep(text, kinds)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"`study` must be valid TOML; {path}: {error}") from error
+
+
+def parse_sweep(text: str, kinds: Mapping[str, PointKind]) -> Sweep:
+    """Read a sweep from the text of a TOML file; as `sweep_of` its content."""
+    return dataclasses.replace(sweep_of(tomllib.loads(text), kinds), source=text)
+
+
+def sweep_of(content: Mapping[str, Any], kinds: Mapping[str, PointKind]) -> Sweep:
+    """Return the sweep that plain values describe, as a TOML file holds them.
+
+    Args:
+        content: Settings of one command (named by `command`, `"simulate"` when left out), `grid`
+            and `zip` tables of lists, `skip_impossible` and `trajectories`.
+        kinds: Commands that can be swept, by name.
+
+    Raises:
+        ConfigurationError: For an unknown command or field (by its path in the file, with the
+            nearest known one), a value of another type, an empty or repeated axis, or zipped
+            lists of different lengths.
+    """
+    left = copy.deepcopy(dict(content))  # fields are taken out as they are read
+    name = left.pop("command", "simulate")
+    if name not in kinds:
+        hint = nearest(str(name), kinds)
+        raise ConfigurationError(f"`command` must be one that can be swept; got {name!r}; {hint}")
+    kind = kinds[name]
+    flags = {}
+    for flag in ("skip_impossible", "trajectories"):
+        flags[flag] = left.pop(flag, False)
+        require(isinstance(flags[flag], bool), flag, "must be true or false", flags[flag])
+    grid, zips = left.pop("grid", {}), left.pop("zip", [])
+    require(isinstance(grid, dict), "grid", "must be a table of lists", grid)
+    one_table = isinstance(zips, dict)
+    zips = [zips] if one_table else zips
+    rule = "must be tables of lists: [[zip]]"
+    good = isinstance(zips, list) and all(isinstance(one, dict) for one in zips)
+    require(good, "zip", rule, zips)
+    fields = _flat_fields(kind.settings, grid, "grid")
+    implied = {f: v for f, v in kind.implied_axes(left).items() if f not in fields}
+    axes = [_axis(kind, "grid", {field: values}) for field, values in implied.items()]
+    axes += [_axis(kind, "grid", {field: values}) for field, values in fields.items()]
+    for i, table in enumerate(zips):
+        where = "zip" if one_table else f"zip[{i}]"
+        title = table.pop("name", None)
+        axes.append(_axis(kind, where, _flat_fields(kind.settings, table, where), title))
+    _check_axes(axes)
+    base: Any = from_dict(kind.settings, left, "")
+    out = left.get("out")
+    return Sweep(
+        kind=kind,
+        base=base,
+        axes=tuple(axes),
+        out=pathlib.Path("results/sweep") if out is None else base.out,
+        overwrite=bool(getattr(base, "overwrite", False)),
+        **flags,
+    )
+
+
+def _flat_fields(cls: type, table: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the lists of a table by dotted field; both ways to write a dotted name are taken."""
+    found: dict[str, Any] = {}
+
+    def walk(part: dict[str, Any], prefix: str) -> None:
+        for key, value in part.items():
+            dotted = f"{prefix}{key}"
+            hint = _hint_of(cls, dotted, where)
+            if dataclasses.is_dataclass(hint):
+                rule = f"must name one of its fields, as in {dotted}.{_first_field(hint)}"
+                require(isinstance(value, dict), f"{where}.{dotted}", rule)
+                walk(value, f"{dotted}.")
+            else:
+                found[dotted] = value
+
+    walk(table, "")
+    return found
+
+
+def _first_field(hint: Any) -> str:
+    return dataclasses.fields(hint)[0].name
+
+
+def _hint_of(cls: type, dotted: str, where: str) -> Any:
+    """Return the type of a field, or say which one may be meant."""
+    hint: Any = cls
+    for part in dotted.split("."):
+        hints = typing.get_type_hints(hint) if dataclasses.is_dataclass(hint) else {}
+        if part not in hints:
+            known = list(_dotted_fields(cls))
+            close = [name for name in known if name.rpartition(".")[2] == part]
+            close = close or difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
+            advice = f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
+            raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
+        hint = hints[part]
+    return hint
+
+
+def _dotted_fields(cls: Any, prefix: str = "") -> Iterator[str]:
+    for name, hint in typing.get_type_hints(cls).items():
+        if dataclasses.is_dataclass(hint):
+            yield from _dotted_fields(hint, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _axis(kind: PointKind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
+    """Return an axis of fields that change together."""
+    require(len(lists) > 0, where, "must name at least one field")
+    columns = {}
+    for field, values in lists.items():
+        path = f"{where}.{field}"
+        require(field not in ("out", "json", "overwrite", "resume"), path, "cannot be an axis")
+        hint = _hint_of(kind.settings, field, where)
+        items = _expanded(values, path)
+        rule = "must be a list of at least one value, or a range"
+        require(isinstance(items, list) and len(items) > 0, path, rule, values)
+        columns[field] = [_read(hint, item, f"{path}[{i}]") for i, item in enumerate(items)]
+    lengths = {field: len(column) for field, column in columns.items()}
+    rule = "must hold lists of one length"
+    require(len(set(lengths.values())) == 1, where, rule, lengths)
+    rows = tuple(zip(*columns.values(), strict=True))
+    first = next(iter(columns))
+    if where == "grid":
+        repeated = len(set(rows)) < len(rows)
+        require(not repeated, f"{where}.{first}", "must not repeat a value", lists[first])
+    require(title is None or isinstance(title, str), f"{where}.name", "must be text", title)
+    return Axis(title or first.rpartition(".")[2], tuple(columns), rows)
+
+
+def _expanded(values: Any, path: str) -> Any:
+    """Return a list; a table such as {linspace = [0.1, 0.5, 5]} becomes one."""
+    if not isinstance(values, dict):
+        return values
+    known = ", ".join(_RANGES)
+    require(len(values) == 1, path, f"must be a list or one of {known}", values)
+    ((name, numbers),) = values.items()
+    if name not in _RANGES:
+        raise ConfigurationError(f"`{path}` must be a list or a range; {nearest(name, _RANGES)}")
+    least, most, form = _RANGES[name]
+    good = isinstance(numbers, list) and least <= len(numbers) <= most
+    good = good and all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
+    )
+    require(good, f"{path}.{name}", f"must be {form}", numbers)
+    if name == "range":
+        whole = all(isinstance(one, int) for one in numbers)
+        require(whole and numbers[2:] != [0], f"{path}.range", f"must be whole: {form}", numbers)
+        _check_size(path, len(range(*numbers)))
+        return list(range(*numbers))
+    count = numbers[2]
+    require(isinstance(count, int) and count >= 1, f"{path}.{name}", f"must be {form}", numbers)
+    _check_size(path, count)
+    positive = name == "linspace" or min(numbers[:2]) > 0
+    require(positive, f"{path}.{name}", "must have positive ends", numbers)
+    import numpy as np  # --help must not wait for it
+
+    made = (np.linspace if name == "linspace" else np.geomspace)(*numbers)
+    return [float(f"{one:.12g}") for one in made]  # 0.3, not 0.30000000000000004
+
+
+def _read(hint: Any, value: Any, path: str) -> Any:
+    """Return a value of a field's type; a single one stands for a list of it, 1.0 for 1."""
+    inner = _without_none(hint)
+    if typing.get_origin(inner) is tuple and not isinstance(value, list):
+        value = [value]
+    if inner is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return read_value(hint, value, path)
+
+
+def _without_none(hint: Any) -> Any:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(one for one in typing.get_args(hint) if one is not type(None))
+    return hint
+
+
+def _check_axes(axes: list[Axis]) -> None:
+    require(len(axes) > 0, "grid", "must name at least one field, or there must be a [[zip]]")
+    fields = list(itertools.chain.from_iterable(axis.fields for axis in axes))
+    for field in fields:
+        require(fields.count(field) == 1, "grid", "must not change a field on two axes", field)
+    names = [axis.name for axis in axes]
+    for name in names:
+        rule = "must differ from those of other axes; a [[zip]] takes a `name`"
+        require(names.count(name) == 1, "name", rule, name)
+        taken = ("trial", "round", "row", "done", "seconds")
+        require(name not in taken, "name", f"must be none of {taken}", name)
+    _check_size("grid", math.prod(len(axis.values) for axis in axes))
+
+
+def _check_size(where: str, size: int) -> None:
+    require(size <= _MOST_POINTS, where, f"must have at most {_MOST_POINTS} points", size)
+
+
+def _replaced(settings: Any, path: list[str], value: Any) -> Any:
+    if len(path) > 1:
+        value = _replaced(getattr(settings, path[0]), path[1:], value)
+    return dataclasses.replace(settings, **{path[0]: value})
+
+
+def _coordinate(values: list[Any]) -> list[Any]:
+    """Return labels of one type: numbers where all are, else text."""
+    if all(isinstance(one, bool) for one in values):
+        return [str(one).lower() for one in values]
+    numeric = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+    return values if numeric else ["none" if one is None else str(one) for one in values]
+
+
+def _plain(values: Any) -> Any:
+    return json.loads(json.dumps(values, default=str))

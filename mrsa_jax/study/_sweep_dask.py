@@ -1,0 +1,144 @@
+"""A sweep on the workers of dask.distributed: processes of this machine, or a cluster's.
+
+Workers write into the store themselves and claim points as any process does, so a worker that
+dies loses the points in flight only, and dask gives these to another. All of them must see the
+folder of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax._errors import ConfigurationError, MrsaError
+from mrsa_jax.study import _store
+from mrsa_jax.study._progress import Progress, Silent
+from mrsa_jax.study._sweep import Count, Job, Plan, compute
+from mrsa_jax.study._sweep_config import Sweep
+from mrsa_jax.study._sweep_points import Machine
+from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["WorkersError", "run_on_workers"]
+
+_TASKS_EACH = 4  # of each worker, so that they end at about the same time
+_SECONDS_TO_CONNECT = 10
+
+
+class WorkersError(MrsaError, RuntimeError):
+    """Workers died again and again over the same points."""
+
+
+def run_on_workers(
+    plan: Plan,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> xr.Dataset:
+    """Compute the points that are missing in the store on dask's workers, and open it.
+
+    Args:
+        plan: As `plan_sweep` returns it.
+        progress: Receives how many points are done.
+        workers: Processes of this machine to start.
+        scheduler: Address of a scheduler that is running, such as `"tcp://host:8786"`.
+
+    Returns:
+        The store, lazily loaded.
+
+    Raises:
+        ConfigurationError: If dask is not installed, or the scheduler does not answer.
+        WorkersError: If workers die again and again.
+        StoreError: If the store cannot be written.
+    """
+    check_sweep_output(plan.sweep)
+    with _client(workers, scheduler) as client:
+        store = plan.open_store()
+        try:
+            most = max(1, len(client.scheduler_info()["workers"]))
+            count = Count(_cut(plan, most), store, progress or Silent())
+            while count.missing:
+                before = len(count.missing)
+                _compute_all(client, plan, count)
+                count.look(before)
+        finally:
+            store.close()
+    return _store.open_study(plan.sweep.out)
+
+
+def _cut(plan: Plan, workers: int) -> Plan:
+    """Return the plan in tasks of which each worker has some."""
+    groups = []
+    for group in plan.groups:
+        share = -(-len(group.numbers) // (workers * _TASKS_EACH))
+        groups.append(dataclasses.replace(group, together=max(1, min(group.together, share))))
+    return dataclasses.replace(plan, groups=tuple(groups))
+
+
+def _compute_all(client: Any, plan: Plan, count: Count) -> None:
+    from distributed import KilledWorker, as_completed
+
+    futures = [
+        client.submit(_work, plan.sweep, plan.machine, plan.jobs(task), pure=False)
+        for task in count.tasks()
+    ]
+    try:
+        for done in as_completed(futures):
+            for number in done.result():
+                count.add(number)
+    except KilledWorker as error:
+        raise WorkersError(
+            "workers died again and again over the same points (out of memory?); what is complete "
+            f"is kept in {plan.sweep.out}: {error}"
+        ) from error
+    finally:
+        client.cancel(futures)
+
+
+def _work(sweep: Sweep, machine: Machine, jobs: Sequence[Job]) -> list[int]:
+    """Compute points on a worker; return those that were written."""
+    store = SweepStore(sweep)
+    written: list[int] = []
+    try:
+        compute(sweep, machine, store, jobs, written.append)
+    finally:
+        store.close()
+    return written
+
+
+@contextlib.contextmanager
+def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+    """Connect to a scheduler, or start a cluster of processes for the time of the block."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise ConfigurationError(
+            "`workers` must be left out where dask is missing: pip install 'mrsa_jax[dask]'"
+        ) from error
+    if scheduler is None:
+        with (
+            distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = distributed.Client(scheduler, timeout=_SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"`scheduler` must answer; got {scheduler!r}, which does not within "
+            f"{_SECONDS_TO_CONNECT} s: {error}"
+        ) from error
+    with client:
+        yield client

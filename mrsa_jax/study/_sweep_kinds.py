@@ -1,0 +1,121 @@
+"""Studies that can be swept: their settings as one point has them; nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pathlib
+from typing import Any
+
+from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax.study._config import (
+    FairnessName,
+    SimulateConfig,
+    TrainConfig,
+    parse_scheme,
+)
+from mrsa_jax.study._sweep_config import PointKind
+from mrsa_jax.study._validate import validate
+
+__all__ = ["KINDS", "fields_of", "runner_of"]
+
+_BLOCKS = "batch_partitioning"
+
+
+@dataclasses.dataclass(frozen=True)
+class _SimulatePoint(SimulateConfig):
+    """Settings of `mrsa-jax simulate` with one scheme, whose parts can be axes."""
+
+    out: pathlib.Path = pathlib.Path("results/sweep")
+    scheme: str = ""
+    privacy_target: int | None = None
+    fairness: FairnessName | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _TrainPoint(TrainConfig):
+    """Settings of `mrsa-jax train`, whose scheme's parts can be axes."""
+
+    out: pathlib.Path = pathlib.Path("results/sweep")
+    privacy_target: int | None = None
+    fairness: FairnessName | None = None
+
+
+def fields_of(settings: Any, cls: type) -> dict[str, Any]:
+    """Return those settings of a point that are fields of the command's own dataclass."""
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(cls)}
+
+
+def _simulate(settings: _SimulatePoint) -> SimulateConfig:
+    values = fields_of(settings, SimulateConfig) | {"schemes": (_scheme_text(settings),)}
+    config = SimulateConfig(**values)
+    validate(config)
+    return config
+
+
+def _train(settings: _TrainPoint) -> TrainConfig:
+    config = TrainConfig(**fields_of(settings, TrainConfig) | {"scheme": _scheme_text(settings)})
+    validate(config)
+    return config
+
+
+def _scheme_text(point: _SimulatePoint | _TrainPoint) -> str:
+    """Return a scheme as files write it, with the target and the rule that are fields apart.
+
+    Schemes without blocks have neither, and are the same whatever these fields say.
+    """
+    text, target, rule = point.scheme, point.privacy_target, point.fairness
+    name, *rest = text.split(":")
+    if name == _BLOCKS:
+        twice = "must be given once, in `scheme` or by itself"
+        require(target is None or not rest, "privacy_target", twice, text, target)
+        require(rule is None or len(rest) < 2, "fairness", twice, text, rule)
+        if target is not None:
+            require(target >= 1, "privacy_target", "must be at least 1", target)
+            rest = [str(target)]
+        if rule is not None and rest:
+            rest = [rest[0], rule]
+        text = ":".join([name, *rest])
+    parse_scheme(text)
+    return text
+
+
+def _label(field: str, value: Any) -> Any:
+    """Return a scheme's label; None for other fields."""
+    if field != "scheme":
+        return None
+    if value == _BLOCKS:
+        return "Multi-RoundSecAgg"
+    try:
+        return parse_scheme(value).label
+    except ConfigurationError:
+        return value
+
+
+def _schemes_axis(content: dict[str, Any]) -> dict[str, list[Any]]:
+    """Take `schemes` for an axis, as the command's own files have it."""
+    if "scheme" in content:
+        require("schemes" not in content, "schemes", "must be left out beside `scheme`")
+        return {}
+    return {"scheme": content.pop("schemes", list(SimulateConfig().schemes))}
+
+
+_OWN = (
+    PointKind(
+        "simulate",
+        "mrsa_jax.study._sweep_simulate",
+        _SimulatePoint,
+        _simulate,
+        _label,
+        _schemes_axis,
+    ),
+    PointKind("train", "mrsa_jax.study._sweep_train", _TrainPoint, _train, _label),
+)
+
+KINDS: dict[str, PointKind] = {kind.name: kind for kind in _OWN}
+"""Studies that can be swept, by the name of their command."""
+
+
+def runner_of(kind: PointKind) -> Any:
+    """Return what computes a kind's points, a `Runner`; this imports JAX."""
+    return importlib.import_module(kind.module)

@@ -1,0 +1,198 @@
+"""Points of a sweep over client selection: trials rolled out together, analysed exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mrsa_jax import modular, privacy, selection
+from mrsa_jax._status import Status
+from mrsa_jax.study import _build, _trial
+from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
+from mrsa_jax.study._sweep_points import (
+    AFTER_EACH_ROUND,
+    Machine,
+    Variable,
+    history_variables,
+    variable,
+)
+
+__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+
+_DEFAULT_BYTES = 2**28  # of the histories that are held at once
+_COPIES = 4  # of a history: as rolled out, as integers of two primes, and compressed
+
+
+def group_of(config: SimulateConfig) -> Hashable:
+    """Return what decides which program rolls a point's trials out."""
+    schemes = _selector(config), _availability(config)
+    rule = _rule(config)
+    return selection.program_of((*schemes, rule)), config.rounds, config.trials, rule is None
+
+
+def sizes(configs: Sequence[SimulateConfig]) -> dict[str, int]:
+    """Return the most trials and rounds of a point."""
+    return {
+        "trial": max(config.trials for config in configs),
+        "round": max(config.rounds for config in configs),
+    }
+
+
+def coordinates(configs: Sequence[SimulateConfig]) -> dict[str, Any]:
+    """Return the trials' and the rounds' numbers."""
+    return {name: np.arange(size) for name, size in sizes(configs).items()}
+
+
+def variables(configs: Sequence[SimulateConfig], trajectories: bool) -> dict[str, Variable]:
+    """Return what is known of each trial at its end, and after each round."""
+    found = history_variables(("trial",), trajectories)
+    words = "Expectation of C; none where clients are lost in rounds"
+    found["expected_cardinality"] = variable((), "float64", "clients", words)
+    if not all(config.protocol.is_plain for config in configs):
+        words = "Rounds that were begun and gave no sum"
+        found["failed_rounds"] = variable(("trial",), "int32", "rounds", words)
+    return found
+
+
+def together(config: SimulateConfig, machine: Machine) -> int:
+    """Return how many points' histories fit the memory at once."""
+    bound = machine.memory_bytes or _DEFAULT_BYTES
+    return int(max(1, min(64, bound // memory_bytes(config, machine, 1))))
+
+
+def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
+    """Return about what the histories of some points need."""
+    one = config.trials * config.rounds * config.population.num_clients
+    return count * _COPIES * one
+
+
+def run(
+    configs: Sequence[SimulateConfig], machine: Machine, trajectories: bool
+) -> Iterator[dict[str, np.ndarray]]:
+    """Roll points of one program out together and analyse each."""
+    if _rule(configs[0]) is not None:
+        for config in configs:
+            yield _with_losses(config, trajectories)
+        return
+    histories = selection.rollout_many(
+        [config.seed for config in configs],
+        [_selector(config) for config in configs],
+        [_availability(config) for config in configs],
+        configs[0].rounds,
+        configs[0].trials,
+        mesh=_mesh(machine),
+    )
+    for config, cohorts in zip(configs, histories, strict=True):
+        learnt = _trial.learnt_sums(cohorts)
+        found = _on_all_hosts(_all_rounds if trajectories else _at_end, learnt)
+        yield found | {"expected_cardinality": _expected(config)}
+
+
+def _mesh(machine: Machine) -> Any:
+    """Return the devices that trials are dealt out to, those of all hosts; None for one."""
+    if machine.devices in (None, 1):
+        return None
+    if jax.process_count() > 1:
+        return jax.sharding.Mesh(np.asarray(jax.devices()), ("trials",))
+    return _build.build_mesh(ResourceConfig(devices=machine.devices))
+
+
+def _on_all_hosts(
+    analyse: Callable[[np.ndarray], dict[str, np.ndarray]], history: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Analyse trials, each host its share, and give every host all of it."""
+    hosts, trials = jax.process_count(), len(history)
+    if hosts == 1:
+        return analyse(history)
+    from jax.experimental import multihost_utils
+
+    # shares of one size: some trials are looked at twice
+    size = -(-trials // hosts)
+    start = min(jax.process_index() * size, trials - size)
+    found = multihost_utils.process_allgather(analyse(history[start : start + size]))
+    place = np.concatenate([min(h * size, trials - size) + np.arange(size) for h in range(hosts)])
+    order = np.unique(place, return_index=True)[1]
+    return {name: np.concatenate(list(parts))[order] for name, parts in found.items()}
+
+
+def _all_rounds(history: np.ndarray) -> dict[str, np.ndarray]:
+    return _whole(_trial.analyse(history))
+
+
+def _at_end(history: np.ndarray) -> dict[str, np.ndarray]:
+    """Analyse trials bool[B, J, N] after their last round."""
+    first = np.asarray(privacy.first_exposure(history))
+    strong = [privacy.strong_privacy(trial) for trial in history]
+    return {
+        "strong_privacy": np.asarray([-1 if t is None else t for t in strong], np.int32),
+        "rank": np.asarray(modular.rank_trajectory(history))[:, -1],
+        "exposed_clients": (first >= 0).sum(axis=1).astype(np.int32),
+        "first_exposed_round": _first(first),
+        "skipped_rounds": (~history.any(axis=2)).sum(axis=1).astype(np.int32),
+        "fairness_gap": np.asarray(selection.fairness_gap(history))[:, -1],
+        "aggregation_cardinality": np.asarray(selection.aggregation_cardinality(history))[:, -1],
+    }
+
+
+def _whole(history: _trial.History) -> dict[str, np.ndarray]:
+    """Return what is known after the last round, and after each."""
+    exposed = {"exposed_clients": history.exposed_clients}
+    paths = {name: exposed.get(name, getattr(history, name)) for name in AFTER_EACH_ROUND}
+    ends = {name: path[..., -1] for name, path in paths.items()}
+    ends["first_exposed_round"] = _first(history.first_exposure)
+    ends["skipped_rounds"] = history.skipped.sum(axis=-1).astype(np.int32)
+    return ends | {f"{name}_by_round": path for name, path in paths.items()}
+
+
+def _first(first_exposure: np.ndarray) -> np.ndarray:
+    """Return int32[B], the round that exposes the first client of each trial."""
+    never = np.iinfo(np.int32).max
+    least = np.where(first_exposure >= 0, first_exposure, never).min(axis=-1)
+    return np.where(least == never, -1, least).astype(np.int32)
+
+
+def _with_losses(config: SimulateConfig, trajectories: bool) -> dict[str, np.ndarray]:
+    """Play rounds in which clients are lost; how many sums a round gives differs."""
+    rounds = jax.device_get(
+        selection.rollout_rounds(
+            config.seed,
+            _selector(config),
+            _availability(config),
+            _build.build_steps(config.protocol),
+            config.rounds,
+            rule=_rule(config),
+            num_trials=config.trials,
+        )._replace(assignment_keys=None)
+    )
+    parts = []
+    for b in range(config.trials):
+        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
+        parts.append(_whole(_trial.analyse_rounds(own)))
+    status = np.asarray(rounds.status)
+    failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
+    found = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    kept = {name: v for name, v in found.items() if trajectories or not name.endswith("_by_round")}
+    return kept | {"failed_rounds": failed, "expected_cardinality": np.asarray(np.nan)}
+
+
+def _selector(config: SimulateConfig) -> selection.Selector:
+    (scheme,) = schemes_of(config)
+    return _build.build_selector(scheme, config.population)
+
+
+def _availability(config: SimulateConfig) -> Any:
+    return _build.build_availability(_build.build_rates(config.seed, config.population))
+
+
+def _rule(config: SimulateConfig) -> Any:
+    (scheme,) = schemes_of(config)
+    return _build.build_rule(config.protocol, scheme, config.population)
+
+
+def _expected(config: SimulateConfig) -> np.ndarray:
+    (scheme,) = schemes_of(config)
+    rates = _build.build_rates(config.seed, config.population)
+    return np.asarray(_build.expected_cardinality(scheme, config.population, rates)[0])

@@ -1,0 +1,327 @@
+"""The store of a sweep: laid out whole at the start, each point written in its own chunks.
+
+A point's `done` flag is written last, so a kill leaves no half point that counts. Points are
+claimed by locks on single bytes of one file, which the system takes back however a process ends:
+several processes share a store and never do a point twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
+from mrsa_jax.study import _store
+from mrsa_jax.study._config import config_hash, different_settings, to_dict
+from mrsa_jax.study._run_folder import read_json
+from mrsa_jax.study._sweep_config import Sweep
+from mrsa_jax.study._sweep_points import Variable
+
+__all__ = ["StoreError", "SweepStore", "check_sweep_output"]
+
+_MANIFEST = "study.json"
+_SOURCE = "study.toml"
+_STORE = "results.zarr"
+_LOCK = "points.lock"
+_LAYOUT_LOCK = "layout.lock"
+
+
+class StoreError(MrsaError, OSError):
+    """A result could not be written: a full disk, a folder without permission."""
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0]) if self.args else ""
+
+
+def check_sweep_output(sweep: Sweep) -> None:
+    """Check that a sweep may be written, or gone on with, in its folder.
+
+    Raises:
+        OutputExistsError: If it holds something else and `overwrite` is not set.
+        ConfigurationError: If it cannot be a writable folder, or holds another schema.
+    """
+    config = sweep.config
+    manifest = read_json(sweep.out / _MANIFEST)
+    if manifest is not None and manifest.get("command") == "sweep" and not sweep.overwrite:
+        theirs, ours = manifest["config_hash"], config_hash(config)
+        if manifest.get("schema") != _store._SCHEMA:
+            raise ConfigurationError(
+                f"`out` must hold a store of schema {_store._SCHEMA}; got "
+                f"{manifest.get('schema')!r} in {str(sweep.out)!r}"
+            )
+        if theirs != ours:
+            differing = different_settings(manifest.get("config", {}), to_dict(config))
+            shown = "; ".join(f"{n} is {b} now and was {a}" for n, a, b in differing[:3])
+            raise OutputExistsError(
+                f"`out` must not hold another sweep; got {str(sweep.out)!r}, which holds {theirs} "
+                f"of {manifest.get('created')} (this one is {ours}: {shown}): choose another "
+                "--out, or replace it with --overwrite"
+            )
+        if not os.access(sweep.out, os.W_OK):
+            raise ConfigurationError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
+        return
+    if manifest is None and (sweep.out / _LAYOUT_LOCK).exists() and not _is_study(sweep.out):
+        return  # laid out when it was killed: nothing of worth is there
+    _store.check_output(config)
+
+
+def _is_study(path: pathlib.Path) -> bool:
+    return any((path / name).exists() for name in (_MANIFEST, "run.json"))
+
+
+class SweepStore:
+    """An open store of a sweep.
+
+    Args:
+        sweep: What it holds.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        """Open the store in the sweep's folder; it must be there."""
+        import zarr
+
+        self.sweep = sweep
+        self.path = sweep.out.absolute()
+        group: Any = zarr.open_group(self.path / _STORE, mode="r+", zarr_format=2)
+        self._arrays: dict[str, Any] = dict(group.arrays())
+        self._claims = _Claims(self.path / _LOCK)
+
+    @classmethod
+    def create(
+        cls,
+        sweep: Sweep,
+        variables: Mapping[str, Variable],
+        inner: Mapping[str, int],
+        inner_coordinates: Mapping[str, Any],
+    ) -> SweepStore:
+        """Lay the store out, or open the one that is there.
+
+        Args:
+            sweep: What is studied.
+            variables: What each point has.
+            inner: Lengths of the dimensions within a point.
+            inner_coordinates: Their coordinates.
+        """
+        path = sweep.out.absolute()
+        with _as_store_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            with _held(path / _LAYOUT_LOCK):
+                check_sweep_output(sweep)
+                is_there = read_json(path / _MANIFEST) is not None
+                if not is_there or sweep.overwrite:
+                    _check_not_in_use(path)
+                    _clear(path)
+                    _lay_out(sweep, path, variables, inner, inner_coordinates)
+            return cls(sweep)
+
+    def done(self) -> np.ndarray:
+        """Return which points are complete, a bool for each cell."""
+        with _as_store_errors(self.path):
+            return np.asarray(self._arrays["done"][...])
+
+    def is_done(self, index: tuple[int, ...]) -> bool:
+        """Return whether a point is complete."""
+        return bool(self._arrays["done"][index])
+
+    def write(self, index: tuple[int, ...], values: Mapping[str, Any], seconds: float) -> None:
+        """Write a point, its flag last.
+
+        Raises:
+            StoreError: If the disk is full or not writable; the store stays sound.
+        """
+        with _as_store_errors(self.path):
+            for name, value in {**values, "seconds": seconds}.items():
+                array = self._arrays[name]
+                own = np.asarray(value, array.dtype)
+                inner = array.shape[len(index) :]
+                if own.shape != inner:
+                    whole = np.full(inner, array.fill_value, array.dtype)
+                    whole[tuple(slice(length) for length in own.shape)] = own
+                    own = whole
+                array[index] = own
+            self._arrays["done"][index] = True
+
+    @contextlib.contextmanager
+    def claim(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """Hold points that nobody else computes; give those that are held and not done yet."""
+        with _as_store_errors(self.path):
+            held = [number for number in numbers if self._claims.take(number)]
+        try:
+            # one that another has finished in between must not be done again
+            shape = self.sweep.shape
+            yield [n for n in held if not self.is_done(tuple(map(int, np.unravel_index(n, shape))))]
+        finally:
+            for number in held:
+                self._claims.give(number)
+
+    def close(self) -> None:
+        """Let go of the lock file."""
+        self._claims.close()
+
+
+def _lay_out(
+    sweep: Sweep,
+    path: pathlib.Path,
+    variables: Mapping[str, Variable],
+    inner: Mapping[str, int],
+    inner_coordinates: Mapping[str, Any],
+) -> None:
+    """Create all arrays; the manifest, which makes the folder a study, comes last."""
+    import xarray as xr
+    import zarr
+
+    manifest = _store.provenance(sweep.config) | {
+        "swept": sweep.kind.name,
+        "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
+    }
+    used = {dim for variable in variables.values() for dim in variable.dims}
+    coords: dict[str, Any] = {k: v for k, v in inner_coordinates.items() if k in used}
+    for axis in sweep.axes:
+        for i, (field, labels) in enumerate(sweep.labels(axis).items()):
+            name = axis.name if i == 0 else field.rpartition(".")[2]
+            values = np.asarray(labels)
+            coords[name] = (axis.name, values, {"field": field})
+    empty = xr.Dataset(coords=coords)
+    stored = empty.assign_attrs({key: json.dumps(value) for key, value in manifest.items()})
+    stored.to_zarr(path / _STORE, mode="w", consolidated=False, zarr_format=2)
+    group: Any = zarr.open_group(path / _STORE, mode="r+", zarr_format=2)
+    own = {
+        "done": Variable((), "bool", False, "1", "Whether the point is complete"),
+        "seconds": Variable((), "float64", np.nan, "s", "Time that the point took"),
+    }
+    for name, variable in {**variables, **own}.items():
+        shape = tuple(inner[dim] for dim in variable.dims)
+        dims = [axis.name for axis in sweep.axes] + list(variable.dims)
+        array = group.create_array(
+            name,
+            shape=sweep.shape + shape,
+            chunks=(1,) * len(sweep.shape) + shape,
+            dtype=variable.dtype,
+            fill_value=variable.fill,
+        )
+        array.attrs.update(
+            {
+                "_ARRAY_DIMENSIONS": dims,
+                "units": variable.units,
+                "description": variable.description,
+                "fill": None if variable.fill != variable.fill else variable.fill,
+            }
+        )
+    if sweep.source:
+        (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
+    part = path / f"{_MANIFEST}.part"
+    part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    part.replace(path / _MANIFEST)
+
+
+def _clear(path: pathlib.Path) -> None:
+    """Remove the study that was there, its manifest first."""
+    (path / _MANIFEST).unlink(missing_ok=True)
+    for one in path.iterdir():
+        if one.name in (_LAYOUT_LOCK, _LOCK):
+            continue
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+
+
+def _check_not_in_use(path: pathlib.Path) -> None:
+    """Raise if another process computes points of the store that is to be replaced."""
+    with contextlib.suppress(ImportError), (path / _LOCK).open("ab") as file:
+        import fcntl
+
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise OutputExistsError(
+                    f"`out` must not be in use; got {str(path)!r}, which another process fills"
+                ) from error
+
+
+@contextlib.contextmanager
+def _as_store_errors(path: pathlib.Path) -> Iterator[None]:
+    """Say what a failure to write means for the store."""
+    try:
+        yield
+    except MrsaError:
+        raise
+    except OSError as error:
+        why = {
+            errno.ENOSPC: "no space is left on its disk",
+            errno.EDQUOT: "its quota is used up",
+            errno.EROFS: "it is read-only",
+            errno.EACCES: "it may not be written",
+            errno.EFBIG: "a file is larger than is allowed",
+        }.get(error.errno or 0, str(error))
+        raise StoreError(
+            f"`out` must be a folder with room to write in; {str(path)!r}: {why}; what is complete "
+            "is kept, and the same command goes on from there"
+        ) from error
+
+
+@contextlib.contextmanager
+def _held(path: pathlib.Path) -> Iterator[None]:
+    """Wait for a file's lock and hold it."""
+    with path.open("a", encoding="utf-8") as file:
+        with contextlib.suppress(ImportError, OSError):  # systems and disks without locks
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class _Claims:
+    """Locks on points: a byte of one file each, held by this process and by one of its threads.
+
+    Record locks work on network file systems too. They belong to a process, so threads are kept
+    apart by a set.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        with _as_store_errors(path.parent):
+            self._file: IO[bytes] = path.open("ab")
+        self._mutex = threading.Lock()
+        self._own: set[int] = set()
+
+    def take(self, number: int) -> bool:
+        """Return whether the point is ours now."""
+        with self._mutex:
+            if number in self._own:
+                return False
+            if not self._lock(number):
+                return False
+            self._own.add(number)
+            return True
+
+    def give(self, number: int) -> None:
+        """Let a point go."""
+        with self._mutex:
+            self._own.discard(number)
+            with contextlib.suppress(ImportError, OSError):
+                import fcntl
+
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
+
+    def _lock(self, number: int) -> bool:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on this system
+            return True
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except OSError as error:
+            return error.errno not in (errno.EACCES, errno.EAGAIN)  # else: no locks on this disk
+        return True
+
+    def close(self) -> None:
+        """Close the file, which lets all go."""
+        self._file.close()

@@ -1,0 +1,149 @@
+"""Points of a sweep over trainings: one run each, its clients dealt out to the devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import federated
+from mrsa_jax.study import _build
+from mrsa_jax.study._config import ResourceConfig, TrainConfig, studied
+from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._progress import Silent
+from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._sweep_points import (
+    AFTER_EACH_ROUND,
+    Machine,
+    Variable,
+    history_variables,
+    variable,
+)
+from mrsa_jax.study._training import train_schemes
+
+__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+
+# Settings that are numbers of a compiled round, or decide only who takes part in it.
+_TRACED = {
+    "": ("seed", "scheme", "rounds"),
+    "population": ("dropout_rates", "assignment"),
+    "training": (
+        "learning_rate",
+        "server_learning_rate",
+        "decay_rounds",
+        "decay_factor",
+        "evaluate_every",
+    ),
+}
+_END = {
+    "accuracy": ("float32", "1", "Accuracy on the test set after the last round"),
+    "best_accuracy": ("float32", "1", "Largest accuracy of any test"),
+    "loss": ("float32", "1", "Loss on the test set after the last round"),
+    "diverged": ("bool", "1", "Whether the training diverged: accuracy and loss are missing"),
+}
+
+
+def group_of(config: TrainConfig) -> Hashable:
+    """Return the settings that decide which programs train; the others are their numbers."""
+    content = studied(to_dict(config))
+    for table, names in _TRACED.items():
+        part = content[table] if table else content
+        for name in names:
+            part.pop(name, None)
+    return json.dumps(content, sort_keys=True)
+
+
+def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
+    """Return the most tests and rounds of a point."""
+    tests = [-(-config.rounds // config.training.evaluate_every) for config in configs]
+    return {"evaluation": max(tests), "round": max(config.rounds for config in configs)}
+
+
+def coordinates(configs: Sequence[TrainConfig]) -> dict[str, Any]:
+    """Return the rounds' numbers; which round a test is of differs between points."""
+    return {"round": np.arange(sizes(configs)["round"])}
+
+
+def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, Variable]:
+    """Return what is known of each training at its end, and on the way."""
+    found = {name: variable((), *facts) for name, facts in _END.items()}
+    found |= history_variables((), trajectories)
+    if trajectories:
+        tests = ("evaluation",)
+        words = "Rounds done at each test; -1 beyond the last"
+        found["evaluated_round"] = variable(tests, "int32", "rounds", words)
+        for name in ("accuracy", "loss"):
+            words = f"{name.capitalize()} at each test"
+            found[f"{name}_by_evaluation"] = variable(tests, "float32", "1", words)
+    return found
+
+
+def together(config: TrainConfig, machine: Machine) -> int:
+    """Return 1: a training fills the machine, and is lost alone if it is killed."""
+    return 1
+
+
+def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
+    """Return the peak memory of a training before it runs, as `mrsa-jax train` states it."""
+    config = _on(config, machine)
+    mesh = _build.build_mesh(config.resources)
+    dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
+    model = _build.build_model(config.training, dataset)
+    estimate = federated.memory_estimate(
+        model,
+        clients,
+        trainer=_build.build_trainer(config.training, model),
+        cohort_size=config.population.cohort_size,
+        num_rounds=config.rounds,
+        test=(dataset.test_inputs, dataset.test_labels),
+        mesh=mesh,
+    )
+    return int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
+
+
+def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
+    """Return a training within what a sweep may use, where it does not say so itself."""
+    own = config.resources
+    gib = None if machine.memory_bytes is None else machine.memory_bytes / 2**30
+    resources = ResourceConfig(
+        memory_gib=gib if own.memory_gib is None else own.memory_gib,
+        devices=machine.devices if own.devices is None else own.devices,
+    )
+    return dataclasses.replace(config, resources=resources)
+
+
+def run(
+    configs: Sequence[TrainConfig], machine: Machine, trajectories: bool
+) -> Iterator[dict[str, np.ndarray]]:
+    """Train points one after the other; one that diverges has no accuracy, and says so."""
+    for config in configs:
+        yield _one(_on(config, machine), trajectories)
+
+
+def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
+    try:
+        results = train_schemes(config, Silent()).isel(scheme=0)
+    except DivergedError:
+        return {"diverged": np.asarray(True)}  # all else stays as it is filled
+    accuracy = results["accuracy"].values
+    paths = {f"{name}_by_round": results[name].values for name in AFTER_EACH_ROUND}
+    first = results["first_exposure"].values
+    exposed = first[first >= 0]
+    found = {
+        "accuracy": accuracy[-1],
+        "best_accuracy": np.nanmax(accuracy),
+        "loss": results["loss"].values[-1],
+        "diverged": np.asarray(False),
+        "first_exposed_round": exposed.min() if exposed.size else np.asarray(-1),
+        "skipped_rounds": results["skipped"].values.sum(),
+    }
+    found |= {name: paths[f"{name}_by_round"][-1] for name in AFTER_EACH_ROUND}
+    if trajectories:
+        found |= paths
+        found["evaluated_round"] = results["evaluation"].values
+        for name in ("accuracy", "loss"):
+            found[f"{name}_by_evaluation"] = results[name].values
+    return found

@@ -1,0 +1,463 @@
+"""Sweeps against single studies, resumed, shared by processes, and on disks that fail."""
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, OutputExistsError, study
+from mrsa_jax.study import _sweep, _sweep_store
+from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study._sweep_kinds import KINDS
+from mrsa_jax.study._sweep_points import Machine
+
+SMALL = """
+rounds = 12
+trials = 3
+out = {out!r}
+[population]
+num_clients = 12
+cohort_size = 4
+[grid]
+scheme = ["uniform", "partition", "batch_partitioning"]
+privacy_target = [1, 2]
+population.dropout_rates = [0.1, 0.5]
+"""
+
+
+def planned(folder, text=SMALL, machine=None, **changes):
+    import dataclasses
+
+    sweep = parse_sweep(text.format(out=str(folder)), KINDS)
+    return _sweep.plan_sweep(dataclasses.replace(sweep, **changes), machine)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    plan = planned(tmp_path_factory.mktemp("small") / "out")
+    return plan, _sweep.run_sweep(plan).load()
+
+
+def at(results, **place):
+    return results.sel({"trial": slice(None), **place})
+
+
+def test_each_cell_is_its_study_alone(small):
+    _, results = small
+    assert bool(results["done"].all())
+    assert results["strong_privacy"].dims == ("scheme", "privacy_target", "dropout_rates", "trial")
+    for scheme, label, target in [
+        ("uniform", "Random", 1),
+        ("partition", "User partition", 2),
+        ("batch_partitioning:2", "Multi-RoundSecAgg", 2),
+    ]:
+        for rate in (0.1, 0.5):
+            alone = study.run(
+                study.SimulateConfig(
+                    rounds=12,
+                    trials=3,
+                    schemes=(scheme,),
+                    population=study.PopulationConfig(
+                        num_clients=12, cohort_size=4, dropout_rates=(rate,)
+                    ),
+                )
+            ).isel(scheme=0)
+            cell = results.sel(scheme=label, privacy_target=target, dropout_rates=rate)
+            for name in ("strong_privacy", "rank", "exposed_clients"):
+                assert (cell[name].values == alone[name].values[:, -1]).all(), name
+            for name in ("fairness_gap", "aggregation_cardinality"):
+                assert (cell[name].values == alone[name].values[:, -1]).all(), name
+            first = alone["first_exposure"].values
+            expected = [min((r for r in own if r >= 0), default=-1) for own in first.tolist()]
+            assert cell["first_exposed_round"].values.tolist() == expected
+            assert (cell["skipped_rounds"].values == alone["skipped"].values.sum(-1)).all()
+            assert cell["expected_cardinality"] == alone["expected_cardinality"]
+
+
+def test_equal_settings_are_computed_once(small):
+    plan, results = small
+    # 2 schemes without a target, 1 with two, each at 2 rates
+    assert plan.num_computed == 2 * (1 + 1 + 2)
+    assert plan.sweep.size == 12
+    random = results.sel(scheme="Random")
+    for name in ("rank", "fairness_gap", "exposed_clients"):
+        both = random[name].values
+        assert (both[0] == both[1]).all()
+    blocks = results.sel(scheme="Multi-RoundSecAgg")["strong_privacy"].values
+    assert (blocks[0] != blocks[1]).any()
+
+
+def test_one_program_computes_all_targets_and_rates(small):
+    plan, _ = small
+    assert len(plan.groups) == 1
+    shapes = planned(
+        "unused",
+        SMALL.replace("privacy_target = [1, 2]", "population.num_clients = [12, 24]").replace(
+            '"batch_partitioning"]', '"bernoulli:0.5"]'
+        ),
+    )
+    # two sizes, and Bernoulli selection beside block selection
+    assert sorted(len(group.numbers) for group in shapes.groups) == [2, 2, 4, 4]
+    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms
+    assert shapes.memory_bytes == 4 * 4 * 3 * 12 * 24
+
+
+def test_memory_bounds_how_many_points_run_at_once(tmp_path):
+    plan = planned(tmp_path / "out", machine=Machine(memory_bytes=2 * 4 * 3 * 12 * 12))
+    assert plan.groups[0].together == 2
+    assert [len(task) for task in plan.tasks()] == [2, 2, 2, 2]
+    assert planned(tmp_path / "out", machine=Machine(memory_bytes=1)).groups[0].together == 1
+
+
+def test_trials_on_two_devices_are_the_same(small, tmp_path):
+    _, expected = small
+    dealt = _sweep.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
+    for name in expected.data_vars:
+        if name != "seconds":
+            np.testing.assert_array_equal(dealt[name].values, expected[name].values)
+
+
+def test_impossible_cells_are_listed_and_nothing_is_run(tmp_path):
+    text = SMALL.replace("privacy_target = [1, 2]", "privacy_target = [3, 2]")
+    with pytest.raises(ConfigurationError) as caught:
+        planned(tmp_path / "out", text)
+    message = str(caught.value)
+    assert "2 of 12 do not (nothing was run" in message
+    assert "scheme = Multi-RoundSecAgg, privacy_target = 3, dropout_rates = 0.1: " in message
+    assert "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
+    assert not (tmp_path / "out").exists()
+    plan = planned(tmp_path / "out", text, skip_impossible=True)
+    results = _sweep.run_sweep(plan).load()
+    empty = results.sel(scheme="Multi-RoundSecAgg", privacy_target=3)
+    assert not empty["done"].any()
+    assert (empty["rank"] == -1).all()
+    assert np.isnan(empty["fairness_gap"]).all()
+    assert int(results["done"].sum()) == 10
+
+
+def test_trajectories_end_in_the_ends_and_shorter_points_are_filled_up(tmp_path):
+    text = """
+trials = 2
+trajectories = true
+out = {out!r}
+[population]
+num_clients = 8
+cohort_size = 4
+[grid]
+scheme = ["uniform"]
+rounds = [5, 9]
+trials = [1, 2]
+"""
+    results = _sweep.run_sweep(planned(tmp_path / "out", text)).load().isel(scheme=0)
+    for rounds in (5, 9):
+        for trials in (1, 2):
+            cell = results.sel(rounds=rounds, trials=trials)
+            for name in ("rank", "strong_privacy", "exposed_clients", "fairness_gap"):
+                path = cell[f"{name}_by_round"].values
+                np.testing.assert_array_equal(path[:trials, rounds - 1], cell[name].values[:trials])
+                beyond = [path[:, rounds:], path[trials:], cell[name].values[trials:]]
+                for part in beyond:
+                    assert np.isnan(part).all() if part.dtype.kind == "f" else (part == -1).all()
+
+
+def test_rounds_that_lose_clients(tmp_path):
+    text = SMALL + "\n[protocol]\nstep_dropout_rate = 0.2\n"
+    results = _sweep.run_sweep(planned(tmp_path / "out", text)).load()
+    alone = study.run(
+        study.SimulateConfig(
+            rounds=12,
+            trials=3,
+            schemes=("batch_partitioning:2",),
+            population=study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.1,)),
+            protocol=study.ProtocolConfig(step_dropout_rate=0.2),
+        )
+    ).isel(scheme=0)
+    cell = results.sel(scheme="Multi-RoundSecAgg", privacy_target=2, dropout_rates=0.1)
+    assert (cell["rank"].values == alone["rank"].values[:, -1]).all()
+    status = alone["status"].values
+    assert cell["failed_rounds"].values.tolist() == (status > 1).sum(axis=1).tolist()
+    assert cell["failed_rounds"].values.sum() > 0
+    assert np.isnan(cell["expected_cardinality"])
+
+
+# --- going on -----------------------------------------------------------------------------------
+
+
+def equal_but_for_time(one, other):
+    for name in one.data_vars:
+        if name != "seconds":
+            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+
+
+class Stop(Exception):
+    """Ends a run."""
+
+
+def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
+    """Every number of written points is interrupted once; the rest is done by the next run."""
+    _, expected = small
+
+    class AfterSome:
+        def __init__(self, most):
+            self.most, self.seen = most, []
+
+        def stage(self, name, total):
+            assert total == 12
+
+        def update(self, done, total):
+            self.seen.append(done)
+            if len(self.seen) > self.most:
+                raise Stop
+
+    plan = planned(tmp_path / "out", machine=Machine(memory_bytes=1))
+    there = 0
+    for _ in range(20):
+        watcher = AfterSome(2)
+        try:
+            results = _sweep.run_sweep(plan, watcher)
+        except Stop:
+            assert watcher.seen[0] >= there
+            there = watcher.seen[-1]
+        else:
+            break
+    else:
+        pytest.fail("never ended")
+    assert watcher.seen[-1] == 12
+    equal_but_for_time(expected, results.load())
+    # and nothing is computed a third time
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
+    _sweep.run_sweep(plan)
+    assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
+
+
+def test_a_point_whose_flag_was_not_written_is_done_again(small, tmp_path):
+    _, expected = small
+    plan = planned(tmp_path / "out")
+    _sweep.run_sweep(plan)
+    flag = tmp_path / "out" / "results.zarr" / "done" / "2.1.0"
+    flag.unlink()
+    wrong = tmp_path / "out" / "results.zarr" / "rank" / "2.1.0.0"
+    wrong.unlink()  # half of it is missing, too
+    equal_but_for_time(expected, _sweep.run_sweep(plan).load())
+
+
+def test_a_kill_while_the_store_is_laid_out(tmp_path, monkeypatch):
+    plan = planned(tmp_path / "out")
+
+    def killed(*_):
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "replace", killed)
+        with pytest.raises(Stop):
+            plan.open_store()
+    assert not (tmp_path / "out" / "study.json").exists()
+    assert bool(_sweep.run_sweep(plan)["done"].all())
+
+
+def test_another_study_is_not_touched(tmp_path):
+    plan = planned(tmp_path / "out")
+    _sweep.run_sweep(plan)
+    other = planned(tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"))
+    with pytest.raises(OutputExistsError, match=r"base\.rounds is 13 now and was 12"):
+        _sweep.run_sweep(other)
+    replaced = planned(
+        tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"), overwrite=True
+    )
+    assert _sweep.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
+    manifest = tmp_path / "out" / "study.json"
+    manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 7'))
+    with pytest.raises(ConfigurationError, match=r"must hold a store of schema 1; got 7"):
+        _sweep.run_sweep(other)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "mine.txt").write_text("x")
+    with pytest.raises(OutputExistsError, match="holds other files"):
+        _sweep.run_sweep(planned(notes))
+
+
+def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
+    _, expected = small
+    plan = planned(tmp_path / "out", machine=Machine(memory_bytes=1))
+    written = _sweep_store.SweepStore.write
+    calls = []
+
+    def full(self, index, values, seconds):
+        calls.append(index)
+        if len(calls) < 4:
+            return written(self, index, values, seconds)
+        with _sweep_store._as_store_errors(self.path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_sweep_store.SweepStore, "write", full)
+        with pytest.raises(_sweep_store.StoreError, match="no space is left on its disk"):
+            _sweep.run_sweep(plan)
+    assert int(study.open_study(tmp_path / "out")["done"].sum()) == 3
+    equal_but_for_time(expected, _sweep.run_sweep(plan).load())
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+SWEEP = "import sys; from mrsa_jax.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def started(path, *words):
+    return subprocess.Popen(
+        [sys.executable, "-c", SWEEP, "sweep", str(path), "--json", *words],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "study.toml"
+    text = SMALL.format(out=str(tmp_path / "out")).replace("rounds = 12\n", "")
+    path.write_text(text.replace("[grid]\n", "[grid]\nrounds = {range = [10, 20]}\n"))
+    return path
+
+
+LOGGED = """
+import sys
+from mrsa_jax.cli import main
+from mrsa_jax.study._sweep_store import SweepStore
+write = SweepStore.write
+def logged(self, index, values, seconds):
+    with open(sys.argv[1], "a") as log:
+        log.write(f"{index}\\n")
+    write(self, index, values, seconds)
+SweepStore.write = logged
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_do_each_point_once(file, tmp_path):
+    log = tmp_path / "log"
+    words = [str(log), "sweep", str(file), "--json", "--memory-gib", "1e-9"]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", LOGGED, *words],
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    for one in both:
+        _, errors = one.communicate(timeout=300)
+        assert one.returncode == 0, errors
+    results = study.open_study(tmp_path / "out").load()
+    assert bool(results["done"].all())
+    written = log.read_text().splitlines()
+    assert len(written) == len(set(written)) == results["done"].size
+    alone = _sweep.run_sweep(
+        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone"), KINDS))
+    ).load()
+    equal_but_for_time(alone, results)
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments(file, tmp_path):
+    """Each run is killed somewhere; the last one ends; nothing differs from one without kills."""
+    generator = np.random.default_rng(0)
+    flags = tmp_path / "out" / "results.zarr" / "done"
+
+    def count():
+        return sum(one.name[0].isdigit() for one in flags.iterdir()) if flags.is_dir() else 0
+
+    for _ in range(10):
+        before, more = count(), int(generator.integers(0, 4))
+        process = started(file, "--memory-gib", "1e-9")
+        while process.poll() is None and count() < before + more + 1:
+            time.sleep(0.002)
+        time.sleep(float(generator.uniform(0, 0.2)))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+        done = int(study.open_study(tmp_path / "out")["done"].sum())
+        assert before < done < 120
+    last = started(file)
+    _, errors = last.communicate(timeout=300)
+    assert last.returncode == 0, errors
+    results = study.open_study(tmp_path / "out").load()
+    alone = _sweep.run_sweep(
+        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone"), KINDS))
+    ).load()
+    equal_but_for_time(alone, results)
+
+
+def test_a_point_of_another_process_is_left_to_it(tmp_path):
+    """While a process holds a point it is not computed here; when it dies, it is."""
+    plan = planned(tmp_path / "out")
+    plan.open_store().close()
+    lock = tmp_path / "out" / "points.lock"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import fcntl, time; f = open({str(lock)!r}, 'ab'); "
+            "fcntl.lockf(f, fcntl.LOCK_EX, 1, 0); print('held', flush=True); time.sleep(600)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        store = plan.open_store()
+        with store.claim([0, 1]) as own:
+            assert own == [1]
+        store.close()
+        replacing = planned(tmp_path / "out", overwrite=True)
+        with pytest.raises(OutputExistsError, match="must not be in use"):
+            replacing.open_store()
+        seen = []
+
+        class Watch:
+            def stage(self, name, total):
+                pass
+
+            def update(self, done, total):
+                seen.append((done, time.monotonic()))
+                if done == total - 2:  # all but the held one and the cell that is like it
+                    holder.kill()
+
+        results = _sweep.run_sweep(plan, Watch())
+        assert bool(results["done"].all())
+        assert seen[-1][0] == 12
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_from_python(small, tmp_path):
+    """Plain values and a file give what the command gives, and the values are left as they were."""
+    _, expected = small
+    content = {
+        "rounds": 12,
+        "trials": 3,
+        "population": {"num_clients": 12, "cohort_size": 4},
+        "grid": {
+            "scheme": ["uniform", "partition", "batch_partitioning"],
+            "privacy_target": [1, 2],
+            "population": {"dropout_rates": [0.1, 0.5]},
+        },
+    }
+    before = repr(content)
+    equal_but_for_time(expected, study.sweep(content, out=tmp_path / "values").load())
+    assert repr(content) == before
+    path = tmp_path / "study.toml"
+    path.write_text(SMALL.format(out=str(tmp_path / "unused")))
+    equal_but_for_time(expected, study.sweep(path, out=str(tmp_path / "file")).load())
+    assert not (tmp_path / "unused").exists()
+    with pytest.raises(OutputExistsError, match="must not hold another sweep"):
+        study.sweep(content | {"rounds": 3}, out=tmp_path / "values")
+    with pytest.raises(ConfigurationError, match=r"`grid\.rate` is not a field"):
+        study.sweep({"grid": {"rate": [1]}}, out=tmp_path / "none")
