@@ -46,6 +46,7 @@ from mrsa_jax.plotting._multiround import (
     plot_tradeoff,
     plot_weak_privacy,
 )
+from mrsa_jax.plotting._points import plot_points, plot_privacy_cost
 from mrsa_jax.plotting._policies import PolicyQuantity, plot_policies
 from mrsa_jax.plotting._reliability import plot_failure_rates
 from mrsa_jax.plotting._study import (
@@ -88,9 +89,11 @@ __all__ = [
     "plot_membership_auc",
     "plot_membership_roc",
     "plot_metric",
+    "plot_points",
     "plot_policies",
     "plot_predicted_error",
     "plot_privacy",
+    "plot_privacy_cost",
     "plot_quality_of_motion",
     "plot_quantization_errors",
     "plot_reconstruction",

@@ -29,16 +29,22 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._validate import validate
 
 if TYPE_CHECKING:
+    from mrsa_jax.study._accessor import StudyAccessor
+    from mrsa_jax.study._cite import cite
+    from mrsa_jax.study._explorer import Explorer
     from mrsa_jax.study._progress import Notes, Progress
+    from mrsa_jax.study._report_folder import SavedReport, report
     from mrsa_jax.study._run import SavedStudy, check, run, run_and_save
     from mrsa_jax.study._store import open_study
     from mrsa_jax.study._summary import Row, sentences, summarise
+    from mrsa_jax.study._sweep import sweep
     from mrsa_jax.study._trial import History, analyse, attack_frozen
 
 __all__ = [
     "AggregationConfig",
     "DataConfig",
     "DemoConfig",
+    "Explorer",
     "History",
     "Notes",
     "PopulationConfig",
@@ -46,32 +52,42 @@ __all__ = [
     "ProtocolConfig",
     "ResourceConfig",
     "Row",
+    "SavedReport",
     "SavedStudy",
     "Scheme",
     "SegmentConfig",
     "SimulateConfig",
+    "StudyAccessor",
     "TrainConfig",
     "TrainingConfig",
     "analyse",
     "attack_frozen",
     "check",
+    "cite",
     "config_hash",
     "load_config",
     "open_study",
     "parse_scheme",
+    "report",
     "run",
     "run_and_save",
     "sentences",
     "summarise",
+    "sweep",
     "to_dict",
     "validate",
 ]
 
 _LATE = {
+    "_accessor": ("StudyAccessor",),
+    "_cite": ("cite",),
+    "_explorer": ("Explorer",),
+    "_report_folder": ("SavedReport", "report"),
     "_progress": ("Notes", "Progress"),
     "_run": ("SavedStudy", "check", "run", "run_and_save"),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
+    "_sweep": ("sweep",),
     "_trial": ("History", "analyse", "attack_frozen"),
 }
 _HOME = {name: module for module, names in _LATE.items() for name in names}

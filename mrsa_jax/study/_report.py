@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mrsa_jax._html import plain_settings, tidy
+from mrsa_jax.study import _summary
+from mrsa_jax.study._cite import ATTACKS
+from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._page import (
+    STYLE,
+    Section,
+    data_table,
+    figures_section,
+    page,
+    papers_section,
+    provenance_section,
+    settings_section,
+)
 from mrsa_jax.study._summary import Row
 
-__all__ = ["COLUMNS", "cells", "reading", "used_columns", "write_report"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "COLUMNS",
+    "FIGURES",
+    "TITLES",
+    "captioned",
+    "cells",
+    "defaults_of",
+    "reading",
+    "spoken",
+    "study_page",
+    "used_columns",
+    "whole_page",
+    "write_report",
+]
 
 COLUMNS = (
     "Scheme",
@@ -42,22 +69,11 @@ _CAPTIONS = {
     " nothing was learnt beyond zero.",
 }
 
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 60rem; margin: auto;
-       padding: 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 0; } figcaption { font-size: .9rem; color: #444; }
-.figures { display: grid; gap: 1.5rem;
-           grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); }
-img { width: 100%; height: auto; }
-pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: .8rem; }
-@media print { body { max-width: none; } figure, table { break-inside: avoid; } }
-"""
+_STYLE = STYLE  # the reproductions' page has the same look
+
+
+FIGURES = tuple(_CAPTIONS)
+"""Names of a study's figures, in reading order."""
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -100,41 +116,132 @@ def used_columns(rows: Sequence[Row]) -> list[int]:
 def write_report(
     folder: pathlib.Path,
     manifest: Mapping[str, Any],
-    rows: Sequence[Row],
-    sentences: Sequence[str],
+    results: xr.Dataset,
     figures: Mapping[str, pathlib.Path],
 ) -> pathlib.Path:
-    """Write `report.html` into a folder: words, table, figures, settings and provenance.
-
-    The page carries its figures inside, opens offline, fits a phone and prints.
+    """Write `report.html` into the folder of a study that has just run.
 
     Returns:
         Its path.
     """
-    used = used_columns(rows)
-    head = "".join(f"<th>{html.escape(COLUMNS[i])}</th>" for i in used)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cells(row)[i])}</td>" for i in used) + "</tr>"
-        for row in rows
-    )
-    pictures = "".join(_figure(name, path) for name, path in figures.items())
-    words = "".join(f"<p>{html.escape(text)}</p>" for text in sentences)
-    title = f"mrsa_jax {manifest['command']}"
-    page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{html.escape(title)}: multi-round secure aggregation</h1>{words}"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-        f"<p>{html.escape(reading(rows))}</p>"
-        f'<h2>Figures</h2><div class="figures">{pictures}</div>'
-        f"<h2>Settings and provenance</h2><pre>{html.escape(json.dumps(manifest, indent=2))}</pre>"
-        "</body></html>\n"
-    )
+    pictures = {name: path.read_bytes() for name, path in figures.items()}
     path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(study_page(manifest, results, pictures), encoding="utf-8")
     return path
+
+
+def study_page(
+    manifest: Mapping[str, Any], results: xr.Dataset, pictures: Mapping[str, bytes]
+) -> str:
+    """Return the page of a study of schemes: words, table, figures, settings, provenance, papers.
+
+    Args:
+        manifest: Its provenance.
+        results: Its data set.
+        pictures: Its figures as PNG, by name.
+    """
+    rows = _summary.summarise(results)
+    words = "".join(f"<p>{tidy(text)}</p>" for text in _summary.sentences(results))
+    used = used_columns(rows)
+    table = data_table(
+        [COLUMNS[i] for i in used],
+        [[cells(row)[i] for i in used] for row in rows],
+        "Each scheme after the last round",
+    )
+    note = f'<p class="note">{tidy(reading(rows))}</p>'
+    sections = [
+        Section("Findings", words),
+        Section("Table", table + note),
+        Section("Privacy and its cost", _cost(results)),
+        figures_section(captioned(pictures)),
+    ]
+    size = results.sizes
+    trials = f", {size['trial']} trials" if "trial" in size else ""
+    lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
+    return whole_page(manifest, [lead], sections, defaults_of(manifest["command"]))
+
+
+def _cost(results: xr.Dataset) -> str:
+    """Return the pictures of T against C against accuracy; "" for a single scheme."""
+    from mrsa_jax.study import _explorer, _points
+
+    table = _points.points(results)
+    return _explorer.pictures(table, ("scheme",)) if len(table) > 1 else ""
+
+
+def whole_page(
+    manifest: Mapping[str, Any],
+    lead: Sequence[str],
+    sections: Sequence[Section],
+    defaults: Mapping[str, Any] | None,
+    *,
+    settings: Section | None = None,
+    title: str = "",
+    has_menu: bool = True,
+) -> str:
+    """Return a page whose last sections are what every study has.
+
+    Args:
+        manifest: Provenance of the study.
+        lead: Lines below the heading.
+        sections: What this study found.
+        defaults: Default settings of its command; None where they are not known.
+        settings: The section of settings, where it is not that of one command.
+        title: What the heading says of the command.
+        has_menu: Whether links to all sections stand below the heading.
+    """
+    command = str(manifest.get("command", "study"))
+    common = [
+        settings or settings_section(manifest.get("config", {}), defaults),
+        provenance_section(manifest),
+        papers_section(manifest),
+    ]
+    words = title or TITLES.get(command, "multi-round secure aggregation")
+    return page(
+        f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], has_menu=has_menu
+    )
+
+
+def spoken(command: str) -> str:
+    """Return a command of a study's provenance as it is typed.
+
+    Examples:
+        >>> spoken("leastsquares"), spoken("demo")
+        ('attack least-squares', 'demo')
+    """
+    attacks = {name.replace("-", ""): f"attack {name}" for name in ATTACKS}
+    return attacks.get(command, command)
+
+
+TITLES = {
+    "demo": "what leaks under each selection scheme, and what it costs",
+    "simulate": "many trials of client selection",
+    "train": "training with secure aggregation",
+    "sweep": "a grid of studies",
+    "reproduce": "a paper's tables and figures, remade and judged",
+}
+"""What a page's heading says of its command."""
+
+_CONFIGS: dict[str, type] = {"demo": DemoConfig, "simulate": SimulateConfig, "train": TrainConfig}
+
+
+def defaults_of(command: str, known: Mapping[str, type] | None = None) -> dict[str, Any] | None:
+    """Return the default settings of a command, if its configuration is known.
+
+    Args:
+        command: Its name in a study's provenance.
+        known: Configurations of further commands, by that name.
+    """
+    cls = {**_CONFIGS, **(known or {})}.get(command)
+    return None if cls is None else plain_settings(cls())
+
+
+def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
+    """Return each figure with what it shows."""
+    return {
+        name: (_CAPTIONS.get(name, name.replace("_", " ").capitalize()), png)
+        for name, png in pictures.items()
+    }
 
 
 _READING = (
@@ -161,12 +268,3 @@ def reading(rows: Sequence[Row]) -> str:
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
     return _READING + _READING_ERROR * attacked + _READING_SEGMENTS * segmented
-
-
-def _figure(name: str, path: pathlib.Path) -> str:
-    picture = base64.b64encode(path.read_bytes()).decode()
-    caption = _CAPTIONS.get(name, name.replace("_", " "))
-    return (
-        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{picture}">'
-        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-    )

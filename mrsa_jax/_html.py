@@ -1,0 +1,216 @@
+"""Small pieces of HTML that notebooks and reports share: escaped, bounded, readable anywhere.
+
+What is shown in a notebook carries its few styles in its own tags and no colours, so that it reads
+on a light and on a dark page. Nothing here imports NumPy or JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "Markup",
+    "card",
+    "config_repr",
+    "differs",
+    "plain_settings",
+    "settings_rows",
+    "shown",
+    "table",
+    "tidy",
+]
+
+_MOST_CHARACTERS = 120
+_MOST_ROWS = 40
+_MOST_SETTINGS = 30  # that are shown without being asked for
+_CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
+
+
+class Markup(str):
+    """Text that is HTML already, and so is not escaped again."""
+
+
+def tidy(value: Any) -> str:
+    """Return text or HTML as HTML: everything is escaped but `Markup`.
+
+    Examples:
+        >>> tidy("a < b"), tidy(Markup("<b>a</b>"))
+        ('a &lt; b', '<b>a</b>')
+    """
+    return str(value) if isinstance(value, Markup) else html.escape(str(value))
+
+
+def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
+    """Return a value as a short text: arrays by type and shape, long texts cut.
+
+    Examples:
+        >>> shown(None), shown(True), shown([0.1, 0.2]), shown(1234567), shown(range(3))
+        ('none', 'yes', '0.1, 0.2', '1,234,567', '0, 1, 2')
+        >>> shown("x" * 200, most=10)
+        'xxxxxxx...'
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{int(value):,}" if abs(value) >= 10**5 else str(int(value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return _array(value, most)
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{name}: {shown(one)}" for name, one in _first(value.items()))
+    elif isinstance(value, Sequence | range | set | frozenset) and not isinstance(value, str):
+        text = ", ".join(shown(one) for one in _first(value)) or "none"
+    else:
+        text = str(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _first(values: Iterable[Any]) -> list[Any]:
+    """Return the first values only: more are never shown, and there may be very many."""
+    return [value for value, _ in zip(values, range(_MOST_CHARACTERS), strict=False)]
+
+
+def _array(value: Any, most: int) -> str:
+    shape = ", ".join(map(str, value.shape))
+    if not value.shape:
+        return shown(value.item(), most) if hasattr(value, "item") else str(value)
+    return f"{value.dtype}[{shape}]"
+
+
+def table(
+    rows: Iterable[Sequence[Any]],
+    headings: Sequence[Any] = (),
+    *,
+    most: int = _MOST_ROWS,
+) -> str:
+    """Return a table with its styles in its tags; cells are escaped unless they are `Markup`.
+
+    Args:
+        rows: Cells; a row of one cell is a heading of those below it.
+        headings: Of the columns; none when left out.
+        most: Rows that are shown; how many are left out stands below them.
+
+    Examples:
+        >>> "<td" in table([("a", 1)]) and "&lt;i&gt;" in table([("<i>", 1)])
+        True
+    """
+    listed = list(rows)
+    width = max((len(row) for row in listed), default=1)
+    head = "".join(f'<th scope="col" style="{_CELL}">{tidy(cell)}</th>' for cell in headings)
+    body = "".join(_row(row, width) for row in listed[:most])
+    if len(listed) > most:
+        body += _row((f"... and {len(listed) - most} more",), width)
+    thead = f"<thead><tr>{head}</tr></thead>" if headings else ""
+    return f'<table style="border-collapse:collapse">{thead}<tbody>{body}</tbody></table>'
+
+
+def _row(row: Sequence[Any], width: int) -> str:
+    if len(row) == 1 and width > 1:
+        return (
+            f'<tr><th colspan="{width}" style="{_CELL};padding-top:.5em">{tidy(row[0])}</th></tr>'
+        )
+    name, *values = row
+    cells = "".join(f'<td style="{_CELL}">{tidy(cell)}</td>' for cell in values)
+    return f'<tr><th scope="row" style="{_CELL};font-weight:normal">{tidy(name)}</th>{cells}</tr>'
+
+
+def card(title: str, rows: Iterable[Sequence[Any]], *, note: str = "", **options: Any) -> str:
+    """Return a titled table, as a notebook shows an object."""
+    below = f"<div>{tidy(note)}</div>" if note else ""
+    return f"<div><strong>{tidy(title)}</strong>{table(rows, **options)}{below}</div>"
+
+
+def plain_settings(config: Any) -> dict[str, Any]:
+    """Return a dataclass of settings as nested mappings of plain values, every field among them.
+
+    Examples:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Some:
+        ...     size: int = 3
+        >>> plain_settings(Some())
+        {'size': 3}
+    """
+    result = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            value = plain_settings(value)
+        elif isinstance(value, pathlib.Path):
+            value = str(value)
+        result[field.name] = value
+    return result
+
+
+def differs(value: Any, default: Any) -> bool:
+    """Return whether a setting is not its default; lists and tuples are the same thing."""
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return list(value) != list(default)
+    return bool(value != default)
+
+
+def settings_rows(
+    values: Mapping[str, Any], defaults: Mapping[str, Any] | None
+) -> list[tuple[str, tuple[tuple[str, Any, Any, bool], ...]]]:
+    """Return settings section by section: name, value, default, whether it was changed.
+
+    Args:
+        values: Nested settings; one that is left out is None if that is its default.
+        defaults: The same with default values; None where they are not known.
+
+    Returns:
+        Pairs of a section's dotted name ("" for the top) and its rows.
+    """
+    known = defaults or {}
+    # None is left out where settings are kept, and so is what a later version has added
+    unset = [name for name, default in known.items() if name not in values and default is None]
+    names = [*values, *unset]
+    own, nested = [], []
+    for name in names:
+        value, default = values.get(name), known.get(name)
+        if isinstance(value, Mapping) or isinstance(default, Mapping):
+            inner = settings_rows(value or {}, default if defaults is not None else None)
+            nested += [(f"{name}.{below}" if below else name, rows) for below, rows in inner]
+        else:
+            changed = name in known and differs(value, default)
+            own.append((name, value, default, changed))
+    return ([("", tuple(own))] if own else []) + nested
+
+
+def config_repr(config: Any) -> str:
+    """Return a dataclass of settings as HTML: changed values in bold, a long one folded.
+
+    A class of settings shows itself so in a notebook with `_repr_html_ = config_repr`.
+    """
+    try:
+        defaults = plain_settings(type(config)())
+    except TypeError:  # a field without a default
+        defaults = None
+    sections = settings_rows(plain_settings(config), defaults)
+    rows = _config_rows(sections)
+    if len(rows) <= _MOST_SETTINGS or defaults is None:
+        return card(type(config).__name__, rows, most=200)
+    kept = [(name, lines) for name, lines in sections if not name or any(x[3] for x in lines)]
+    names = [name for name, _ in kept]
+    rest = ", ".join(name for name, _ in sections if name not in names)
+    short = _config_rows(kept) + ([("as by default", rest)] if rest else [])
+    every = f"<details><summary>all settings</summary>{table(rows, most=200)}</details>"
+    return card(type(config).__name__, short, note=Markup(every), most=200)
+
+
+def _config_rows(sections: list[tuple[str, tuple[tuple[str, Any, Any, bool], ...]]]) -> list[Any]:
+    """Return sections of settings as rows of a table."""
+    rows: list[tuple[Any, ...]] = []
+    for section, lines in sections:
+        rows += [(section,)] if section else []
+        for name, value, default, changed in lines:
+            text = tidy(shown(value))
+            words = f"<strong>{text}</strong> (default {tidy(shown(default))})"
+            rows.append((name, Markup(words if changed else text)))
+    return rows

@@ -1,0 +1,181 @@
+"""Points of a sweep, or schemes of a study: a quantity over an axis, and T against C.
+
+Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.plotting._study import _axes, _legend
+from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_points", "plot_privacy_cost"]
+
+_LABELS = {
+    "strong_privacy": "strong privacy T (clients)",
+    "aggregation_cardinality": "aggregation cardinality C (clients)",
+    "exposed_clients": "exposed clients",
+    "fairness_gap": "fairness gap F",
+    "accuracy": "test accuracy (%)",
+    "skipped_rounds": "rounds without a sum",
+    "first_exposed_round": "first round that exposes a client",
+    "rank": "rank of the sums",
+    "loss": "test loss",
+    "seconds": "time (s)",
+    "privacy_target": "privacy target T (clients)",
+}
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MOST_NAMED = 14  # points that are named in the picture
+_MOST_CURVES = 24
+_MOST_TICKS = 6
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def _known(table: pd.DataFrame, argument: str, name: str | None) -> None:
+    if name is not None and name not in table:
+        hint = nearest(name, [str(column) for column in table.columns])
+        raise ConfigurationError(f"`{argument}` must be a column; got {name!r}; {hint}")
+
+
+def plot_points(
+    table: pd.DataFrame,
+    variable: str,
+    *,
+    x: str,
+    hue: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot a quantity over an axis, a curve for each value of another.
+
+    Where several points share both (other axes, seeds) the curve is their mean and the band spans
+    their extremes. Values of `x` that are no numbers stand side by side.
+
+    Args:
+        table: A row a point.
+        variable: Column that is shown; accuracy is shown in percent.
+        x: Column along the axis.
+        hue: Column that tells curves apart; one curve when None.
+        ax: Where to draw; a figure of its own when None.
+
+    Raises:
+        ConfigurationError: If a name is no column, or there is nothing to show.
+    """
+    for argument, name in (("variable", variable), ("x", x), ("hue", hue)):
+        _known(table, argument, name)
+    scale = 100 if variable == "accuracy" else 1
+    shown = table[table[variable].notna()]
+    require(len(shown) > 0, "variable", "must have values", variable)
+    groups = [("", shown)] if hue is None else list(shown.groupby(hue, sort=False))
+    require(len(groups) <= _MOST_CURVES, "hue", f"must have at most {_MOST_CURVES} values",
+            len(groups))  # fmt: skip
+    is_number = shown[x].dtype.kind in "iuf"
+    names = [str(value) for value in dict.fromkeys(shown[x])]
+    with style():
+        ax = _axes(ax)
+        for index, (value, rows) in enumerate(groups):
+            key = rows[x] if is_number else rows[x].astype(str).map(names.index)
+            values = (scale * rows[variable].astype(float)).groupby(key.to_numpy())
+            mean = values.mean()
+            draw = _line(hue, value, index)
+            ax.plot(mean.index, mean, marker=_MARKERS[index % len(_MARKERS)], ms=5, **draw)
+            if (values.size() > 1).any():
+                low, high = values.min(), values.max()
+                ax.fill_between(mean.index, low, high, color=draw["color"], alpha=0.13, lw=0)
+        if not is_number:
+            ax.set_xticks(range(len(names)), [short(name) for name in names])
+            ax.tick_params(axis="x", labelrotation=20 if len(names) > 3 else 0)
+        elif len(names) <= _MOST_TICKS:
+            ticks = sorted(set(shown[x]))
+            ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
+        ax.set(xlabel=_label(x), ylabel=_label(variable))
+        if (shown[variable] >= 0).all():
+            ax.set_ylim(0, None)
+        if hue is not None:
+            _legend(ax)
+    return ax
+
+
+def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
+    """Return how a curve is drawn: schemes as in every figure, other values in order."""
+    if hue is None:
+        return {"color": _OTHERS[0]}
+    if hue in ("scheme", "schemes"):
+        return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
+                "label": short(str(value))}  # fmt: skip
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return {"color": _OTHERS[index % len(_OTHERS)], "label": f"{_label(hue)} {text}"}
+
+
+def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot T against C, a mark a point; where models were trained its shade is the accuracy.
+
+    Args:
+        table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy if any;
+            points that gave no sum are left out.
+        ax: Where to draw; a figure of its own when None.
+
+    Raises:
+        ConfigurationError: If the table lacks either column.
+    """
+    for name in ("strong_privacy", "aggregation_cardinality"):
+        _known(table, "table", name)
+    shown = table[table["strong_privacy"].notna()]
+    is_scheme = "scheme" in shown
+    groups = list(shown.groupby("scheme", sort=False)) if is_scheme else [("", shown)]
+    is_trained = "accuracy" in shown and bool(shown["accuracy"].notna().any())
+    with style():
+        ax = _axes(ax)
+        shade: dict[str, Any] = {}
+        if is_trained:
+            low, high = 100 * shown["accuracy"].min(), 100 * shown["accuracy"].max()
+            shade = {"cmap": "cividis", "vmin": low - 1e-9, "vmax": high + 1e-9}
+        marks = None
+        for index, (label, rows) in enumerate(groups):
+            colour: dict[str, Any] = {"color": scheme_colour(str(label))}
+            if is_trained:
+                colour = {"c": 100 * rows["accuracy"], **shade}
+            marks = ax.scatter(
+                rows["strong_privacy"], rows["aggregation_cardinality"], s=62, zorder=3,
+                marker=_MARKERS[index % len(_MARKERS)], edgecolors="#333333", linewidths=0.6,
+                label=short(str(label)) or None, **colour,
+            )  # fmt: skip
+        if is_trained and marks is not None:
+            ax.figure.colorbar(marks, ax=ax, label="test accuracy (%)", pad=0.02)
+        ax.set(xlabel=_LABELS["strong_privacy"], ylabel=_LABELS["aggregation_cardinality"])
+        for name, limits in (
+            ("strong_privacy", ax.set_xlim),
+            ("aggregation_cardinality", ax.set_ylim),
+        ):
+            limits(0, 1.1 * max(float(shown[name].max()), 1.0) if len(shown) else 1.0)
+        ax.set_title("What privacy costs: up and to the right is better")
+        if is_scheme and len(groups) == len(shown) <= _MOST_NAMED:
+            _name_points(ax, shown)
+        elif is_scheme:
+            ax.legend(loc="best", fontsize=8)
+    return ax
+
+
+def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
+    """Write each point's scheme beside it, on the side where there is room, clear of others."""
+    right = 0.6 * float(shown["strong_privacy"].max())
+    taken: list[tuple[float, float]] = []
+    for _, row in shown.sort_values("aggregation_cardinality").iterrows():
+        x, y = float(row["strong_privacy"]), float(row["aggregation_cardinality"])
+        near = sum(abs(x - a) < 0.5 and abs(y - b) < 0.6 for a, b in taken)
+        taken.append((x, y))
+        side = "right" if x > right else "left"
+        offset = (-8 if side == "right" else 8, -3 + 11 * near)
+        ax.annotate(
+            short(str(row["scheme"])), (x, y), xytext=offset, textcoords="offset points",
+            ha=side, fontsize=8,
+        )  # fmt: skip

@@ -1,0 +1,178 @@
+"""`results.mrsa`: what a study's data set can do by itself, in a notebook above all.
+
+The accessor is registered with xarray when a study is run or opened.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax import plotting
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.study import _cite, _points, _report, _summary
+from mrsa_jax.study._explorer import Explorer, explorer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["StudyAccessor", "register"]
+
+
+def register() -> None:
+    """Give every xarray data set the accessor `mrsa`; again is no harm."""
+    import xarray as xr
+
+    if "mrsa" not in vars(xr.Dataset):
+        xr.register_dataset_accessor("mrsa")(StudyAccessor)
+
+
+class StudyAccessor:
+    """What `results.mrsa` offers for the results of a study or a sweep.
+
+    Args:
+        results: The data set, as `study.run` or `study.open_study` gives it.
+    """
+
+    def __init__(self, results: xr.Dataset) -> None:
+        """Take a data set; whether it is a study's is checked when something is asked."""
+        self._results = results
+
+    def __repr__(self) -> str:
+        """Say what can be asked."""
+        names = [name for name in dir(type(self)) if not name.startswith("_")]
+        return f"<results.mrsa: {', '.join(names)}>"
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the data set holds points of a sweep."""
+        return _points.is_sweep(self._results)
+
+    def table(self) -> pd.DataFrame:
+        """Return a summary, a row for each scheme or each point of a sweep that is done.
+
+        Examples:
+            >>> from mrsa_jax import study
+            >>> config = study.SimulateConfig(rounds=8, trials=2, schemes=("partition",))
+            >>> study.run(config).mrsa.table()["exposed_clients"].tolist()
+            [0.0]
+        """
+        return _points.points(self._checked())
+
+    def sentences(self) -> tuple[str, ...]:
+        """Say in plain sentences what the results show."""
+        results = self._checked()
+        if self.is_sweep:
+            return _points.sweep_sentences(results)
+        return _summary.sentences(results)
+
+    def cite(self) -> str:
+        """Return BibTeX of the papers, data and software behind the results."""
+        return _cite.cite(self._checked())
+
+    def plot_tradeoff(self, *, ax: Axes | None = None) -> Axes:
+        """Plot strong privacy T against cardinality C; where models were trained, by accuracy."""
+        return plotting.plot_privacy_cost(self.table(), ax=ax)
+
+    def plot_privacy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
+        """Plot strong privacy T: over rounds for a study, over its axes for a sweep.
+
+        Args:
+            ax: Where to draw; a figure of its own when None.
+            **axes: `x` and `hue` of a sweep, as of `plot`.
+        """
+        if self.is_sweep:
+            return self.plot("strong_privacy", ax=ax, **axes)
+        require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
+        return plotting.plot_privacy(self._checked(), ax=ax)
+
+    def plot_accuracy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
+        """Plot test accuracy: over rounds for a study, over its axes for a sweep.
+
+        Args:
+            ax: Where to draw; a figure of its own when None.
+            **axes: `x` and `hue` of a sweep, as of `plot`.
+
+        Raises:
+            ConfigurationError: If nothing was trained.
+        """
+        results = self._checked()
+        require("accuracy" in results, "results", "must be of a study that trains",
+                str(results.attrs.get("command", "no training")))  # fmt: skip
+        if self.is_sweep:
+            return self.plot("accuracy", ax=ax, **axes)
+        require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
+        return plotting.plot_accuracy(results, ax=ax)
+
+    def plot(
+        self,
+        variable: str,
+        *,
+        x: str | None = None,
+        hue: str | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Plot any quantity over any axis, a curve for each value of another.
+
+        Points that share both are averaged, and the band spans their extremes.
+
+        Args:
+            variable: Column of `table()`.
+            x: Axis, or setting along one, that runs along; chosen when None.
+            hue: The one that tells curves apart; chosen when None.
+            ax: Where to draw; a figure of its own when None.
+
+        Raises:
+            ConfigurationError: For an unknown name, with the nearest known one.
+        """
+        from mrsa_jax.study._report_sweep import plot_any
+
+        table = self.table()
+        if variable not in table:
+            hint = nearest(str(variable), [str(name) for name in table])
+            raise ConfigurationError(
+                f"`variable` must be a column of the table; got {variable!r}; {hint}"
+            )
+        return plot_any(self._results, table, variable, x, hue, ax)
+
+    def explore(self) -> Explorer:
+        """Return a quick look at T, C and accuracy: linked pictures over a table to sort.
+
+        A notebook shows it; `save(path)` writes it as a page. It needs no widgets and no network.
+        """
+        results = self._checked()
+        return explorer(self.table(), _points.point_columns(results))
+
+    def report(self, path: str | os.PathLike[str]) -> pathlib.Path:
+        """Write a page of HTML about the results, which needs nothing beside it.
+
+        Args:
+            path: File to write, or an existing folder for `report.html`.
+
+        Returns:
+            The page.
+        """
+        from mrsa_jax.study._report_folder import write_page
+        from mrsa_jax.study._report_sweep import study_pictures, sweep_page
+
+        results = self._checked()
+        manifest: dict[str, Any] = {"command": "study", "seed": "unknown", **results.attrs}
+        target = pathlib.Path(path)
+        target = target / "report.html" if target.is_dir() else target
+        if self.is_sweep:
+            text = sweep_page(manifest, results)
+        else:
+            text = _report.study_page(manifest, results, study_pictures(results))
+        write_page(target, text)
+        return target
+
+    def _checked(self) -> xr.Dataset:
+        """Return the data set; raise if it is no study's."""
+        results = self._results
+        known = self.is_sweep or {"scheme", "round", "client"} <= set(results.dims)
+        rule = "must be those of a study, of `study.run` or `study.open_study`"
+        require(known, "results", rule, sorted(map(str, results.dims)))
+        return results

@@ -1,0 +1,325 @@
+"""Which papers a scheme, a configuration or a study stands on; nothing here imports JAX.
+
+A table says for each setting, and each class of scheme, which papers it comes from. Settings are
+read by name, so a configuration, the settings in a file's provenance and a data set's attributes
+are all the same here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax.study._config import parse_scheme, to_dict
+from mrsa_jax.study._papers import PAPERS, Paper, software
+
+__all__ = ["ATTACKS", "cite", "papers_behind"]
+
+_Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
+
+_MULTIROUND = "so2023securing"
+_SECAGG = ("bonawitz2017practical", "shamir1979share")
+_REAL = ("rfc8439", "rfc7748", "rfc5869")
+_SELECTION = "selection of clients"
+_PROTOCOL = "secure aggregation"
+_MODEL = "model"
+_DATA = "data"
+
+_NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
+    # selection schemes, as in flags
+    "uniform": (_SELECTION, ("mcmahan2017communication", _MULTIROUND)),
+    "weighted": (_SELECTION, (_MULTIROUND,)),
+    "partition": (_SELECTION, (_MULTIROUND,)),
+    "batch_partitioning": (_SELECTION, (_MULTIROUND,)),
+    "bernoulli": (_SELECTION, (_MULTIROUND,)),
+    "power_of_choice": (_SELECTION, ("cho2020client",)),
+    # graphs of a round's protocol
+    "complete": (_PROTOCOL, _SECAGG),
+    "erdos_renyi": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
+    "harary": (_PROTOCOL, ("bell2020secure", "harary1962maximum", *_SECAGG)),
+    "random_regular": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
+    # the papers and protocols by their names
+    "multiround": ("multi-round privacy", (_MULTIROUND,)),
+    "secagg": (_PROTOCOL, _SECAGG),
+    "secagg_plus": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
+    "ccesa": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
+    "heterosag": ("segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)),
+    # attacks
+    "least-squares": ("attack on sums", (_MULTIROUND,)),
+    "disaggregation": ("attack on sums", ("lam2021gradient",)),
+    "gradients": ("attack on updates", ("geiping2020inverting", "zhu2019deep")),
+    "model-inversion": ("attack on models", ("fredrikson2015model",)),
+    "membership": ("attack on models", ("carlini2022membership",)),
+    "inconsistency": ("attack by a lying server", ("pasquini2022eluding",)),
+    # data sets
+    "mnist_5k": (_DATA, ("lecun1998gradient", "raschka2018mlxtend")),
+    "mnist": (_DATA, ("lecun1998gradient",)),
+    "digits": (_DATA, ("alpaydin1998optical",)),
+    "fashion_mnist": (_DATA, ("xiao2017fashion",)),
+    "cifar": (_DATA, ("krizhevsky2009learning",)),
+    "cifar10": (_DATA, ("krizhevsky2009learning",)),
+    "cifar100": (_DATA, ("krizhevsky2009learning",)),
+    "olivetti": (_DATA, ("samaria1994parameterisation",)),
+}
+"""What a word stands for and its papers: what `cite` understands as text."""
+
+_SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "graph": {name: _NAMES[name] for name in ("complete", "erdos_renyi", "harary",
+                                              "random_regular")},
+    "dataset": {name: row for name, row in _NAMES.items() if row[0] == _DATA},
+    "paper": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
+    "target": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
+    "fidelity": {"real": ("cryptography", _REAL), "array": ("pads", ("rfc8439",))},
+    "segments": dict.fromkeys(("sc", "mc", "hc", "groups"), _NAMES["heterosag"]),
+    "combine": {
+        "median": ("robust rule", ("yin2018byzantine",)),
+        "trimmed": ("robust rule", ("yin2018byzantine",)),
+        "geometric": ("robust rule", ("pillutla2022robust",)),
+        "krum": ("robust rule", ("blanchard2017machine",)),
+    },
+    "model": {
+        "lenet": (_MODEL, ("lecun1998gradient",)),
+        "smooth_lenet": (_MODEL, ("zhu2019deep",)),
+        "mlp": (_MODEL, ("mcmahan2017communication",)),
+        "cnn": (_MODEL, ("mcmahan2017communication",)),
+        "vgg11": (_MODEL, ("simonyan2015very",)),
+        "vgg11_group": (_MODEL, ("simonyan2015very", "wu2018group")),
+    },
+    "server": {
+        "average": ("federated averaging", ("mcmahan2017communication",)),
+        "momentum": ("server momentum", ("hsu2019measuring",)),
+        "adam": ("server Adam", ("reddi2021adaptive",)),
+    },
+    "partition": {
+        "shards": ("split of the data", ("mcmahan2017communication",)),
+        "shards_with_shared": ("split of the data", ("zhao2018federated",)),
+        "dirichlet": ("split of the data", ("hsu2019measuring",)),
+        "dirichlet_by_client": ("split of the data", ("hsu2019measuring",)),
+    },
+    "method": {
+        "cosine": ("gradient inversion", ("geiping2020inverting",)),
+        "euclidean": ("gradient inversion", ("zhu2019deep",)),
+    },
+    "methods": {
+        "loss": ("membership inference", ("yeom2018privacy",)),
+        "shadow": ("membership inference", ("shokri2017membership",)),
+        "likelihood_ratio": ("membership inference", ("carlini2022membership",)),
+    },
+}  # fmt: skip
+"""Papers of a setting's values, by the setting's name, wherever it stands."""
+
+_CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "BlockSelection": (_SELECTION, (_MULTIROUND,)),
+    "BernoulliSelection": (_SELECTION, (_MULTIROUND,)),
+    "PowerOfChoice": _NAMES["power_of_choice"],
+    "Complete": _NAMES["complete"],
+    "ErdosRenyi": _NAMES["erdos_renyi"],
+    "Harary": _NAMES["harary"],
+    "RandomRegular": _NAMES["random_regular"],
+    "SecAggPlusParameters": _NAMES["secagg_plus"],
+    "RingAverage": (_PROTOCOL, (*_SECAGG, "rfc8439")),
+    "SegmentAverage": _NAMES["heterosag"],
+    "SegmentLayout": _NAMES["heterosag"],
+    "StochasticQuantizer": ("quantizer", ("elkordy2022heterosag",)),
+    "CoordinateMedian": ("robust rule", ("yin2018byzantine",)),
+    "TrimmedMean": ("robust rule", ("yin2018byzantine",)),
+    "GeometricMedian": ("robust rule", ("pillutla2022robust",)),
+    "Krum": ("robust rule", ("blanchard2017machine",)),
+    "LocalSGD": ("federated averaging", ("mcmahan2017communication",)),
+    "LeastSquares": _NAMES["least-squares"],
+    "Disaggregation": _NAMES["disaggregation"],
+    "GradientInversion": ("gradient inversion", ("geiping2020inverting", "zhu2019deep",
+                                                 "zhao2020idlg")),
+    "ModelInversion": _NAMES["model-inversion"],
+    "DenseRecovery": ("inputs of a dense layer", ("geiping2020inverting", "boenisch2023curious")),
+    "Membership": ("membership inference", ()),  # by its method
+    "ModelInconsistency": _NAMES["inconsistency"],
+    "WeakPrivacy": ("multi-round privacy", (_MULTIROUND,)),
+    "Audit": ("multi-round privacy", (_MULTIROUND,)),
+    "AggregateResult": (_PROTOCOL, _SECAGG),
+}  # fmt: skip
+"""Papers of a scheme that is a value, by its class."""
+
+ATTACKS = ("least-squares", "disaggregation", "gradients", "model-inversion", "membership",
+           "inconsistency")  # fmt: skip
+"""Names of the attacks, as `mrsa-jax attack` has them."""
+
+_STUDIES = ("demo", "simulate", "train", "sweep", "reproduce", "audit")
+
+
+def cite(spec: Any) -> str:
+    """Return BibTeX entries of the papers, data and software that a spec stands on.
+
+    Args:
+        spec: A scheme's text (`"batch_partitioning:4"`), a protocol, an attack or a data set by
+            name (`"ccesa"`, `"least-squares"`, `"mnist_5k"`); a configuration of any command; a
+            scheme that is a value (a selector, a graph, a quantizer, an attack); a study's data
+            set; or a list of such.
+
+    Returns:
+        One entry for each, this package and JAX last, a blank line between two.
+
+    Raises:
+        ConfigurationError: If nothing is known of the spec.
+
+    Examples:
+        >>> cite("batch_partitioning:4").splitlines()[0]
+        '@inproceedings{so2023securing,'
+        >>> from mrsa_jax.study import TrainConfig, ProtocolConfig
+        >>> "choi2020communication" in cite(TrainConfig(protocol=ProtocolConfig("erdos_renyi")))
+        True
+    """
+    return "\n\n".join(paper.bibtex for paper, _ in papers_behind(spec)) + "\n"
+
+
+def papers_behind(spec: Any) -> tuple[tuple[Paper, str], ...]:
+    """Return each paper behind a spec once, with what of the spec it stands for.
+
+    Args:
+        spec: As of `cite`.
+
+    Raises:
+        ConfigurationError: If nothing is known of the spec.
+
+    Examples:
+        >>> [(paper.key, why) for paper, why in papers_behind("mnist")][0]
+        ('lecun1998gradient', 'data (mnist)')
+    """
+    reasons: dict[str, dict[str, dict[str, None]]] = {}
+    for key, reason, value in _of(spec):
+        of_reason = reasons.setdefault(key, {}).setdefault(reason, {})
+        if value:
+            of_reason[value] = None
+    found = [(PAPERS[key], _because(why)) for key, why in reasons.items()]
+    return (*found, (software(), "this package"), (PAPERS["jax2018github"], "arrays"))
+
+
+def _because(reasons: Mapping[str, Iterable[str]]) -> str:
+    parts = [(reason, ", ".join(values)) for reason, values in reasons.items()]
+    return "; ".join(f"{reason} ({values})" if values else reason for reason, values in parts)
+
+
+def _of(spec: Any) -> Iterator[_Found]:
+    """Yield papers' keys, each with what it stands for and the value that names it."""
+    if isinstance(spec, str):
+        yield from _of_text(spec)
+    elif isinstance(getattr(spec, "attrs", None), Mapping):  # a data set is a mapping, too
+        yield from _of_results(spec)
+    elif isinstance(spec, Mapping):
+        yield from _of_settings(spec)
+    elif isinstance(spec, list | tuple) and not hasattr(spec, "_fields"):
+        for one in spec:
+            yield from _of(one)
+    elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
+        is_config = type(spec).__name__.endswith(("Config", "Command"))
+        yield from _of_config(spec) if is_config else _of_value(spec)
+    else:
+        raise ConfigurationError(
+            "`spec` must be a scheme, a configuration, a study's data set or a name; "
+            f"got {type(spec).__name__}"
+        )
+
+
+def _of_text(text: str) -> Iterator[_Found]:
+    name = text.split(":")[0]
+    if name not in _NAMES:
+        hint = nearest(text, _NAMES)
+        raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
+    if ":" in text:
+        parse_scheme(text)  # says what is wrong with its numbers
+    yield from _row(_NAMES[name], text)
+
+
+def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
+    reason, keys = row
+    for key in keys:
+        yield key, reason, value
+
+
+def _of_config(config: Any) -> Iterator[_Found]:
+    name = type(config).__name__.removesuffix("Config").removesuffix("Command").lower()
+    yield from _of_settings({"command": name, "config": to_dict(config)})
+
+
+def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:
+    """Yield the papers of settings, or of a study's provenance, which holds them."""
+    command = str(content.get("command", "")).lower().replace("_", "-")
+    config = content.get("config", content)
+    if command in _STUDIES and content.get("swept", "train") in _STUDIES:
+        yield _MULTIROUND, "multi-round privacy", ""
+    for attack in ATTACKS:
+        if command.replace("-", "") == attack.replace("-", ""):
+            yield from _row(_NAMES[attack], attack)
+    if "swept" in content:
+        yield from _of_sweep(content["swept"], config)
+    else:
+        yield from _of_fields(config)
+
+
+def _of_sweep(swept: Any, config: Mapping[str, Any]) -> Iterator[_Found]:
+    """Yield the papers of a sweep: of the command, of what stays and of what changes."""
+    words = str(swept).split()
+    yield from _of_settings({"command": words[-1] if words else "", "config": {}})
+    changing = set()
+    for axis in config.get("axes", ()):
+        names = [field.rsplit(".", 1)[-1] for field in axis["fields"]]
+        changing |= {*names, *(name + "s" for name in names)}
+        for row in axis.get("values", ()):
+            for name, value in zip(names, row, strict=True):
+                yield from _of_field(name, value)
+    base = config.get("base", config)
+    yield from _of_fields({name: value for name, value in base.items() if name not in changing})
+
+
+def _of_fields(config: Mapping[str, Any]) -> Iterator[_Found]:
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _of_fields(value)
+            continue
+        if name == "targets":  # items of papers, as "ccesa.table1"; none are all
+            value = [str(one).split(".")[0] for one in value] or list(_SETTINGS["target"])
+            name = "target"
+        for one in value if isinstance(value, list | tuple) else (value,):
+            yield from _of_field(name, one)
+
+
+def _of_field(name: str, value: Any) -> Iterator[_Found]:
+    """Yield the papers of one setting's value, or of one value of an axis."""
+    last = name.rsplit(".", 1)[-1]
+    if last in ("scheme", "schemes") and isinstance(value, str):
+        known = value.split(":")[0]
+        row = _NAMES.get(known, (_SELECTION, (_MULTIROUND,)))  # else a label
+        yield from _row(row, value)
+    elif last == "proximal" and isinstance(value, int | float) and value > 0:
+        yield "li2020federated", "FedProx", ""
+    elif isinstance(value, str) and value in _SETTINGS.get(last, {}):
+        yield from _row(_SETTINGS[last][value], value)
+
+
+def _of_results(results: Any) -> Iterator[_Found]:
+    """Yield the papers of a study's data set: its provenance, or else its schemes."""
+    yield from _of_settings(results.attrs)
+    if "config" not in results.attrs:
+        yield _MULTIROUND, "multi-round privacy", ""
+    if "config" not in results.attrs and "scheme" in results.coords:
+        for label in results["scheme"].values.ravel().tolist():
+            yield from _of_field("scheme", label)
+
+
+def _of_value(value: Any) -> Iterator[_Found]:
+    """Yield the papers of a scheme that is a value, and of the schemes inside it."""
+    name = type(value).__name__
+    found = list(_row(_CLASSES[name], name)) if name in _CLASSES else []
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if dataclasses.is_dataclass(inner) and type(inner).__name__ in _CLASSES:
+            found += _of_value(inner)
+        elif field.name == "method" and isinstance(inner, str):
+            for names in ("method", "methods"):
+                found += _of_field(names, inner)
+    if not found:
+        hint = nearest(name, _CLASSES)
+        raise ConfigurationError(f"`spec` must be a known scheme; got a {name}; {hint}")
+    yield from found

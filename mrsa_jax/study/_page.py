@@ -1,0 +1,310 @@
+"""The page that every report is: one HTML file that needs nothing beside it.
+
+It carries its style and its figures inside and lets the browser fetch nothing, so it opens
+offline; it fits a phone, prints, follows the reader's light or dark scheme, and names its tables
+and figures for those who listen to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mrsa_jax._html import settings_rows, shown, tidy
+from mrsa_jax.study._cite import papers_behind
+
+__all__ = [
+    "STYLE",
+    "Section",
+    "data_table",
+    "figures_section",
+    "page",
+    "papers_section",
+    "provenance_section",
+    "settings_section",
+]
+
+_MOST_ROWS = 400
+_TALL = 25  # rows of a table that scrolls inside the page
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1b1b; --soft: #565656; --paper: #fff; --line: #d9d9d9;
+        --shade: #f4f5f7; --link: #0057a8; --mark: #8a3c00; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e8; --soft: #b0b3b8; --paper: #16181c; --line: #3a3f47; --shade: #22262d;
+          --link: #8ec1ff; --mark: #ffb27a; } }
+* { box-sizing: border-box; }
+body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: var(--ink);
+       background: var(--paper); max-width: 62rem; margin: 0 auto; padding: 1rem;
+       overflow-wrap: break-word; -webkit-text-size-adjust: 100%; }
+a { color: var(--link); }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: .6rem 0 .2rem; }
+h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; padding-top: .4rem;
+     border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.3rem 0 .3rem; }
+.lead, .note { color: var(--soft); margin: .2rem 0; } .note { font-size: .9rem; }
+nav ul { list-style: none; padding: 0; margin: .8rem 0 0; display: flex; flex-wrap: wrap;
+         gap: .2rem 1.1rem; }
+nav a { display: inline-block; padding: .3rem 0; }
+.wide { overflow-x: auto; margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; }
+.tall { max-height: 34rem; overflow: auto; } .tall thead th { position: sticky; top: 0; }
+.wide:focus-visible { outline: 2px solid var(--link); }
+table { border-collapse: collapse; width: 100%; font-size: .9rem;
+        font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding: .45rem .7rem; color: var(--soft); }
+th, td { padding: .4rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
+         vertical-align: top; overflow-wrap: normal; white-space: nowrap; }
+td.text, tbody th.text, .settings td, .settings th { white-space: normal; }
+thead th { background: var(--shade); white-space: nowrap; vertical-align: bottom; }
+tbody tr:last-child > * { border-bottom: 0; }
+th.text, td.text, th:first-child, td:first-child { text-align: left; font-weight: inherit; }
+thead th.text, thead th:first-child { font-weight: 600; }
+td.long { min-width: 14rem; } tbody th.text { min-width: 9rem; }
+.changed { color: var(--mark); font-weight: 700; }
+.settings { display: grid; gap: 0 1.5rem;
+            grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
+.settings td, .settings th { text-align: left; overflow-wrap: anywhere; }
+.settings th { width: 45%; }
+figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: var(--soft); }
+.figures { display: grid; gap: 1.5rem;
+           grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); }
+.picture { overflow-x: auto; } .picture:focus-visible { outline: 2px solid var(--link); }
+img { display: block; width: 100%; height: auto; background: #fff; border-radius: .3rem; }
+pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem;
+      border-radius: .4rem; }
+li { margin: .35rem 0; } summary { cursor: pointer; padding: .4rem 0; }
+svg { max-width: 100%; height: auto; }
+@media screen and (max-width: 34rem) {
+  body { font-size: 15px; } h1 { font-size: 1.35rem; }
+  .picture img { width: 36rem; max-width: none; } }
+@media print {
+  :root { color-scheme: light; --ink: #000; --soft: #333; --paper: #fff; --line: #bbb;
+          --shade: #f4f4f4; --link: #000; --mark: #000; }
+  body { max-width: none; padding: 0; font-size: 10pt; } nav, .screen { display: none; }
+  .wide, .picture { overflow: visible; border: 0; max-height: none; } table { font-size: 8pt; }
+  th, td { padding: .2rem .35rem; white-space: normal; }
+  .note, figcaption { font-size: 8.5pt; }
+  thead th { white-space: normal; } td.long, tbody th.text { min-width: 0; }
+  thead { display: table-header-group; } tr, figure, li { break-inside: avoid; }
+  h2, h3, caption { break-after: avoid; }
+  .figures { display: block; } figure { margin-bottom: 1rem; } img { max-height: 11cm;
+             width: auto; max-width: 100%; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; break-inside: auto; }
+  details::details-content { content-visibility: visible; display: block; height: auto; }
+}
+"""
+"""The look of every report."""
+
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+class Section(NamedTuple):
+    """A part of a page.
+
+    Attributes:
+        title: Its heading, as plain text.
+        content: Its HTML.
+    """
+
+    title: str
+    content: str
+
+    @property
+    def anchor(self) -> str:
+        """The name that links jump to."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
+
+
+def page(
+    title: str, lead: Sequence[str], sections: Sequence[Section], *, has_menu: bool = True
+) -> str:
+    """Return a whole page.
+
+    Args:
+        title: Its heading and title.
+        lead: Short lines below the heading.
+        sections: Its parts, in reading order; those without content are left out.
+        has_menu: Whether links to all parts stand below the heading.
+    """
+    kept = [section for section in sections if section.content]
+    links = "".join(f'<li><a href="#{s.anchor}">{tidy(s.title)}</a></li>' for s in kept)
+    body = "".join(
+        f'<section aria-labelledby="{s.anchor}"><h2 id="{s.anchor}">{tidy(s.title)}</h2>'
+        f"{s.content}</section>\n"
+        for s in kept
+    )
+    lines = "".join(f'<p class="lead">{tidy(line)}</p>' for line in lead if line)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{tidy(title)}</title><style>{STYLE}</style></head>\n<body>"
+        f"<header><h1>{tidy(title)}</h1>{lines}"
+        + f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
+        * has_menu
+        + "</header>\n"
+        f"<main>{body}</main></body></html>\n"
+    )
+
+
+def data_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    caption: str,
+    *,
+    most: int = _MOST_ROWS,
+    where: str = "",
+) -> str:
+    """Return a table that scrolls inside the page where it is too wide for it.
+
+    Args:
+        headings: Of the columns.
+        rows: Cells as text or `Markup`; columns of numbers stand to the right.
+        caption: What it shows.
+        most: Rows that are shown.
+        where: Where the rest is, if there are more.
+    """
+    is_text = [any(_is_words(row[i]) for row in rows) for i in range(len(headings))]
+    is_long = [any(len(str(row[i])) > 40 for row in rows) for i in range(len(headings))]
+    css = [
+        " ".join(["text"] * words + ["long"] * long)
+        for words, long in zip(is_text, is_long, strict=True)
+    ]
+    head = "".join(
+        f'<th scope="col"{_css(kind)}>{tidy(heading)}</th>'
+        for heading, kind in zip(headings, css, strict=True)
+    )
+    lines = []
+    for row in rows[:most]:
+        first = f'<th scope="row"{_css(css[0])}>{tidy(row[0])}</th>'
+        cells = zip(row[1:], css[1:], strict=True)
+        lines.append(first + "".join(f"<td{_css(k)}>{tidy(cell)}</td>" for cell, k in cells))
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    left = len(rows) - most
+    rest = f'<p class="note">{left} more rows{" in " + where if where else ""}.</p>'
+    kind = "wide tall" if len(lines) > _TALL else "wide"
+    return (
+        f'<div class="{kind}" tabindex="0" role="region" aria-label="{tidy(caption)}"><table>'
+        f"<caption>{tidy(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>" + rest * (left > 0)
+    )
+
+
+def _css(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±].*)?|-|–|nan|none", re.IGNORECASE)
+
+
+def _is_words(cell: Any) -> bool:
+    return not _NUMBER.fullmatch(str(cell))
+
+
+def figures_section(pictures: Mapping[str, tuple[str, bytes]], title: str = "Figures") -> Section:
+    """Return figures side by side: name -> what it shows, and its PNG."""
+    shown_ones = "".join(figure(caption, png) for caption, png in pictures.values())
+    return Section(title, f'<div class="figures">{shown_ones}</div>' if pictures else "")
+
+
+def figure(caption: str, png: bytes) -> str:
+    """Return one figure with its picture inside."""
+    width, height = struct.unpack(">II", png[16:24]) if len(png) >= 24 else (0, 0)
+    picture = base64.b64encode(png).decode()
+    return (
+        f'<figure><div class="picture" tabindex="0"><img alt="{tidy(caption)}" width="{width}" '
+        f'height="{height}" src="data:image/png;base64,{picture}"></div>'
+        f"<figcaption>{tidy(caption)}</figcaption></figure>"
+    )
+
+
+_HIDDEN = ("json", "out", "overwrite", "resume")  # what one call asked of its output
+
+
+def settings_section(
+    values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Section:
+    """Return settings as tables, a table for each section, changed values marked in words.
+
+    Args:
+        values: Nested settings.
+        defaults: The same with the defaults; None where they are not known.
+    """
+    kept = {name: value for name, value in values.items() if name not in _HIDDEN}
+    known = None
+    if defaults is not None:
+        known = {name: value for name, value in defaults.items() if name not in _HIDDEN}
+    parts, count = [], 0
+    for section, rows in settings_rows(kept, known):
+        lines = []
+        for name, value, default, is_changed in rows:
+            text = tidy(shown(value, 400))
+            if is_changed:
+                count += 1
+                text = (
+                    f'<span class="changed">{text}</span> <span class="note">changed; '
+                    f"default {tidy(shown(default, 200))}</span>"
+                )
+            lines.append(f'<tr><th scope="row">{tidy(name)}</th><td>{text}</td></tr>')
+        heading = tidy(section or "general")
+        parts.append(
+            f'<div><h3>{heading}</h3><table aria-label="Settings: {heading}">'
+            f"<tbody>{''.join(lines)}</tbody></table></div>"
+        )
+    words = "" if defaults is None else f'<p class="note">{_changes(count)}</p>'
+    return Section("Settings", f'{words}<div class="settings">{"".join(parts)}</div>')
+
+
+def _changes(count: int) -> str:
+    if not count:
+        return "All settings have their defaults."
+    plural = "s" if count > 1 else ""
+    return f"{count} setting{plural} changed from the default, in bold and said so."
+
+
+_PROVENANCE = ("command", "swept", "seed", "config_hash", "created", "commit", "device", "python",
+               "schema", "is_complete")  # fmt: skip
+
+
+def provenance_section(manifest: Mapping[str, Any]) -> Section:
+    """Return what is needed to repeat the study: seed, hash, commit, versions, machine, time."""
+    rows = [
+        (name.replace("_", " "), manifest[name])
+        for name in _PROVENANCE
+        if manifest.get(name) is not None
+    ]
+    versions = manifest.get("versions", {})
+    rows += [("versions", shown(versions, 1000).replace(": ", " "))] if versions else []
+    known = {*_PROVENANCE, "versions", "config", "axes"}
+    rest = {name: value for name, value in manifest.items() if name not in known}
+    lines = "".join(
+        f'<tr><th scope="row">{tidy(name)}</th><td>{tidy(value)}</td></tr>' for name, value in rows
+    )
+    more = ""
+    if rest:
+        text = json.dumps(rest, indent=2, default=str)
+        more = f"<details><summary>More</summary><pre>{tidy(text)}</pre></details>"
+    table = f'<table aria-label="Provenance"><tbody>{lines}</tbody></table>'
+    return Section("Provenance", f'<div class="settings">{table}</div>{more}')
+
+
+def papers_section(spec: Any) -> Section:
+    """Return the papers behind a study, each with what of it they stand for, and BibTeX."""
+    found = papers_behind(spec)
+    items = []
+    for paper, why in found:
+        text = tidy(paper.reference)
+        if paper.link:
+            text += f' <a href="{tidy(paper.link)}">{tidy(paper.link.split("//")[1])}</a>'
+        items.append(f'<li>{text} <span class="note">For: {tidy(why)}.</span></li>')
+    bibtex = "\n\n".join(paper.bibtex for paper, _ in found)
+    return Section(
+        "Papers",
+        f"<ul>{''.join(items)}</ul><details><summary>BibTeX of these papers</summary>"
+        f'<pre tabindex="0">{tidy(bibtex)}</pre></details>',
+    )

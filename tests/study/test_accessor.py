@@ -1,0 +1,238 @@
+"""`results.mrsa` on a study and on a sweep, both made by hand."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax.study import _accessor, _points
+from mrsa_jax.study._explorer import _Range, explorer
+
+_accessor.register()
+
+
+def test_what_is_no_study_says_so() -> None:
+    other = xr.Dataset({"a": ("x", [1.0])})
+    for ask in ("table", "sentences", "explore", "cite", "plot_privacy", "plot_tradeoff"):
+        with pytest.raises(ConfigurationError, match="`results` must be those of a study"):
+            getattr(other.mrsa, ask)()
+
+
+def test_misspelt_quantities_and_axes_are_named(swept: xr.Dataset) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'accuracy'"):
+        swept.mrsa.plot("acuracy")
+    with pytest.raises(ConfigurationError, match="`x` must be a column; got 'clients'"):
+        swept.mrsa.plot("accuracy", x="clients")
+    with pytest.raises(ConfigurationError, match="`hue` must be a column"):
+        swept.mrsa.plot("accuracy", hue="colour")
+    with pytest.raises(ConfigurationError, match="`variable` must have values"):
+        swept.assign(empty=swept["accuracy"] * np.nan).mrsa.plot("empty")
+
+
+def test_a_study_without_training_has_no_accuracy(results: xr.Dataset) -> None:
+    with pytest.raises(ConfigurationError, match="must be of a study that trains"):
+        results.drop_vars("accuracy").mrsa.plot_accuracy()
+    with pytest.raises(ConfigurationError, match="`axes` must be left out but for sweeps"):
+        results.mrsa.plot_privacy(x="round")
+
+
+def test_a_sweep_is_a_row_for_each_point_that_is_done(swept: xr.Dataset) -> None:
+    table = swept.mrsa.table()
+    assert list(table["scheme"]) == ["Random", "Random", "Multi-RoundSecAgg (T=2)"]
+    assert list(table["num_clients"]) == [8, 16, 8]
+    assert list(table["cohort_size"]) == [4, 6, 4]  # zipped with it
+    assert list(table["strong_privacy"]) == [1.0, 1.0, 2.0]  # the worst trial, -1 is no value
+    assert list(table["exposed_clients"]) == [2.0, 3.0, 0.0]  # means
+    assert list(table["first_exposed_round"][:2]) == [3.0, 7.0]  # the earliest
+    assert math.isnan(table["first_exposed_round"][2])
+    assert list(table["aggregation_cardinality"]) == [4.0, 2.0, 3.5]
+    assert not {"done", "rank_by_round", "loss_of"} & set(table)
+
+
+def test_the_order_of_a_variable_s_axes_does_not_matter(swept: xr.Dataset) -> None:
+    turned = swept.transpose("trial", "num_clients", "scheme", ...)
+    assert turned.mrsa.table().equals(swept.mrsa.table())
+
+
+def test_axes_follow_from_done_where_nothing_names_them(swept: xr.Dataset) -> None:
+    bare = swept.assign_attrs(axes=[])
+    assert _points.axes_of(bare) == ("scheme", "num_clients")
+    assert bare.mrsa.table().equals(swept.mrsa.table())
+
+
+def test_a_study_is_a_row_for_each_scheme(results: xr.Dataset) -> None:
+    table = results.mrsa.table()
+    assert list(table["scheme"]) == ["Random", "User partition"]
+    assert list(table["exposed_clients"]) == [2.0, 0.0]
+    assert list(table["accuracy"]) == [0.9, 0.8]
+    assert "privacy_level" not in table  # there are no segments
+
+
+def test_sentences_say_how_far_a_sweep_is_and_what_is_best(swept: xr.Dataset) -> None:
+    assert swept.mrsa.sentences() == (
+        "3 of 4 points are done.",
+        "In 1 of them the server can solve for no client's own update.",
+        "The most useful of these is scheme Multi-RoundSecAgg (T=2), num_clients 8, "
+        "cohort_size 4: T = 2, C = 3.5, 75.0 % test accuracy.",
+    )
+    nothing = swept.assign(done=xr.zeros_like(swept["done"]))
+    assert nothing.mrsa.sentences() == ("0 of 4 points are done.",)
+    assert len(nothing.mrsa.table()) == 0
+    assert "<table" in nothing.mrsa.explore().html
+
+
+def test_studies_speak_as_before(results: xr.Dataset) -> None:
+    assert results.mrsa.sentences() == study.sentences(results)
+
+
+def test_curves_run_along_the_numbers_and_schemes_tell_them_apart(swept: xr.Dataset) -> None:
+    ax = swept.mrsa.plot_privacy()
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert set(lines) == {"Random", "MRSA T=2"}
+    assert lines["Random"].get_xydata().tolist() == [[8.0, 1.0], [16.0, 1.0]]
+    assert ax.get_xlabel() == "num clients"
+    percent = swept.mrsa.plot_accuracy().get_lines()[0].get_ydata()
+    assert list(percent) == [50.0, 25.0]
+
+
+def test_points_that_share_a_place_are_averaged_within_a_band(swept: xr.Dataset) -> None:
+    ax = swept.mrsa.plot("aggregation_cardinality", x="cohort_size", hue="num_clients")
+    first = ax.get_lines()[0]
+    assert first.get_xydata().tolist() == [[4.0, 3.75]]  # the mean of 4 and 3.5
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (3.5, 4.0)
+
+
+def test_an_axis_of_words_stands_side_by_side(swept: xr.Dataset) -> None:
+    ax = swept.mrsa.plot("exposed_clients", x="scheme", hue="num_clients")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["Random", "MRSA T=2"]
+    assert ax.get_lines()[0].get_xydata().tolist() == [[0.0, 2.0], [1.0, 0.0]]
+
+
+def test_the_trade_off_holds_every_point(results: xr.Dataset, swept: xr.Dataset) -> None:
+    ax = results.mrsa.plot_tradeoff()
+    marks = np.concatenate([one.get_offsets() for one in ax.collections])
+    assert marks.tolist() == [[1.0, 5 / 3], [2.0, 4 / 3]]
+    assert {text.get_text() for text in ax.texts} == {"Random", "User partition"}
+    assert len(ax.figure.axes) == 2  # the accuracy's scale
+    plain = swept.drop_vars("accuracy").mrsa.plot_tradeoff()
+    assert len(np.concatenate([one.get_offsets() for one in plain.collections])) == 3
+
+
+def test_an_explorer_is_one_piece_that_fetches_nothing(
+    swept: xr.Dataset, tmp_path: pathlib.Path
+) -> None:
+    shown = swept.mrsa.explore()
+    page = shown._repr_html_()
+    assert page == shown.html
+    assert page.count("<svg viewBox") == 3 + 2  # T, C, accuracy in pairs; the key's two marks
+    assert page.count("<circle data-i=") == 3 * 3
+    assert page.count("<tr data-i=") == 3
+    for fetched in ("src=", "href=", "@import", "url(", "http"):
+        assert fetched not in page
+    own = re.findall(r'<div id="(mrsa-[0-9a-f]{8})">', page)
+    assert len(own) == 1
+    assert "ID" not in re.sub(r"Multi-\w+", "", page.split("<svg")[0])
+    path = shown.save(tmp_path / "look.html")
+    assert page in path.read_text(encoding="utf-8")
+
+
+def test_an_explorer_escapes_and_stays_bounded() -> None:
+    import pandas as pd
+
+    evil = '"><script>alert(1)</script>'
+    table = pd.DataFrame({"name": [evil] * 3000, "size": range(3000), "cost": [1.5] * 3000})
+    page = explorer(table, ["name", "size"]).html
+    assert "<script>alert" not in page
+    assert page.count("<tr data-i=") == 2000
+    assert "1000 more rows" in page
+    assert "cost against size" in page
+
+
+def test_values_to_sort_by_are_numbers_and_what_is_missing_has_none(swept: xr.Dataset) -> None:
+    page = swept.mrsa.explore().html
+    assert '<td data-v="75">75</td>' in page  # accuracy in percent
+    assert "<td>-</td>" in page  # nobody is ever exposed
+    assert 'data-v="Random"' in page
+
+
+@pytest.mark.parametrize(
+    ("values", "from_zero", "ticks"),
+    [
+        ([1, 12], True, [0, 5, 10, 15]),
+        ([0.5, 0.5], False, [0, 0.25, 0.5, 0.75, 1]),
+        ([82.5, 97], False, [80, 85, 90, 95, 100]),
+        ([0, 0], True, [-0.5, -0.25, 0, 0.25, 0.5]),
+        ([-1e-3, 1e-3], False, [-1e-3, -5e-4, 0, 5e-4, 1e-3]),
+    ],
+)
+def test_pictures_have_round_ticks_around_all_values(
+    values: list[float], from_zero: bool, ticks: list[float]
+) -> None:
+    own = _Range.of(np.asarray(values, np.float64), from_zero=from_zero)
+    np.testing.assert_allclose(own.ticks, ticks, atol=1e-12)
+    assert all(0 < own.place(float(value)) < 1 for value in values)
+
+
+def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
+    config = study.SimulateConfig(rounds=8, trials=2, schemes=("partition", "uniform"),
+                                  population=study.PopulationConfig(12, 4))  # fmt: skip
+    results = study.run(config)
+    assert results.attrs["command"] == "simulate"
+    assert results.attrs["config"] == study.to_dict(config)
+    assert results.attrs["config_hash"] == study.config_hash(config)
+    assert results.mrsa.cite() == study.cite(config)
+    assert "explore" in repr(results.mrsa)
+    page = results.mrsa.report(tmp_path)
+    assert page == tmp_path / "report.html"
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 4
+    assert "12 clients, 8 rounds, 2 trials, seed 0" in text
+    with pytest.raises(ConfigurationError, match="`out` must be a file that can be written"):
+        results.mrsa.report(tmp_path / "none" / "page.html")
+
+
+def test_a_sweep_reports_without_a_folder(swept: xr.Dataset, tmp_path: pathlib.Path) -> None:
+    text = swept.mrsa.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "3 of 4 points are done." in text
+    assert text.count("<tr data-i=") == 3
+    assert text.count("data:image/png;base64,") == 5  # the trade-off and four quantities
+
+
+def test_what_a_point_attacks_are_rows_of_their_own() -> None:
+    """Two points of an attack; the second has attacked one thing only."""
+    dims = ("rounds", "row")
+    attacked = xr.Dataset(
+        {
+            "label": (dims, np.array([["Random", "Blocks"], ["Random", ""]])),
+            "mean_error": (dims, np.array([[0.1, 0.9], [0.2, np.nan]])),
+            "seconds": (dims[:1], np.array([1.0, 2.0])),
+            "done": (dims[:1], np.array([True, True])),
+        },
+        coords={"rounds": [10, 20], "row": [0, 1]},
+        attrs={"axes": [{"name": "rounds", "fields": ["rounds"]}]},
+    )
+    table = attacked.mrsa.table()
+    assert list(table["rounds"]) == [10, 10, 20]
+    assert list(table["label"]) == ["Random", "Blocks", "Random"]
+    assert list(table["mean_error"]) == [0.1, 0.9, 0.2]
+    assert list(table["seconds"]) == [1.0, 1.0, 2.0]
+    assert attacked.mrsa.sentences() == ("All 2 points are done.",)
+    lines = {line.get_label(): line for line in attacked.mrsa.plot("mean_error").get_lines()}
+    assert lines["label Random"].get_xydata().tolist() == [[10.0, 0.1], [20.0, 0.2]]
+    single = attacked.isel(row=[0])
+    assert list(single.mrsa.table()["label"]) == ["Random", "Random"]
+    assert list(single.mrsa.table()["mean_error"]) == [0.1, 0.2]
+
+
+def test_what_tells_most_comes_first() -> None:
+    names = ["b_count", "a_upper", "zeta", "unreliable_rate", "mean_error"]
+    assert sorted(names, key=_points._rank) == [
+        "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
+    ]  # fmt: skip

@@ -1,0 +1,306 @@
+"""Reports of folders: what is refused, what a page holds, and that it needs nothing beside it."""
+
+from __future__ import annotations
+
+import base64
+import html.parser
+import json
+import pathlib
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax.study import _page, _report, _store
+
+EVIL = "<script>alert('x')</script>"
+
+
+def png() -> bytes:
+    """Return a picture of three pixels by two."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    head = (3).to_bytes(4, "big") + (2).to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    rows = zlib.compress(b"\0abc" * 2)
+    start = b"\x89PNG\r\n\x1a\n"
+    return start + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def manifest(command: str = "demo", **more: Any) -> dict[str, Any]:
+    config: Any = {"demo": study.DemoConfig, "simulate": study.SimulateConfig}.get(command)
+    return {
+        "schema": 1,
+        "command": command,
+        "config_hash": "0123456789abcdef",
+        "config": study.to_dict(config(rounds=3)) if config else {},
+        "seed": 5,
+        "versions": {"mrsa_jax": "0.1.0", "jax": "0.10.2"},
+        "commit": "abc",
+        "created": "2026-01-01T00:00:00+00:00",
+        **more,
+    }
+
+
+def write(folder: pathlib.Path, name: str, content: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def demo(tmp_path: pathlib.Path, results: xr.Dataset) -> pathlib.Path:
+    """Return the folder of a study made by hand, with one figure."""
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    _store.StudyFolder(folder, manifest()).write_results(results)
+    write(folder, "study.json", manifest())
+    (folder / "accuracy.png").write_bytes(png())
+    return folder
+
+
+class Checker(html.parser.HTMLParser):
+    """Collects what is wrong with a page, and what it refers to."""
+
+    VOID = frozenset({"meta", "img", "br", "line", "link", "hr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.levels: list[int] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        own = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "img" and not own.get("alt"):
+            self.wrong.append("a picture without words")
+        if tag == "svg" and not (own.get("aria-label") or own.get("aria-hidden")):
+            self.wrong.append("a drawing without words")
+        if tag == "th" and not (own.get("scope") or own.get("colspan")):
+            self.wrong.append("a heading of neither rows nor columns")
+        if re.fullmatch(r"h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        if "id" in own:
+            self.ids.append(str(own["id"]))
+        if tag == "a" and str(own["href"]).startswith("#"):
+            self.targets.append(str(own["href"])[1:])
+        source = own.get("src") or (own.get("href") if tag == "link" else None)
+        if source is not None and not source.startswith("data:"):
+            self.fetched.append(source)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> closes something else")
+
+
+def check(path: pathlib.Path) -> str:
+    """Check that a page is sound, readable to all, and fetches nothing; return its text."""
+    text = path.read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(text)
+    checker.close()
+    assert checker.wrong == []
+    assert checker.open == []
+    assert checker.fetched == []
+    assert len(set(checker.ids)) == len(checker.ids)
+    assert set(checker.targets) <= set(checker.ids)
+    assert checker.levels[0] == 1
+    assert checker.levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in zip(checker.levels, checker.levels[1:], strict=False))
+    assert '<html lang="en">' in text
+    assert 'name="viewport"' in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert "alert(" not in text.replace(EVIL.replace("<", "&lt;").replace(">", "&gt;")
+                                        .replace("'", "&#x27;"), "")  # fmt: skip
+    return text
+
+
+def refused(folder: pathlib.Path, words: str, out: pathlib.Path | None = None) -> None:
+    before = sorted(folder.rglob("*")) if folder.is_dir() else []
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        study.report(folder, out)
+    assert (sorted(folder.rglob("*")) if folder.is_dir() else []) == before
+
+
+def test_folders_that_are_none_of_ours(tmp_path: pathlib.Path) -> None:
+    refused(tmp_path / "none", "`folder` must be a folder")
+    write(tmp_path, "file", "x")
+    refused(tmp_path / "file", "`folder` must be a folder")
+    refused(tmp_path, "which has no study.json and no verdicts.json")
+    write(tmp_path / "inner", "study.json", manifest())
+    refused(tmp_path, "but these folders in it do: inner")
+    write(tmp_path, "study.json", "not json")
+    refused(tmp_path, "whose study.json cannot be read")
+
+
+def test_half_written_folders(tmp_path: pathlib.Path, demo: pathlib.Path) -> None:
+    run = tmp_path / "run"
+    write(run, "run.json", manifest("train"))
+    refused(run, "whose train is not complete: mrsa-jax train --resume continues it")
+    alone = tmp_path / "alone"
+    write(alone, "study.json", manifest())
+    refused(alone, "has no results.zarr and no scores.json")
+    attack = tmp_path / "attack"
+    write(attack, "study.json", manifest("leastsquares"))
+    write(attack, "scores.json", '{"summary": [')
+    refused(attack, "cannot be read")
+    write(attack, "scores.json", {"summary": [], "scores": []})
+    refused(attack, "scores.json lacks ['sentences']")
+    write(tmp_path / "paper", "verdicts.json", {"items": []})
+    refused(tmp_path / "paper", "verdicts.json lacks ['manifest']")
+    (tmp_path / "more" / "items").mkdir(parents=True)
+    refused(tmp_path / "more", "whose reproduction is not complete")
+    for name in (".zgroup", ".zattrs"):
+        (demo / "results.zarr" / name).unlink(missing_ok=True)
+    import shutil
+
+    shutil.rmtree(demo / "results.zarr" / "strong_privacy")
+    refused(demo, "must hold a whole study; the results in")
+
+
+def test_another_schema_says_which_version_wrote_it(demo: pathlib.Path) -> None:
+    write(demo, "study.json", manifest(schema=7, versions={"mrsa_jax": "9.9"}))
+    refused(demo, "must hold results of schema 1; got 7")
+    refused(demo, "written by mrsa_jax 9.9")
+
+
+def test_pages_that_cannot_be_written(demo: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    refused(demo, "`out` must be a file in an existing folder", tmp_path / "no" / "page.html")
+    refused(demo, "`out` must be a file in an existing folder", tmp_path)
+
+
+def test_a_study_s_page_holds_all_of_it(demo: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    saved = study.report(demo, tmp_path / "page.html")
+    assert saved.path == tmp_path / "page.html"
+    assert saved.command == "demo"
+    assert "so2023securing" in saved.papers
+    text = check(saved.path)
+    assert "Random (from round 2)" in text  # what it found
+    assert base64.b64encode(png()).decode() in text
+    assert 'width="3" height="2"' in text
+    assert '<span class="changed">3</span>' in text  # rounds
+    assert "changed; default 150" in text
+    assert "1 setting changed from the default" in text
+    assert "0123456789abcdef" in text
+    assert "jax 0.10.2" in text
+    assert "@inproceedings{so2023securing," in text
+    assert text.count("<circle data-i=") == 3 * 2
+    assert not [one.name for one in tmp_path.iterdir() if ".part-" in one.name]
+
+
+def test_a_page_is_written_beside_its_results_by_default_and_again(demo: pathlib.Path) -> None:
+    first = study.report(demo).path
+    assert first == demo / "report.html"
+    text = first.read_text(encoding="utf-8")
+    assert study.report(demo).path.read_text(encoding="utf-8") == text
+
+
+def test_an_attack_s_page(tmp_path: pathlib.Path) -> None:
+    rows = [{"scheme": EVIL, "error": 0.5, "found": True, "none": None}] * 230
+    content = {"title": "Least squares", "is_complete": False, "summary": rows[:1],
+               "scores": rows, "sentences": [EVIL]}  # fmt: skip
+    write(tmp_path, "study.json", manifest("leastsquares"))
+    write(tmp_path, "scores.json", content)
+    (tmp_path / "errors.png").write_bytes(png())
+    np.save(tmp_path / "estimates.npy", np.zeros(2))
+    text = check(study.report(tmp_path).path)
+    assert "Interrupted: this is what was finished by then." in text
+    assert "mrsa_jax attack least-squares" in text
+    assert "30 more rows in scores.csv" in text
+    assert "estimates.npy" in text
+    assert text.count("<td>yes</td>") + text.count('<td class="text">yes</td>') == 1 + 200
+
+
+def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
+    one = {"claim": "C", "paper": "8.75", "ours": "8.8", "tolerance": "0.1",
+           "verdict": "reproduced", "note": EVIL}  # fmt: skip
+    items = [
+        {"paper": "multiround", "name": "table1", "title": "Sizes", "verdict": "reproduced",
+         "seconds": 1.5, "own_data": "", "checks": [one, one]},
+        {"paper": "ccesa", "name": "table1", "title": "Costs", "verdict": "differs",
+         "seconds": 2.0, "own_data": "digits", "checks": [{**one, "verdict": "differs"}]},
+    ]  # fmt: skip
+    write(tmp_path, "verdicts.json", {"items": items, "manifest": manifest("reproduce")})
+    place = tmp_path / "items" / "multiround.table1"
+    write(place, "item.json", {"caption": "How many cohorts"})
+    (place / "table1.png").write_bytes(png())
+    text = check(study.report(tmp_path).path)
+    assert "2 items, 3 claims: 2 reproduced, 1 differs." in text
+    assert "How many cohorts" in text
+    assert text.count("<img") == 1
+    assert "Data in place of the paper&#x27;s" in text
+
+
+def test_a_reproduction_of_one_paper_as_once_written(tmp_path: pathlib.Path) -> None:
+    one = {"claim": "C", "paper": "1", "ours": "1", "tolerance": "exact",
+           "verdict": "reproduced", "note": ""}  # fmt: skip
+    items = [{"name": "fig2", "title": "A family", "verdict": "reproduced", "checks": [one]}]
+    write(tmp_path, "verdicts.json", {"items": items, "manifest": manifest("reproduce")})
+    (tmp_path / "fig2.png").write_bytes(png())
+    text = check(study.report(tmp_path).path)
+    assert "fig2: A family" in text
+    assert text.count("<img") == 1
+    assert ">Note</th>" not in text  # nothing was noted
+
+
+def _luminance(colour: str) -> float:
+    digits = colour.lstrip("#")
+    whole = digits if len(digits) == 6 else "".join(2 * one for one in digits)
+    parts = [int(whole[k : k + 2], 16) / 255 for k in (0, 2, 4)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(scheme: str) -> None:
+    """WCAG 2 asks for a contrast of 4.5 at least."""
+    light, dark = re.findall(r":root \{([^}]*--ink[^}]*)\}", _page.STYLE)[:2]
+    chosen = light if scheme == "light" else dark
+    colours = dict(re.findall(r"--(\w+): (#\w+)", chosen))
+    assert {"ink", "soft", "paper", "link", "mark", "shade"} <= set(colours)
+    for text in ("ink", "soft", "link", "mark"):
+        for ground in ("paper", "shade"):
+            one, other = sorted((_luminance(colours[text]), _luminance(colours[ground])))
+            assert (other + 0.05) / (one + 0.05) >= 4.5, (scheme, text, ground)
+
+
+def test_a_table_keeps_its_numbers_to_the_right_and_escapes() -> None:
+    table = _page.data_table(("a", "b", EVIL), [(EVIL, "1.5 %", "-"), ("y", "2", "z")], "c")
+    assert "<script" not in table
+    assert "<td>1.5 %</td>" in table
+    assert '<td class="text">z</td>' in table
+    tall = _page.data_table(("a",), [(str(k),) for k in range(500)], "c", most=30, where="x.csv")
+    assert tall.count("<tr>") == 31
+    assert "470 more rows in x.csv" in tall
+    assert 'class="wide tall"' in tall
+
+
+def test_a_section_s_name_is_a_safe_anchor() -> None:
+    assert _page.Section("Table 1: T & C!", "").anchor == "table-1-t-c"
+    assert _page.Section("§", "").anchor == "section"
+    assert _page.page("t", [], [_page.Section("Empty", "")]).count("<h2") == 0
+
+
+def test_settings_of_an_unknown_command_are_shown_without_defaults() -> None:
+    text = _page.settings_section({"a": 1, "b": {"c": EVIL}, "json": True}, None).content
+    assert "changed" not in text
+    assert "<script" not in text
+    assert "json" not in text
+    assert _report.defaults_of("nothing") is None

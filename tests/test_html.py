@@ -1,0 +1,135 @@
+"""Pieces of HTML: escaped, bounded, and what of settings is marked as changed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from mrsa_jax import privacy, secagg
+from mrsa_jax._html import Markup, card, config_repr, settings_rows, shown, table, tidy
+from mrsa_jax.cli._audit import AuditConfig
+from mrsa_jax.cli._secagg import SecaggConfig
+from mrsa_jax.study import DemoConfig, ProtocolConfig, TrainConfig
+
+EVIL = "<script>alert('x')</script>&"
+
+
+def test_everything_but_markup_is_escaped() -> None:
+    for text in (tidy(EVIL), table([(EVIL, EVIL)], [EVIL]), card(EVIL, [], note=EVIL)):
+        assert "<script" not in text
+        assert "&lt;script&gt;" in text
+    assert tidy(Markup("<b>")) == "<b>"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "none"),
+        (True, "yes"),
+        (False, "no"),
+        (3, "3"),
+        (99_999, "99999"),
+        (100_000, "100,000"),
+        (0.1, "0.1"),
+        (float("nan"), "nan"),
+        ((), "none"),
+        ((0.1, 0.5), "0.1, 0.5"),
+        ({"a": 1}, "a: 1"),
+        (np.float32(0.5), "0.5"),
+        (np.zeros((3, 4), np.uint32), "uint32[3, 4]"),
+    ],
+)
+def test_values_are_short_texts(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_what_is_huge_stays_short() -> None:
+    assert len(shown(range(10**9))) <= 120
+    assert len(shown("x" * 10**6)) == 120
+    assert len(shown(np.zeros((10**4, 10**3), np.uint8))) < 30
+    rows = [(k, k) for k in range(1000)]
+    assert table(rows).count("<tr>") == 41
+    assert "... and 960 more" in table(rows)
+
+
+def test_settings_that_differ_are_marked_and_lists_are_tuples() -> None:
+    values = {"a": 1, "b": [1, 2], "more": {"c": 3.0, "new": "x"}}
+    defaults = {"a": 2, "b": (1, 2), "unset": None, "later": 7, "more": {"c": 3.0}}
+    (top, rows), (name, inner) = settings_rows(values, defaults)
+    assert (top, name) == ("", "more")
+    assert rows == (("a", 1, 2, True), ("b", [1, 2], (1, 2), False), ("unset", None, None, False))
+    assert inner == (("c", 3.0, 3.0, False), ("new", "x", None, False))  # no default is known
+    assert not any(row[3] for _, lines in settings_rows(values, None) for row in lines)
+
+
+def test_a_configuration_shows_what_was_changed_in_bold() -> None:
+    page = config_repr(TrainConfig(rounds=7, protocol=ProtocolConfig(step_dropout_rate=0.25)))
+    assert "<strong>7</strong> (default 150)" in page
+    assert "<strong>0.25</strong> (default 0)" in page
+    short, every = page.split("<details>")
+    assert short.count("<strong>") == 3  # the title and two values
+    assert "step_dropout_rate" in short
+    assert "concentration" not in short  # nothing of the data was changed
+    assert "concentration" in every
+
+
+@pytest.mark.parametrize("config", [DemoConfig(), SecaggConfig(dim=5), ProtocolConfig()])
+def test_configurations_show_themselves(config: object) -> None:
+    page = config._repr_html_()  # type: ignore[attr-defined]
+    assert type(config).__name__ in page
+    assert page.count("<table") == page.count("</table>") >= 1
+
+
+def test_a_configuration_without_all_defaults_is_shown_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Needs:
+        size: int
+        name: str = EVIL
+
+    page = config_repr(Needs(3))
+    assert "size" in page
+    assert "<script" not in page
+    assert "fail_below" in config_repr(AuditConfig())
+
+
+def test_certificates_say_how_sure_they_are() -> None:
+    page = privacy.weak_privacy([[1, 1, 0, 0], [0, 0, 1, 1]])._repr_html_()
+    assert "2 (certified)" in page
+    assert "0 (none)" in page  # exposed
+    exposed = privacy.weak_privacy([[1, 1], [0, 1]])._repr_html_()
+    assert "2 (0, 1)" in exposed
+    assert "nobody took part" in privacy.weak_privacy(np.zeros((2, 3), bool))._repr_html_()
+
+
+def test_an_audit_escapes_the_names_of_clients() -> None:
+    text = f"round,client\n1,{EVIL.replace(',', '')}\n1,b\n2,b\n"
+    page = privacy.audit(_log(text))._repr_html_()
+    assert "<script" not in page
+    assert "2 rounds, 2 clients" in page
+
+
+def _log(text: str) -> privacy.ParticipationLog:
+    import pathlib
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "log.csv"
+        path.write_text(text, encoding="utf-8")
+        return privacy.read_log(path)
+
+
+def test_a_round_shows_its_sum_and_what_it_cost() -> None:
+    adjacency = ~np.eye(4, dtype=bool)
+    survivors = np.ones((5, 4), bool)
+    survivors[2:, 0] = False
+    inputs = np.arange(40, dtype=np.uint32).reshape(4, 10)
+    result = secagg.aggregate(0, inputs, adjacency, survivors, 3, 16)
+    page = result._repr_html_()
+    assert "3 of 4" in page
+    first = [int(inputs[1:, k].sum()) for k in range(6)]
+    assert ", ".join(map(str, first)) + ", ..." in page
+    assert page.count("<tr>") == 6 + 1 + 4
+    assert "4, 4, 3, 3, 3" in result.transcript._repr_html_()
+    assert "uint32[4, 10]" in result.transcript._repr_html_()
