@@ -1,4 +1,4 @@
-"""`mrsa-jax reproduce PAPER`: remake a paper's tables and figures and judge them."""
+"""`mrsa-jax reproduce [PAPER[.ITEM] ...]`: remake the papers' tables and figures and judge them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,49 @@ import dataclasses
 import json
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from mrsa_jax._errors import require
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
-from mrsa_jax.reproduce._config import ReproduceConfig, check_items
+from mrsa_jax.reproduce._catalog import DATA_NAMES, entry
+from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets
 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce import SavedReproduction
 
 __all__ = ["ReproduceCommand", "run_reproduce"]
 
-_COLOURS = {"reproduced": "green", "paper errs": "yellow", "differs": "bold red"}
+_COLOURS = {
+    "as expected": "green",
+    "explained": "yellow",
+    "missed": "bold red",
+    "holds after all": "cyan",
+    "no data": "bold red",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceCommand(ReproduceConfig):
-    """Remake a paper's tables and figures and compare them with what it printed."""
+    """Remake the papers' tables and figures and compare them with what they printed."""
 
-    paper: tyro.conf.Positional[str] = "multiround"
-    """Which paper: multiround (Multi-RoundSecAgg), ccesa (CCESA) or heterosag (HeteroSAg)."""
+    targets: tyro.conf.Positional[tuple[str, ...]] = ()
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
+    of their items, such as multiround.fig4a; all three papers when left out."""
+    list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """Only list the items: what each is, how long it takes, whether it trains and on what."""
 
 
 def run_reproduce(command: ReproduceCommand) -> int:
-    """Remake the items and return the exit status: 1 when one misses its tolerance."""
+    """Remake the items; return 1 when one misses its tolerance unexpectedly, or has no data."""
     fields = dataclasses.fields(ReproduceConfig)
     config = ReproduceConfig(**{field.name: getattr(command, field.name) for field in fields})
-    check_items(config.paper, config.only)  # before JAX is imported: a misuse is answered at once
+    targets = check_targets(config.targets)  # before JAX is imported: misuse is answered at once
+    if command.list_items:
+        _list(targets, as_json=config.json)
+        return 0
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     use_compile_cache()
     use_cores()
@@ -44,36 +58,86 @@ def run_reproduce(command: ReproduceCommand) -> int:
     with Bars() as bars:
         saved = reproduce.run_and_save(config, bars)
     if config.json:
-        _print_json(saved)
+        sys.stdout.write((saved.out / "verdicts.json").read_text(encoding="utf-8"))
     else:
-        _print_table(saved, time.perf_counter() - start)
-    return 1 if saved.missed else 0
+        _print_tables(saved, time.perf_counter() - start)
+    return 0 if saved.is_as_expected else 1
 
 
-def _print_json(saved: SavedReproduction) -> None:
-    from mrsa_jax.reproduce._save import verdicts
+def _list(targets: Sequence[Target], *, as_json: bool) -> None:
+    rows = []
+    for paper, name in targets:
+        own = entry(paper, name)
+        data = "" if own.data is None else DATA_NAMES[own.data]
+        rows.append((f"{paper}.{name}", own.title, own.runtime, own.trains, data))
+    if as_json:
+        names = ("item", "title", "runtime", "trains", "data")
+        content = [dict(zip(names, row, strict=True)) for row in rows]
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        return
+    words = [
+        (name, title, runtime, f"yes, the paper on {data}" if data else "yes" if trains else "")
+        for name, title, runtime, trains, data in rows
+    ]
+    _table(("Item", "What", "Full size takes", "Trains"), words)
 
-    content = {"out": str(saved.out), "missed": saved.missed, "items": verdicts(saved.items)}
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+def _print_tables(saved: SavedReproduction, seconds: float) -> None:
+    """Print the claims (of whole papers those that differ), then one table over all items."""
+    from mrsa_jax.reproduce._summary import judged, summary
+    from mrsa_jax.reproduce._words import SUMMARY_HEADINGS, summary_cells, totals
+
+    config = saved.config
+    are_all_shown = bool(config.targets) and all("." in word for word in config.targets)
+    lines = []
+    for made in saved.items:
+        for one in judged(made, config):
+            check = one.check
+            if are_all_shown or one.standing != "as expected":
+                verdict = f"[{_COLOURS[one.standing]}]{escape(check.verdict)}[/]"
+                why = check.note if one.standing == "no data" else one.why
+                words = (made.name, check.claim, check.paper, check.ours, check.tolerance)
+                lines.append((*map(escape, words), verdict, escape(why)))
+    if lines:
+        _table(("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why"), lines)
+    rows = summary(saved.items, config)
+    _table(SUMMARY_HEADINGS, [tuple(map(escape, summary_cells(row))) for row in rows])
+    _say(totals(rows))
+    if saved.holds_after_all:
+        _say(f"Expected to differ, and holds after all: {', '.join(saved.holds_after_all)}")
+    if commits := _other_commits(saved):
+        _say(f"Items of other commits are kept ({', '.join(commits)}); --overwrite makes them anew")
+    if saved.missed:
+        _say(f"Missed without an explanation: {', '.join(saved.missed)}")
+    _say(f"Written in {seconds:.0f} s; open {saved.out / 'report.html'}")
 
 
-def _print_table(saved: SavedReproduction, seconds: float) -> None:
+def _other_commits(saved: SavedReproduction) -> list[str]:
+    """Return the commits, other than this run's, that made items which were kept."""
+    content = json.loads((saved.out / "verdicts.json").read_text(encoding="utf-8"))
+    ours = content["manifest"]["commit"]
+    theirs = [made.commit for made in saved.items if made.is_kept and made.commit is not None]
+    return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=150)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("Item", "Claim", "Paper", "Ours", "Verdict"):
+    for heading in headings:
         table.add_column(heading, overflow="fold")
-    for item in saved.items:
-        for i, check in enumerate(item.checks):
-            verdict = f"[{_COLOURS[check.verdict]}]{check.verdict}[/]"
-            name = item.name if i == 0 else ""
-            words = (name, check.claim, check.paper, check.ours)
-            table.add_row(*(escape(word) for word in words), verdict)
-    console.print(table)
-    path = saved.out / "report.html"
-    console.print(f"Written in {seconds:.0f} s; open {path}", highlight=False, markup=False)
+    for row in rows:
+        table.add_row(*row)
+    _console().print(table)
+
+
+def _say(text: str) -> None:
+    _console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=170)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.reproduce._config import ITEMS, ReproduceConfig, check_items
+from mrsa_jax.reproduce._catalog import ITEMS
+from mrsa_jax.reproduce._config import ReproduceConfig, check_items, check_targets
 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce._ccesa import ccesa
     from mrsa_jax.reproduce._echelon import echelon_estimate
+    from mrsa_jax.reproduce._folder import Made
     from mrsa_jax.reproduce._heterosag import heterosag
     from mrsa_jax.reproduce._items import Check, Item
     from mrsa_jax.reproduce._multiround import multiround
@@ -22,10 +24,12 @@ __all__ = [
     "ITEMS",
     "Check",
     "Item",
+    "Made",
     "ReproduceConfig",
     "SavedReproduction",
     "ccesa",
     "check_items",
+    "check_targets",
     "echelon_estimate",
     "heterosag",
     "multiround",
@@ -35,6 +39,7 @@ __all__ = [
 _HOME = {
     "Check": "_items",
     "Item": "_items",
+    "Made": "_folder",
     "SavedReproduction": "_save",
     "ccesa": "_ccesa",
     "echelon_estimate": "_echelon",

@@ -8,22 +8,19 @@ Appendix D.1 and the comparison with Turbo-aggregate.
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Callable, Iterable
 
-from mrsa_jax._errors import require
 from mrsa_jax.reproduce import _ccesa_costs as cost_items
 from mrsa_jax.reproduce import _ccesa_inversion as inversion_items
 from mrsa_jax.reproduce import _ccesa_membership as membership_items
 from mrsa_jax.reproduce import _ccesa_reliability as reliability_items
 from mrsa_jax.reproduce import _ccesa_theory as theory_items
 from mrsa_jax.reproduce import _ccesa_times as time_items
-from mrsa_jax.reproduce._config import check_items
-from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce._context import Context, made_items
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "TRAINED", "ccesa"]
+__all__ = ["MAKERS", "ccesa"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "table1": cost_items.growth,
@@ -40,14 +37,11 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
 }
 """What makes each item."""
 
-TRAINED = (*reliability_items.TRAINED, "fig2", "table3")
-"""Names of the items that train."""
-
 
 def ccesa(
     items: Iterable[str] | None = None,
     *,
-    small: bool = False,
+    fast: bool = False,
     seed: int = 0,
     dataset: str = "mnist_5k",
     directory: str | os.PathLike[str] | None = None,
@@ -57,7 +51,7 @@ def ccesa(
 
     Args:
         items: Names, as in `reproduce.ITEMS["ccesa"]`; None for all.
-        small: Table 2 at n = 100 alone, Table 1 to n = 800, in Figure 4 a few rounds of logistic
+        fast: Table 2 at n = 100 alone, Table 1 to n = 800, in Figure 4 a few rounds of logistic
             regression, in Figure 2 and Table 3 two seeds and less training: about three minutes
             for all items instead of fifty.
         seed: Integer in [0, 2**32) of everything random.
@@ -83,11 +77,7 @@ def ccesa(
 
     Source: CCESA; errata and open readings as docs/errata.md lists them.
     """
-    is_integer = isinstance(seed, int) and not isinstance(seed, bool)
-    require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)
-    names = check_items("ccesa", items)
-    folder = None if directory is None else pathlib.Path(directory)
-    context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(TRAINED):
-        _ = context.images  # missing data are named before any work
-    return [MAKERS[name](context) for name in names]
+    return made_items(
+        "ccesa", MAKERS, items,
+        fast=fast, seed=seed, dataset=dataset, directory=directory, progress=progress,
+    )  # fmt: skip

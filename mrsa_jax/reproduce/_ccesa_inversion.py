@@ -49,7 +49,7 @@ def inversion(context: Context) -> Item:
     dataset = context.images
     threshold = secagg.connection_probability(_CLIENTS, 0.0)
     chances = (threshold, _PRINTED_SHARE)
-    seeds, rounds = (2, 10) if context.small else (5, _ROUNDS)
+    seeds, rounds = (2, 10) if context.fast else (5, _ROUNDS)
     rows: list[dict[str, Any]] = []
     context.progress.stage("model inversion: trainings and attacks", seeds)
     for seed in range(seeds):
@@ -110,7 +110,7 @@ def _attacked(
     model = federated.logistic(dataset.num_classes)
     line = _overheard(key, dataset, clients, model, chances, rounds)
     people = _people(dataset, clients, is_shown=seed == 0)
-    steps = 40 if context.small else 100
+    steps = 40 if context.fast else 100
     attack = attacks.model_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows = [] if seed else _originals(dataset, clients, people)
     rows += _inverted(line, dataset, model, attack, people)
@@ -218,7 +218,7 @@ def _seen(
 def _forty_percent(context: Context) -> Check:
     """Judge the share of resources by Appendix D.1's count and by what its p can do at n = 40."""
     n, p = _CLIENTS, _PRINTED_SHARE
-    trials = 1000 if context.small else 20_000
+    trials = 1000 if context.fast else 20_000
     share = secagg.ccesa_bandwidth_bits((n - 1) * p) / secagg.secagg_bandwidth_bits(n)
     rule = secagg.share_threshold(n, p)
     rates = {

@@ -52,7 +52,7 @@ _METHODS: dict[Method, str] = {
 def members(context: Context) -> Item:
     """Return Tables 3 and B.1: who can tell a client's samples from others."""
     dataset = context.images
-    setting = _setting(context.small, dataset)
+    setting = _setting(context.fast, dataset)
     jobs = [(size, seed) for size in setting.sizes for seed in range(setting.seeds)]
     context.progress.stage("membership: clients, shadow models and attacks", len(jobs))
     guesses: list[Guesses] = []
@@ -89,7 +89,7 @@ class _Setting:
         return min(self.sizes)
 
 
-def _setting(small: bool, dataset: data.Dataset) -> _Setting:
+def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
     count = len(dataset.train_labels)
     most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)  # leaves others for the attack
@@ -97,14 +97,14 @@ def _setting(small: bool, dataset: data.Dataset) -> _Setting:
     sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
     rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
     require(len(sizes) > 0, "dataset", rule, dataset.name, f"{count} samples")
-    if small:
+    if fast:
         sizes = dict(list(sizes.items())[:1])
     return _Setting(
         sizes,
-        seeds=2 if small else 3,
-        epochs=20 if small else 60,
+        seeds=2 if fast else 3,
+        epochs=20 if fast else 60,
         shadows=_CLIENTS,
-        ratio_shadows=24 if small else 96,
+        ratio_shadows=24 if fast else 96,
     )
 
 

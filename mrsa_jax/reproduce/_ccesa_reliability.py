@@ -33,7 +33,7 @@ _PRINTED_P = 0.3106
 def objects(context: Context) -> Item:
     """Return Figure 4: n = 1000, q_total = .1, IID and two sorted shards each."""
     dataset = context.images
-    setting = _objects_setting(context.small, dataset)
+    setting = _objects_setting(context.fast, dataset)
     runs = Runs(context, setting, dataset)
     frame = _measure(runs)
     threshold = secagg.connection_probability(1000, 0.1)
@@ -62,7 +62,7 @@ def objects(context: Context) -> Item:
 def faces(context: Context) -> Item:
     """Return Figure B.1: n = 40, t = 21, each client the images of one class, two q_total."""
     dataset = context.images
-    setting = _faces_setting(context.small)
+    setting = _faces_setting(context.fast)
     runs = Runs(context, setting, dataset)
     frame = _measure(runs)
     checks = (
@@ -92,7 +92,7 @@ def faces(context: Context) -> Item:
     )
 
 
-def _objects_setting(small: bool, dataset: data.Dataset) -> Setting:
+def _objects_setting(fast: bool, dataset: data.Dataset) -> Setting:
     """Return the paper's setting on 32x32 colour images, a small network's on others."""
     own = dataset.input_shape == (32, 32, 3)
     threshold = secagg.connection_probability(1000, 0.1)
@@ -103,17 +103,17 @@ def _objects_setting(small: bool, dataset: data.Dataset) -> Setting:
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
         grid=(0.15, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25, 0.27, threshold, 0.35),
         threshold=None,
-        rounds=8 if small else 200 if own else 50,
-        every=2 if small else 10 if own else 2,
-        seeds=2 if small else 3,
-        trials=200 if small else 2000,
-        model=_logistic if small else federated.vgg11 if own else _network,
+        rounds=8 if fast else 200 if own else 50,
+        every=2 if fast else 10 if own else 2,
+        seeds=2 if fast else 3,
+        trials=200 if fast else 2000,
+        model=_logistic if fast else federated.vgg11 if own else _network,
         trainer=_objects_trainer,
         clip=1.0,
     )
 
 
-def _faces_setting(small: bool) -> Setting:
+def _faces_setting(fast: bool) -> Setting:
     return Setting(
         num_clients=40,
         totals=(0.0, 0.1),
@@ -123,8 +123,8 @@ def _faces_setting(small: bool) -> Setting:
         threshold=21,
         rounds=50,
         every=2,
-        seeds=2 if small else 5,
-        trials=2_000 if small else 40_000,
+        seeds=2 if fast else 5,
+        trials=2_000 if fast else 40_000,
         model=_logistic,
         trainer=_faces_trainer,
         clip=4.0,
@@ -184,7 +184,7 @@ def _suffices(
     """Judge that CCESA(n, p) reaches SecAgg's accuracy."""
     setting = runs.setting
     gap = _below(frame, split, total, chance)
-    end = gap.mean if runs.context.small else gap.high
+    end = gap.mean if runs.context.fast else gap.high
     ends = [
         100 * float(late_accuracy(_curve(frame, split, total, p)).mean()) for p in (1.0, chance)
     ]
@@ -195,10 +195,11 @@ def _suffices(
         end <= _CLOSE,
         paper="SecAgg's accuracy",
         ours=f"{gap} points below ({ends[0]:.1f} % and {ends[1]:.1f} %)",
-        tolerance=f"{'mean' if runs.context.small else '95 % interval'} of {setting.seeds} paired "
+        tolerance=f"{'mean' if runs.context.fast else '95 % interval'} of {setting.seeds} paired "
         f"seeds at most {_CLOSE:g} point below",
         note=f"{learnt:.1f} of {setting.rounds} rounds learnt; {_rate(frame, total, chance)}"
         f"{_others(frame, runs, split, total, chance)}",
+        key=f"{name} against SecAgg, {split}, q_total = {total:g}",
     )
 
 
@@ -239,13 +240,13 @@ def _degraded(frame: pd.DataFrame, runs: Runs) -> Check:
     """Judge that two classes a client cost accuracy (Appendix G.2.1)."""
     even, skew = (late_accuracy(_curve(frame, split, 0.1, 1.0)) for split in (IID, SHARDS))
     gap = difference(even, skew)
-    small = runs.context.small
+    fast = runs.context.fast
     return state(
         "SecAgg with two shards a client against IID",
-        gap.mean > 0 if small else gap.low > 0,
+        gap.mean > 0 if fast else gap.low > 0,
         paper="degraded",
         ours=f"{gap} points below",
-        tolerance="mean above 0" if small else "95 % interval above 0",
+        tolerance="mean above 0" if fast else "95 % interval above 0",
     )
 
 

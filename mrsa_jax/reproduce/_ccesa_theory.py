@@ -137,7 +137,7 @@ def _figure_3_checks(data: pd.DataFrame) -> tuple[Check, ...]:
 
 def _simulated(context: Context) -> Check:
     """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
-    trials = 4_000 if context.small else 40_000
+    trials = 4_000 if context.fast else 40_000
     found = []
     for total in TOTALS:
         p = secagg.connection_probability(100, total)

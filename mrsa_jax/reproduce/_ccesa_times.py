@@ -65,7 +65,7 @@ class _Case:
 
 def running_times(context: Context) -> Item:
     """Return Table 2: time of each step for a client, and of the server."""
-    sizes = (100,) if context.small else (100, 300, 500)
+    sizes = (100,) if context.fast else (100, 300, 500)
     chosen = [row for row in TABLE_2_PARAMETERS if row[0] in sizes]
     context.progress.stage("Table 2: rounds with real messages", len(chosen))
     rows: list[dict] = []
@@ -76,7 +76,7 @@ def running_times(context: Context) -> Item:
             _draw(context.seed, "SecAgg", n, total, n // 2 + 1, 1.0),
             _draw(context.seed, "CCESA", n, total, t, p),
         ]
-        repeats = 2 if context.small else 3 if n == 100 else 1
+        repeats = 2 if context.fast else 3 if n == 100 else 1
         for case, found in zip(pair, _measure(pair, repeats), strict=True):
             rows += _rows(case, found)
             if not found.is_right:

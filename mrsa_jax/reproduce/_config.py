@@ -1,7 +1,6 @@
 """What to reproduce and where to write it: settings that load without JAX.
 
-`mrsa-jax reproduce --help` shows them and must answer at once. The names of items are literals;
-a test holds them equal to what the papers' modules build.
+`mrsa-jax reproduce --help` shows them and must answer at once, and so must a misspelt name.
 """
 
 from __future__ import annotations
@@ -11,103 +10,91 @@ import pathlib
 from collections.abc import Iterable
 
 from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax.reproduce._catalog import ALIASES, ITEMS, entry
 
-__all__ = ["ITEMS", "ReproduceConfig", "check_items"]
+__all__ = ["ReproduceConfig", "Target", "check_items", "check_targets", "item_config"]
 
-ITEMS: dict[str, tuple[str, ...]] = {
-    "multiround": (
-        "table1",
-        "fig2",
-        "fig3",
-        "remark7",
-        "fig4a",
-        "echelon",
-        "fig4b",
-        "fig4c",
-        "fig5a",
-        "theorem3",
-        "early_leaks",
-        "table3",
-        "table4",
-        "table5",
-        "fig8",
-        "fig9",
-        "fig10",
-        "fig8_2021",
-        "motion",
-        "exposure",
-        "image_motion",
-    ),
-    "ccesa": (
-        "table1",
-        "fig3",
-        "tableg2",
-        "remark4",
-        "proposition1",
-        "bandwidth",
-        "table2",
-        "fig4",
-        "figb1",
-        "fig2",
-        "table3",
-    ),
-    "heterosag": (
-        "matrices",
-        "examples",
-        "theorem1",
-        "theorem3",
-        "error_bounds",
-        "expansion",
-        "theorem4",
-        "byzantine_bound",
-        "costs",
-        "fig3a",
-        "fig3b",
-    ),
-}
-"""Names of the items of each paper, in the order in which they are made."""
-
-ALIASES: dict[str, dict[str, str]] = {
-    "multiround": {
-        "fig5b": "table3",
-        "fig5c": "table3",
-        "fig7": "table4",
-        "fig6": "table5",
-        "fig1": "fig10",
-    },
-    "ccesa": {"figb2": "fig2", "tableb1": "table3"},
-}
-"""Figures that an item of another name shows: the curves whose ends a table lists."""
+Target = tuple[str, str]
+"""A paper and the name of one of its items."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceConfig:
-    """Remake a paper's tables and figures and compare them with what it printed."""
+    """Remake the papers' tables and figures and compare them with what they printed."""
 
-    paper: str = "multiround"
-    """Which paper: multiround (Multi-RoundSecAgg), ccesa (CCESA) or heterosag (HeteroSAg)."""
-    only: tuple[str, ...] = ()
-    """Items to make, such as table1 fig4a theorem3; all of them when left out."""
-    small: bool = False
-    """Fewer trials and rounds: a check in a minute or two instead of ten."""
+    targets: tuple[str, ...] = ()
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
+    of their items, such as multiround.fig4a; all three papers when left out."""
+    fast: bool = False
+    """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
     seed: int = 0
     """Seed of everything random."""
     dataset: str = "mnist_5k"
-    """Data of trainings (multiround's table3 to exposure, ccesa's fig4, figb1, fig2 and
-    table3, heterosag's fig3a and fig3b): mnist_5k, olivetti, idx or cifar (with --directory), or
-    a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
+    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or cifar (with
+    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
     directory: pathlib.Path | None = None
     """Folder of the data set's files, where it needs one."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
-    """Folder for tables, figures with their data, and the report."""
+    """Folder for tables, figures with their data, and the report. Items that it holds already,
+    made with the same settings, are taken from there."""
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False
-    """Replace another study in --out."""
+    """Make items anew that --out holds already, and replace those of other settings."""
+
+
+def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
+    """Return the items to make, paper by paper, each in its paper's order.
+
+    Args:
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), or nothing for all; a figure's
+            name stands for the table that it belongs to (`"multiround.fig6"` for `table5`).
+
+    Raises:
+        ConfigurationError: For an unknown paper or item, naming the nearest known one.
+
+    Examples:
+        >>> check_targets(["multiround.fig6", "multiround.table1"])
+        (('multiround', 'table1'), ('multiround', 'table5'))
+        >>> len(check_targets([])) == sum(len(own) for own in ITEMS.values())
+        True
+    """
+    words = [targets] if isinstance(targets, str) else list(targets)
+    wanted = {_checked(word) for word in words or ITEMS}
+    return tuple(
+        (paper, item)
+        for paper in ITEMS
+        for item in ITEMS[paper]
+        if {(paper, item), (paper, "")} & wanted
+    )
+
+
+def _checked(word: str) -> Target:
+    """Return a paper and an item, or the empty name for all of its items."""
+    paper, dot, item = word.partition(".")
+    if paper not in ITEMS:
+        inside = [f"{own}.{paper}" for own in ITEMS if paper in (*ITEMS[own], *ALIASES[own])]
+        hint = (
+            f"did you mean {' or '.join(repr(name) for name in inside)}?"
+            if inside and not dot
+            else nearest(paper, ITEMS)
+        )
+        raise ConfigurationError(
+            f"`target` must be a known paper, or PAPER.ITEM; got {word!r}; {hint}"
+        )
+    if not dot:
+        return paper, ""
+    item = ALIASES[paper].get(item, item)
+    if item not in ITEMS[paper]:
+        known = [f"{paper}.{name}" for name in (*ITEMS[paper], *ALIASES[paper])]
+        raise ConfigurationError(
+            f"`target` must be a known item; got {word!r}; {nearest(word, known)}"
+        )
+    return paper, item
 
 
 def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names of the items to make, in the paper's order.
+    """Return the names of a paper's items to make, in the paper's order.
 
     Args:
         paper: `"multiround"`, `"ccesa"` or `"heterosag"`.
@@ -128,12 +115,33 @@ def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
             f"`paper` must be a known paper; got {paper!r}; {nearest(paper, ITEMS)}"
         )
     wanted = [items] if isinstance(items, str) else list(items or ITEMS[paper])
-    others = ALIASES.get(paper, {})
-    wanted = [others.get(name, name) for name in wanted]
+    wanted = [ALIASES[paper].get(name, name) for name in wanted]
     for name in wanted:
         if name not in ITEMS[paper]:
-            known = (*ITEMS[paper], *others)
+            known = (*ITEMS[paper], *ALIASES[paper])
             raise ConfigurationError(
-                f"`only` must be a known item; got {name!r}; {nearest(name, known)}"
+                f"`items` must be known items; got {name!r}; {nearest(name, known)}"
             )
     return tuple(name for name in ITEMS[paper] if name in wanted)
+
+
+def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
+    """Return the settings of one item alone: what it hangs on, and its own folder.
+
+    Items that train nothing are the same whatever the data set.
+
+    Examples:
+        >>> item_config(ReproduceConfig(dataset="mnist"), ("ccesa", "tableg2")).out.as_posix()
+        'results/reproduce/items/ccesa.tableg2'
+    """
+    name = ".".join(target)
+    usual = ReproduceConfig()
+    trains = entry(*target).trains
+    return dataclasses.replace(
+        config,
+        targets=(name,),
+        dataset=config.dataset if trains else usual.dataset,
+        directory=config.directory if trains else None,
+        out=config.out / "items" / name,
+        json=False,
+    )

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from mrsa_jax import data
+from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.availability import Availability
+from mrsa_jax.reproduce._catalog import trained
+from mrsa_jax.reproduce._config import check_items
+from mrsa_jax.reproduce._items import Item
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import PopulationConfig, Progress, ResourceConfig, _build, parse_scheme
 from mrsa_jax.study._config import SIX_SCHEMES
@@ -24,7 +29,7 @@ from mrsa_jax.study._config import SIX_SCHEMES
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Context", "Silent", "rows_to_frame"]
+__all__ = ["Context", "Silent", "made_items", "make_context", "rows_to_frame"]
 
 
 class Silent:
@@ -43,14 +48,14 @@ class Context:
 
     Attributes:
         seed: Seed of everything random.
-        small: Whether to run at the small size.
+        fast: Whether to run at the fast size.
         progress: Receives how far it is.
         dataset: What is trained on.
         directory: Folder of the data set, where it needs one.
     """
 
     seed: int
-    small: bool
+    fast: bool
     progress: Progress
     dataset: str = "mnist_5k"
     directory: pathlib.Path | None = None
@@ -84,6 +89,53 @@ class Context:
     def cache(self) -> dict[str, Any]:
         """Results that several items need."""
         return {}
+
+
+def make_context(
+    *,
+    seed: int = 0,
+    fast: bool = False,
+    dataset: str = "mnist_5k",
+    directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Context:
+    """Return checked settings that items share.
+
+    Raises:
+        ConfigurationError: For an unknown data set (naming the nearest), or a seed out of range.
+
+    Examples:
+        >>> make_context(fast=True).seed
+        0
+    """
+    is_integer = isinstance(seed, int) and not isinstance(seed, bool)
+    require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)
+    if dataset not in data.SOURCES and not dataset.startswith("tfds:"):
+        choice = nearest(dataset, (*data.SOURCES, "tfds:NAME"))
+        raise ConfigurationError(f"`dataset` must be a known data set; got {dataset!r}; {choice}")
+    folder = None if directory is None else pathlib.Path(directory)
+    return Context(seed, fast, progress or Silent(), dataset, folder)
+
+
+def made_items(
+    paper: str,
+    makers: Mapping[str, Callable[[Context], Item]],
+    items: Iterable[str] | None,
+    **settings: Any,
+) -> list[Item]:
+    """Return a paper's items, made one after the other; missing data are named before any work.
+
+    Args:
+        paper: Its name.
+        makers: What makes each of its items.
+        items: Names of those to make; None for all.
+        settings: What `make_context` takes.
+    """
+    names = check_items(paper, items)
+    context = make_context(**settings)
+    if set(names) & set(trained(paper)):
+        _ = context.images
+    return [makers[name](context) for name in names]
 
 
 def schemes_for(population: PopulationConfig) -> dict[str, Selector]:

@@ -7,22 +7,18 @@ Algorithms 1 to 6, Examples 1 to 5, Tables II and III, Theorems 1 to 4, Section 
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Callable, Iterable
 
-from mrsa_jax import data
-from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.reproduce import _heterosag_accuracy as accuracy_items
 from mrsa_jax.reproduce import _heterosag_byzantine as byzantine_items
 from mrsa_jax.reproduce import _heterosag_errors as error_items
 from mrsa_jax.reproduce import _heterosag_matrices as matrix_items
 from mrsa_jax.reproduce import _heterosag_privacy as privacy_items
-from mrsa_jax.reproduce._config import check_items
-from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce._context import Context, made_items
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "TRAINED", "heterosag"]
+__all__ = ["MAKERS", "heterosag"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "matrices": matrix_items.matrices,
@@ -39,13 +35,11 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
 }
 """What makes each item."""
 
-TRAINED = ("fig3a", "fig3b")
-
 
 def heterosag(
     items: Iterable[str] | None = None,
     *,
-    small: bool = False,
+    fast: bool = False,
     seed: int = 0,
     dataset: str = "mnist_5k",
     directory: str | os.PathLike[str] | None = None,
@@ -55,7 +49,7 @@ def heterosag(
 
     Args:
         items: Names, as in `reproduce.ITEMS["heterosag"]`; None for all.
-        small: Trainings of 20 rounds and two seeds, which can show the order of the schemes but
+        fast: Trainings of 20 rounds and two seeds, which can show the order of the schemes but
             not the claims about 100 rounds: a minute or two for all items instead of ten or more.
         seed: Integer in [0, 2**32) of everything random.
         dataset: What fig3a and fig3b train on, as `data.load` takes it; the paper's are MNIST
@@ -79,15 +73,7 @@ def heterosag(
 
     Source: HeteroSAg; errata and open readings as docs/errata.md lists them.
     """
-    is_integer = isinstance(seed, int) and not isinstance(seed, bool)
-    require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)
-    names = check_items("heterosag", items)
-    known = dataset in data.SOURCES or dataset.startswith("tfds:")
-    if not known:
-        choice = nearest(dataset, (*data.SOURCES, "tfds:NAME"))
-        raise ConfigurationError(f"`dataset` must be a known data set; got {dataset!r}; {choice}")
-    folder = None if directory is None else pathlib.Path(directory)
-    context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(TRAINED):
-        _ = context.images  # missing data are named before any work
-    return [MAKERS[name](context) for name in names]
+    return made_items(
+        "heterosag", MAKERS, items,
+        fast=fast, seed=seed, dataset=dataset, directory=directory, progress=progress,
+    )  # fmt: skip

@@ -52,12 +52,12 @@ class _Size:
 
 
 _FULL = _Size(100, 5, 5, 3, 1, (0.25, 2.0))
-_SMALL = _Size(20, 4, 2, 0, 0, ())
+_FAST = _Size(20, 4, 2, 0, 0, ())
 
 
 def accuracy(context: Context) -> Item:
     """Return Experiment 1 over paired seeds, with a verdict on each claim."""
-    size = _SMALL if context.small else _FULL
+    size = _FAST if context.fast else _FULL
     paired = Paired(context, federated.mlp(10), one_class_each, size.rounds, size.every)
     width = symmetric_range(paired.first_updates(0))
     jobs = [(_SORTED, scheme, 1.0, trial) for trial in range(size.seeds) for scheme in SCHEMES]
@@ -74,7 +74,7 @@ def accuracy(context: Context) -> Item:
         rows += _train(paired, width, *job)
         context.progress.update(done + 1, len(jobs))
     frame = rows_to_frame(rows)
-    judged = _order_checks if context.small else _accuracy_checks
+    judged = _order_checks if context.fast else _accuracy_checks
     checks = (
         *judged(frame, size, width),
         *_other_checks(frame, size),

@@ -56,7 +56,7 @@ RUNS: dict[str, tuple[Callable[[], Any] | None, Make | None]] = {
 
 def byzantine(context: Context) -> Item:
     """Return Experiment 2 over paired seeds, with a verdict on each claim."""
-    rounds, every, seeds = (20, 4, 2) if context.small else (100, 5, 5)
+    rounds, every, seeds = (20, 4, 2) if context.fast else (100, 5, 5)
 
     def split(key: Any, dataset: data.Dataset) -> data.ClientData:
         return data.iid(key, dataset, NUM_CLIENTS)

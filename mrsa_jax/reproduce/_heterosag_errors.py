@@ -41,7 +41,7 @@ _SCHEMES: dict[str, tuple[str, int | None]] = {
 
 def error_bounds(context: Context) -> Item:
     """Return the bounds (11) to (18): against counting, exact errors and simulation."""
-    trials = 20 if context.small else 200
+    trials = 20 if context.fast else 200
     context.progress.stage("Theorem 2: quantization errors", len(_VERIFIED))
     rows = []
     for done, name in enumerate(_VERIFIED):
@@ -154,10 +154,10 @@ def _ordered() -> bool:
 
 def _closed_forms(context: Context) -> list[Check]:
     """Compare (16) to (18) with counting, for all ways to cut up to four groups."""
-    most = 4 if context.small else 6
+    most = 4 if context.fast else 6
     cuts = [
         parts
-        for groups in ((2, 3) if context.small else (2, 3, 4))
+        for groups in ((2, 3) if context.fast else (2, 3, 4))
         for parts in itertools.product(range(1, most), repeat=groups)
     ]
     equal = {"sc": 0, "mc": 0, "hc": 0}
@@ -182,9 +182,7 @@ def _closed_forms(context: Context) -> list[Check]:
                 printed_wrong += wrong
                 last_group += wrong and total - (threshold or 0) - 1 >= total - parts[-1]
     good = {scheme: equal[scheme] == cases[scheme] for scheme in cases}
-    ways = (
-        f"all ways to cut up to {3 if context.small else 4} groups into 1 to {most - 1} subgroups"
-    )
+    ways = f"all ways to cut up to {3 if context.fast else 4} groups into 1 to {most - 1} subgroups"
     return [
         state("(12), (16) and (13), (17) against counting the matrices", good["sc"] and good["mc"],
               paper="SC+ and MC+",
@@ -248,7 +246,7 @@ def expansion(context: Context) -> Item:
 
 def costs(context: Context) -> Item:
     """Return Section VI-A's growth of computation and communication, by counted operations."""
-    sizes = (40, 80, 160, 320) if context.small else (40, 80, 160, 320, 640, 1280)
+    sizes = (40, 80, 160, 320) if context.fast else (40, 80, 160, 320, 640, 1280)
     context.progress.stage("Section VI-A: counting rounds", len(sizes))
     rows: list[dict[str, Any]] = []
     for done, number in enumerate(sizes):

@@ -176,7 +176,7 @@ def _growing(data: pd.DataFrame) -> Check:
 
 def levels_plus(context: Context) -> Item:
     """Return Theorem 3: levels over subgroups, and Algorithm 6 against the base scheme."""
-    most = 7 if context.small else 10
+    most = 7 if context.fast else 10
     totals = range(2, most + 1)
     context.progress.stage("Theorem 3: subgroups", most - 1)
     rows: list[dict[str, Any]] = []
@@ -288,7 +288,7 @@ def _example_5_levels() -> list[Check]:
 
 def dropouts(context: Context) -> Item:
     """Return Theorem 4: the chance that two users or more survive in every subgroup."""
-    trials = 20_000 if context.small else 200_000
+    trials = 20_000 if context.fast else 200_000
     cases = [(size, rate) for size in (4, 7) for rate in _RATES]
     numbers = (1, 5)
     context.progress.stage("Theorem 4: simulated dropouts", len(cases))
@@ -342,7 +342,7 @@ def _values(found: dict[tuple[int, float], float]) -> str:
 
 def attackers(context: Context) -> Item:
     """Return Section V-A: how many attackers the median over a row's sums can take."""
-    most = 31 if context.small else 64
+    most = 31 if context.fast else 64
     rows = []
     for size in range(2, most + 1):
         matrix = hetero.segment_matrix("mc", size)

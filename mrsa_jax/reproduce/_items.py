@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Check", "Item", "Verdict", "compare", "state"]
+__all__ = ["VERDICTS", "Check", "Item", "Verdict", "compare", "state"]
 
-Verdict = Literal["reproduced", "paper errs", "differs"]
-"""How a claim fared. `paper errs`: ours differs from the print and is proven right."""
+Verdict = Literal["reproduced", "paper errs", "differs", "no data"]
+"""How a claim fared. `paper errs`: ours differs from the print and is proven right; `no data`:
+not judged, as the data set is not on this machine."""
 
-_ORDER: tuple[Verdict, ...] = ("reproduced", "paper errs", "differs")
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "paper errs", "differs", "no data")
+"""All verdicts, from the best to the worst."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +31,10 @@ class Check:
         paper: The paper's value or statement.
         ours: Our value.
         tolerance: How far they may lie apart, in words.
-        verdict: `"reproduced"`, `"paper errs"` or `"differs"`.
+        verdict: `"reproduced"`, `"paper errs"`, `"differs"` or `"no data"`.
         note: Erratum, open reading or method, when there is something to say.
+        key: What the list of explained misses calls it, where the claim's own words hold numbers
+            that hang on the size; the claim itself where empty.
     """
 
     claim: str
@@ -39,6 +43,12 @@ class Check:
     tolerance: str
     verdict: Verdict
     note: str = ""
+    key: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the list of explained misses calls it."""
+        return self.key or self.claim
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Item:
     """One table, figure or theorem of a paper, remade.
 
     Attributes:
-        name: Short name, as in `mrsa-jax reproduce multiround --only fig4a`.
+        name: Short name, as in `mrsa-jax reproduce multiround.fig4a`.
         title: What it is, with its number in the paper.
         checks: Its claims and verdicts.
         data: Everything that the figure shows, a row for each point.
@@ -62,7 +72,7 @@ class Item:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict among the checks."""
-        return max((check.verdict for check in self.checks), key=_ORDER.index)
+        return max((check.verdict for check in self.checks), key=VERDICTS.index)
 
 
 def compare(
@@ -108,6 +118,7 @@ def state(
     tolerance: str,
     otherwise: Verdict = "differs",
     note: str = "",
+    key: str = "",
 ) -> Check:
     """Return the check of a statement in words.
 
@@ -119,6 +130,7 @@ def state(
         tolerance: How "almost" and "about" are read.
         otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at hand.
         note: Said beside the verdict.
+        key: As in `Check`.
 
     Examples:
         >>> words = dict(paper="T = 12", ours="T = 12", tolerance="exact")
@@ -126,7 +138,7 @@ def state(
         'reproduced'
     """
     verdict: Verdict = "reproduced" if holds else otherwise
-    return Check(claim, paper, ours, tolerance, verdict, note)
+    return Check(claim, paper, ours, tolerance, verdict, note, key)
 
 
 def _text(value: Any) -> str:

@@ -9,10 +9,8 @@ leaks earlier, and what least squares recovers.
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Callable, Iterable
 
-from mrsa_jax._errors import require
 from mrsa_jax.reproduce import _multiround_accuracy as accuracy_items
 from mrsa_jax.reproduce import _multiround_attacks as attack_items
 from mrsa_jax.reproduce import _multiround_exposure as exposure_items
@@ -21,12 +19,11 @@ from mrsa_jax.reproduce import _multiround_leaks as leak_items
 from mrsa_jax.reproduce import _multiround_privacy as privacy_items
 from mrsa_jax.reproduce import _multiround_rounds as round_items
 from mrsa_jax.reproduce import _multiround_theory as theory_items
-from mrsa_jax.reproduce._config import check_items
-from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce._context import Context, made_items
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.study import Progress
 
-__all__ = ["MAKERS", "TRAINED", "multiround"]
+__all__ = ["MAKERS", "multiround"]
 
 MAKERS: dict[str, Callable[[Context], Item]] = {
     "table1": theory_items.family_sizes,
@@ -53,14 +50,11 @@ MAKERS: dict[str, Callable[[Context], Item]] = {
 }
 """What makes each item."""
 
-TRAINED = (*accuracy_items.TRAINED, *attack_items.TRAINED, *image_items.TRAINED)
-"""Items that train, and so need a data set."""
-
 
 def multiround(
     items: Iterable[str] | None = None,
     *,
-    small: bool = False,
+    fast: bool = False,
     seed: int = 0,
     dataset: str = "mnist_5k",
     directory: str | os.PathLike[str] | None = None,
@@ -70,9 +64,9 @@ def multiround(
 
     Args:
         items: Names, as in `reproduce.ITEMS["multiround"]`; None for all.
-        small: Fewer trials, and trainings of a few rounds and two seeds, which can show that
-            user partition is worst but not how the others compare: a few minutes for all items
-            instead of an hour or more.
+        fast: Fewer trials, and trainings of a few rounds and two seeds (an MLP in place of the
+            CNN), which can show that user partition is worst but not how the others compare: under
+            ten minutes for all items instead of two hours or more.
         seed: Integer in [0, 2**32) of everything random.
         dataset: What table3, table4, table5, fig8 and the attacks train on, as `data.load` takes
             it; the paper's are CIFAR-100, CIFAR-10, MNIST, CIFAR-10; CIFAR-10 in fig9, MNIST in
@@ -96,11 +90,7 @@ def multiround(
 
     Source: Multi-RoundSecAgg, AAAI version; errata and open readings as docs/errata.md lists them.
     """
-    is_integer = isinstance(seed, int) and not isinstance(seed, bool)
-    require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)
-    names = check_items("multiround", items)
-    folder = None if directory is None else pathlib.Path(directory)
-    context = Context(seed, small, progress or Silent(), dataset, folder)
-    if set(names) & set(TRAINED):
-        _ = context.images  # missing data are named before any work
-    return [MAKERS[name](context) for name in names]
+    return made_items(
+        "multiround", MAKERS, items,
+        fast=fast, seed=seed, dataset=dataset, directory=directory, progress=progress,
+    )  # fmt: skip

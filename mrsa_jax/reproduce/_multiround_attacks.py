@@ -49,7 +49,7 @@ _MOTION = Plan(
 def updates_over_a_window(context: Context) -> Item:
     """Return Figure 9: the error of each client's update, random selection against blocks."""
     plan = _UPDATES
-    if context.small:
+    if context.fast:
         plan = dataclasses.replace(plan, model="logistic", before=40, seeds=2, targets=(1, 2))
     frame = _solved(context, plan, "Figure 9")
     short, long = (_regimes(frame[frame["rounds"] == length]) for length in plan.lengths)
@@ -80,7 +80,7 @@ def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
 def models_of_2021(context: Context) -> Item:
     """Return Figure 8 of the 2021 text: the same for the clients' models."""
     plan = _MODELS
-    if context.small:
+    if context.fast:
         plan = dataclasses.replace(plan, model="logistic", before=20)
     frame = _solved(context, plan, "Figure 8 of 2021", of_models=True)
     means, still, two = _means(frame), _means(frame, "frozen"), label_of(2)
@@ -128,7 +128,7 @@ def models_of_2021(context: Context) -> Item:
 def error_against_motion(context: Context) -> Item:
     """Return the error against how fast models move, against T and the window's length."""
     plan = _MOTION
-    if context.small:
+    if context.fast:
         plan = dataclasses.replace(
             plan, before=30, lengths=(40, 60), seeds=2, targets=(1, 2), speeds=(1.0, SLOW)
         )

@@ -31,7 +31,7 @@ _FAILS = 0.02  # share of the rounds, below which nothing is trained
 class Reading(NamedTuple):
     """What the data can show."""
 
-    is_small: bool
+    is_fast: bool
     seeds: int
     rounds: int
 
@@ -50,8 +50,8 @@ def of_iid(
     """Return the claims about IID data: all but user partition are alike, and that is worst."""
     late = late_by_scheme(frame, panel)
     words = "comparable to random selection's"
-    if read.is_small:
-        return [_partition_at_small(late, panel, read)]
+    if read.is_fast:
+        return [_partition_at_fast(late, panel, read)]
     checks = [
         _comparable(late, scheme, RANDOM, panel, words, read, shown(late, published))
         for scheme in (T4, T3)
@@ -74,8 +74,8 @@ def of_non_iid(
         read: What the data can show.
     """
     panel, late = panels[0], late_by_scheme(frame, panels[0])
-    if read.is_small:
-        return [_partition_at_small(late, panel, read)]
+    if read.is_fast:
+        return [_partition_at_fast(late, panel, read)]
     checks = [_above(frame, panels, scheme, published, read) for scheme in (T4, T3)]
     for scheme in (T4, T3):
         words = f"comparable: {published[scheme] - published[WEIGHTED]:+.2f} points"
@@ -128,13 +128,13 @@ def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> list[Che
     panel, cohort_size = setting.panel, setting.cohort_size
     late = late_by_scheme(frame, panel)
     checks: list[Check] = []
-    if not read.is_small:
+    if not read.is_fast:
         words = "comparable to random selection's"
         checks = [
             _comparable(late, scheme, RANDOM, panel, words, read, shown(late))
             for scheme in (T4, T3)
         ]
-    worst = _partition_at_small if read.is_small else _partition
+    worst = _partition_at_fast if read.is_fast else _partition
     checks.append(worst(late, panel, read))
     if cohort_size == 24:
         share = trained_share(frame, panel, PARTITION)
@@ -242,7 +242,7 @@ def _partition(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Chec
                  tolerance=f"an interval below 0; {read.words}")  # fmt: skip
 
 
-def _partition_at_small(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+def _partition_at_fast(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
     means = {scheme: float(values.mean()) for scheme, values in late.items()}
     return state(f"worst scheme after {read.rounds} rounds, {panel}",
                  means[PARTITION] <= min(means.values()), paper="user partition",

@@ -39,13 +39,13 @@ class _Size(NamedTuple):
     rounds: tuple[int, ...]
 
 
-_FULL, _SMALL = _Size(10, (24, 32, 38, 40, 48)), _Size(3, (40,))
+_FULL, _FAST = _Size(10, (24, 32, 38, 40, 48)), _Size(6, (24, 32, 40))
 
 
 def exposed_and_recovered(context: Context) -> Item:
     """Return who is exposed by a history and who is recovered from its sums, client by client."""
-    size = _SMALL if context.small else _FULL
-    plan = dataclasses.replace(_PLAN, before=30) if context.small else _PLAN
+    size = _FAST if context.fast else _FULL
+    plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
     updates = _updates(context, plan, size.trials)
     selectors = _selectors(plan)
     jobs = len(selectors) * len(_LOST)

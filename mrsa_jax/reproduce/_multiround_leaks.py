@@ -21,7 +21,7 @@ _N, _K = 60, 10
 
 def early_leaks(context: Context) -> Item:
     """Return how much earlier weighted random leaks than random: at multiples of N/K rounds."""
-    trials = 60 if context.small else 200
+    trials = 60 if context.fast else 200
     population = PopulationConfig(num_clients=_N, cohort_size=_K)
     online = _build.build_availability(_build.build_rates(context.seed, population))
     selectors = {

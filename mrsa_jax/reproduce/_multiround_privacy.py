@@ -43,7 +43,7 @@ class Bounded:
 
 def _population(context: Context) -> tuple[PopulationConfig, int, int]:
     """Return population, rounds and trials: the paper's, or half as many clients."""
-    if context.small:
+    if context.fast:
         return PopulationConfig(num_clients=60), 90, 4
     return PopulationConfig(), 160, 20
 
@@ -81,7 +81,7 @@ def certified(context: Context) -> dict[str, Any]:
         found[label] = privacy.weak_privacy_trajectory(
             history,
             method="certified",
-            effort=0.05 if context.small else 0.6,
+            effort=0.05 if context.fast else 0.6,
             # a sign of life from inside a search, and where an interrupt is seen
             progress=lambda *_, done=done: context.progress.update(done, len(labels)),
         )
@@ -223,7 +223,7 @@ def echelon_against_truth(context: Context) -> Item:
 
 def _exhaustive(context: Context) -> Check:
     """Count small random histories in which the estimate is wrong somewhere; T exact."""
-    n, k, trials = 24, 6, 4 if context.small else 40
+    n, k, trials = 24, 6, 4 if context.fast else 40
     population = PopulationConfig(num_clients=n, cohort_size=k)
     online = _build.build_availability(_build.build_rates(context.seed, population))
     histories = np.asarray(

@@ -47,7 +47,7 @@ class Curves:
 def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
     """Return the curves of every scheme: `"shuffled"` and `"cyclic"` -> label -> curves."""
     if "rollouts" not in context.cache:
-        assignments = 4 if context.small else 20
+        assignments = 4 if context.fast else 20
         context.progress.stage("Figures 4b, 4c, 5a: rollouts", 12)
         done = 0
         found: dict[str, dict[str, Curves]] = {}
@@ -62,7 +62,7 @@ def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
 
 
 def _curves(context: Context, label: str, how: str, assignments: int) -> Curves:
-    trials, rounds = (6, 300) if context.small else (20, 1000)
+    trials, rounds = (6, 300) if context.fast else (20, 1000)
     selector = context.schemes[label]
     parts, expected = [], []
     for i in range(assignments):

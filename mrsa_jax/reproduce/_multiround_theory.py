@@ -94,7 +94,7 @@ def family_figure(context: Context) -> Item:
 
 def theorem_1(context: Context) -> Item:
     """Return Figure 3: C against T by Theorem 1, in exact rationals, and simulated."""
-    num_trials, num_rounds = (20, 100) if context.small else (100, 400)
+    num_trials, num_rounds = (20, 100) if context.fast else (100, 400)
     rows = []
     steps = list(itertools.product(_RATES, _TARGETS))
     context.progress.stage("Figure 3: C against T", len(steps))
@@ -176,7 +176,7 @@ def swaps_within_blocks(context: Context) -> Item:
     rng = np.random.default_rng(context.seed)
     updates = rng.integers(0, 2**32, (120, 50), dtype=np.uint32)
     schemes = context.schemes
-    num_rounds = 60 if context.small else 300
+    num_rounds = 60 if context.fast else 300
     rows = []
     for label, target in ((label, target_of(label)) for label in schemes):
         history = np.asarray(
@@ -228,8 +228,8 @@ def _shuffled_within(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 
 def full_rank(context: Context) -> Item:
     """Return Theorem 3: the chance that N rounds of random selection determine every update."""
-    draws = 256 if context.small else 3000
-    sizes = _SIZES[:2] if context.small else _SIZES
+    draws = 256 if context.fast else 3000
+    sizes = _SIZES[:2] if context.fast else _SIZES
     rows = []
     context.progress.stage("Theorem 3: full rank", 2 * len(sizes))
     for done, ((n, k), kind) in enumerate(itertools.product(sizes, ("iid", "K-uniform"))):

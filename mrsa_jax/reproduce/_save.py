@@ -1,50 +1,60 @@
-"""Write a reproduction: figures, their data, and the verdicts as JSON, Markdown and HTML."""
+"""Remake the items that are asked for and write them: figures, data, verdicts, one summary.
+
+An item is written as soon as it is made, so that an interruption loses none that was finished.
+"""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import html
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax.reproduce import (
+    _ccesa,
     _ccesa_figures,
     _figures,
     _heterosag,
     _heterosag_figures,
     _multiround,
 )
-from mrsa_jax.reproduce._ccesa import TRAINED as CCESA_TRAINED
-from mrsa_jax.reproduce._ccesa import ccesa
-from mrsa_jax.reproduce._config import ReproduceConfig, check_items
-from mrsa_jax.reproduce._figures import Draw, save_figure
-from mrsa_jax.reproduce._heterosag import heterosag
-from mrsa_jax.reproduce._items import Item
-from mrsa_jax.reproduce._multiround import multiround
-from mrsa_jax.study import Progress, _report, _store
+from mrsa_jax.reproduce._catalog import DATA_NAMES, PAPERS, entry
+from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets, item_config
+from mrsa_jax.reproduce._context import Context, Silent, make_context, rows_to_frame
+from mrsa_jax.reproduce._datasets import substitution
+from mrsa_jax.reproduce._expected import Standing
+from mrsa_jax.reproduce._figures import Draw
+from mrsa_jax.reproduce._folder import (
+    Made,
+    check_folder,
+    is_made,
+    kept_item,
+    write_file,
+    written_item,
+)
+from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.reproduce._overall import Overall
+from mrsa_jax.reproduce._summary import judged, summary, verdicts
+from mrsa_jax.reproduce._words import markdown
+from mrsa_jax.study import Progress, _store, report
 
-__all__ = ["SavedReproduction", "run_and_save", "verdicts"]
-
-_HEADINGS = ("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Note")
+__all__ = ["SavedReproduction", "run_and_save"]
 
 
 class _Paper(NamedTuple):
-    """A paper's name, what makes its items, what draws them, and which of them train."""
+    """What makes a paper's items, and what draws them."""
 
-    title: str
-    make: Callable[..., list[Item]]
+    makers: Mapping[str, Callable[[Context], Item]]
     figures: Mapping[str, Draw]
-    trained: tuple[str, ...]
 
 
 _PAPERS = {
-    "multiround": _Paper("Multi-RoundSecAgg", multiround, _figures.FIGURES, _multiround.TRAINED),
-    "ccesa": _Paper("CCESA", ccesa, _ccesa_figures.FIGURES, CCESA_TRAINED),
-    "heterosag": _Paper("HeteroSAg", heterosag, _heterosag_figures.FIGURES, _heterosag.TRAINED),
+    "multiround": _Paper(_multiround.MAKERS, _figures.FIGURES),
+    "ccesa": _Paper(_ccesa.MAKERS, _ccesa_figures.FIGURES),
+    "heterosag": _Paper(_heterosag.MAKERS, _heterosag_figures.FIGURES),
 }
 
 
@@ -53,124 +63,144 @@ class SavedReproduction:
     """A reproduction that has run and is on disk.
 
     Attributes:
-        items: The items, with their checks and data.
-        out: Its folder.
+        config: What was asked for.
+        items: The items that were asked for, with their checks and data.
     """
 
-    items: tuple[Item, ...]
-    out: pathlib.Path
+    config: ReproduceConfig
+    items: tuple[Made, ...]
+
+    @property
+    def out(self) -> pathlib.Path:
+        """Its folder."""
+        return self.config.out
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Names of the items that differ from the paper by more than their tolerance."""
-        return tuple(item.name for item in self.items if item.verdict == "differs")
+        """Names of the items with a claim that differs and was not expected to."""
+        return self._having("missed")
+
+    @property
+    def without_data(self) -> tuple[str, ...]:
+        """Names of the items that were not made for want of data."""
+        return self._having("no data")
+
+    @property
+    def holds_after_all(self) -> tuple[str, ...]:
+        """Names of the items with a claim that was expected to differ and does not."""
+        return self._having("holds after all")
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether every item was made, and each miss is an expected one."""
+        return not self.missed and not self.without_data
+
+    def _having(self, what: Standing) -> tuple[str, ...]:
+        return tuple(
+            made.name
+            for made in self.items
+            if any(one.standing == what for one in judged(made, self.config))
+        )
 
 
 def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> SavedReproduction:
-    """Remake a paper's items and write them to `config.out`, whole or not at all.
+    """Remake the items that are asked for and write them to `config.out`, each when it is made.
 
-    For each item a PNG, an SVG and the CSV of what they show; for all of them `verdicts.json`,
-    `verdicts.md` and `report.html`, which needs nothing beside it.
+    For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show; for all of
+    them `verdicts.json`, `verdicts.md` and `report.html`, which needs nothing beside it. Items
+    that are there already, of the same settings, are taken as they are; an item whose data set
+    is not on this machine has the verdict `"no data"`.
 
     Args:
         config: Which items, at which size, and where to.
         progress: Receives how far it is.
 
     Raises:
-        ConfigurationError: For an unknown paper or item, or an output that is no folder.
-        OutputExistsError: If the folder holds something else.
+        ConfigurationError: For an unknown target or data set, or an output that is no folder.
+        OutputExistsError: If the folder holds something else, or an item of other settings.
     """
-    names = check_items(config.paper, config.only)
-    paper = _PAPERS[config.paper]
-    given = config.dataset != ReproduceConfig().dataset or config.directory is not None
-    rule = f"must be left out where no item trains (in this paper {', '.join(paper.trained)} do)"
-    trains = bool(set(names) & set(paper.trained))
-    require(trains or not given, "dataset", rule, config.dataset, *names)
-    words: dict[str, Any] = {
-        "small": config.small,
-        "seed": config.seed,
-        "progress": progress,
-        "dataset": config.dataset,
-        "directory": config.directory,
+    targets = check_targets(config.targets)
+    _check_dataset(config, targets)
+    _context(config, Silent())  # checks the settings
+    check_folder(config.out)
+    own = {target: item_config(config, target) for target in targets}
+    kept = {target for target in targets if is_made(own[target])}
+    usual = {t: _usual_seconds(t, config) for t in targets if t not in kept}
+    overall = Overall(progress or Silent(), usual)
+    if kept:
+        overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
+    done = []
+    for paper in PAPERS:
+        context = _context(config, overall)
+        for target in targets:
+            if target[0] == paper and target in kept:
+                done.append(kept_item(own[target]))
+            elif target[0] == paper:
+                done.append(_make(own[target], target, context, overall))
+    saved = SavedReproduction(config, tuple(done))
+    _write_summary(saved)
+    return saved
+
+
+def _context(config: ReproduceConfig, progress: Progress) -> Context:
+    return make_context(
+        seed=config.seed,
+        fast=config.fast,
+        dataset=config.dataset,
+        directory=config.directory,
+        progress=progress,
+    )
+
+
+def _make(config: ReproduceConfig, target: Target, context: Context, overall: Overall) -> Made:
+    """Make an item and write it; where its data are missing, say so instead."""
+    paper, name = target
+    known = entry(paper, name)
+    overall.begin(target)
+    try:
+        words = substitution(context.images, known.data) if known.trains else ("", "")
+    except DataNotFoundError as error:
+        item = _without_data(name, known.title, str(error))
+        overall.end(item.verdict)
+        return Made(paper, item, 0.0, DATA_NAMES.get(known.data or "", ""), "")
+    start = time.perf_counter()
+    item = _PAPERS[paper].makers[name](context)
+    made = Made(paper, item, time.perf_counter() - start, *words)
+    made = written_item(config, target, _PAPERS[paper].figures[name], made)
+    overall.end(item.verdict)
+    return made
+
+
+def _without_data(name: str, title: str, hint: str) -> Item:
+    check = Check("all claims", "", "", "", "no data", hint)
+    return Item(name, title, (check,), rows_to_frame([]), "")
+
+
+def _write_summary(saved: SavedReproduction) -> None:
+    """Write the verdicts and the report, each file whole or not at all."""
+    config, items = saved.config, saved.items
+    manifest = _store.provenance(config)
+    rows = [row._asdict() for row in summary(items, config)]
+    content = {
+        "as_expected": saved.is_as_expected,
+        "summary": rows,
+        "items": verdicts(items, config),
+        "manifest": manifest,
     }
-    with _store.study_folder(config) as folder:
-        items = paper.make(names, **words)
-        pictures = {
-            item.name: save_figure(item, paper.figures[item.name], folder.path) for item in items
-        }
-        content = {"items": verdicts(items), "manifest": folder.manifest}
-        text = json.dumps(content, indent=2) + "\n"
-        (folder.path / "verdicts.json").write_text(text, encoding="utf-8")
-        (folder.path / "verdicts.md").write_text(_markdown(items), encoding="utf-8")
-        page = _page(paper.title, items, pictures, folder.manifest)
-        (folder.path / "report.html").write_text(page, encoding="utf-8")
-    return SavedReproduction(tuple(items), config.out)
+    config.out.mkdir(parents=True, exist_ok=True)
+    write_file(config.out / "verdicts.md", markdown(items, config))
+    write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")
+    report(config.out, known={"reproduce": ReproduceConfig})
 
 
-def verdicts(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Return the items' claims and verdicts as plain JSON values."""
-    return [
-        {
-            "name": item.name,
-            "title": item.title,
-            "verdict": item.verdict,
-            "checks": [dataclasses.asdict(check) for check in item.checks],
-        }
-        for item in items
-    ]
+def _check_dataset(config: ReproduceConfig, targets: tuple[Target, ...]) -> None:
+    """Raise where a data set is chosen for items that need none."""
+    given = config.dataset != ReproduceConfig().dataset or config.directory is not None
+    trains = any(entry(*target).trains for target in targets)
+    rule = "must be left out where no item trains (--list marks those that do)"
+    require(trains or not given, "dataset", rule, config.dataset)
 
 
-def _lines(items: Sequence[Item]) -> list[tuple[str, ...]]:
-    return [
-        (item.name, c.claim, c.paper, c.ours, c.tolerance, c.verdict, c.note)
-        for item in items
-        for c in item.checks
-    ]
-
-
-def _markdown(items: Sequence[Item]) -> str:
-    rows = [_HEADINGS, ("---",) * len(_HEADINGS), *_lines(items)]
-    return "".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows
-    )
-
-
-def _page(
-    paper: str,
-    items: Sequence[Item],
-    pictures: Mapping[str, pathlib.Path],
-    manifest: Mapping[str, Any],
-) -> str:
-    title = f"mrsa_jax reproduce: {paper}"
-    sections = "".join(_section(item, pictures[item.name]) for item in items)
-    rows = "".join(
-        f"<tr><td>{html.escape(item.title)}</td><td>{item.verdict}</td></tr>" for item in items
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{_report._STYLE}"
-        "td, th { text-align: left; vertical-align: top; } figure { max-width: 46rem; }</style>"
-        f"</head><body><h1>{html.escape(title)}</h1>"
-        "<p>Reproduced: within the tolerance. Paper errs: ours differs and is proven right, by "
-        "arithmetic or by a witness. Differs: missed.</p>"
-        f"<table><thead><tr><th>Item</th><th>Verdict</th></tr></thead><tbody>{rows}</tbody></table>"
-        f"{sections}<h2>Settings and provenance</h2>"
-        f"<pre>{html.escape(json.dumps(dict(manifest), indent=2))}</pre></body></html>\n"
-    )
-
-
-def _section(item: Item, picture: pathlib.Path) -> str:
-    image = base64.b64encode(picture.read_bytes()).decode()
-    head = "".join(f"<th>{name}</th>" for name in _HEADINGS[1:])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line[1:]) + "</tr>"
-        for line in _lines([item])
-    )
-    return (
-        f"<h2>{html.escape(item.title)}</h2>"
-        f'<figure><img alt="{html.escape(item.title)}" src="data:image/png;base64,{image}">'
-        f"<figcaption>{html.escape(item.caption)}</figcaption></figure>"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+def _usual_seconds(target: Target, config: ReproduceConfig) -> float:
+    own = entry(*target)
+    return float(own.fast_seconds if config.fast else own.seconds)

@@ -26,7 +26,7 @@ from mrsa_jax.reproduce._items import Check
 from mrsa_jax.reproduce._multiround_training import Setting
 from mrsa_jax.study import _build
 
-READ = claims.Reading(is_small=False, seeds=5, rounds=100)
+READ = claims.Reading(is_fast=False, seeds=5, rounds=100)
 BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
 
 
@@ -47,7 +47,7 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
 def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
     with pytest.raises(mj.DataNotFoundError):
         multiround(["fig4a", "table5"], dataset="idx", directory=tmp_path)
-    config = ReproduceConfig("ccesa", ("tableg2",), dataset="digits", out=tmp_path / "out")
+    config = ReproduceConfig(("ccesa.tableg2",), dataset="digits", out=tmp_path / "out")
     with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out"):
         run_and_save(config)
 
@@ -300,32 +300,32 @@ def _made_up(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("fast", [True, False])
 def test_items_say_what_was_run(
-    small: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+    fast: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(training, "_train", _made_up)
-    found = multiround(accuracy.TRAINED, small=small, dataset="digits")
+    found = multiround(accuracy.TRAINED, fast=fast, dataset="digits")
     items = {item.name: item for item in found}
     assert tuple(items) == accuracy.TRAINED
     panels = {name: item.data["panel"].nunique() for name, item in items.items()}
-    more = 0 if small else 1  # dropout rates by label
+    more = 0 if fast else 1  # dropout rates by label
     assert panels == {"table3": 2, "table4": 2 + more, "table5": 2 + more, "fig8": 2}
     for item in items.values():
         assert "digits in place of the paper's data set" in item.caption
-        assert ("Learning rate 0.1 for all schemes" in item.caption) is small
-        assert ("IID: Random 0.1," in item.caption) is (not small and item.name != "fig8")
-        assert ("95 % intervals" in item.checks[-1].tolerance) is not small or item.name == "fig8"
+        assert ("Learning rate 0.1 for all schemes" in item.caption) is fast
+        assert ("IID: Random 0.1," in item.caption) is (not fast and item.name != "fig8")
+        assert ("95 % intervals" in item.checks[-1].tolerance) is not fast or item.name == "fig8"
         assert all(isinstance(check, Check) and check.tolerance for check in item.checks)
     assert "Shared set: 10 samples" in items["table4"].caption
-    assert ("or by label" in items["table5"].caption) is not small
+    assert ("or by label" in items["table5"].caption) is not fast
     fails = items["fig8"].checks[-1]
     assert fails.claim == "user partition, N = 120, K = 24"
     assert (fails.verdict, fails.ours[:21]) == ("reproduced", "0 % of the rounds tra")
     published = items["table4"].data.drop_duplicates(["panel", "scheme"])["published"]
     assert tuple(published)[:12] == sum(accuracy.PUBLISHED["table4"], ())
     assert "published" not in items["fig8"].data
-    if not small:
+    if not fast:
         above = {c.claim: c for c in items["table5"].checks}
         check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
         assert check.verdict == "differs"  # alike is not above

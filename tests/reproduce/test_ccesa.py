@@ -24,7 +24,7 @@ from mrsa_jax.reproduce._items import Check, Item
     [
         (lambda: check_items("cesa", None), "did you mean 'ccesa'"),
         (lambda: ccesa(["tableg1"]), "did you mean 'table"),
-        (lambda: ccesa(["fig4a"]), "`only` must be a known item; got 'fig4a'"),
+        (lambda: ccesa(["fig4a"]), "`items` must be known items; got 'fig4a'"),
         (lambda: ccesa(["tableg2"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
     ],
 )
@@ -44,7 +44,7 @@ NEITHER_TIMED_NOR_TRAINED = [
 
 @pytest.fixture(scope="module")
 def items() -> dict[str, Item]:
-    return {item.name: item for item in ccesa(NEITHER_TIMED_NOR_TRAINED, small=True)}
+    return {item.name: item for item in ccesa(NEITHER_TIMED_NOR_TRAINED, fast=True)}
 
 
 def _by_verdict(item: Item, verdict: str) -> list[Check]:
@@ -211,10 +211,10 @@ def test_the_command_writes_items_of_ccesa(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["reproduce", "ccesa", "--only", "tableg2", "--out", str(out), "--json"]
+    words = ["reproduce", "ccesa.tableg2", "--out", str(out), "--json"]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
     assert [item["verdict"] for item in content["items"]] == ["paper errs"]
     figures = {f"tableg2.{end}" for end in ("png", "svg", "csv")}
-    assert figures < {path.name for path in out.iterdir()}
-    assert "mrsa_jax reproduce: CCESA" in (out / "report.html").read_text()
+    assert figures < {path.name for path in (out / "items/ccesa.tableg2").iterdir()}
+    assert "mrsa_jax reproduce" in (out / "report.html").read_text()

@@ -237,13 +237,3 @@ def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
     assert labels[:3] == ["training image", "mean of the class", PLAIN]
     assert not figure.axes[0].get_xlabel()
     assert figure.axes[20].get_xlabel().startswith("r = ")
-
-
-@pytest.mark.slow
-def test_small_items_are_judged_as_at_full_size() -> None:
-    items = ccesa(["fig2", "table3"], small=True)
-    assert [item.verdict for item in items] == ["paper errs", "paper errs"]
-    for item in items:
-        figure = Figure()
-        FIGURES[item.name](figure, item.data)
-        assert figure.axes

@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 import typing
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -226,12 +225,3 @@ def test_figures_show_rates_and_curves(frame: pd.DataFrame) -> None:
     assert len(figure.axes) == 2
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["SecAgg (p = 1)", "p = 0.7", "p = 0.1"]
-
-
-@pytest.mark.slow
-def test_small_items_are_judged_as_at_full_size() -> None:
-    objects, faces = ccesa(["fig4", "figb1"], small=True)
-    assert objects.verdict == "paper errs"
-    missed = [check.claim for check in faces.checks if check.verdict == "differs"]
-    assert missed == ["p = 0.7 against SecAgg after 50 rounds, one class each, q_total = 0.1"]
-    assert jax.tree.all(faces.data["as judged before"].dropna().astype(bool).tolist())

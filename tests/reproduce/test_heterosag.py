@@ -48,7 +48,7 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
 
 @pytest.mark.parametrize(("paper", "item"), [("ccesa", "tableg2"), ("heterosag", "theorem4")])
 def test_data_are_chosen_for_trainings_alone(tmp_path: pathlib.Path, paper: str, item: str) -> None:
-    config = ReproduceConfig(paper, (item,), dataset="digits", out=tmp_path / "out")
+    config = ReproduceConfig((f"{paper}.{item}",), dataset="digits", out=tmp_path / "out")
     with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out where no item"):
         run_and_save(config)
 
@@ -64,7 +64,7 @@ def test_every_name_has_a_maker_and_a_figure() -> None:
 
 @pytest.fixture(scope="module")
 def items() -> dict[str, Item]:
-    return {item.name: item for item in heterosag(UNTRAINED, small=True)}
+    return {item.name: item for item in heterosag(UNTRAINED, fast=True)}
 
 
 def _by_verdict(item: Item, verdict: str) -> list[Check]:
@@ -245,7 +245,7 @@ def _tiny(context: Context | None = None) -> Context:
 def test_experiment_1_runs_all_schemes_from_the_same_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(accuracy, "_SMALL", accuracy._Size(2, 1, 2, 1, 1, (2.0,)))
+    monkeypatch.setattr(accuracy, "_FAST", accuracy._Size(2, 1, 2, 1, 1, (2.0,)))
     monkeypatch.setattr(accuracy.federated, "mlp", mj.federated.logistic)
     item = accuracy.accuracy(_tiny())
     counts = item.data.groupby(["classes", "factor", "scheme"])["seed"].nunique()
@@ -309,11 +309,11 @@ def test_the_command_writes_items_of_heterosag(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["reproduce", "heterosag", "--small", "--only", "matrices", "examples", "expansion"]
-    assert main([*words, "--out", str(out), "--json"]) == 0
+    words = [f"heterosag.{name}" for name in ("matrices", "examples", "expansion")]
+    assert main(["reproduce", *words, "--fast", "--out", str(out), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     names = [item["verdict"] for item in content["items"]]
     assert names == ["reproduced", "paper errs", "paper errs"]
     figures = {f"matrices.{end}" for end in ("png", "svg", "csv")}
-    assert figures < {path.name for path in out.iterdir()}
-    assert "mrsa_jax reproduce: HeteroSAg" in (out / "report.html").read_text()
+    assert figures < {path.name for path in (out / "items/heterosag.matrices").iterdir()}
+    assert "mrsa_jax reproduce" in (out / "report.html").read_text()

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import ITEMS, check_items, echelon_estimate, multiround
+from mrsa_jax.reproduce import (
+    ITEMS,
+    check_items,
+    check_targets,
+    echelon_estimate,
+    multiround,
+)
 from mrsa_jax.reproduce._context import Context, Silent, target_of
 from mrsa_jax.reproduce._figures import FIGURES
 from mrsa_jax.reproduce._items import Check, Item, Verdict, compare, state
@@ -25,6 +31,15 @@ from mrsa_jax.reproduce._multiround_leaks import recount, window_bounds, window_
     [
         (lambda: check_items("multi", None), "did you mean 'multiround'"),
         (lambda: check_items("multiround", ["fg4a"]), "did you mean 'fig4a'"),
+        (lambda: check_targets(["multi"]), "did you mean 'multiround'"),
+        (lambda: check_targets(["multiround", "ccesa.tabelg2"]), "did you mean 'ccesa.tableg2'"),
+        (lambda: check_targets(["theorem4"]), "did you mean 'heterosag.theorem4'"),
+        (lambda: check_targets(["fig3"]), "'multiround.fig3' or 'ccesa.fig3'"),
+        (
+            lambda: check_targets(["multiround."]),
+            "known item; got 'multiround.'",
+        ),
+        (lambda: check_targets([".fig3"]), "`target` must be a known paper"),
         (lambda: multiround(["tabel1"]), "did you mean 'table1'"),
         (lambda: multiround(["table1"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
         (lambda: multiround(["table1"], seed=2**32), r"`seed` must .*; got 4294967296"),
@@ -47,6 +62,15 @@ def test_names_keep_the_papers_order_and_come_once() -> None:
     assert check_items("multiround", ("fig5a", "fig2", "fig2")) == ("fig2", "fig5a")
     assert check_items("multiround", ()) == check_items("multiround", None) == ITEMS["multiround"]
     assert check_items("multiround", "fig3") == ("fig3",)
+
+
+def test_targets_are_papers_and_items_in_order_and_once() -> None:
+    every = tuple((paper, item) for paper in ITEMS for item in ITEMS[paper])
+    assert check_targets(()) == check_targets(["heterosag", "ccesa", "multiround"]) == every
+    assert check_targets("ccesa.fig2") == (("ccesa", "fig2"),)
+    mixed = ["heterosag.costs", "ccesa", "ccesa.fig3", "multiround.fig1", "multiround.fig10"]
+    wanted = [("multiround", "fig10"), *(("ccesa", name) for name in ITEMS["ccesa"])]
+    assert check_targets(mixed) == (*wanted, ("heterosag", "costs"))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +125,7 @@ def test_figure_2_is_all_unions_of_two_blocks() -> None:
 
 def test_figure_3_has_the_verified_values() -> None:
     """From exact rationals by another program."""
-    (item,) = multiround(["fig3"], small=True)
+    (item,) = multiround(["fig3"], fast=True)
     assert item.verdict == "reproduced"
     values = item.data.set_index(["p", "T"])["theorem"]
     for (rate, target), value in {
@@ -115,7 +139,7 @@ def test_figure_3_has_the_verified_values() -> None:
 
 
 def test_remark_7_swaps_within_a_block_change_no_sum() -> None:
-    (item,) = multiround(["remark7"], small=True)
+    (item,) = multiround(["remark7"], fast=True)
     assert item.verdict == "reproduced"
     assert (item.data.loc[item.data["T"] > 1, "sums"] > 0).all()
 
@@ -137,7 +161,7 @@ def test_remark_7_on_padded_sums() -> None:
 
 
 def test_theorem_3_at_small_size() -> None:
-    (item,) = multiround(["theorem3"], small=True)
+    (item,) = multiround(["theorem3"], fast=True)
     assert item.verdict == "reproduced"
     bounds = item.data.groupby("N")["bound"].max()
     for n, value in {20: 0.369022, 40: 0.989054659}.items():
@@ -209,7 +233,7 @@ def test_windows_and_their_witness_agree_with_a_loop() -> None:
 
 
 def test_weighted_random_leaks_at_multiples_of_an_epoch() -> None:
-    (item,) = multiround(["early_leaks"], small=True)
+    (item,) = multiround(["early_leaks"], fast=True)
     assert item.verdict == "reproduced"
     leaked = item.data.pivot(index="rounds", columns="scheme", values="leaked")
     rises = np.flatnonzero(np.diff(leaked["Weighted random"], prepend=0.0)) + 1

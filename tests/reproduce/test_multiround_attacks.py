@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import fractions
-import pathlib
 import typing
 
 import numpy as np
@@ -24,7 +23,7 @@ from mrsa_jax.reproduce import _multiround_exposure as exposure
 from mrsa_jax.reproduce import _multiround_windows as played
 from mrsa_jax.reproduce import multiround
 from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._figures import FIGURES, save_figure
+from mrsa_jax.reproduce._figures import FIGURES
 from mrsa_jax.reproduce._items import Item
 from mrsa_jax.reproduce._multiround_windows import RANDOM, Plan, Window
 
@@ -303,14 +302,3 @@ def test_items_are_drawn_and_say_what_was_run(name: str, made: dict[str, Item]) 
     FIGURES[name](figure := Figure(), item.data)
     assert len(figure.axes) == {"fig9": 6, "fig8_2021": 2, "motion": 2}[name]
     assert all(axes.has_data() for axes in figure.axes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", items.TRAINED)
-def test_items_at_small_size(name: str, tmp_path: pathlib.Path) -> None:
-    (item,) = multiround([name], small=True)
-    claims = {check.claim: check.verdict for check in item.checks}
-    exact = [verdict for claim, verdict in claims.items() if "predicted exposed" in claim]
-    assert set(exact) <= {"reproduced"}
-    assert len(exact) == {"fig9": 1, "motion": 1, "exposure": 2}.get(name, 0)
-    assert save_figure(item, FIGURES[name], tmp_path).stat().st_size > 10_000

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mrsa_jax.reproduce import _multiround_privacy as items
-from mrsa_jax.reproduce import multiround
 from mrsa_jax.reproduce._context import Context, Silent
 from mrsa_jax.reproduce._multiround_privacy import Bounded
 
@@ -92,16 +91,3 @@ def test_the_estimate_is_wrong_in_small_histories_too() -> None:
     assert check.verdict == "paper errs"
     assert int(check.ours.split()[0]) >= 1
     assert "(0 rounds without" in check.ours
-
-
-@pytest.mark.slow
-def test_figure_4a_and_the_estimate_beside_it() -> None:
-    figure, echelon = multiround(["fig4a", "echelon"], small=True)
-    assert figure.verdict in ("reproduced", "paper errs"), figure.checks
-    assert echelon.verdict == "paper errs"
-    bounds = figure.data[figure.data["panel"] == "proven bounds"].dropna()
-    assert (bounds["lower"] <= bounds["upper"]).all()
-    assert (bounds["upper"] <= 12).all()
-    exact = echelon.data[echelon.data["scheme"] == "Random"]
-    assert (exact["estimate"] >= exact["lower"]).all()
-    assert exact["upper"].iloc[-1] == 1

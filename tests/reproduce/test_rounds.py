@@ -11,7 +11,7 @@ from mrsa_jax.reproduce._items import Item
 
 @pytest.fixture(scope="module")
 def items() -> dict[str, Item]:
-    return {item.name: item for item in multiround(["fig4b", "fig4c", "fig5a"], small=True)}
+    return {item.name: item for item in multiround(["fig4b", "fig4c", "fig5a"], fast=True)}
 
 
 @pytest.mark.parametrize("name", ["fig4b", "fig4c", "fig5a"])

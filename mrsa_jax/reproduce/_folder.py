@@ -1,0 +1,143 @@
+"""The folder of a reproduction: one folder an item, each written whole or not at all.
+
+An item's folder appears in one rename when everything in it is written, its `study.json` last. A
+run that was interrupted or killed leaves the finished ones; the next run takes them from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from mrsa_jax._errors import OutputExistsError
+from mrsa_jax.reproduce._config import ReproduceConfig, Target
+from mrsa_jax.reproduce._figures import Draw, save_figure
+from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.study import _store
+
+__all__ = ["Made", "check_folder", "is_made", "kept_item", "write_file", "written_item"]
+
+_RECORD = "item.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """An item that has been made, and how.
+
+    Attributes:
+        paper: Its paper, as in `ITEMS`.
+        item: The item; its data frame is empty where there were no data to train on.
+        seconds: What making it took, trainings that later items share included.
+        paper_data: The data set that the paper used, in words; empty where it trains nothing.
+        own_data: The data set that was used in its place; empty where it is the paper's.
+        folder: Where its figure and data are; None where there were no data to train on.
+        is_kept: Whether an earlier run made it.
+        commit: Commit of the source tree that made it, where it was one.
+    """
+
+    paper: str
+    item: Item
+    seconds: float
+    paper_data: str = ""
+    own_data: str = ""
+    folder: pathlib.Path | None = None
+    is_kept: bool = False
+    commit: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name with its paper's, as a target: `"multiround.fig4a"`."""
+        return f"{self.paper}.{self.item.name}"
+
+    @property
+    def data_words(self) -> str:
+        """Where data were substituted, in words."""
+        if self.paper_data and self.own_data:
+            return f"{self.own_data} in place of {self.paper_data}"
+        return self.own_data or self.paper_data
+
+
+def check_folder(out: pathlib.Path) -> None:
+    """Raise unless a folder is free or holds a reproduction.
+
+    Raises:
+        OutputExistsError: If it holds anything else.
+    """
+    if out.is_dir() and any(out.iterdir()) and not (out / "items").is_dir():
+        raise OutputExistsError(
+            f"`out` must be empty, new, or hold a reproduction; got {str(out)!r}, which holds "
+            "other files"
+        )
+
+
+def is_made(config: ReproduceConfig) -> bool:
+    """Return whether the item of these settings is complete in its folder.
+
+    Raises:
+        OutputExistsError: If the folder holds the item of other settings, or something else, and
+            `overwrite` is not set.
+        ConfigurationError: If it cannot be a writable folder.
+    """
+    _store.check_output(config)
+    return not config.overwrite and _store.is_complete(config)
+
+
+def written_item(config: ReproduceConfig, target: Target, draw: Draw, made: Made) -> Made:
+    """Write an item's figure, data and verdicts to its folder, whole or not at all."""
+    item = made.item
+    with _store.study_folder(config) as folder:
+        save_figure(item, draw, folder.path)
+        commit = folder.manifest["commit"]
+        content = {
+            "paper": target[0],
+            "name": item.name,
+            "title": item.title,
+            "caption": item.caption,
+            "seconds": round(made.seconds, 2),
+            "paper_data": made.paper_data,
+            "own_data": made.own_data,
+            "commit": commit,
+            "checks": [dataclasses.asdict(check) for check in item.checks],
+        }
+        write_file(folder.path / _RECORD, json.dumps(content, indent=2) + "\n")
+    return dataclasses.replace(made, folder=config.out, commit=commit)
+
+
+def kept_item(config: ReproduceConfig) -> Made:
+    """Read the item that an earlier run has left in its folder."""
+    import pandas as pd
+
+    content: dict[str, Any] = json.loads((config.out / _RECORD).read_text(encoding="utf-8"))
+    item = Item(
+        content["name"],
+        content["title"],
+        tuple(Check(**check) for check in content["checks"]),
+        pd.read_csv(config.out / f"{content['name']}.csv"),
+        content["caption"],
+    )
+    return Made(
+        content["paper"],
+        item,
+        content["seconds"],
+        content["paper_data"],
+        content["own_data"],
+        config.out,
+        is_kept=True,
+        commit=content["commit"],
+    )
+
+
+def write_file(path: pathlib.Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,105 @@
+"""Verdicts of many items in one table, and each claim against what was expected of it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mrsa_jax.reproduce._catalog import PAPERS
+from mrsa_jax.reproduce._config import ReproduceConfig
+from mrsa_jax.reproduce._expected import Standing, explanation, standing
+from mrsa_jax.reproduce._folder import Made
+from mrsa_jax.reproduce._items import VERDICTS, Check
+
+__all__ = ["Judged", "SummaryRow", "judged", "summary", "verdicts"]
+
+
+class Judged(NamedTuple):
+    """A claim with its verdict, how that stands against what was expected, and why."""
+
+    check: Check
+    standing: Standing
+    why: str
+
+
+_REMARKS = {"missed": "Not expected.", "holds after all": "Was expected to differ, and holds. "}
+
+
+class SummaryRow(NamedTuple):
+    """What the table over all papers says of an item."""
+
+    paper: str
+    item: str
+    title: str
+    reproduced: int
+    paper_errs: int
+    differs: int
+    unexpected: int
+    seconds: float
+    data: str
+
+    @property
+    def verdicts(self) -> str:
+        """The numbers of its verdicts in words."""
+        if not self.reproduced + self.paper_errs + self.differs:
+            return "no data"
+        named = zip((self.reproduced, self.paper_errs, self.differs), VERDICTS, strict=False)
+        words = ", ".join(f"{count} {verdict}" for count, verdict in named if count)
+        return words + (f" ({self.unexpected} not expected)" if self.unexpected else "")
+
+
+def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
+    """Return an item's claims beside what was expected of them."""
+    result = []
+    for check in made.item.checks:
+        why = explanation(
+            made.paper, made.item.name, check, fast=config.fast, dataset=config.dataset
+        )
+        how = standing(check, why)
+        result.append(Judged(check, how, _REMARKS.get(how, "") + (why or "")))
+    return tuple(result)
+
+
+def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
+    """Return a row for each item."""
+    rows = []
+    for made in items:
+        counts = collections.Counter(check.verdict for check in made.item.checks)
+        missed = sum(one.standing == "missed" for one in judged(made, config))
+        rows.append(
+            SummaryRow(
+                PAPERS[made.paper],
+                made.name,
+                made.item.title,
+                counts["reproduced"],
+                counts["paper errs"],
+                counts["differs"],
+                missed,
+                round(made.seconds, 1),
+                made.data_words,
+            )
+        )
+    return rows
+
+
+def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, Any]]:
+    """Return the items' claims and verdicts as plain JSON values."""
+    return [
+        {
+            "paper": made.paper,
+            "name": made.item.name,
+            "title": made.item.title,
+            "verdict": made.item.verdict,
+            "seconds": round(made.seconds, 2),
+            "paper_data": made.paper_data,
+            "own_data": made.own_data,
+            "commit": made.commit,
+            "checks": [
+                dataclasses.asdict(one.check) | {"standing": one.standing, "why": one.why}
+                for one in judged(made, config)
+            ],
+        }
+        for made in items
+    ]

@@ -1,0 +1,70 @@
+"""All three papers at the fast size: every verdict is as expected, every miss explained."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+
+import pytest
+
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, SavedReproduction, run_and_save
+from mrsa_jax.reproduce._catalog import entry
+from mrsa_jax.reproduce._expected import EXPECTED
+from mrsa_jax.reproduce._summary import judged
+
+
+@pytest.mark.slow
+def test_all_verdicts_are_as_expected(tmp_path: pathlib.Path) -> None:
+    config = ReproduceConfig(fast=True, out=tmp_path / "out")
+    saved = run_and_save(config)
+    unexpected = [
+        (made.name, one.check)
+        for made in saved.items
+        for one in judged(made, config)
+        if one.standing in ("missed", "no data")
+    ]
+    assert not unexpected
+    assert saved.is_as_expected
+    assert [made.name for made in saved.items] == [f"{p}.{i}" for p in ITEMS for i in ITEMS[p]]
+    for made in saved.items:
+        assert made.item.title == entry(made.paper, made.item.name).title
+        assert made.item.caption
+        assert all(one.check.ours and one.check.tolerance for one in judged(made, config))
+        assert made.folder is not None
+        assert (made.folder / f"{made.item.name}.png").stat().st_size > 10_000
+        trains = entry(made.paper, made.item.name).trains
+        assert made.own_data == ("mnist_5k" if trains else ""), made.name
+    _of_single_items(saved)
+    claims = {(m.paper, m.item.name, check.name) for m in saved.items for check in m.item.checks}
+    listed = {(one.paper, one.item, one.claim) for one in EXPECTED if one.size != "full"}
+    assert listed <= claims
+    content = json.loads((tmp_path / "out/verdicts.json").read_text())
+    assert content["as_expected"] is True
+    assert len(content["summary"]) == len(saved.items)
+    start = time.perf_counter()
+    again = run_and_save(config)
+    assert time.perf_counter() - start < 60  # all of them are kept
+    assert all(made.is_kept for made in again.items)
+    assert [m.item.checks for m in again.items] == [m.item.checks for m in saved.items]
+
+
+def _of_single_items(saved: SavedReproduction) -> None:
+    """What is known of some items beyond their verdicts."""
+    items = {made.name: made.item for made in saved.items}
+    faces = items["ccesa.figb1"]
+    missed = [check.claim for check in faces.checks if check.verdict == "differs"]
+    assert missed == ["p = 0.7 against SecAgg after 50 rounds, one class each, q_total = 0.1"]
+    assert faces.data["as judged before"].dropna().astype(bool).all()
+    for name in ("ccesa.fig2", "ccesa.fig4", "ccesa.table3", "multiround.echelon"):
+        assert items[name].verdict == "paper errs"
+    for name, count in (("fig9", 1), ("motion", 1), ("exposure", 2)):
+        checks = items[f"multiround.{name}"].checks
+        exact = [check.verdict for check in checks if "predicted exposed" in check.claim]
+        assert exact == ["reproduced"] * count
+    bounds = items["multiround.fig4a"].data.query("panel == 'proven bounds'").dropna()
+    assert (bounds["lower"] <= bounds["upper"]).all()
+    assert (bounds["upper"] <= 12).all()
+    exact_rows = items["multiround.echelon"].data.query("scheme == 'Random'")
+    assert (exact_rows["estimate"] >= exact_rows["lower"]).all()
+    assert exact_rows["upper"].iloc[-1] == 1
