@@ -1,5 +1,39 @@
-"""Benchmark harness: what `benchmarks/` calls and how a measurement is recorded."""
+"""Benchmarks: what `mrsa-jax bench` runs, how it measures, and who it compares with."""
 
-from mrsa_jax.bench._harness import Measurement, compare, machine, record, table
+from mrsa_jax.bench._harness import (
+    Measurement,
+    ResultsDifferError,
+    compare,
+    cores,
+    machine,
+    record,
+    row,
+)
+from mrsa_jax.bench._peers import PEERS, Peer, PeerError, how_to_make, python_of
+from mrsa_jax.bench._run import Failure, Report, Watch, check_topics, missing_peers, run
+from mrsa_jax.bench._topics import TOPICS, Case, Topic, cases_of
 
-__all__ = ["Measurement", "compare", "machine", "record", "table"]
+__all__ = [
+    "PEERS",
+    "TOPICS",
+    "Case",
+    "Failure",
+    "Measurement",
+    "Peer",
+    "PeerError",
+    "Report",
+    "ResultsDifferError",
+    "Topic",
+    "Watch",
+    "cases_of",
+    "check_topics",
+    "compare",
+    "cores",
+    "how_to_make",
+    "machine",
+    "missing_peers",
+    "python_of",
+    "record",
+    "row",
+    "run",
+]

@@ -18,7 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Measurement", "compare", "machine", "record", "table"]
+__all__ = ["Measurement", "ResultsDifferError", "compare", "cores", "machine", "record", "row"]
+
+
+class ResultsDifferError(AssertionError):
+    """Our result and the peer's, or the one that is known to be right, do not agree."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +86,13 @@ def compare(
     ours: Callable[[], Any],
     peer: Callable[[], Any] | None = None,
     *,
-    work: float,
+    work: float | int,
     unit: str,
-    peer_work: float | None = None,
+    peer_work: float | int | None = None,
     peer_name: str | None = None,
+    peer_seconds: Callable[[Any], float] | None = None,
     check: Callable[[Any, Any], None] | None = None,
-    aim: float | None = None,
+    aim: float | int | None = None,
     repeats: int = 5,
     note: str = "",
 ) -> Measurement:
@@ -102,26 +107,36 @@ def compare(
         unit: Name of the unit.
         peer_work: Units that `peer` does in one call, if fewer than `work` (its time is scaled).
         peer_name: Who the peer is.
-        check: Raises if the two results disagree; None only where they cannot be compared.
+        peer_seconds: Reads the seconds from the peer's result, where what surrounds its work (a
+            pipe to its process, its start) must not count.
+        check: Raises AssertionError if the two results disagree, or if ours is wrong (without a
+            peer it gets None); left out only where they cannot be compared.
         aim: Ratio aimed at.
         repeats: Timed calls of each side, interleaved.
         note: Anything a reader must know.
 
     Returns:
         The measurement.
+
+    Raises:
+        ResultsDifferError: If `check` has found a difference; nothing is timed then.
+
+    Examples:
+        >>> compare("sums", "one", lambda: 1, lambda: 1, work=1.0, unit="sums").ratio > 0
+        True
     """
     first, value = _timed(ours)
     scale = 1.0 if peer_work is None else work / peer_work
-    if peer is not None:
-        _, peer_value = _timed(peer)
-        if check is not None:
-            check(value, peer_value)
+    peer_value = None if peer is None else _timed(peer)[1]
+    if check is not None:
+        _checked(check, value, peer_value)
     mine: list[float] = []
     theirs: list[float] = []
     for _ in range(repeats):
         mine.append(_timed(ours)[0])
         if peer is not None:
-            theirs.append(_timed(peer)[0] * scale)
+            seconds, told = _timed(peer)
+            theirs.append((seconds if peer_seconds is None else peer_seconds(told)) * scale)
     return Measurement(
         benchmark=benchmark,
         case=case,
@@ -133,13 +148,39 @@ def compare(
         peer=peer_name,
         peer_seconds_min=min(theirs) if theirs else None,
         peer_seconds_median=statistics.median(theirs) if theirs else None,
-        aim=aim,
+        aim=None if aim is None else float(aim),
         note=note,
     )
 
 
+def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:
+    try:
+        check(ours, theirs)
+    except ResultsDifferError:
+        raise
+    except AssertionError as error:
+        raise ResultsDifferError(str(error)) from error
+
+
+def cores() -> int:
+    """Return how many cores this process may use: threads that a peer gets, too.
+
+    Examples:
+        >>> cores() >= 1
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def machine() -> dict[str, Any]:
-    """Describe where the benchmark ran: processor, cores, load, device and versions."""
+    """Describe where the benchmark ran: processor, cores, load, devices and versions.
+
+    Examples:
+        >>> machine()["versions"]["jax"] is not None
+        True
+    """
     import jax
 
     versions: dict[str, str | None] = {}
@@ -150,10 +191,12 @@ def machine() -> dict[str, Any]:
             versions[name] = None
     return {
         "processor": _processor(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "devices": jax.device_count(),
+        "compile_cache": bool(getattr(jax.config, "jax_compilation_cache_dir", None)),
         "versions": versions,
     }
 
@@ -168,33 +211,40 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def record(measurements: Sequence[Measurement], path: str | os.PathLike[str]) -> None:
-    """Append one JSON line for each measurement, with the machine and the time, to `path`."""
+def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
+    """Return a measurement as one record: its fields, rate, ratio, the machine and the time.
+
+    Args:
+        item: The measurement.
+        where: What `machine` has returned.
+        when: Time, as ISO 8601 with its zone.
+
+    Examples:
+        >>> item = Measurement("sums", "one", "sums", 6.0, 1.0, 2.0, 2.0)
+        >>> row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
+        3.0
+    """
+    return dataclasses.asdict(item) | {
+        "rate": item.rate,
+        "ratio": item.ratio,
+        "machine": where,
+        "time": when,
+    }
+
+
+def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:
+    """Append records to a file, one JSON line each; its folder is made if need be.
+
+    Args:
+        rows: Records as `row` makes them.
+        path: The file.
+    """
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    where = machine()
-    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     with target.open("a", encoding="utf-8") as file:
-        for item in measurements:
-            row = dataclasses.asdict(item) | {
-                "rate": item.rate,
-                "ratio": item.ratio,
-                "machine": where,
-                "time": when,
-            }
-            file.write(json.dumps(row) + "\n")
+        file.writelines(json.dumps(one) + "\n" for one in rows)
 
 
-def table(measurements: Sequence[Measurement]) -> str:
-    """Return the measurements as a plain-text table, one line each."""
-    lines = [f"{'case':58} {'rate':>22} {'ratio':>7} {'aim':>5}  peer"]
-    for item in measurements:
-        rate = (
-            f"{item.rate:,.0f} {item.unit}/s"
-            if item.rate >= 10
-            else f"{item.rate:.3g} {item.unit}/s"
-        )
-        ratio = "-" if item.ratio is None else f"{item.ratio:.2f}"
-        aim = "-" if item.aim is None else f"{item.aim:g}"
-        lines.append(f"{item.case:58} {rate:>22} {ratio:>7} {aim:>5}  {item.peer or '-'}")
-    return "\n".join(lines)
+def now() -> str:
+    """Return the time as records carry it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

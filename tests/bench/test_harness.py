@@ -29,7 +29,7 @@ def _compare(**changes: object) -> bench.Measurement:
 
 def test_a_wrong_result_is_never_timed() -> None:
     calls = []
-    with pytest.raises(AssertionError):
+    with pytest.raises(bench.ResultsDifferError):
         bench.compare(
             "topic",
             "case",
@@ -59,20 +59,32 @@ def test_a_peer_that_does_less_work_is_scaled(monkeypatch: pytest.MonkeyPatch) -
     assert (item.rate, item.ratio) == (10.0, 10.0)
 
 
+def test_a_peer_may_tell_its_own_seconds() -> None:
+    item = bench.compare(
+        "t", "c", lambda: 1, lambda: {"seconds": 2.0}, work=3.0, unit="x",
+        peer_work=1.0, peer_seconds=lambda told: told["seconds"], repeats=2,
+    )  # fmt: skip
+    assert item.peer_seconds_min == item.peer_seconds_median == 6.0
+
+
+def test_ours_alone_is_checked_too() -> None:
+    def check(found: int, nothing: None) -> None:
+        assert nothing is None
+        np.testing.assert_equal(found, 2)
+
+    bench.compare("t", "c", lambda: 2, work=1.0, unit="x", check=check, repeats=1)
+    with pytest.raises(bench.ResultsDifferError, match="not equal"):
+        bench.compare("t", "c", lambda: 1, work=1.0, unit="x", check=check, repeats=1)
+
+
 def test_records_are_json_lines_with_machine_and_time(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "results" / "topic.jsonl"
-    bench.record([_compare(), _compare()], path)
-    bench.record([_compare()], path)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(rows) == 3
-    for row in rows:
-        assert row["machine"]["versions"]["jax"]
-        assert row["ratio"] > 0
-        assert row["time"].endswith("+00:00")
-
-
-def test_the_table_names_case_peer_and_aim() -> None:
-    text = bench.table([_compare(), bench.compare("t", "alone", lambda: 1, work=1.0, unit="x")])
-    assert "case" in text
-    assert "peer" in text
-    assert text.splitlines()[2].startswith("alone")
+    where = bench.machine()
+    rows = [bench.row(_compare(), where, "2026-01-01T00:00:00+00:00")] * 3
+    bench.record(rows[:2], path)
+    bench.record(rows[2:], path)
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert found == rows
+    assert found[0]["machine"]["versions"]["jax"]
+    assert found[0]["machine"]["cores"] >= 1
+    assert found[0]["ratio"] > 0

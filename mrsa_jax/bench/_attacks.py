@@ -1,0 +1,211 @@
+"""Attacks: gradient inversion against `breaching`, restarts side by side, least squares on sums.
+
+`breaching` 0.1.2 runs in an environment of its own (see `peers/`) and attacks the same image
+through the same network; its gradient is compared with ours before anything is timed. A photograph
+of scikit-learn's ("flower.jpg", 32 x 32) stands for CIFAR's images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import resource
+import tempfile
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+from mrsa_jax import attacks, availability, federated, selection
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._peers import Peer
+from mrsa_jax.bench._topics import Case
+
+__all__ = ["cases"]
+
+_SHAPE, _LABEL = (32, 32, 3), 3
+_SMOOTHNESS = 1e-4
+
+
+def _photograph() -> np.ndarray:
+    from PIL import Image
+    from sklearn.datasets import load_sample_image
+
+    picture = Image.fromarray(load_sample_image("flower.jpg")).resize(_SHAPE[:2])
+    return np.asarray(picture, np.float32) / np.float32(255)
+
+
+def _view() -> tuple[attacks.UpdateView, np.ndarray]:
+    """Return what one step of one client on the photograph shows, and its gradient."""
+    model = federated.smooth_lenet(10)
+    start = federated.initial_parameters(0, model, _SHAPE)
+    image = jnp.asarray(_photograph())[None]
+
+    def loss(flat: jax.Array) -> jax.Array:
+        logits = model.apply(federated.unflatten(model, _SHAPE, flat), image)
+        label = jnp.asarray([_LABEL])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
+
+    gradient = jax.grad(loss)(start)
+    labels = jnp.asarray([_LABEL], jnp.int32)
+    view = attacks.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
+    return view, np.asarray(gradient)
+
+
+def _in_order(flat: np.ndarray) -> np.ndarray:
+    """Return biases and kernels, convolutions first, as the peer's network has them."""
+    layers = federated.unflatten(federated.smooth_lenet(10), _SHAPE, jnp.asarray(flat))
+    names = sorted(layers["params"], key=lambda name: ("Conv" not in name, name))
+    parts = [layers["params"][name][kind] for name in names for kind in ("bias", "kernel")]
+    return np.concatenate([np.asarray(part).ravel() for part in parts])
+
+
+def _inversion(case: str, num_steps: int) -> Measurement:
+    view, gradient = _view()
+    attack = attacks.gradient_inversion(num_steps=num_steps, smoothness=_SMOOTHNESS)
+    workload = {
+        "settings": {"num_classes": 10, "num_steps": num_steps, "smoothness": _SMOOTHNESS},
+        "image": _photograph(),
+        "label": np.asarray(_LABEL),
+        "start": _in_order(np.asarray(view.parameters)),
+    }
+    found: dict[str, float] = {}
+
+    with Peer("breaching", workload, threads=cores()) as peer:
+        theirs = peer.saved("gradient")
+        error = np.linalg.norm(_in_order(gradient) - theirs) / np.linalg.norm(theirs)
+        if not error < 1e-4:
+            raise ResultsDifferError(f"gradients differ, relative to their norm, by {error}")
+
+        def check(ours: Any, _: Any) -> None:
+            truth = _photograph()[None]
+            found["ours"] = float(attacks.psnr(ours, truth)[0])
+            found["theirs"] = float(attacks.psnr(peer.saved("images"), truth)[0])
+            if num_steps >= 200 and not min(found.values()) > 12:
+                raise ResultsDifferError(f"one side has not found the photograph: PSNR {found}")
+
+        measured = compare(
+            "attacks",
+            case,
+            lambda: attack.run(0, view).images,
+            peer.run,
+            work=num_steps,
+            unit="iterations",
+            peer_name=f"{peer.title}, {cores()} threads",
+            check=check,
+            aim=3.0,
+            repeats=5,
+        )
+    words = ", ".join(f"{name} {value:.1f} dB" for name, value in found.items())
+    return dataclasses.replace(measured, note=f"PSNR of the photograph: {words}")
+
+
+def _restarts(case: str, count: int, num_steps: int) -> Measurement:
+    view, _ = _view()
+    many = attacks.gradient_inversion(num_steps=num_steps, restarts=count, smoothness=_SMOOTHNESS)
+    one = dataclasses.replace(many, restarts=1)
+
+    def check(ours: jax.Array, theirs: list[jax.Array]) -> None:
+        """Seeds of restarts differ, and so do their images: only what has no seed is compared."""
+        shapes = [ours.shape, *(each.shape for each in theirs)]
+        if len(set(shapes)) != 1 or not bool(jnp.isfinite(ours).all()):
+            raise ResultsDifferError(f"images of the shapes {shapes}")
+
+    return compare(
+        "attacks",
+        case,
+        lambda: many.run(0, view).images,
+        lambda: [one.run(seed, view).images for seed in range(count)],
+        work=count * num_steps,
+        unit="iterations",
+        peer_name="one restart after another",
+        check=check,
+        aim=1.0,
+        repeats=3,
+    )
+
+
+def _least_squares(case: str, num_clients: int, num_rounds: int, dim: int) -> Measurement:
+    """Sums in a file, estimates to a file; NumPy's pseudo-inverse on a tenth of the coordinates."""
+    with tempfile.TemporaryDirectory() as name:
+        history, sums = _sums_on_disk(pathlib.Path(name), num_clients, num_rounds, dim)
+        out = np.lib.format.open_memmap(
+            pathlib.Path(name) / "found.npy", mode="w+", dtype=np.float64, shape=(num_clients, dim)
+        )
+        part = dim // 10
+
+        def ours() -> np.ndarray:
+            return np.asarray(attacks.least_squares(history, sums, out=out))
+
+        def theirs() -> np.ndarray:
+            return np.linalg.pinv(history.astype(np.float64)) @ sums[:, :part].astype(np.float64)
+
+        def check(mine: np.ndarray, other: np.ndarray) -> None:
+            np.testing.assert_allclose(mine[:, :part], other, atol=1e-6 * np.abs(other).max())
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        measured = compare(
+            "attacks",
+            case,
+            ours,
+            theirs,
+            work=dim,
+            unit="coordinates",
+            peer_work=part,
+            peer_name="numpy.linalg.pinv and one product, on a tenth",
+            check=check,
+            repeats=2,
+        )
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
+    note = (
+        f"floor: {2e-9 * num_clients * num_rounds * dim:.3g} GFLOP of products; the process grew "
+        f"by {grown:.2f} GiB, file pages and the peer's included"
+    )
+    return dataclasses.replace(measured, note=note)
+
+
+def _sums_on_disk(
+    folder: pathlib.Path, num_clients: int, num_rounds: int, dim: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a participation history and the file of its sums of random updates."""
+    history = np.asarray(
+        selection.rollout(
+            0,
+            selection.uniform(num_clients, num_clients // 10),
+            availability.independent(0.3),
+            num_rounds,
+        )
+    )
+    generator = np.random.default_rng(0)
+    sums = np.lib.format.open_memmap(
+        folder / "sums.npy", mode="w+", dtype=np.float32, shape=(num_rounds, dim)
+    )
+    width = min(dim, 10_000)
+    for first in range(0, dim, width):
+        updates = generator.standard_normal((num_clients, width), np.float32)
+        sums[:, first : first + width] = history.astype(np.float32) @ updates
+    sums.flush()
+    return history, sums
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return gradient inversion beside `breaching`, its restarts, and least squares."""
+    steps, restarts, iterations = (20, 2, 10) if quick else (500, 8, 200)
+    clients, rounds, dim = (60, 80, 1_000) if quick else (1000, 1000, 100_000)
+    return [
+        Case(
+            f"gradient inversion, small LeNet, 32 x 32 x 3, {steps} iterations",
+            lambda name: _inversion(name, steps),
+            "breaching",
+        ),
+        Case(
+            f"gradient inversion, {restarts} restarts x {iterations} iterations",
+            lambda name: _restarts(name, restarts, iterations),
+        ),
+        Case(
+            f"least squares, N = {clients}, J = {rounds}, d = {dim:,}",
+            lambda name: _least_squares(name, clients, rounds, dim),
+        ),
+    ]

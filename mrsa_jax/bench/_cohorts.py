@@ -1,0 +1,169 @@
+"""Choices in training cohorts, each against its alternative: seeds side by side, bfloat16, draws.
+
+Peers are our own other way to the same result: one seed after another, float32, JAX's own random
+bits. The first call of a row includes compilation, for every model (run without a persistent
+cache; the aim is 30 s a model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import federated, quantize, secagg
+from mrsa_jax._streams import random_words
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._random_clients import random_clients
+from mrsa_jax.bench._topics import Case
+
+__all__ = ["cases"]
+
+_RATE = 0.05
+# name -> model, sample shape, clients, samples a client, minibatch
+_MODELS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, int]] = {
+    "CNN": (federated.cnn, (28, 28, 1), 12, 100, 100),
+    "LeNet": (federated.lenet, (32, 32, 3), 12, 100, 50),
+    "VGG-11": (federated.vgg11, (32, 32, 3), 2, 50, 50),
+    "MLP": (federated.mlp, (28, 28, 1), 12, 300, 50),
+    "logistic": (federated.logistic, (28, 28, 1), 12, 300, 50),
+}
+
+
+def _seeds(case: str, name: str, size: int) -> Measurement:
+    """Four rounds of whole training, with quantization and the sum in the ring."""
+    build, shape, num_clients, _, _ = _MODELS[name]
+    num_seeds, batch_size = 5, 10
+    clients, model = random_clients(shape, num_clients, size), build(10)
+    trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
+    start = federated.initial_parameters(0, model, shape)
+    aggregator = secagg.ring_average(quantize.stochastic(2**16, 0.5), num_clients, start.shape[0])
+    participation = np.ones((4, num_clients), bool)
+    seeds = list(range(num_seeds))
+
+    def together() -> np.ndarray:
+        results = federated.train_many(
+            seeds, model, clients, participation, trainers=trainer, aggregators=aggregator,
+            initial_parameters=start,
+        )  # fmt: skip
+        return np.stack([np.asarray(result.parameters) for result in results])
+
+    def apart() -> np.ndarray:
+        results = [
+            federated.train(
+                seed, model, clients, participation, trainer=trainer, aggregator=aggregator,
+                initial_parameters=start,
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        return np.stack([np.asarray(result.parameters) for result in results])
+
+    def check(ours: np.ndarray, theirs: np.ndarray) -> None:
+        moved = np.linalg.norm(theirs - np.asarray(start), axis=1)
+        np.testing.assert_array_less(np.linalg.norm(ours - theirs, axis=1), 0.05 * moved)
+
+    return compare(
+        "cohorts",
+        case,
+        together,
+        apart,
+        work=num_seeds * int(participation.sum()) * size,
+        unit="samples",
+        peer_name="one seed after another",
+        check=check,
+        aim=1.0,
+    )
+
+
+def _half_precision(case: str, name: str) -> Measurement:
+    build, shape, num_clients, size, batch_size = _MODELS[name]
+    clients, model = random_clients(shape, num_clients, size), build(10)
+    start = federated.initial_parameters(0, model, shape)
+    half, single = (
+        federated.local_sgd(model, _RATE, batch_size=batch_size, compute_dtype=dtype)
+        for dtype in ("bfloat16", None)
+    )
+
+    def check(ours: jax.Array, theirs: jax.Array) -> None:
+        difference, length = jnp.linalg.norm(ours - theirs), jnp.linalg.norm(theirs)
+        if not float(difference) < 0.2 * float(length):
+            raise ResultsDifferError(f"updates of length {length} differ by {difference}")
+
+    return compare(
+        "cohorts",
+        case,
+        lambda: federated.client_updates(0, model, start, clients, half),
+        lambda: federated.client_updates(0, model, start, clients, single),
+        work=num_clients * size,
+        unit="samples",
+        peer_name="float32",
+        check=check,
+        note="this processor has no bfloat16 arithmetic: the choice is for accelerators",
+    )
+
+
+def _first_call(case: str, name: str) -> Measurement:
+    build, shape, num_clients, size, batch_size = _MODELS[name]
+    clients, model = random_clients(shape, num_clients, size), build(10)
+    start = federated.initial_parameters(0, model, shape)
+    trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
+
+    def check(updates: jax.Array, _: None) -> None:
+        lengths = np.linalg.norm(updates, axis=1)
+        np.testing.assert_array_equal(np.isfinite(lengths) & (lengths > 0), True)
+
+    return compare(
+        "cohorts",
+        case,
+        lambda: federated.client_updates(0, model, start, clients, trainer),
+        check=check,
+        work=num_clients * size,
+        unit="samples",
+        note="first_call_seconds: tracing, compiling and one run (aim: under 30 s)",
+    )
+
+
+def _draws(case: str, num_clients: int, dim: int) -> Measurement:
+    """The words of stochastic quantization, as a cohort draws them."""
+    keys = jax.random.split(jax.random.key(0, impl="threefry2x32"), num_clients)
+    ours = jax.jit(jax.vmap(lambda key: random_words(key, (dim,))))
+    theirs = jax.jit(jax.vmap(lambda key: jax.random.bits(key, (dim,), jnp.uint32)))
+    return compare(
+        "cohorts",
+        case,
+        lambda: ours(keys),
+        lambda: theirs(keys),
+        work=num_clients * dim,
+        unit="words",
+        peer_name="jax.random.bits",
+        check=lambda mine, other: np.testing.assert_array_equal(mine, other),
+        note="floor: about 80 vector operations for 8 words (AVX2), on each core",
+    )
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return first calls of every model, then each choice beside its alternative."""
+    models = ["logistic"] if quick else list(_MODELS)
+    together = [("logistic", 30)] if quick else [("logistic", 30), ("MLP", 30), ("LeNet", 33)]
+    halves = [] if quick else ["CNN", "MLP"]
+    dim = 100_000 if quick else 1_663_370
+
+    def first(name: str) -> Case:
+        _, _, clients, size, batch = _MODELS[name]
+        case = f"{name}, {clients} x {size}, batch {batch}"
+        return Case(case, lambda case: _first_call(case, name))
+
+    def seeds(name: str, size: int) -> Case:
+        case = f"{name}, 5 seeds x 4 rounds x {_MODELS[name][2]} x {size}, batch 10"
+        return Case(case, lambda case: _seeds(case, name, size))
+
+    def half(name: str) -> Case:
+        _, _, clients, size, batch = _MODELS[name]
+        case = f"{name}, bfloat16, {clients} x {size}, batch {batch}"
+        return Case(case, lambda case: _half_precision(case, name))
+
+    words = Case(f"random words, 12 x {dim:,}", lambda case: _draws(case, 12, dim))
+    return [*map(first, models), *(seeds(*each) for each in together), *map(half, halves), words]

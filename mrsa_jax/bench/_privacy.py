@@ -1,0 +1,151 @@
+"""What a history leaks: exact questions, bounds in bulk, and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax import availability, privacy, selection
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._topics import Case
+
+__all__ = ["cases"]
+
+_CLIENTS, _COHORT = 120, 12
+
+
+def _schemes(clients: int) -> dict[str, Any]:
+    blocks = {f"T = {t}": selection.batch_partitioning(clients, _COHORT, t) for t in (6, 4, 3)}
+    return {
+        "random": selection.uniform(clients, _COHORT),
+        "weighted": selection.weighted(clients, _COHORT),
+        "partition": selection.partition(clients, _COHORT),
+        **blocks,
+    }
+
+
+def _timed(
+    case: str, run: Callable[[], Any], work: float, note: str, check: Callable[[Any, Any], None]
+) -> Measurement:
+    return compare(
+        "privacy", case, run, work=work, unit="histories", check=check, repeats=1, note=note
+    )
+
+
+def _history(selector: selection.Selector, rounds: int) -> np.ndarray:
+    online = availability.independent(0.3)
+    return np.asarray(selection.rollout(0, selector, online, rounds))
+
+
+def _rolled(
+    clients: int, rounds: int, trials: int, left_out: Sequence[str]
+) -> dict[str, np.ndarray]:
+    online = availability.independent(0.3)
+    return {
+        name: np.asarray(selection.rollout_trials(0, scheme, online, rounds, trials))
+        for name, scheme in _schemes(clients).items()
+        if name not in left_out
+    }
+
+
+def _certified(found: Any, _: None) -> None:
+    for trajectory in found if isinstance(found, list) else [found]:
+        if not np.all(trajectory.certified):
+            raise ResultsDifferError("a round's T is not certified")
+
+
+def _strong(case: str, rounds: int, clients: int) -> Measurement:
+    history = np.random.default_rng(0).random((rounds, clients)) < 0.01
+    # by its definition: the fewest clients who always move together
+    columns = np.packbits(history[:, history.any(axis=0)], axis=0).T.copy()
+    _, sizes = np.unique(columns.view(f"V{columns.shape[1]}").ravel(), return_counts=True)
+
+    def check(found: int | None, _: None) -> None:
+        if found != sizes.min():
+            raise ResultsDifferError(f"T is {found}, not {sizes.min()}")
+
+    note = "aim: 1 s; floor: reading and transposing 12.5 MB of bits"
+    return _timed(case, lambda: privacy.strong_privacy(history), 1, note, check)
+
+
+def _first_exposure(case: str, size: int) -> Measurement:
+    history = _history(selection.uniform(size, size // 10), size)
+
+    def check(found: Any, _: None) -> None:
+        """Compare who is ever exposed with the diagonal of the pseudo-inverse's projection."""
+        decomposed: Any = np.linalg.svd(history.astype(float))
+        values = decomposed.S
+        kept = decomposed.Vh[: (values > values[0] * size * 1e-15).sum()]
+        leverage = (kept**2).sum(axis=0)
+        np.testing.assert_array_equal(np.asarray(found) >= 0, leverage > 1 - 1e-6)
+
+    return _timed(case, lambda: privacy.first_exposure(history), 1, "aim: 5 s", check)
+
+
+def _bounds(
+    case: str, clients: int, rounds: int, trials: int, *, left_out: Sequence[str]
+) -> Measurement:
+    rolled = _rolled(clients, rounds, trials, left_out)
+
+    def run() -> list[Any]:
+        return [privacy.weak_privacy_trajectory(own, "bounds") for own in rolled.values()]
+
+    def check(found: list[Any], _: None) -> None:
+        for trajectory in found:
+            np.testing.assert_array_less(trajectory.lower, trajectory.upper + 1)
+
+    return _timed(case, run, len(rolled) * trials, "aim: 60 s", check)
+
+
+def _proofs(
+    case: str, clients: int, rounds: int, trials: int, *, left_out: Sequence[str]
+) -> Measurement:
+    rolled = _rolled(clients, rounds, trials, left_out)
+
+    def run() -> list[Any]:
+        return [privacy.weak_privacy_trajectory(own) for own in rolled.values()]
+
+    return _timed(case, run, len(rolled) * trials, "aim: 300 s; every round exact", _certified)
+
+
+def _hard(case: str, clients: int, cohort: int, rounds: int, note: str) -> Measurement:
+    history = _history(selection.uniform(clients, cohort), rounds)
+    return _timed(case, lambda: privacy.weak_privacy_trajectory(history), 1, note, _certified)
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return exact questions, many histories at once, and the hardest single ones."""
+    wide = (100, 2_000) if quick else (1000, 100_000)
+    square = 60 if quick else 1000
+    sizes = (36, 20, 3) if quick else (_CLIENTS, 200, 200)
+    size = f"{sizes[2]} trials x [{sizes[1]}, {sizes[0]}]"
+    fewer = ("weighted", "partition", "T = 6", "T = 4") if quick else ()  # each shape compiles
+    proven = (*fewer, "random", "weighted")
+    schemes, blocks = ("two", "one block scheme") if quick else ("six", "four block schemes")
+    found = [
+        Case(f"strong, [{wide[0]}, {wide[1]}]", lambda name: _strong(name, *wide)),
+        Case(f"first exposure, [{square}, {square}]", lambda name: _first_exposure(name, square)),
+        Case(
+            f"bounds, {schemes} schemes x {size}",
+            lambda name: _bounds(name, *sizes, left_out=fewer),
+        ),
+        Case(
+            f"certified, {blocks} x {size}",
+            lambda name: _proofs(name, *sizes, left_out=proven),
+        ),
+    ]
+    if quick:
+        return found
+    return [
+        *found,
+        Case(
+            "certified, random, [60, 60], K = 10",
+            lambda name: _hard(name, 60, 10, 60, "aim: 300 s; every rank exact"),
+        ),
+        Case(
+            "certified, random, [96, 120], K = 12",
+            lambda name: _hard(name, _CLIENTS, _COHORT, 96, "aim: 180 s; exact to rank 96"),
+        ),
+    ]

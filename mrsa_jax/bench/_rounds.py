@@ -1,0 +1,146 @@
+"""Whole rounds of federated averaging beside other systems, each in an environment of its own.
+
+Every system trains the same dense networks from the same start: all clients in every round, one
+epoch of plain SGD over the same minibatches in the same order, equal weights. Ours quantizes each
+update and sums in the ring besides; theirs average in floating point. The models after the last
+round are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import federated, quantize, secagg
+from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._peers import PEERS, Peer
+from mrsa_jax.bench._random_clients import random_clients
+from mrsa_jax.bench._topics import TOPICS, Case
+from mrsa_jax.federated import _local
+
+__all__ = ["cases"]
+
+_SHAPE = (28, 28, 1)
+_CLASSES = 10
+_HIDDEN = {"logistic": (), "MLP": (200, 200)}
+_RATE, _BATCH, _ROUNDS = 0.05, 50, 3
+_LEVELS, _CLIP = 2**20, 0.5
+# Steps of a millisecond gain nothing from threads, and a loaded machine makes them many times
+# slower: PyTorch gets its better setting. Flower's clients run on a core each.
+_THREADS = {"pfl": 1, "flower": 1}
+_Sizes = tuple[int, int]  # clients, samples a client
+
+
+def _model(name: str) -> Any:
+    if name == "MLP":
+        return federated.mlp(_CLASSES)
+    return federated.logistic(_CLASSES)
+
+
+def _layers(name: str, flat: Any) -> np.ndarray:
+    """Return (bias, kernel) of each layer in turn, as the adapters have them, in one vector."""
+    layers = federated.unflatten(_model(name), _SHAPE, jnp.asarray(flat))["params"]
+    parts = [layers[layer][kind] for layer in sorted(layers) for kind in ("bias", "kernel")]
+    return np.concatenate([np.asarray(part).ravel() for part in parts])
+
+
+def _order(clients: Any, num_rounds: int) -> np.ndarray:
+    """Return the samples of each client in the order in which our training takes them."""
+    num_clients, size = clients.indices.shape
+    found = np.empty((num_rounds, num_clients, size), np.int64)
+    for number in range(num_rounds):
+        key = round_key(as_key(0), number, Stream.LOCAL_TRAINING)
+        for client in range(num_clients):
+            own = jax.random.fold_in(key, client)
+            order = _local._shuffled(own, size, jnp.int32(size), _BATCH, 1)
+            found[number, client] = np.asarray(clients.indices)[client][np.asarray(order)[0, :size]]
+    return found
+
+
+def _words(system: str) -> str:
+    """Say on how many cores a system runs here."""
+    if system == "flower":
+        return f"clients on {cores()} cores, one thread each"
+    threads = _THREADS.get(system, cores())
+    return f"{threads} thread{'' if threads == 1 else 's'}"
+
+
+def _workload(name: str, clients: Any, start: Any) -> dict[str, Any]:
+    settings = {
+        "learning_rate": _RATE,
+        "batch_size": _BATCH,
+        "widths": [int(np.prod(_SHAPE)), *_HIDDEN[name], _CLASSES],
+        "kind": "rounds",
+    }
+    return {
+        "settings": settings,
+        "inputs": np.asarray(clients.inputs).reshape(len(clients.labels), -1),
+        "labels": np.asarray(clients.labels),
+        "start": _layers(name, start),
+        "order": _order(clients, _ROUNDS),
+    }
+
+
+def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> Measurement:
+    num_clients, size = sizes
+    clients, model = random_clients(_SHAPE, num_clients, size), _model(name)
+    start = federated.initial_parameters(0, model, _SHAPE)
+    trainer = federated.local_sgd(model, _RATE, batch_size=_BATCH)
+    quantizer = quantize.stochastic(_LEVELS, _CLIP)
+    aggregator = secagg.ring_average(quantizer, num_clients, start.shape[0], fidelity="sets")
+    participation = np.ones((_ROUNDS, num_clients), bool)
+    mesh = jax.make_mesh((jax.device_count(),), ("clients",))
+
+    def ours() -> np.ndarray:
+        return federated.train(
+            0, model, clients, participation, trainer=trainer, aggregator=aggregator,
+            initial_parameters=start, mesh=mesh,
+        ).parameters  # fmt: skip
+
+    threads = _THREADS.get(system, cores())
+    with Peer(system, _workload(name, clients, start), threads=threads) as peer:
+
+        def check(mine: np.ndarray, _: Any) -> None:
+            begun, theirs = _layers(name, start), peer.saved()
+            moved = np.linalg.norm(theirs - begun)
+            error = np.linalg.norm(_layers(name, mine) - theirs) / moved
+            # Rounding to 2**20 levels of [-0.5, 0.5] moves a coordinate of a mean by 1e-6 at
+            # most; a unit within rounding of zero may switch, as in the topic `training`.
+            if not (moved > 0 and error < 0.01):
+                raise ResultsDifferError(f"models differ by {error} of the way from the start")
+
+        return compare(
+            "rounds",
+            case,
+            ours,
+            peer.run,
+            work=_ROUNDS * num_clients * size,
+            unit="samples",
+            peer_name=f"{peer.title}, {_words(system)}",
+            peer_seconds=lambda answer: answer["seconds"],
+            check=check,
+            aim=1.0,
+            repeats=repeats,
+            note="ours quantizes and sums in the ring of 2**32 besides; theirs average floats",
+        )
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return the same rounds beside each system."""
+    names = ["logistic"] if quick else ["logistic", "MLP"]
+    sizes = (4, 100) if quick else (20, 300)
+
+    def case(system: str, name: str) -> Case:
+        words = f"{name}, {_ROUNDS} rounds x {sizes[0]} clients x {sizes[1]}, batch {_BATCH}"
+        repeats = 2 if quick or system == "flower" else 5
+        return Case(
+            f"{words}, {PEERS[system][0]}",
+            lambda case: _measure(case, system, name, sizes, repeats),
+            system,
+        )
+
+    return [case(system, name) for name in names for system in TOPICS["rounds"].peers]

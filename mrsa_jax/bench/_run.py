@@ -1,0 +1,156 @@
+"""Run topics one after another: what cannot be compared is said, and one failure ends nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, machine, now, row
+from mrsa_jax.bench._peers import PeerError, how_to_make, python_of
+from mrsa_jax.bench._topics import TOPICS, Case, cases_of
+
+__all__ = ["Failure", "Report", "Watch", "check_topics", "missing_peers", "run"]
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """What is told how far a run is."""
+
+    def stage(self, name: str, total: int) -> None:
+        """A topic begins that has so many cases."""
+
+    def update(self, done: int, total: int) -> None:
+        """So many of its cases are done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A case that was not measured because something was wrong.
+
+    Attributes:
+        benchmark: Its topic.
+        case: Its name.
+        reason: The difference between two results, or a peer's last words.
+    """
+
+    benchmark: str
+    case: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a run found.
+
+    Attributes:
+        measurements: One for each case that was measured.
+        failures: One for each case that was not, because a result was wrong or a peer broke down.
+        left_out: System in an environment of its own that has none here -> the cases left out.
+        machine: Where it ran.
+        time: When it began.
+    """
+
+    measurements: tuple[Measurement, ...]
+    failures: tuple[Failure, ...]
+    left_out: dict[str, tuple[str, ...]]
+    machine: dict[str, Any]
+    time: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one record for each measurement, as it is kept in a file of JSON lines."""
+        return [row(item, self.machine, self.time) for item in self.measurements]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything that was found, for JSON."""
+        left_out = {
+            name: {"cases": list(cases), "make": list(how_to_make(name))}
+            for name, cases in self.left_out.items()
+        }
+        failures = [dataclasses.asdict(failure) for failure in self.failures]
+        return {"measurements": self.rows(), "failures": failures, "left_out": left_out}
+
+
+class _Silent:
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def update(self, done: int, total: int) -> None:
+        pass
+
+
+def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    """Return the topics, all of them if none is given.
+
+    Raises:
+        ConfigurationError: If a topic is unknown; the message names the nearest.
+
+    Examples:
+        >>> check_topics(["rank"])
+        ('rank',)
+        >>> check_topics([]) == tuple(TOPICS)
+        True
+    """
+    for topic in topics:
+        rule = f"must be a known topic; {nearest(topic, TOPICS)}"
+        require(topic in TOPICS, "topics", rule, topic)
+    return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
+
+
+def missing_peers(topics: Iterable[str]) -> list[str]:
+    """Return the systems that these topics are compared with and that have no environment here."""
+    wanted = dict.fromkeys(name for topic in topics for name in TOPICS[topic].peers)
+    return [name for name in wanted if python_of(name) is None]
+
+
+def run(
+    topics: Sequence[str] = (),
+    *,
+    peers: bool = False,
+    quick: bool = False,
+    watch: Watch | None = None,
+) -> Report:
+    """Run the benchmarks of some topics.
+
+    Args:
+        topics: Names of `TOPICS`; all of them if empty.
+        peers: Whether to compare with other systems too, each in an environment of its own.
+        quick: Small sizes, for seconds instead of minutes.
+        watch: Told how far the run is.
+
+    Returns:
+        Measurements, failures, and the cases left out for want of an environment.
+
+    Raises:
+        ConfigurationError: If a topic is unknown.
+
+    Examples:
+        >>> run(["rounds"], quick=True).measurements  # every case of it needs another system
+        ()
+    """
+    chosen = check_topics(topics)
+    told: Watch = _Silent() if watch is None else watch
+    when, where = now(), machine()
+    measurements: list[Measurement] = []
+    failures: list[Failure] = []
+    left_out: dict[str, tuple[str, ...]] = {}
+    for topic in chosen:
+        cases = [case for case in cases_of(topic, quick=quick) if peers or case.needs is None]
+        told.stage(topic, len(cases))
+        for done, case in enumerate(cases):
+            if case.needs is not None and python_of(case.needs) is None:
+                left_out[case.needs] = (*left_out.get(case.needs, ()), case.name)
+            else:
+                _measure(topic, case, measurements, failures)
+            told.update(done + 1, len(cases))
+    return Report(tuple(measurements), tuple(failures), left_out, where, when)
+
+
+def _measure(
+    topic: str, case: Case, measurements: list[Measurement], failures: list[Failure]
+) -> None:
+    try:
+        measurements.append(case.measure(case.name))
+    except (ResultsDifferError, PeerError) as error:
+        failures.append(Failure(topic, case.name, str(error).strip()))

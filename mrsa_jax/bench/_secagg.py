@@ -1,0 +1,225 @@
+"""Whole rounds as arrays against the real protocol, secret sharing, and time as edges grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import graphs, protocol, quantize, secagg
+from mrsa_jax._status import Status
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._peers import Peer
+from mrsa_jax.bench._topics import Case
+from mrsa_jax.modular import LIMBS, SHAMIR_PRIME, share_secrets
+
+__all__ = ["cases"]
+
+_BITS = 16
+_LEVELS = 2**16  # of quantized updates, beside Flower
+_TOTAL_DROPOUT = 0.1
+
+
+def _lost_before_unmasking(num_clients: int, share: float) -> np.ndarray:
+    """Everybody shares keys; the last of the clients are gone when padded inputs are due."""
+    here = np.arange(num_clients) < round(num_clients * (1 - share))
+    survivors = np.ones((5, num_clients), bool)
+    survivors[3:] = here
+    return survivors
+
+
+def _residues(num_clients: int, dim: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2**_BITS, (num_clients, dim)).astype(np.uint32)
+
+
+def _whole_round(case: str, n: int, dim: int) -> Measurement:
+    inputs, survivors = _residues(n, dim), _lost_before_unmasking(n, 0.1)
+    arguments = (inputs, ~np.eye(n, dtype=bool), survivors, n // 2 + 1, _BITS)
+
+    def check(ours: secagg.AggregateResult, real: secagg.AggregateResult) -> None:
+        if not ours.status == real.status == Status.OK:
+            raise ResultsDifferError(f"rounds ended with {ours.status!r} and {real.status!r}")
+        np.testing.assert_array_equal(ours.total, real.total)
+
+    return compare(
+        "secagg",
+        case,
+        lambda: secagg.aggregate(0, *arguments),
+        lambda: protocol.run(*arguments, entropy=0),
+        work=1,
+        unit="rounds",
+        peer_name="the real protocol, all parties in one process",
+        check=check,
+        repeats=3,
+        note="aims: 1 s for arrays, 10 s for the real protocol (Flower's own functions need 240 "
+        "CPU-seconds); floor of the real one: 21,600 X25519 agreements of 36 us",
+    )
+
+
+def _sparse_round(case: str, num_clients: int, dim: int) -> Measurement:
+    p = secagg.connection_probability(num_clients, _TOTAL_DROPOUT)
+    threshold = secagg.share_threshold(num_clients, p)
+    graph = np.asarray(graphs.erdos_renyi(num_clients, p).sample(jax.random.key(0)))
+    survivors = _lost_before_unmasking(num_clients, 0.025)
+    inputs = _residues(num_clients, dim)
+    expected = inputs[survivors[3]].sum(axis=0) % 2**_BITS
+
+    def check(ours: secagg.AggregateResult, _: secagg.AggregateResult) -> None:
+        np.testing.assert_array_equal(ours.total, expected)
+
+    return compare(
+        "secagg",
+        case,
+        lambda: secagg.aggregate(0, inputs, graph, survivors, threshold, _BITS),
+        lambda: secagg.aggregate(0, inputs, ~np.eye(num_clients, dtype=bool), survivors,
+                                 num_clients // 2 + 1, _BITS),
+        work=1,
+        unit="rounds",
+        peer_name="SecAgg: the same over the complete graph",
+        check=check,
+        repeats=3,
+        note="aim: 20 s at n = 500; the ratio to be expected of the pads alone is 1 / p",
+    )  # fmt: skip
+
+
+def _sharing(case: str, num_clients: int) -> Measurement:
+    rng = np.random.default_rng(0)
+    degree = num_clients // 2
+    secrets = rng.integers(0, 2**30, (num_clients, LIMBS), dtype=np.uint32)
+    coefficients = rng.integers(0, SHAMIR_PRIME, (num_clients, degree, LIMBS), dtype=np.uint32)
+    points = np.tile(np.arange(1, num_clients + 1, dtype=np.uint32), (num_clients, 1))
+    arrays = [jnp.asarray(array) for array in (secrets, coefficients, points)]
+
+    def loop() -> np.ndarray:
+        x = points[0].astype(np.uint64)
+        shares = []
+        for secret, rows in zip(secrets, coefficients, strict=True):
+            value = np.zeros((LIMBS, num_clients), np.uint64)
+            for row in (*rows[::-1], secret):
+                value = (value * x + row.astype(np.uint64)[:, None]) % np.uint64(SHAMIR_PRIME)
+            shares.append(value)
+        return np.stack(shares)
+
+    return compare(
+        "secagg",
+        case,
+        lambda: share_secrets(*arrays),
+        loop,
+        work=num_clients,
+        unit="secrets",
+        peer_name="Horner's rule in NumPy, a client at a time",
+        check=lambda ours, theirs: np.testing.assert_array_equal(np.asarray(ours), theirs),
+        aim=1.0,
+        repeats=3,
+        note="aim: about a second at n = 500; floor: n^2 t 9 products of 31 by 16 bits",
+    )
+
+
+def _growth(case: str, num_clients: int, degree: int, dim: int) -> Measurement:
+    graph = np.asarray(graphs.harary(num_clients, degree).sample(jax.random.key(0)))
+    survivors = np.ones((5, num_clients), bool)
+    inputs = _residues(num_clients, dim)
+    return compare(
+        "secagg",
+        case,
+        lambda: secagg.aggregate(0, inputs, graph, survivors, degree // 2 + 1, _BITS).total,
+        check=lambda ours, _: np.testing.assert_array_equal(ours, inputs.sum(axis=0) % 2**_BITS),
+        work=num_clients * degree // 2,
+        unit="edges",
+        repeats=3,
+        note="time grows as the edges do where this rate stays",
+    )
+
+
+def _beside_flower(case: str, n: int, degree: int, dim: int, *, is_real: bool) -> Measurement:
+    """One round from float updates to their mean; of degree n - 1 for the complete graph."""
+    lost, threshold = max(1, n // 12), (degree + 1) // 2 + 1
+    updates = np.random.default_rng(0).uniform(-1, 1, (n, dim)).astype(np.float32)
+    survivors = _lost_before_unmasking(n, lost / n)
+    graph = np.asarray(graphs.harary(n, degree).sample(jax.random.key(0)))
+    quantizer = quantize.stochastic(_LEVELS, 1.0)
+    expected, step = updates[survivors[3]].mean(axis=0), 2.0 / (_LEVELS - 1)
+
+    def ours() -> np.ndarray:
+        codes = np.asarray(quantizer.encode(jax.random.key(0), jnp.asarray(updates)))
+        arguments = (codes, graph, survivors, threshold, 32)
+        result = protocol.run(*arguments) if is_real else secagg.aggregate(0, *arguments)
+        if result.status != Status.OK:
+            raise ResultsDifferError(f"the round ended with {result.status!r}")
+        return np.asarray(quantizer.decode(jnp.asarray(result.total), n - lost)) / (n - lost)
+
+    settings = {
+        "kind": "secagg",
+        "lost": lost,
+        "num_shares": degree + 1,
+        "threshold": threshold,
+        "clip": 1.0,
+        "levels": _LEVELS,
+    }
+    with Peer("flower", {"settings": settings, "updates": updates}, threads=cores()) as peer:
+
+        def check(mine: np.ndarray, _: Any) -> None:
+            """Stochastic rounding moves each client, and so the mean, by less than a step."""
+            np.testing.assert_array_less(np.abs(mine - expected), step)
+            np.testing.assert_array_less(np.abs(peer.saved() - expected), step)
+
+        return compare(
+            "secagg",
+            case,
+            ours,
+            peer.run,
+            work=1,
+            unit="rounds",
+            peer_name=f"{peer.title}, its SecAgg+ with all parties in one process",
+            peer_seconds=lambda answer: answer["seconds"],
+            check=check,
+            aim=1.0,
+            repeats=2,
+            note="both quantize floats and decode their mean; Flower's pads are Mersenne Twister's "
+            "from a seed of 32 bits, ours ChaCha20's of 256 bits",
+        )
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return a round beside the real protocol, CCESA beside SecAgg, shares, and growth."""
+    dim = 1_000 if quick else 10_000
+    whole = 12 if quick else 100
+    shared = 60 if quick else 500
+    clients, degrees = (40, (10, 20)) if quick else (400, (20, 80, 320))
+    found = [
+        Case(
+            f"round, complete graph, n = {whole}, d = {dim:,}, 10 % lost",
+            lambda name: _whole_round(name, whole, dim),
+        )
+    ]
+
+    def sparse(n: int) -> Case:
+        case = f"round, CCESA at p*, n = {n}, d = {dim:,}, q = 0.1"
+        return Case(case, lambda name: _sparse_round(name, n, dim))
+
+    def growth(degree: int) -> Case:
+        case = f"round, {degree}-regular graph, n = {clients}, d = {dim:,}"
+        return Case(case, lambda name: _growth(name, clients, degree, dim))
+
+    found += [sparse(n) for n in ((60,) if quick else (300, 500))]
+    found.append(
+        Case(
+            f"shares of one secret for each of n = {shared}, t = n/2 + 1",
+            lambda name: _sharing(name, shared),
+        )
+    )
+    found += [growth(degree) for degree in degrees]
+
+    def flower(n: int, degree: int, is_real: bool) -> Case:
+        graph = "complete graph" if degree == n - 1 else f"{degree}-regular graph"
+        ours = "the real protocol" if is_real else "arrays"
+        return Case(
+            f"round, {graph}, n = {n}, d = {dim:,}, {ours}, Flower",
+            lambda name: _beside_flower(name, n, degree, dim, is_real=is_real),
+            "flower",
+        )
+
+    beside = [(6, 5)] if quick else [(24, 23), (48, 10)]
+    return found + [flower(*size, is_real) for size in beside for is_real in (False, True)]

@@ -1,0 +1,95 @@
+"""Peers: what is missing is said, and what a peer's process answers or breaks is passed on."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from mrsa_jax import bench
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.bench import _peers
+
+_ADAPTER = """
+import sys
+sys.path.insert(0, {shared!r})
+from serving import serve
+
+class Workload:
+    def __init__(self, settings, arrays, threads):
+        print("noise that is no answer")
+        self.total = arrays["values"] * settings["factor"] * threads
+    def run(self):
+        if self.total[0] < 0:
+            raise ValueError("negative")
+        return {{"seconds": 7.0}}
+    def saved(self, what):
+        return self.total
+
+serve(Workload, "1.2")
+"""
+
+
+@pytest.fixture
+def peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Stand in for FedJAX: an adapter that this Python runs."""
+    shared = _peers._CHECKOUT
+    (tmp_path / "fedjax").mkdir()
+    (tmp_path / "fedjax" / "adapter.py").write_text(_ADAPTER.format(shared=str(shared)))
+    monkeypatch.setattr(_peers, "_PACKAGED", tmp_path)
+    monkeypatch.setenv("MRSA_JAX_PEER_FEDJAX", sys.executable)
+    return "fedjax"
+
+
+def _workload(value: float) -> dict[str, object]:
+    return {"settings": {"factor": 10}, "values": np.asarray([value])}
+
+
+def test_an_unknown_peer() -> None:
+    with pytest.raises(ConfigurationError, match=r"`name` must be a known peer.*'fedjax'\?"):
+        bench.python_of("fedjaks")
+
+
+def test_a_peer_without_an_environment(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MRSA_JAX_PEER_PFL", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert bench.python_of("pfl") is None
+    with pytest.raises(bench.PeerError, match=r"no environment for pfl; make it: python3"):
+        bench.Peer("pfl", _workload(1.0), threads=1)
+    make, install = bench.how_to_make("pfl")
+    assert str(tmp_path) in make
+    assert install.endswith("requirements.txt")
+    python = tmp_path / "mrsa_jax" / "peers" / "pfl" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert bench.python_of("pfl") == python
+
+
+def test_a_peer_answers(peer: str) -> None:
+    with bench.Peer(peer, _workload(3.0), threads=2) as running:
+        assert running.title == "FedJAX 1.2"
+        assert running.run()["seconds"] == 7.0
+        np.testing.assert_array_equal(running.saved(), [60.0])
+        process = running._process
+    assert process.poll() is not None
+
+
+def test_a_peer_that_breaks_down_says_why(peer: str) -> None:
+    running = bench.Peer(peer, _workload(-3.0), threads=2)
+    with pytest.raises(bench.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
+        running.run()
+    running.close()
+
+
+def test_every_peer_has_an_adapter_and_pins() -> None:
+    for name in bench.PEERS:
+        folder = _peers._CHECKOUT / name
+        compile((folder / "adapter.py").read_text(), name, "exec")
+        pins = (folder / "requirements.txt").read_text().splitlines()
+        assert all("==" in pin for pin in pins if not pin.startswith("#"))
+    named = {name for topic in bench.TOPICS.values() for name in topic.peers}
+    assert named == set(bench.PEERS)
