@@ -48,7 +48,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	for topic in benchmarks/bench_*.py; do $(BIN)/python $$topic || exit 1; done
+	$(BIN)/mrsa-jax bench
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

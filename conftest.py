@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
+from collections.abc import Iterator
 
 _ROOT = pathlib.Path(__file__).resolve().parent
 os.environ["XLA_FLAGS"] = (
@@ -17,6 +19,8 @@ os.environ.setdefault("MRSA_JAX_SMALL", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# An entry that another process has half written is compiled anew (see pyproject.toml).
+os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compilation cache entry")
 
 from jaxtyping import install_import_hook  # noqa: E402
 
@@ -25,6 +29,7 @@ install_import_hook("mrsa_jax", "beartype.beartype")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -34,3 +39,16 @@ hypothesis.settings.register_profile(
     "suite", deadline=None, derandomize=True, max_examples=25, print_blob=True
 )
 hypothesis.settings.load_profile("suite")
+
+# Each compiled program holds some memory maps, of which Linux gives a process 65,530.
+_MOST_MAPS = 20_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs() -> Iterator[None]:
+    """Forget compiled programs, which are on disk, long before a worker runs out of maps."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()

@@ -20,6 +20,7 @@ _NAMES = {
     "MrsaError": "mrsa_jax._errors",
     "OutputExistsError": "mrsa_jax._errors",
     "Status": "mrsa_jax._status",
+    "cite": "mrsa_jax.study._cite",
 }
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "attacks",
     "availability",
     "bench",
+    "cite",
     "data",
     "federated",
     "graphs",
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
         OutputExistsError,
     )
     from mrsa_jax._status import Status
+    from mrsa_jax.study._cite import cite
 
 
 def __getattr__(name: str) -> Any:

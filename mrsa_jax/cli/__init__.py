@@ -13,19 +13,32 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, nearest
-from mrsa_jax.cli import _attack
+from mrsa_jax._errors import (
+    ConfigurationError,
+    DataNotFoundError,
+    MrsaError,
+    OutputExistsError,
+    nearest,
+)
+from mrsa_jax.cli import _attack, _bench
 from mrsa_jax.cli._audit import AuditConfig, run_audit
 from mrsa_jax.cli._console import error_console, escape
 from mrsa_jax.cli._data import DataConfig, run_data
+from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
+from mrsa_jax.cli._report import DETAILS as REPORT_DETAILS
+from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
 from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, SecaggConfig, run_secagg
 from mrsa_jax.cli._study import run_study
+from mrsa_jax.cli._sweep import DESCRIPTION as SWEEP
+from mrsa_jax.cli._sweep import DETAILS as SWEEP_DETAILS
+from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import _config
 
 __all__ = ["INTERRUPTED", "main"]
 
 INTERRUPTED = 130
+_MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
 
 class _Command(NamedTuple):
@@ -70,10 +83,22 @@ _COMMANDS: dict[str, _Command] = {
         _attack.DETAILS,
         _attack.defaults,
     ),
+    "sweep": _Command(SweepCommand, SWEEP, run_sweep_command, SWEEP_DETAILS),
     "reproduce": _Command(
         ReproduceCommand,
-        "Remake a paper's tables and figures and judge them against what it printed.",
+        "Remake the papers' tables and figures and judge them against what they printed.",
         run_reproduce,
+    ),
+    "bench": _Command(
+        _bench.BenchConfig,
+        _bench.DESCRIPTION,
+        _bench.run_bench,
+    ),
+    "report": _Command(
+        ReportConfig,
+        REPORT_DESCRIPTION,
+        run_report,
+        REPORT_DETAILS,
     ),
     "data": _Command(
         DataConfig,
@@ -107,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _command_of(config).run(config)
     except MrsaError as error:
         error_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
-        return 2
+        return 2 if isinstance(error, _MISUSE) else 1
     except KeyboardInterrupt:
         error_console().print(f"interrupted; {_left_behind(config)}", markup=False, soft_wrap=True)
         return INTERRUPTED
@@ -117,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _left_behind(config: Any) -> str:
     """Say what an interrupted command leaves in its folder."""
+    if isinstance(config, ReproduceCommand) and (config.out / "items").is_dir():
+        return f"finished items are kept in {config.out}; the same command makes the rest"
     if isinstance(config, _config.TrainConfig) and (config.out / "run.json").is_file():
         return f"--resume continues it from its newest checkpoint in {config.out}"
     return "nothing half-written was left behind"
