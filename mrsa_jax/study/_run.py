@@ -69,6 +69,11 @@ def check(config: Config) -> None:
     """
     validate(config)
     _store.check_output(config)
+    _check_schemes(config)
+
+
+def _check_schemes(config: Config) -> None:
+    """Reject settings that only building the schemes shows to be wrong, and unknown data."""
     for scheme in schemes_of(config):
         _build.build_rule(config.protocol, scheme, config.population)
         if not isinstance(config, SimulateConfig):
@@ -97,14 +102,16 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
         state after round j. How trainings went is in the attribute `performance`.
 
     Raises:
-        ConfigurationError: As `check`.
+        ConfigurationError: As `check`, but for the output folder, which is not looked at.
+        DataNotFoundError: If the data set is not on this machine.
 
     Examples:
         >>> config = SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
         >>> run(config).sizes["trial"]
         2
     """
-    check(config)
+    validate(config)
+    _check_schemes(config)
     progress = progress or Silent()
     if isinstance(config, SimulateConfig):
         return _described(config, _simulate(config, progress))

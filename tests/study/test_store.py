@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, OutputExistsError
-from mrsa_jax.study import DemoConfig, config_hash, open_study
+from mrsa_jax.study import DemoConfig, SimulateConfig, config_hash, open_study, run
 from mrsa_jax.study._store import check_output, study_folder
 
 
@@ -44,6 +44,13 @@ def test_another_study_is_not_replaced_unless_asked(
         check_output(_config(tmp_path, seed=1))
     assert check_output(_config(tmp_path, seed=1, overwrite=True))
     assert check_output(_config(tmp_path, json=True))
+
+
+def test_results_in_memory_need_no_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    config = SimulateConfig(rounds=4, trials=2, schemes=("partition",), out=tmp_path)
+    assert run(config).sizes["trial"] == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_file_cannot_be_the_folder(tmp_path: pathlib.Path) -> None:
