@@ -1,12 +1,14 @@
-"""The README's code runs, its commands parse, and the notebooks run at full size."""
+"""The front page's and the guide's code runs, their commands parse, and the notebooks run."""
 
 from __future__ import annotations
 
+import doctest
 import fractions
 import os
 import pathlib
 import re
 import shlex
+import tomllib
 import warnings
 
 import jax
@@ -21,11 +23,24 @@ from mrsa_jax.study import _report, validate
 from mrsa_jax.study._sweep_config import parse_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
+README, GUIDE = PAGES.values()
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def _blocks(language: str, text: str = README + GUIDE) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_tour_prints_what_it_says() -> None:
+    session = "\n".join(_blocks("pycon", README))
+    test = doctest.DocTestParser().get_doctest(session, {}, "tour", "README.md", 0)
+    assert len(test.examples) > 20
+    printed: list[str] = []
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        outcome = doctest.DocTestRunner().run(test, out=printed.append)
+    plt.close("all")
+    assert outcome.failed == 0, "".join(printed)
 
 
 def test_python_snippets_run_and_say_what_they_promise() -> None:
@@ -33,7 +48,7 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     names: dict[str, object] = {}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        exec(compile(code, "README.md", "exec"), names)
+        exec(compile(code, "guide.md", "exec"), names)
     plt.close("all")
     mj, participation = names["mj"], names["participation"]
     assert mj.privacy.strong_privacy(participation) == 4  # type: ignore[attr-defined]
@@ -57,7 +72,7 @@ def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "study.toml").write_text("rounds = 3\n")
     lines = [line for block in _blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
     commands = [line for line in lines if "mrsa-jax" in line and not line.startswith("make")]
-    assert len(commands) >= 4
+    assert len(commands) > 30
     for line in commands:
         _, *words = shlex.split(line, comments=True)
         config = cli._parse(words)
@@ -83,13 +98,46 @@ def test_the_printed_table_has_todays_columns() -> None:
     segments = {"Level", "Seconds"}  # shown where clients sum by segments; explained in words
     for heading in _report.COLUMNS:
         assert heading in segments or heading in text
-    assert all(f"`{heading}`" in README for heading in segments)
+    assert all(f"`{heading}`" in GUIDE for heading in segments)
 
 
-def test_figures_and_links_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if not target.startswith("http"):
-            assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("name", PAGES)
+def test_figures_and_links_exist(name: str) -> None:
+    folder = (ROOT / name).parent
+    links = re.findall(r"\]\(([^)]+)\)", PAGES[name])
+    assert links
+    for link in links:
+        target, _, anchor = link.partition("#")
+        page = folder / target if target else ROOT / name
+        assert page.exists(), link
+        if anchor:
+            assert anchor in _anchors(page.read_text(encoding="utf-8")), link
+
+
+def test_references_are_defined_and_used() -> None:
+    used = set(re.findall(r"\]\[([a-z]+)\]", README))
+    defined = re.findall(r"^\[([a-z]+)\]: https://", README, re.MULTILINE)
+    assert used == set(defined)
+    assert len(defined) == len(used)
+
+
+def _anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def test_every_command_and_notebook_has_its_line() -> None:
+    rows = re.findall(r"^\| `([a-z]+)` \|", README.split("## Commands")[1], re.MULTILINE)
+    assert set(cli._COMMANDS) <= set(rows)
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(notebooks/{notebook.name})" in README, notebook.name
+
+
+def test_the_citation_is_of_this_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {project['version']}\n" in citation
+    assert f"\nlicense: {project['license']}\n" in citation
 
 
 @pytest.mark.slow

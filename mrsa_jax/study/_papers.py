@@ -144,6 +144,7 @@ _ALL = (
         booktitle="Proceedings of the 20th International Conference on Artificial Intelligence"
         " and Statistics",
         series=_PMLR, year="2017", volume="54", pages="1273--1282",
+        eprint="1602.05629", archiveprefix="arXiv",
     ),
     # cryptography and graphs
     _paper(
@@ -226,6 +227,7 @@ _ALL = (
         title="Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates",
         booktitle="Proceedings of the 35th International Conference on Machine Learning",
         series=_PMLR, year="2018", volume="80", pages="5650--5659",
+        eprint="1803.01498", archiveprefix="arXiv",
     ),
     _paper(
         "article", "pillutla2022robust",
