@@ -1,14 +1,18 @@
-"""`mrsa-jax audit FILE`: what a participation log of any system leaks, and a gate for pipelines."""
+"""`mrsa-jax audit FILE`: what a participation log of any system leaks, and a gate for pipelines.
+
+With `--out` everything is kept in a folder, of which `mrsa-jax report` makes a page.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
@@ -16,9 +20,11 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
 
 if TYPE_CHECKING:
-    from mrsa_jax.privacy import Audit, Gate
+    from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+    from mrsa_jax.study._config import Settings
+    from mrsa_jax.study._store import StudyFolder
 
-__all__ = ["BELOW_TARGET", "AuditConfig", "run_audit"]
+__all__ = ["BELOW_TARGET", "AuditConfig", "run_audit", "title_of"]
 
 BELOW_TARGET = 3  # exit status of a gate that failed
 
@@ -65,6 +71,12 @@ class AuditConfig:
     recipe_file: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Where to write the whole recipe as CSV."""
 
+    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
+
+    overwrite: bool = False
+    """Replace other results in --out."""
+
     json: bool = False
     """Print everything as JSON instead."""
 
@@ -73,35 +85,63 @@ def run_audit(config: AuditConfig) -> int:
     """Audit a log and return the exit status: 0, or 3 where the gate fails."""
     _validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
-    from mrsa_jax import privacy
+    with _folder(config) as folder, Bars() as bars:
+        log = _read(config, bars)
+        found, gate = _audit(config, log, bars)
+        if folder is not None:
+            from mrsa_jax.cli._audit_folder import save_audit
 
-    with Bars() as bars:
-        bars.stage(f"reading {config.file}", 1)
-        log = privacy.read_log(
-            config.file,
-            layout=config.layout,
-            round_column=config.round_column,
-            client_column=config.client_column,
-            weight_column=config.weight_column,
-            round_order=config.round_order,
-            array=config.array,
-            memory_bytes=int(config.memory_gib * 2**30),
-        )
-        bars.update(1, 1)
-        found = privacy.audit(log, effort=config.effort, progress=_stages(bars))
-        bars.update(1, 1)
-    gate = None
-    if config.fail_below is not None:
-        gate = found.gate(config.fail_below, config.definition)
+            bars.stage("tables and figures", 1)
+            save_audit(folder, config.file, log, found, gate, _rows(found))
+            bars.update(1, 1)
     if config.recipe_file is not None:
         _write_recipe(config.recipe_file, found)
     if config.json:
         content = {"file": str(config.file), **found.to_dict()}
+        if config.out is not None:
+            content["out"] = str(config.out)
         content["gate"] = None if gate is None else gate._asdict()
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
         _print(config, found, gate)
     return 0 if gate is None or gate.passed else BELOW_TARGET
+
+
+def _folder(config: AuditConfig) -> contextlib.AbstractContextManager[StudyFolder | None]:
+    """Return the folder that is written whole or not at all; None where none is asked for."""
+    if config.out is None:
+        return contextlib.nullcontext()
+    from mrsa_jax.study import _store
+
+    return _store.study_folder(cast("Settings", config))
+
+
+def _read(config: AuditConfig, bars: Bars) -> ParticipationLog:
+    from mrsa_jax import privacy
+
+    bars.stage(f"reading {config.file}", 1)
+    log = privacy.read_log(
+        config.file,
+        layout=config.layout,
+        round_column=config.round_column,
+        client_column=config.client_column,
+        weight_column=config.weight_column,
+        round_order=config.round_order,
+        array=config.array,
+        memory_bytes=int(config.memory_gib * 2**30),
+    )
+    bars.update(1, 1)
+    return log
+
+
+def _audit(config: AuditConfig, log: ParticipationLog, bars: Bars) -> tuple[Audit, Gate | None]:
+    from mrsa_jax import privacy
+
+    found = privacy.audit(log, effort=config.effort, progress=_stages(bars))
+    bars.update(1, 1)
+    if config.fail_below is None:
+        return found, None
+    return found, found.gate(config.fail_below, config.definition)
 
 
 def _validate(config: AuditConfig) -> None:
@@ -114,6 +154,12 @@ def _validate(config: AuditConfig) -> None:
     recipe = config.recipe_file
     there = recipe is None or recipe.parent.is_dir()
     require(there, "recipe_file", "must lie in an existing folder", str(recipe))
+    if config.out is None:
+        require(not config.overwrite, "overwrite", "must come with --out", config.overwrite)
+    else:
+        from mrsa_jax.study._store import check_output
+
+        check_output(cast("Settings", config))
 
 
 def _stages(bars: Bars) -> Any:
@@ -151,12 +197,8 @@ def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
     table = Table(
-        title=escape(
-            f"{config.file}: {found.num_rounds} rounds{empty}, {found.num_clients} clients, "
-            f"{'weighted' if found.is_weighted else 'plain'} sums"
-        ),
+        title=escape(title_of(config.file, found)),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -177,6 +219,16 @@ def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
     if gate is not None:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
         console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)
+    if config.out is not None:
+        words = f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it"
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+def title_of(file: pathlib.Path, found: Audit) -> str:
+    """Return what was audited, in a line."""
+    empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
+    kind = "weighted" if found.is_weighted else "plain"
+    return f"{file}: {found.num_rounds} rounds{empty}, {found.num_clients} clients, {kind} sums"
 
 
 def _rows(found: Audit) -> list[tuple[str, str, str]]:

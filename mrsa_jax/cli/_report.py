@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from mrsa_jax.cli import _attack_setting as attacks
+from mrsa_jax.cli._audit import AuditConfig
 from mrsa_jax.cli._secagg import SecaggConfig
 
 __all__ = ["DESCRIPTION", "DETAILS", "ReportConfig", "run_report"]
@@ -19,8 +20,8 @@ DESCRIPTION = "Write a self-contained HTML page of any folder that a command wro
 
 DETAILS = """
 
-For folders of demo, simulate, train, sweep, attack and reproduce: what was found, tables, figures,
-settings with what was changed, provenance, and the papers behind the schemes with BibTeX.
+For folders of demo, simulate, train, sweep, attack, audit and reproduce: what was found, tables,
+figures, settings with what was changed, provenance, and the papers behind it all with BibTeX.
   mrsa-jax report results/demo
   mrsa-jax report results/sweep --out sweep.html --open
 
@@ -35,7 +36,7 @@ class ReportConfig:
     folder: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (
         tyro.MISSING
     )
-    """Folder of demo, simulate, train, sweep, attack or reproduce."""
+    """Folder of demo, simulate, train, sweep, attack, audit or reproduce."""
 
     out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
     """File to write; report.html in the folder when left out."""
@@ -52,7 +53,9 @@ def run_report(config: ReportConfig) -> int:
     from mrsa_jax.reproduce._config import ReproduceConfig
     from mrsa_jax.study._report_folder import report
 
-    known = {**_attacks(), "reproduce": ReproduceConfig, "secagg": SecaggConfig}
+    known = {
+        **_attacks(), "audit": AuditConfig, "reproduce": ReproduceConfig, "secagg": SecaggConfig
+    }  # fmt: skip
     saved = report(config.folder, config.out, known=known)
     if config.open:
         import webbrowser

@@ -9,6 +9,7 @@ from mrsa_jax.plotting._attacks import (
     plot_quality_of_motion,
     plot_recovered,
 )
+from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._ccesa import (
     plot_bandwidth_ratio,
     plot_connection_probability,
@@ -64,6 +65,8 @@ __all__ = [
     "PolicyQuantity",
     "plot_accuracy",
     "plot_accuracy_curves",
+    "plot_audit_exposure",
+    "plot_audit_privacy",
     "plot_bandwidth_ratio",
     "plot_byzantine_tolerance",
     "plot_cardinality",

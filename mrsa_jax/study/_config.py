@@ -67,7 +67,8 @@ SIX_SCHEMES = (
 )
 
 # Fields that say where results go, how they are made and shown, not what is studied.
-_PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources")
+_PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources",
+                 "recipe_file")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,11 +264,6 @@ Config = DemoConfig | SimulateConfig | TrainConfig
 @typing.runtime_checkable
 class Settings(typing.Protocol):
     """What the store needs of a frozen dataclass of settings, a study's or another command's."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of everything random."""
-        ...
 
     @property
     def out(self) -> pathlib.Path:

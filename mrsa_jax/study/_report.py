@@ -218,6 +218,7 @@ TITLES = {
     "simulate": "many trials of client selection",
     "train": "training with secure aggregation",
     "sweep": "a grid of studies",
+    "audit": "what a participation log leaks, and proof",
     "reproduce": "a paper's tables and figures, remade and judged",
 }
 """What a page's heading says of its command."""

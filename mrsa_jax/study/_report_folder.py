@@ -1,4 +1,4 @@
-"""A report of any folder that the package wrote: a study, a sweep, an attack, a reproduction.
+"""A report of any folder that the package wrote: a study, sweep, attack, audit or reproduction.
 
 What a folder holds is told by the files in it. Whatever is missing or cannot be read is said
 before anything is written.
@@ -54,7 +54,7 @@ def report(
     """Write a page of HTML about a folder that a command wrote; it needs nothing beside it.
 
     Args:
-        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack` or `reproduce`.
+        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit` or `reproduce`.
         out: File to write; `report.html` in the folder when None.
         known: Configurations by command that are not the studies' own, whose defaults the
             settings are compared with.
@@ -100,10 +100,15 @@ def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str,
     if (folder / "scores.json").is_file():
         content = _read(folder / "scores.json", "summary", "scores", "sentences")
         return manifest, _attack_page(folder, content, manifest, known)
+    if (folder / "audit.json").is_file():
+        from mrsa_jax.study._report_audit import audit_page
+
+        content = _read(folder / "audit.json", "title", "sentences", "summary", "findings")
+        return manifest, audit_page(folder, content, manifest, known)
     if not (folder / "results.zarr").is_dir():
         raise ConfigurationError(
             f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "
-            f"({manifest.get('command')}) has no results.zarr and no scores.json beside it"
+            f"({manifest.get('command')}) has no results.zarr, scores.json or audit.json beside it"
         )
     try:
         return manifest, _study_page(folder, manifest, known)

@@ -59,7 +59,7 @@ def provenance(config: Settings) -> dict[str, Any]:
         "command": type(config).__name__.removesuffix("Config").lower(),
         "config_hash": config_hash(config),
         "config": to_dict(config),
-        "seed": config.seed,
+        "seed": getattr(config, "seed", None),  # an audit draws nothing
         "versions": {name: metadata.version(name) for name in names},
         "python": platform.python_version(),
         "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",

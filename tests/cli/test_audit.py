@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import csv
+import hashlib
 import json
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -53,6 +56,8 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
         (LOG, ["--effort", "nan"], "`effort` must be a number of at least 0; got nan"),
         (LOG, ["--fail-below", "0"], "`fail_below` must be at least 1; got 0"),
         (LOG, ["--recipe-file", "none/x.csv"], "`recipe_file` must lie in an existing folder; got"),
+        (LOG, ["--overwrite"], "`overwrite` must come with --out; got True"),
+        (LOG, ["--out", "pyproject.toml"], "`out` must be a folder; got 'pyproject.toml'"),
     ],
 )
 def test_misuse_is_answered_with_status_2(
@@ -181,10 +186,127 @@ def test_settings_may_come_from_a_file(
     assert json.loads(capsys.readouterr().out)["gate"]["target"] == 2
 
 
+def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_folder_for_a_later_reader(
+    log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every file says what the log says, and the certificate is checked from files alone."""
+    out = tmp_path / "kept" / "audit"
+    words = ["audit", str(log), *QUICK, "--out", str(out), "--fail-below", "2"]
+    assert main(words) == 3  # a gate that fails keeps its findings
+    assert f"mrsa-jax report {out}" in capsys.readouterr().out
+    assert {one.name for one in out.iterdir()} == {
+        "audit.json", "clients.csv", "exposed_clients.png", "recipe.csv", "rounds.csv",
+        "study.json", "weak_privacy.png",
+    }  # fmt: skip
+    assert [one.name for one in out.parent.iterdir()] == ["audit"]
+    content = json.loads((out / "audit.json").read_text())
+    assert content["findings"]["exposed"] == [{"client": "site-41", "first_round": 12}]
+    assert content["gate"]["passed"] is False
+    assert content["sentences"][0].startswith("1 of 5 clients are exposed")
+    assert rows_of(out / "clients.csv")[2] == {
+        "client": "site-41", "rounds": "1", "first_exposed": "12"
+    }  # fmt: skip
+    assert [(row["round"], row["exposed_clients"]) for row in rows_of(out / "rounds.csv")] == [
+        ("3", "0"), ("9", "0"), ("12", "1"),
+    ]  # fmt: skip
+    assert [row["weak_upper"] for row in rows_of(out / "rounds.csv")] == ["3", "2", "1"]
+    manifest = json.loads((out / "study.json").read_text())
+    assert manifest["command"] == "audit"
+    assert manifest["config"]["fail_below"] == 2
+    assert manifest["log"]["sha256"] == hashlib.sha256(LOG.encode()).hexdigest()
+    members: dict[str, list[str]] = {}
+    for row in rows_of(log):
+        members.setdefault(row["round"], []).append(row["client"])
+    left: collections.Counter[str] = collections.Counter()
+    wanted: dict[str, int] = {}
+    for row in rows_of(out / "recipe.csv"):
+        if row["kind"] == "client":
+            wanted[row["name"]] = int(row["coefficient"])
+            continue
+        for client in members[row["name"]]:
+            left[client] += int(row["coefficient"])
+    assert {client: value for client, value in left.items() if value} == wanted == {"site-41": 1}
+
+
+def test_a_certificate_of_fractional_weights_multiplies_the_log_as_it_is(
+    tmp_path: pathlib.Path,
+) -> None:
+    path, out = tmp_path / "log.csv", tmp_path / "out"
+    path.write_text("round,client,weight\n1,a,0.5\n1,b,0.25\n2,a,1.5\n2,b,0.125\n2,c,1\n3,c,2\n")
+    assert main(["audit", str(path), *QUICK, "--out", str(out)]) == 0
+    weights = {(row["round"], row["client"]): Fraction(row["weight"]) for row in rows_of(path)}
+    names = [one.name for one in out.glob("*.csv")]
+    for name in {"recipe.csv", "plain_sum.csv"} & set(names):
+        terms = {(row["kind"], row["name"]): int(row["coefficient"]) for row in rows_of(out / name)}
+        for client in "abc":
+            left = sum(
+                value * weights.get((label, client), 0)
+                for (kind, label), value in terms.items()
+                if kind == "round"
+            )
+            assert left == terms.get(("client", client), 0)
+    assert "recipe.csv" in names
+
+
+def test_what_is_in_the_way_is_left_alone(
+    log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["audit", str(log), *QUICK, "--out"]
+    assert main([*words, str(tmp_path)]) == 2  # the folder of the log itself
+    assert "which holds other files" in capsys.readouterr().err
+    assert main([*words, str(tmp_path), "--overwrite"]) == 2  # never what is no study of ours
+    assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
+    out = tmp_path / "out"
+    assert main([*words, str(out)]) == 0
+    first = (out / "study.json").read_text()
+    assert main([*words, str(out), "--layout", "long"]) == 2
+    assert "`out` must not hold another study" in " ".join(capsys.readouterr().err.split())
+    assert (out / "study.json").read_text() == first
+    assert main([*words, str(out), "--layout", "long", "--overwrite"]) == 0
+    assert json.loads((out / "study.json").read_text())["config"]["layout"] == "long"
+    with log.open("a") as stream:
+        stream.write("13,site-17\n")
+    assert main([*words, str(out), "--layout", "long"]) == 0  # the log has grown: the same audit
+    assert rows_of(out / "rounds.csv")[-1]["round"] == "13"
+
+
+def test_a_failure_on_the_way_leaves_nothing(
+    log: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mrsa_jax import ConfigurationError
+    from mrsa_jax.cli import _audit_folder
+
+    def fail(*args: object) -> None:
+        raise ConfigurationError("the disk is full")
+
+    monkeypatch.setattr(_audit_folder, "_draw", fail)
+    assert main(["audit", str(log), *QUICK, "--out", str(tmp_path / "out")]) == 2
+    assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_folder_of_a_history_of_nobody(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "zeros.csv", tmp_path / "out"
+    path.write_text("0,0\n0,0\n")
+    assert main(["audit", str(path), *QUICK, "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["out"] == str(out)
+    assert not list(out.glob("*.png"))
+    assert not (out / "recipe.csv").exists()
+    assert main(["report", str(out)]) == 0
+    assert "Nobody took part" in (out / "report.html").read_text()
+
+
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--help"]) == 0
     text = capsys.readouterr().out
-    for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE"):
+    for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE",
+                 "--out", "--overwrite"):  # fmt: skip
         assert flag in text
 
 

@@ -156,7 +156,13 @@ def test_half_written_folders(tmp_path: pathlib.Path, demo: pathlib.Path) -> Non
     refused(run, "whose train is not complete: mrsa-jax train --resume continues it")
     alone = tmp_path / "alone"
     write(alone, "study.json", manifest())
-    refused(alone, "has no results.zarr and no scores.json")
+    refused(alone, "has no results.zarr, scores.json or audit.json")
+    write(alone, "audit.json", {"title": "t", "sentences": [], "summary": []})
+    refused(alone, "audit.json lacks ['findings']")
+    write(alone, "audit.json", {"title": "t", "sentences": [], "summary": [],
+                                "findings": {"exposed": []}})  # fmt: skip
+    write(alone, "recipe.csv", "a,b\n1,2\n")
+    refused(alone, "must hold a whole audit")
     attack = tmp_path / "attack"
     write(attack, "study.json", manifest("leastsquares"))
     write(attack, "scores.json", '{"summary": [')
@@ -226,6 +232,57 @@ def test_an_attack_s_page(tmp_path: pathlib.Path) -> None:
     assert "30 more rows in scores.csv" in text
     assert "estimates.npy" in text
     assert text.count("<td>yes</td>") + text.count('<td class="text">yes</td>') == 1 + 200
+
+
+def audit_folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return the folder of an audit made by hand: 230 exposed clients, a long certificate."""
+    exposed = [{"client": f"{EVIL}{k}", "first_round": k} for k in range(230)]
+    content = {
+        "title": "log.csv: 9 rounds, 240 clients, plain sums",
+        "sentences": [EVIL, "Somebody's update follows."],
+        "summary": [{"question": "weak privacy T", "answer": "1", "how_sure": "certified"}],
+        "gate": {"target": 2, "definition": "weak", "passed": False, "reason": "T is 1, below 2"},
+        "findings": {"exposed": exposed},
+    }
+    settings = {"file": "log.csv", "effort": 0.5, "layout": "auto"}
+    own = manifest("audit", config=settings, log={"bytes": 123, "sha256": "ab" * 32})
+    write(tmp_path, "study.json", {**own, "seed": None})
+    write(tmp_path, "audit.json", content)
+    write(tmp_path, "recipe.csv", f'kind,name,coefficient\nround,7,-{"9" * 80}\nclient,"a,b",3\n')
+    (tmp_path / "weak_privacy.png").write_bytes(png())
+    (tmp_path / "other.png").write_bytes(png())
+    return tmp_path
+
+
+def test_an_audit_s_page(tmp_path: pathlib.Path) -> None:
+    from mrsa_jax.cli._audit import AuditConfig
+
+    saved = study.report(audit_folder(tmp_path), known={"audit": AuditConfig})
+    text = check(saved.path)
+    assert (saved.command, saved.papers[0]) == ("audit", "so2023securing")
+    assert "mrsa_jax audit: what a participation log leaks, and proof" in text
+    assert "<strong>Gate failed:</strong> T is 1, below 2." in text
+    assert "30 more rows in clients.csv" in text
+    assert text.count("<img") == 1  # of what it knows
+    assert "123 bytes and SHA-256 " + "ab" * 32 in text
+    assert "-" + "9" * 56 + "..." in text  # cut in the table, whole in the file
+    assert "a,b</th><td>3</td>" in text
+    assert "1 setting changed from the default" in text  # effort; a file has no default
+    assert ">seed<" not in text  # nothing is drawn
+
+
+def test_an_audit_s_page_without_defaults_findings_or_gate(tmp_path: pathlib.Path) -> None:
+    folder = audit_folder(tmp_path)
+    content = json.loads((folder / "audit.json").read_text())
+    write(folder, "audit.json", {**content, "gate": None, "findings": {"exposed": []}})
+    (folder / "recipe.csv").unlink()
+    (folder / "weak_privacy.png").unlink()
+    text = check(study.report(folder).path)
+    assert "<p>Nobody.</p>" in text
+    assert "Certificate" not in text
+    assert "Gate" not in text
+    assert "changed" not in text.split("</style>")[1]
+    assert "<img" not in text
 
 
 def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:

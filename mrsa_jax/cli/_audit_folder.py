@@ -1,0 +1,136 @@
+"""What `mrsa-jax audit --out` leaves in its folder: findings, certificates, tables and figures."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax.cli._audit import title_of
+from mrsa_jax.privacy._over_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._recipe import recipe_of
+
+if TYPE_CHECKING:
+    from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+    from mrsa_jax.privacy._search import Progress
+    from mrsa_jax.study._store import StudyFolder
+
+__all__ = ["save_audit"]
+
+
+def save_audit(
+    folder: StudyFolder,
+    file: pathlib.Path,
+    log: ParticipationLog,
+    found: Audit,
+    gate: Gate | None,
+    rows: Sequence[tuple[str, str, str]],
+    *,
+    progress: Progress | None = None,
+) -> None:
+    """Write what a later reader needs to judge the findings, and to check the certificates.
+
+    Args:
+        folder: Where to write.
+        file: The log's file, named by its content in the provenance: the log itself is not kept.
+        log: The history.
+        found: What it leaks.
+        gate: What was demanded, if anything.
+        rows: The findings as question, answer, how sure.
+        progress: Called with what is done, parts done and their number.
+    """
+    after = over_rounds(log, found, progress)
+    folder.manifest["log"] = _fingerprint(file, log)
+    _write_clients(folder.path / "clients.csv", log, found)
+    columns = _rounds(log, after)
+    rounds = zip(*columns.values(), strict=True)
+    _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
+    if found.recipe is not None:
+        _write_lines(folder.path / "recipe.csv", found.recipe.lines())
+        _draw(folder.path, columns, found)
+    group = found.group
+    if group is not None and group.support:
+        plain = recipe_of(log, group.witness, group.support)
+        if plain != found.recipe:
+            _write_lines(folder.path / "plain_sum.csv", plain.lines())
+    content = {
+        "title": title_of(file, found),
+        "sentences": found.sentences(),
+        "summary": [dict(zip(("question", "answer", "how_sure"), r, strict=True)) for r in rows],
+        "gate": None if gate is None else gate._asdict(),
+        "findings": found.to_dict(),
+    }
+    text = json.dumps(content, indent=2) + "\n"
+    (folder.path / "audit.json").write_text(text, encoding="utf-8")
+
+
+def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {
+        "name": file.name,
+        "bytes": file.stat().st_size,
+        "sha256": digest,
+        "first_round": str(log.rounds[0]),
+        "last_round": str(log.rounds[-1]),
+    }
+
+
+def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> None:
+    """Write how often each client took part, and from which round on it is exposed."""
+    first = dict(found.exposed)
+    counts = (log.participation != 0).sum(axis=0).tolist()
+    rows = (
+        (client, count, first.get(client, ""))
+        for client, count in zip(log.clients, counts, strict=True)
+    )
+    _write_rows(path, ("client", "rounds", "first_exposed"), rows)
+
+
+def _rounds(log: ParticipationLog, after: OverRounds) -> dict[str, Sequence[Any]]:
+    """Return what was known after each round, by column: the data of the figures."""
+    columns: dict[str, Sequence[Any]] = {
+        "round": log.rounds,
+        "clients": (log.participation != 0).sum(axis=1).tolist(),
+        "exposed_clients": after.exposed.tolist(),
+        "weak_lower": after.lower.tolist(),
+        "weak_upper": after.upper.tolist(),
+    }
+    if after.strong is not None:
+        columns["strong_privacy"] = after.strong.tolist()
+    return columns
+
+
+def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit) -> None:
+    """Draw how privacy fell over the rounds, and who was exposed if anybody was."""
+    import pandas as pd
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from mrsa_jax import plotting
+
+    table = pd.DataFrame(columns)
+    with plotting.style():
+        for name in ["exposed_clients"] * bool(found.exposed) + ["weak_privacy"]:
+            figure = Figure(layout="constrained")
+            FigureCanvasAgg(figure)
+            ax = figure.subplots()
+            if name == "exposed_clients":
+                plotting.plot_audit_exposure(table, num_clients=found.num_clients, ax=ax)
+            else:
+                plotting.plot_audit_privacy(table, ax=ax)
+            figure.savefig(folder / f"{name}.png", dpi=160)
+
+
+def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,126 @@
+"""The page of an audit: findings, what the gate says, figures, who is exposed, the certificate."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._html import shown, tidy
+from mrsa_jax.study import _report
+from mrsa_jax.study._page import Section, data_table, figures_section
+
+__all__ = ["audit_page"]
+
+_MOST_ROWS = 200
+_MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
+
+_CAPTIONS = {
+    "exposed_clients": "Clients whose own update could be solved for after each round: a "
+    "combination of the sums so far is theirs alone.",
+    "weak_privacy": "Weak privacy T after each round: the fewest clients in any combination of the "
+    "sums so far, between its proven bounds; 1 means that somebody is exposed. Strong T: the "
+    "fewest clients whom no combination tells apart.",
+}
+
+_MODEL = (
+    "Exact where a client's update stays the same over the rounds; otherwise a combination gives "
+    "it up to the change."
+)
+_CHECK = (
+    "To check it with the log, whose file has {bytes} bytes and SHA-256 {sha256}: multiply each "
+    "round's row (1, or the weight, of a client who took part; 0 of all others) by the round's "
+    "coefficient and add up, in whole numbers. What is left is what stands below, and 0 for "
+    "everybody else."
+)
+
+
+def audit_page(
+    folder: pathlib.Path,
+    content: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    known: Mapping[str, type],
+) -> str:
+    """Return the page of an audit.
+
+    Args:
+        folder: Its folder.
+        content: What is in its `audit.json`.
+        manifest: Its provenance.
+        known: Configurations by command, whose defaults the settings are compared with.
+    """
+    findings = content["findings"]
+    summary = data_table(
+        ("Question", "Answer", "How sure"),
+        [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
+        "What the sums give away",
+    )
+    pictures = {
+        name: (caption, (folder / f"{name}.png").read_bytes())
+        for name, caption in _CAPTIONS.items()
+        if (folder / f"{name}.png").is_file()
+    }
+    sections = [
+        Section("Findings", _findings(content)),
+        Section("Summary", summary),
+        figures_section(pictures),
+        Section("Exposed clients", _exposed(findings["exposed"])),
+        Section("Certificate", _certificates(folder, manifest.get("log", {}))),
+    ]
+    defaults = _report.defaults_of("audit", known)
+    if defaults is not None:
+        defaults = {name: value for name, value in defaults.items() if name != "file"}
+    return _report.whole_page(manifest, [str(content["title"])], sections, defaults)
+
+
+def _findings(content: Mapping[str, Any]) -> str:
+    words = "".join(f"<p>{tidy(shown(text, 2000))}</p>" for text in content["sentences"])
+    gate = content.get("gate")
+    if gate is not None:
+        verdict = "passed" if gate["passed"] else "failed"
+        words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
+    return words + f'<p class="note">{_MODEL}</p>'
+
+
+def _exposed(exposed: list[dict[str, Any]]) -> str:
+    if not exposed:
+        return "<p>Nobody.</p>"
+    rows = [(str(one["client"]), str(one["first_round"])) for one in exposed]
+    headings = ("Client", "From round on")
+    return data_table(headings, rows, "Whose own update follows from the sums, and since when",
+                      most=_MOST_ROWS, where="clients.csv")  # fmt: skip
+
+
+def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
+    """Return the combinations that the upper bounds stand on, and how to check them."""
+    fewest = _combination(folder / "recipe.csv")
+    if not fewest:
+        return ""
+    how = _CHECK.format(bytes=log.get("bytes", "?"), sha256=log.get("sha256", "?"))
+    plain = _combination(folder / "plain_sum.csv")
+    more = f"<h3>Of the smallest plain sum</h3>{plain}" if plain else ""
+    return f'<p class="note">{tidy(how)}</p><h3>Of weak privacy T</h3>{fewest}{more}'
+
+
+def _combination(path: pathlib.Path) -> str:
+    """Return a combination of sums as two tables: what is added up, and what is left."""
+    if not path.is_file():
+        return ""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = [
+                (row["kind"], row["name"], row["coefficient"]) for row in csv.DictReader(stream)
+            ]
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigurationError(
+            f"`folder` must hold a whole audit; {str(path)!r} cannot be read "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    parts = []
+    for kind, caption in (("round", "What is added up"), ("client", "What is left")):
+        terms = [(label, shown(value, _MOST_DIGITS)) for one, label, value in rows if one == kind]
+        parts.append(data_table((kind.capitalize(), "Coefficient"), terms, caption,
+                                most=_MOST_ROWS, where=path.name))  # fmt: skip
+    return "".join(parts)
