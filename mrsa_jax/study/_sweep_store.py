@@ -177,24 +177,21 @@ def _lay_out(
     inner_coordinates: Mapping[str, Any],
 ) -> None:
     """Create all arrays; the manifest, which makes the folder a study, comes last."""
-    import xarray as xr
-    import zarr
+    import zarr  # alone: xarray takes seconds to import, and is not needed before the results are
 
     manifest = _store.provenance(sweep.config) | {
         "swept": sweep.kind.name,
         "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
     }
     used = {dim for variable in variables.values() for dim in variable.dims}
-    coords: dict[str, Any] = {k: v for k, v in inner_coordinates.items() if k in used}
+    coords: dict[str, Any] = {k: (k, v, {}) for k, v in inner_coordinates.items() if k in used}
     for axis in sweep.axes:
         for i, (field, labels) in enumerate(sweep.labels(axis).items()):
             name = axis.name if i == 0 else field.rpartition(".")[2]
-            values = np.asarray(labels)
-            coords[name] = (axis.name, values, {"field": field})
-    empty = xr.Dataset(coords=coords)
-    stored = empty.assign_attrs({key: json.dumps(value) for key, value in manifest.items()})
-    stored.to_zarr(path / _STORE, mode="w", consolidated=False, zarr_format=2)
-    group: Any = zarr.open_group(path / _STORE, mode="r+", zarr_format=2)
+            coords[name] = (axis.name, labels, {"field": field})
+    group: Any = zarr.open_group(path / _STORE, mode="w", zarr_format=2)
+    group.attrs.update({key: json.dumps(value) for key, value in manifest.items()})
+    _add_coordinates(group, coords)
     own = {
         "done": Variable((), "bool", False, "1", "Whether the point is complete"),
         "seconds": Variable((), "float64", np.nan, "s", "Time that the point took"),
@@ -222,6 +219,17 @@ def _lay_out(
     part = path / f"{_MANIFEST}.part"
     part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     part.replace(path / _MANIFEST)
+
+
+def _add_coordinates(group: Any, coords: Mapping[str, tuple[str, Any, dict[str, Any]]]) -> None:
+    """Write coordinates as xarray does; those that are not named after their axis are listed."""
+    for name, (dim, values, attributes) in coords.items():
+        own = np.asarray(values)
+        array = group.create_array(name, data=own, chunks=own.shape, fill_value=None)
+        array.attrs.update({**attributes, "_ARRAY_DIMENSIONS": [dim]})
+    others = [name for name, (dim, _, _) in coords.items() if name != dim]
+    if others:
+        group.attrs.update({"coordinates": " ".join(others)})
 
 
 def _clear(path: pathlib.Path) -> None:
