@@ -22,6 +22,7 @@ from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
+from mrsa_jax.data._sources import photograph_path
 
 __all__ = ["cases"]
 
@@ -31,9 +32,8 @@ _SMOOTHNESS = 1e-4
 
 def _photograph() -> np.ndarray:
     from PIL import Image
-    from sklearn.datasets import load_sample_image
 
-    picture = Image.fromarray(load_sample_image("flower.jpg")).resize(_SHAPE[:2])
+    picture = Image.open(photograph_path("flower")).resize(_SHAPE[:2])
     return np.asarray(picture, np.float32) / np.float32(255)
 
 

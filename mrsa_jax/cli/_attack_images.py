@@ -16,6 +16,7 @@ from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import WireRound, wire_round
 from mrsa_jax.cli._attack_checks import pictures
 from mrsa_jax.cli._attack_setting import GradientsConfig, ModelInversionConfig
+from mrsa_jax.data._sources import photograph_path
 from mrsa_jax.study import _build
 
 if TYPE_CHECKING:
@@ -181,10 +182,9 @@ def _chosen_images(config: GradientsConfig, count: int) -> tuple[np.ndarray, np.
 def _sample_photographs(name: str, count: int) -> np.ndarray:
     """Return scikit-learn's photographs: this one, the other, and then parts of both."""
     from PIL import Image
-    from sklearn.datasets import load_sample_image
 
     other = "china" if name == "flower" else "flower"
-    whole = [_square(Image.fromarray(load_sample_image(f"{one}.jpg"))) for one in (name, other)]
+    whole = [_square(Image.open(photograph_path(one))) for one in (name, other)]
     cut, pieces = 2, list(whole)
     while len(pieces) < count:
         for place in range(cut * cut):

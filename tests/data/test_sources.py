@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import mrsa_jax as mj
 from mrsa_jax.data import _sources, _tfds
@@ -86,6 +87,22 @@ def test_mnist_5k_is_stratified_and_complete() -> None:
     means = np.stack([dataset.train_inputs[dataset.train_labels == c].mean(0) for c in range(10)])
     distances = np.square(dataset.test_inputs[:, None] - means[None]).sum((2, 3, 4))
     assert np.mean(distances.argmin(1) == dataset.test_labels) > 0.75
+
+
+@pytest.mark.parametrize("name", ["flower", "china"])
+def test_photographs_are_those_that_scikit_learn_gives(name: str) -> None:
+    from sklearn.datasets import load_sample_image  # takes seconds
+
+    with Image.open(_sources.photograph_path(name)) as picture:
+        np.testing.assert_array_equal(np.asarray(picture), load_sample_image(f"{name}.jpg"))
+
+
+def test_a_photograph_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(_sources, "_package_directory", lambda package, name: tmp_path)
+    with pytest.raises(mj.DataNotFoundError, match=r"looked for .*flower\.jpg; reinstall"):
+        _sources.photograph_path("flower")
 
 
 def test_digits_depend_on_the_seed_and_only_on_it() -> None:
