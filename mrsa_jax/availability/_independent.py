@@ -22,6 +22,8 @@ from mrsa_jax.availability._chance import check_chances, happens, threshold
 __all__ = ["Independent", "assign_rates", "independent"]
 
 _WAYS = ("shuffled", "cyclic", "sorted")
+# One program: most commands begin with this draw, and one by one its operations take 13 of them.
+_client_words = jax.jit(client_words, static_argnums=1)
 
 
 @jax.tree_util.register_dataclass
@@ -140,5 +142,5 @@ def assign_rates(
     order = np.argsort(np.arange(num_clients) % values.size, kind="stable")
     if how == "sorted":
         return spread[order]
-    words = np.asarray(client_words(as_key(seed), num_clients))
+    words = np.asarray(_client_words(as_key(seed), num_clients))
     return spread[np.argsort(words, kind="stable")]

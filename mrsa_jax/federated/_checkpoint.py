@@ -84,9 +84,28 @@ def checkpoints(
 class Store:
     """An open folder of checkpoints of one configuration."""
 
-    def __init__(self, own: Checkpoints, manager: Any, identity: dict[str, str]) -> None:
-        """Hold orbax's manager."""
-        self._own, self._manager, self._identity = own, manager, identity
+    def __init__(self, own: Checkpoints, identity: dict[str, str]) -> None:
+        """Take what `train` knows of its configuration."""
+        self._own, self._identity = own, identity
+        self._opened: Any = None
+
+    @property
+    def _manager(self) -> Any:
+        """Orbax's manager, made when it is first needed."""
+        if self._opened is None:
+            ocp = _orbax()
+            options = ocp.CheckpointManagerOptions(
+                max_to_keep=self._own.keep,
+                cleanup_tmp_directories=True,
+                enable_async_checkpointing=False,
+            )
+            self._opened = ocp.CheckpointManager(self._own.directory, options=options)
+        return self._opened
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._opened is not None:
+            self._opened.close()
 
     def is_due(self, step: int, is_last: bool) -> bool:
         """Return whether the state after `step` trained rounds is to be saved."""
@@ -110,6 +129,8 @@ class Store:
 
     def latest(self, template: Any) -> tuple[int, Any] | None:
         """Return the newest complete step and its state, shaped as `template`; None if none."""
+        if not any(self._own.directory.iterdir()):
+            return None  # a new run trains its first rounds without waiting for orbax
         ocp = _orbax()
         step = self._manager.latest_step()
         if step is None:
@@ -143,19 +164,13 @@ class Store:
 
 @contextlib.contextmanager
 def opened(own: Checkpoints, identity: dict[str, str]) -> Iterator[Store]:
-    """Open the folder and clear it of what a killed process left."""
-    ocp = _orbax()
-    options = ocp.CheckpointManagerOptions(
-        max_to_keep=own.keep,
-        cleanup_tmp_directories=True,
-        enable_async_checkpointing=False,
-    )
+    """Open the folder; reading or writing it clears it of what a killed process left."""
     own.directory.mkdir(parents=True, exist_ok=True)
-    manager = ocp.CheckpointManager(own.directory, options=options)
+    store = Store(own, {"identity": own.identity} | identity)
     try:
-        yield Store(own, manager, {"identity": own.identity} | identity)
+        yield store
     finally:
-        manager.close()
+        store.close()
 
 
 def fingerprint(*values: Any) -> str:

@@ -73,7 +73,8 @@ def _column(values: Any) -> Column:
     floats = [name for name in names if isinstance(name, float)]
     if floats and all(name == name and name.is_integer() for name in floats):
         names = [None if name is None else int(name) for name in names]  # integers with gaps
-    return Column(whole.indices.to_numpy().astype(np.int64), names)
+    # not by Arrow's own way to NumPy, which imports pandas
+    return Column(np.from_dlpack(whole.indices).astype(np.int64), names)
 
 
 def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:

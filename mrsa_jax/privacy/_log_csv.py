@@ -134,7 +134,8 @@ def _column(values: Any) -> Column:
     whole = values.unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):  # no rows at all
         return Column(np.empty(0, np.int64), [])
-    return Column(whole.indices.to_numpy().astype(np.int64), whole.dictionary.to_pylist())
+    # not by Arrow's own way to NumPy, which imports pandas
+    return Column(np.from_dlpack(whole.indices).astype(np.int64), whole.dictionary.to_pylist())
 
 
 def _locate(path: pathlib.Path, delimiter: str, header_rows: int, row: int) -> str:
