@@ -151,7 +151,7 @@ def memory_bytes(config: setting.AttackSettings, machine: Machine, count: int) -
 
 
 def run(
-    configs: Sequence[setting.AttackSettings], machine: Machine, trajectories: bool
+    configs: Sequence[setting.AttackSettings], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Run each attack and give its summary."""
     for config in configs:

@@ -75,7 +75,7 @@ def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[SecaggConfig], machine: Machine, trajectories: bool
+    configs: Sequence[SecaggConfig], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Count the failures of each point."""
     for config in configs:

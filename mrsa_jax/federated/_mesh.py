@@ -190,6 +190,7 @@ def lowered_cohort_updates(
         return cohort_updates.lower(*shared, *slots, **sizes)
     everywhere = NamedSharding(mesh, PartitionSpec())
     shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere), shared
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
+        (*shared, *slots),
     )
-    return _sharded.lower(*shapes, *slots, mesh=mesh, width=width)
+    return _sharded.lower(*shapes, mesh=mesh, width=width)

@@ -128,7 +128,6 @@ def evaluation(
     return jnp.sum(right).astype(jnp.float32) / count, jnp.sum(losses) / count
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def server_step(
     optimizer: optax.GradientTransformation,
     parameters: Float32[Array, " dim"],
@@ -138,12 +137,22 @@ def server_step(
 ) -> tuple[Float32[Array, " dim"], Any, Bool[Array, ""]]:
     """Apply the server optimizer to minus the mean update; a round without a sum changes nothing.
 
+    Optimizers with the same `update` share a program: what they start from is data.
+
     Returns:
         New parameters, new optimizer state, and whether all parameters are finite.
     """
+    found: Any = _step(optimizer.update, parameters, state, update, is_learnt)
+    return found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(
+    transform: Any, parameters: Array, state: Any, update: Array, is_learnt: Array
+) -> tuple[Array, Any, Array]:
     # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
     with jax.numpy_dtype_promotion("standard"):
-        step, moved = optimizer.update(-update, state, parameters)
+        step, moved = transform(-update, state, parameters)
         parameters_after = optax.apply_updates(parameters, step)
 
     def keep(new: Array, old: Array) -> Array:

@@ -53,6 +53,7 @@ def rollout_many(
     num_trials: int,
     *,
     mesh: Mesh | None = None,
+    width: int = 1,
 ) -> Bool[np.ndarray, "cells trials rounds clients"]:
     """Return who took part under many configurations, all of one program.
 
@@ -64,6 +65,8 @@ def rollout_many(
         num_trials: B >= 1, of each.
         mesh: Devices of one axis that each configuration's trials are dealt out to; the result is
             the same to the bit. With devices of several processes all must make this call.
+        width: Make the program for this many configurations if there are fewer, so that lists of
+            different lengths share one; what is computed in vain is dropped.
 
     Returns:
         bool[cells, B, J, N]; entry c equals `rollout_trials` of configuration c.
@@ -88,6 +91,7 @@ def rollout_many(
         _rollout._check(s, a, num_rounds) for s, a in zip(selectors, availabilities, strict=True)
     ]
     rounds, trials = checked[0][0], check_count("num_trials", num_trials)
+    check_count("width", width)
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
     first = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"
@@ -106,14 +110,13 @@ def rollout_many(
             ))
             for key, scheme in zip(keys, schemes, strict=True)
         ])  # fmt: skip
-    return _stacked(keys, schemes, rounds, trials, together)
+    return _stacked(keys, schemes, rounds, trials, min(together, max(width, count)))
 
 
 def _stacked(
-    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: int, together: int
+    keys: list[Array], schemes: list[tuple[Any, Any]], rounds: int, trials: int, size: int
 ) -> np.ndarray:
-    """Run several configurations in each call, all calls of one size."""
-    size = min(together, len(keys))
+    """Run several configurations in each call, all calls of one size, the last filled up."""
     indices = jnp.arange(trials, dtype=jnp.uint32)
 
     def one(start: int) -> np.ndarray:

@@ -58,11 +58,13 @@ class Job:
         number: Of the point.
         config: Of the command.
         cells: Places that it fills, its own last: its flag tells that all are written.
+        together: How many of its group are computed in one go, where they are all missing.
     """
 
     number: int
     config: Any
     cells: tuple[tuple[int, ...], ...]
+    together: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +118,18 @@ class Plan:
     def jobs(self, numbers: Sequence[int]) -> list[Job]:
         """Return what computes some points."""
         return [
-            Job(number, self.points[number].config, tuple(map(self._index, cells)))
+            Job(
+                number,
+                self.points[number].config,
+                tuple(map(self._index, reversed(self.twins[number]))),
+                self._together[number],
+            )
             for number in numbers
-            for cells in [reversed(self.twins[number])]
         ]
+
+    @functools.cached_property
+    def _together(self) -> dict[int, int]:
+        return {number: group.together for group in self.groups for number in group.numbers}
 
     def _index(self, number: int) -> tuple[int, ...]:
         return tuple(map(int, np.unravel_index(number, self.sweep.shape)))
@@ -171,7 +181,8 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
     made = []
     for numbers in groups.values():
         config = good[numbers[0]].config
-        count = min(runner.together(config, machine), len(numbers))
+        tasks = -(-len(numbers) // runner.together(config, machine))
+        count = -(-len(numbers) // tasks)  # tasks of about one size
         made.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
     each = sum(
         np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
@@ -346,7 +357,8 @@ def compute(
         if not own:
             return
         start = time.perf_counter()
-        results = runner.run([job.config for job in own], machine, sweep.trajectories)
+        configs = [job.config for job in own]
+        results = runner.run(configs, machine, sweep.trajectories, own[0].together)
         for job, values in zip(own, results, strict=True):
             seconds = time.perf_counter() - start
             for index in job.cells:

@@ -62,10 +62,11 @@ def run_on_workers(
         store = plan.open_store()
         try:
             most = max(1, len(client.scheduler_info()["workers"]))
-            count = Count(_cut(plan, most), store, progress or Silent())
+            cut = _cut(plan, most)
+            count = Count(cut, store, progress or Silent())
             while count.missing:
                 before = len(count.missing)
-                _compute_all(client, plan, count)
+                _compute_all(client, cut, count)
                 count.look(before)
         finally:
             store.close()

@@ -89,7 +89,8 @@ def run_on_hosts(plan: Plan, progress: Progress | None = None) -> xr.Dataset | N
             jobs = plan.jobs([n for n, own in zip(task, chosen, strict=True) if own])
             if not jobs:
                 continue
-            results = runner.run([job.config for job in jobs], machine, plan.sweep.trajectories)
+            configs = [job.config for job in jobs]
+            results = runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together)
             for job, values in zip(jobs, results, strict=True):
                 if store is not None and count is not None:
                     for index in job.cells:

@@ -108,7 +108,11 @@ class Runner(Protocol):
         ...
 
     def run(
-        self, configs: Sequence[Any], machine: Machine, trajectories: bool
+        self, configs: Sequence[Any], machine: Machine, trajectories: bool, together: int
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Compute points of one group; give each one's variables, in order."""
+        """Compute points of one group; give each one's variables, in order.
+
+        There are at most `together` of them. A program whose shapes depend on how many it
+        computes is made for that many, so that a shorter list compiles nothing new.
+        """
         ...

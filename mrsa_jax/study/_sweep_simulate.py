@@ -70,7 +70,7 @@ def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
 
 
 def run(
-    configs: Sequence[SimulateConfig], machine: Machine, trajectories: bool
+    configs: Sequence[SimulateConfig], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Roll points of one program out together and analyse each."""
     if _rule(configs[0]) is not None:
@@ -84,6 +84,7 @@ def run(
         configs[0].rounds,
         configs[0].trials,
         mesh=_mesh(machine),
+        width=together,
     )
     for config, cohorts in zip(configs, histories, strict=True):
         learnt = _trial.learnt_sums(cohorts)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from mrsa_jax import federated
+from mrsa_jax import federated, selection
 from mrsa_jax.study import _build
-from mrsa_jax.study._config import ResourceConfig, TrainConfig, studied
+from mrsa_jax.study._config import (
+    DataConfig,
+    ResourceConfig,
+    TrainConfig,
+    schemes_of,
+    studied,
+)
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._run_folder import DivergedError
@@ -26,9 +33,9 @@ from mrsa_jax.study._training import train_schemes
 
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
-# Settings that are numbers of a compiled round, or decide only who takes part in it.
+# Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
-    "": ("seed", "scheme", "rounds"),
+    "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
     "training": (
         "learning_rate",
@@ -53,7 +60,28 @@ def group_of(config: TrainConfig) -> Hashable:
         part = content[table] if table else content
         for name in names:
             part.pop(name, None)
-    return json.dumps(content, sort_keys=True)
+    return json.dumps(content, sort_keys=True), *_shapes(config)
+
+
+def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
+    """Return what else decides shapes: the schemes' classes, and draws that shapes depend on."""
+    (scheme,) = schemes_of(config)
+    population, data = config.population, config.data
+    rule = _build.build_rule(config.protocol, scheme, population)
+    program = selection.program_of((_build.build_selector(scheme, population), rule))
+    # a round has as many slots as the largest cohort, which only fixed sizes tell beforehand
+    drawn: tuple[Hashable, ...] = ()
+    if scheme.probability is not None:
+        drawn = config.scheme, config.seed, population.dropout_rates, population.assignment
+    largest = None  # samples of a client
+    if data.partition == "dirichlet" or (data.partition == "shards" and data.shards_per_client > 1):
+        largest = _most_samples(config.seed, data, population.num_clients)
+    return program, drawn, largest, _build.build_server(config.training) is None
+
+
+@functools.cache
+def _most_samples(seed: int, data: DataConfig, num_clients: int) -> int:
+    return int(_build.build_clients(seed, data, num_clients)[1].indices.shape[1])
 
 
 def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
@@ -116,7 +144,7 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
 
 
 def run(
-    configs: Sequence[TrainConfig], machine: Machine, trajectories: bool
+    configs: Sequence[TrainConfig], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Train points one after the other; one that diverges has no accuracy, and says so."""
     for config in configs:
@@ -146,4 +174,4 @@ def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
         found["evaluated_round"] = results["evaluation"].values
         for name in ("accuracy", "loss"):
             found[f"{name}_by_evaluation"] = results[name].values
-    return found
+    return {name: np.asarray(value) for name, value in found.items()}

@@ -97,9 +97,13 @@ def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> Histo
         own: bool[J, N], who is in the sum of each round.
     """
     num_rounds = len(own)
-    # a row of zeros for each round keeps the order and changes no rank and no class of columns
+    # a row of zeros for each round keeps the order and changes no rank and no class of columns;
+    # more of them at the end make the shapes, which decide what is compiled, depend on J alone
+    # where rounds give no more than a sum each
     order = np.argsort(np.concatenate([rounds, np.arange(num_rounds)]), kind="stable")
-    every = np.concatenate([rows, np.zeros_like(own)])[order]
+    room = num_rounds * max(1, -(-len(rows) // num_rounds))
+    spare = np.zeros((room - len(rows), own.shape[1]), rows.dtype)
+    every = np.concatenate([np.concatenate([rows, np.zeros_like(own)])[order], spare])
     ends = np.cumsum(1 + np.bincount(rounds, minlength=num_rounds)) - 1
     found = analyse(every)
     round_of = np.searchsorted(ends, np.arange(len(every)))

@@ -70,8 +70,8 @@ def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
     parameters, clients = jnp.zeros(650, jnp.float32), _clients()
     slots = jnp.asarray([4, 0, 2], jnp.int32), jnp.asarray([True, False, True])
     estimated = _mesh.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
-    shared = (_trainer(), parameters, clients, as_key(5), jnp.int32(7))
-    trained = _mesh._sharded.lower(*_mesh.replicated(shared, mesh), *slots, mesh=mesh, width=None)
+    given = (_trainer(), parameters, clients, as_key(5), jnp.int32(7), *slots)
+    trained = _mesh._sharded.lower(*_mesh.replicated(given, mesh), mesh=mesh, width=None)
     assert estimated.as_text() == trained.as_text()
 
 

@@ -7,6 +7,7 @@ import typing
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import mrsa_jax as mj
@@ -132,3 +133,26 @@ def test_servers_step_along_the_mean_update() -> None:
     # of a constant gradient Adam's step is rate * g / (|g| + 0.001)
     adam = after_two(TrainingConfig(server="adam"))
     np.testing.assert_allclose(adam, [0.02 / 1.001, -0.04 / 2.001], rtol=1e-4)
+
+
+def test_servers_of_all_rates_share_their_update() -> None:
+    """The update is what is compiled; the rate is data, to the bit what optax does with it."""
+    gradient = jnp.array([0.3, -1.7], jnp.float32)
+    for name, make in (
+        ("average", lambda rate: optax.sgd(rate)),
+        ("momentum", lambda rate: optax.sgd(rate, momentum=0.9)),
+        ("adam", lambda rate: optax.adam(rate, b1=0.9, b2=0.99, eps=1e-3)),
+    ):
+        servers = [
+            build_server(TrainingConfig(server=name, server_learning_rate=rate))
+            for rate in (0.5, 0.07)
+        ]
+        assert servers[0].update is servers[1].update
+        theirs, ours = make(0.07), servers[1]
+        with jax.numpy_dtype_promotion("standard"):
+            states = theirs.init(gradient), ours.init(gradient)
+            for _ in range(3):
+                expected, first = theirs.update(gradient, states[0])
+                step, second = ours.update(gradient, states[1])
+                np.testing.assert_array_equal(step, expected)
+                states = first, second

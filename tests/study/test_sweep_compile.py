@@ -1,0 +1,155 @@
+"""How often a sweep compiles: once a group, however many points it has and however it is cut."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+
+import jax
+import pytest
+
+from mrsa_jax.study import _sweep
+from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study._sweep_kinds import KINDS
+from mrsa_jax.study._sweep_points import Machine
+
+# Sent for each program that is asked of the backend, whether the cache on disk holds it or not.
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+SIMULATE = """
+rounds = 17
+trials = 1
+[population]
+num_clients = 14
+cohort_size = 4
+[grid]
+"""
+FOUR_HISTORIES = "scheme = ['uniform']\nseed = [3, 4, 5, 6]\n"
+HISTORIES = """
+seed = [0, 1, 2]
+scheme = ["uniform", "batch_partitioning"]
+privacy_target = [1, 2]
+population.dropout_rates = [0.1, 0.2]
+"""
+
+TRAIN = """
+command = "train"
+rounds = 7
+[population]
+num_clients = 8
+cohort_size = 4
+[data]
+dataset = "digits"
+[training]
+model = "logistic"
+evaluate_every = 2
+server = "momentum"
+decay_rounds = [2]
+[grid]
+"""
+ONE_TRAINING = "scheme = ['uniform']\n"
+TRAININGS = """
+scheme = ["uniform", "batch_partitioning:2"]
+[[zip]]
+seed = [0, 1, 2]
+population.dropout_rates = [0.1, 0.2, 0.3]
+training.learning_rate = [0.01, 0.02, 0.03]
+training.server_learning_rate = [1.0, 0.9, 0.5]
+training.decay_factor = [0.5, 0.4, 0.3]
+training.evaluate_every = [2, 1, 3]
+"""
+
+
+@contextlib.contextmanager
+def programs():
+    """Count the programs that are compiled in the block, by name."""
+    found = collections.Counter()
+
+    def on_event(event, _, **facts):
+        if event == COMPILED:
+            found[facts["fun_name"].removeprefix("jit(").removesuffix(")")] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(on_event)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(on_event)
+
+
+def planned(text, folder, at_once=None):
+    sweep = dataclasses.replace(parse_sweep(text, KINDS), out=folder)
+    bound = None if at_once is None else at_once * 4 * 17 * 14  # of SIMULATE's histories
+    return _sweep.plan_sweep(sweep, Machine(memory_bytes=bound))
+
+
+def compiled(text, folder, at_once=None):
+    """Plan and run a sweep; return its plan and what that compiled."""
+    with programs() as found:
+        plan = planned(text, folder, at_once)
+        _sweep.run_sweep(plan)
+    return plan, found
+
+
+def test_what_is_counted():
+    """New numbers compile nothing, a new shape does."""
+    double = jax.jit(lambda x: 2.0 * x)
+    with programs() as found:
+        for size in (3, 3, 4):
+            double(jax.numpy.ones(size)).block_until_ready()
+    assert found["<lambda>"] == 2
+
+
+@pytest.mark.parametrize("losses", ["", "\n[protocol]\nstep_dropout_rate = 0.1\n"])
+def test_simulations_compile_once_a_group(losses, tmp_path):
+    main = "_roll" if losses else "_roll_cells"
+    _, first = compiled(SIMULATE + FOUR_HISTORIES + losses, tmp_path / "four", at_once=4)
+    assert first[main] == 1
+    # 18 points with settings of their own; 5 tasks of 4, 4, 4, 4 and 2
+    plan, found = compiled(SIMULATE + HISTORIES + losses, tmp_path / "many", at_once=4)
+    assert len(plan.groups) == 1
+    assert plan.num_computed == 18
+    assert [len(task) for task in plan.tasks()] == [4, 4, 4, 4, 2]
+    assert not found
+    # nor does a run that finds other numbers of points missing
+    for flag in ("0.0.0.0", "2.1.1.1", "1.1.0.1"):
+        (tmp_path / "many" / "results.zarr" / "done" / flag).unlink()
+    with programs() as again:
+        _sweep.run_sweep(plan)
+    assert not again
+    # a second group; with more memory free, calls are larger, and so is the first one's program
+    more = SIMULATE + HISTORIES + "population.num_clients = [14, 18]\n" + losses
+    plan, found = compiled(more, tmp_path / "more")
+    assert [len(group.numbers) for group in plan.groups] == [18, 18]
+    assert found[main] == (1 if losses else 2)
+
+
+def test_trainings_compile_once_a_group(tmp_path):
+    _, first = compiled(TRAIN + ONE_TRAINING, tmp_path / "one")
+    for name in ("_sharded", "_roll", "_step", "evaluation"):
+        assert first[name] == 1, name
+    plan, found = compiled(TRAIN + TRAININGS, tmp_path / "many")
+    assert [len(group.numbers) for group in plan.groups] == [6]
+    assert not found
+    other = TRAININGS.replace("\n[[zip]]", "\ntraining.batch_size = [10, 20]\n[[zip]]")
+    plan, found = compiled(TRAIN + other, tmp_path / "more")
+    assert [len(group.numbers) for group in plan.groups] == [6, 6]
+    assert found["_sharded"] == 1  # 10 is the default
+    assert found["_step"] == 0  # the server does not know of batches
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        ("rounds = [7, 5]", 2),
+        # plain averaging, and a server with a rate
+        ("training.server_learning_rate = [1.0, 0.9, 0.5]\ntraining.server = ['average']", 2),
+        # as many slots as the largest cohort that is drawn
+        ("seed = [0, 1]\nscheme = ['bernoulli:0.4', 'uniform']", 3),
+        # clients' data are as long as the largest part that is drawn
+        ("seed = [0, 1]\ndata.partition = ['dirichlet', 'iid']", 3),
+        ("seed = [0, 1]\ndata.partition = ['dirichlet_by_client']", 1),
+    ],
+)
+def test_what_decides_on_a_training_s_programs(settings, groups, tmp_path):
+    assert len(planned(TRAIN + settings, tmp_path).groups) == groups
