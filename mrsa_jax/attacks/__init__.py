@@ -1,57 +1,66 @@
-"""Attacks on what a server learns over many rounds of secure aggregation."""
+"""Attacks on what a server learns over many rounds of secure aggregation.
 
-from mrsa_jax.attacks._dense_recovery import DenseRecovery, RecoveredInputs, dense_recovery
-from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
-from mrsa_jax.attacks._gradient_inversion import (
-    GradientInversion,
-    InvertedImages,
-    gradient_inversion,
-    inferred_labels,
-    total_variation,
-)
-from mrsa_jax.attacks._inconsistency import (
-    Inconsistency,
-    ModelInconsistency,
-    model_inconsistency,
-    silenced,
-)
-from mrsa_jax.attacks._least_squares import (
-    LeastSquares,
-    least_squares,
-    least_squares_attack,
-    predicted_error,
-    reconstruction_error,
-    streamed_errors,
-    windows,
-)
-from mrsa_jax.attacks._membership import Membership, MembershipScores, membership, true_logits
-from mrsa_jax.attacks._model_inversion import (
-    InvertedClasses,
-    ModelInversion,
-    identified,
-    model_inversion,
-    read_models,
-)
-from mrsa_jax.attacks._scenarios import SummedRounds, WireRound, summed_rounds, wire_round
-from mrsa_jax.attacks._scores import (
-    MembershipScore,
-    matched_images,
-    mean_squared_error,
-    membership_score,
-    psnr,
-    ssim,
-)
-from mrsa_jax.attacks._view import (
-    AdversaryView,
-    AggregateView,
-    Attack,
-    CountView,
-    MembershipView,
-    ModelView,
-    UpdateView,
-    WireView,
-    checked_view,
-)
+What needs flax loads when first used: commands that attack no model do not wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrsa_jax.attacks._dense_recovery import DenseRecovery, RecoveredInputs, dense_recovery
+    from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
+    from mrsa_jax.attacks._gradient_inversion import (
+        GradientInversion,
+        InvertedImages,
+        gradient_inversion,
+        inferred_labels,
+        total_variation,
+    )
+    from mrsa_jax.attacks._inconsistency import (
+        Inconsistency,
+        ModelInconsistency,
+        model_inconsistency,
+        silenced,
+    )
+    from mrsa_jax.attacks._least_squares import (
+        LeastSquares,
+        least_squares,
+        least_squares_attack,
+        predicted_error,
+        reconstruction_error,
+        streamed_errors,
+        windows,
+    )
+    from mrsa_jax.attacks._membership import Membership, MembershipScores, membership, true_logits
+    from mrsa_jax.attacks._model_inversion import (
+        InvertedClasses,
+        ModelInversion,
+        identified,
+        model_inversion,
+        read_models,
+    )
+    from mrsa_jax.attacks._scenarios import SummedRounds, WireRound, summed_rounds, wire_round
+    from mrsa_jax.attacks._scores import (
+        MembershipScore,
+        matched_images,
+        mean_squared_error,
+        membership_score,
+        psnr,
+        ssim,
+    )
+    from mrsa_jax.attacks._view import (
+        AdversaryView,
+        AggregateView,
+        Attack,
+        CountView,
+        MembershipView,
+        ModelView,
+        UpdateView,
+        WireView,
+        checked_view,
+    )
 
 __all__ = [
     "AdversaryView",
@@ -105,3 +114,64 @@ __all__ = [
     "windows",
     "wire_round",
 ]
+
+_LATE = {
+    "_dense_recovery": ("DenseRecovery", "RecoveredInputs", "dense_recovery"),
+    "_disaggregation": ("Disaggregated", "Disaggregation", "disaggregation"),
+    "_gradient_inversion": (
+        "GradientInversion",
+        "InvertedImages",
+        "gradient_inversion",
+        "inferred_labels",
+        "total_variation",
+    ),
+    "_inconsistency": ("Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"),
+    "_least_squares": (
+        "LeastSquares",
+        "least_squares",
+        "least_squares_attack",
+        "predicted_error",
+        "reconstruction_error",
+        "streamed_errors",
+        "windows",
+    ),
+    "_membership": ("Membership", "MembershipScores", "membership", "true_logits"),
+    "_model_inversion": (
+        "InvertedClasses",
+        "ModelInversion",
+        "identified",
+        "model_inversion",
+        "read_models",
+    ),
+    "_scenarios": ("SummedRounds", "WireRound", "summed_rounds", "wire_round"),
+    "_scores": (
+        "MembershipScore",
+        "matched_images",
+        "mean_squared_error",
+        "membership_score",
+        "psnr",
+        "ssim",
+    ),
+    "_view": (
+        "AdversaryView",
+        "AggregateView",
+        "Attack",
+        "CountView",
+        "MembershipView",
+        "ModelView",
+        "UpdateView",
+        "WireView",
+        "checked_view",
+    ),
+}
+_HOME = {name: module for module, names in _LATE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"mrsa_jax.attacks.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mrsa_jax.attacks' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

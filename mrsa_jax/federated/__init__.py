@@ -1,22 +1,31 @@
-"""Federated training in which a cohort's local training is one vectorised pure function."""
+"""Federated training in which a cohort's local training is one vectorised pure function.
 
-from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
-from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
-from mrsa_jax.federated._grid import LEARNING_RATES, BestRate, best_rate
-from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
-from mrsa_jax.federated._many import train_many
-from mrsa_jax.federated._memory import MemoryEstimate, memory_estimate
-from mrsa_jax.federated._models import (
-    initial_parameters,
-    logistic,
-    mlp,
-    num_parameters,
-    unflatten,
-)
-from mrsa_jax.federated._run import TrainingResult
-from mrsa_jax.federated._schedule import RateSchedule, decay_at
-from mrsa_jax.federated._server import Evaluation, evaluate
-from mrsa_jax.federated._train import train
+What needs flax loads when first used: commands that train nothing do not wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
+    from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
+    from mrsa_jax.federated._grid import LEARNING_RATES, BestRate, best_rate
+    from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
+    from mrsa_jax.federated._many import train_many
+    from mrsa_jax.federated._memory import MemoryEstimate, memory_estimate
+    from mrsa_jax.federated._models import (
+        initial_parameters,
+        logistic,
+        mlp,
+        num_parameters,
+        unflatten,
+    )
+    from mrsa_jax.federated._run import TrainingResult
+    from mrsa_jax.federated._schedule import RateSchedule, decay_at
+    from mrsa_jax.federated._server import Evaluation, evaluate
+    from mrsa_jax.federated._train import train
 
 __all__ = [
     "LEARNING_RATES",
@@ -47,3 +56,28 @@ __all__ = [
     "unflatten",
     "vgg11",
 ]
+
+_LATE = {
+    "_checkpoint": ("Checkpoints", "checkpoints"),
+    "_convolutional": ("cnn", "lenet", "smooth_lenet", "vgg11"),
+    "_grid": ("LEARNING_RATES", "BestRate", "best_rate"),
+    "_local": ("LocalSGD", "LocalTrainer", "client_updates", "local_sgd"),
+    "_many": ("train_many",),
+    "_memory": ("MemoryEstimate", "memory_estimate"),
+    "_models": ("initial_parameters", "logistic", "mlp", "num_parameters", "unflatten"),
+    "_run": ("TrainingResult",),
+    "_schedule": ("RateSchedule", "decay_at"),
+    "_server": ("Evaluation", "evaluate"),
+    "_train": ("train",),
+}
+_HOME = {name: module for module, names in _LATE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"mrsa_jax.federated.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mrsa_jax.federated' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -16,7 +16,6 @@ from mrsa_jax.study import DataConfig, PopulationConfig, ResourceConfig, Trainin
 from mrsa_jax.study._build import (
     MODELS,
     PARTITIONS,
-    SERVERS,
     build_clients,
     build_mesh,
     build_rate_schedule,
@@ -24,6 +23,7 @@ from mrsa_jax.study._build import (
     build_server,
     build_trainer,
 )
+from mrsa_jax.study._servers import SERVERS
 from mrsa_jax.study._training_config import ModelName, PartitionName, PrecisionName, ServerName
 
 DIGITS = DataConfig(dataset="digits", partition="shards")

@@ -1,0 +1,80 @@
+"""Commands start without what they do not need yet: where work begins, it is not imported."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+# Runs a command until it compiles its first program, or reports its first stage; then it prints
+# which of the named modules are there.
+_UNTIL_WORK = """
+import logging, os, sys
+
+moment, heavy, words = sys.argv[1], sys.argv[2].split(), sys.argv[3:]
+
+def stop():
+    print("loaded:", *(name for name in heavy if name in sys.modules), flush=True)
+    os._exit(0)
+
+class AtCompile(logging.Handler):
+    def emit(self, record):
+        if record.getMessage().startswith("Compiling"):
+            stop()
+
+from mrsa_jax.cli import _console, main
+
+if moment == "compile":
+    os.environ["JAX_LOG_COMPILES"] = "1"
+    logging.getLogger("jax").addHandler(AtCompile())
+else:
+    _console.Bars.stage = lambda *_: stop()
+sys.exit(f"ended with {main(words)} before work began")
+"""
+# Only results, figures and a few data sets need these, checkpoints after some rounds, workers.
+_NEVER = (
+    "dask distributed matplotlib.pyplot orbax.checkpoint pandas scipy.stats sklearn torch "
+    "tensorflow xarray"
+)
+_MODELS = "flax optax"  # and what knows them
+_STORE = "zarr"
+_LOG = "round,client\n0,a\n0,b\n1,b\n1,c\n2,a\n2,c\n"
+_SWEEP = 'rounds = 8\ntrials = 2\n[grid]\nscheme = ["uniform", "partition"]\n'
+
+
+def _loaded(words: str, moment: str, heavy: str, folder: pathlib.Path) -> list[str]:
+    (folder / "log.csv").write_text(_LOG)
+    (folder / "study.toml").write_text(_SWEEP)
+    done = subprocess.run(
+        [sys.executable, "-c", _UNTIL_WORK, moment, heavy, *words.split()],
+        cwd=folder, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("loaded:"))
+    return line.split()[1:]
+
+
+@pytest.mark.parametrize(
+    ("words", "moment", "heavy"),
+    [
+        ("simulate", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
+        ("train", "stage", f"{_NEVER} {_STORE}"),
+        ("sweep study.toml", "stage", f"{_NEVER} {_MODELS}"),
+        ("secagg", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
+        ("audit log.csv", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
+        ("attack disaggregation", "compile", f"{_NEVER} {_STORE}"),
+        ("attack gradients", "compile", f"{_NEVER} {_STORE}"),
+        ("reproduce multiround.fig4a --fast", "compile", f"{_NEVER} {_STORE}"),
+    ],
+)
+def test_what_is_not_loaded_when_work_begins(
+    words: str, moment: str, heavy: str, tmp_path: pathlib.Path
+) -> None:
+    assert _loaded(words, moment, heavy, tmp_path) == []
+
+
+def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
+    assert _loaded("train", "stage", "flax xarray", tmp_path) == ["flax"]
+    assert _loaded("sweep study.toml", "stage", "jax zarr", tmp_path) == ["jax", "zarr"]
