@@ -91,6 +91,10 @@ TOPICS: dict[str, Topic] = {
         "cells of a sweep, each written whole into its store",
         "the same points, not kept",
     ),
+    "startup": Topic(
+        "seconds from each command's start to its first compilation",
+        "those of JAX by itself",
+    ),
     "attacks": Topic(
         "gradient inversion, restarts, least squares from file to file",
         "one restart after another; NumPy's pseudo-inverse",
