@@ -15,6 +15,7 @@ import numpy as np
 from mrsa_jax.cli import _attack_setting as setting
 from mrsa_jax.cli._attack import ATTACKS
 from mrsa_jax.cli._attack_report import Report
+from mrsa_jax.cli._sweep_attack_memory import attack_bytes
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
@@ -146,8 +147,8 @@ def together(config: setting.AttackSettings, machine: Machine) -> int:
 
 
 def memory_bytes(config: setting.AttackSettings, machine: Machine, count: int) -> int:
-    """Return 0: what an attack needs is not known before it runs."""
-    return 0
+    """Return about what an attack needs, its programs and libraries among it."""
+    return count * attack_bytes(config)
 
 
 def run(
