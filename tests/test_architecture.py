@@ -20,6 +20,7 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 ORDER = (
     "_errors",
     "_html",
+    "_late",
     "_status",
     "_streams",
     "modular",

@@ -5,8 +5,9 @@ What needs flax loads when first used: commands that attack no model do not wait
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.attacks._dense_recovery import DenseRecovery, RecoveredInputs, dense_recovery
@@ -164,14 +165,4 @@ _LATE = {
         "checked_view",
     ),
 }
-_HOME = {name: module for module, names in _LATE.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"mrsa_jax.attacks.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'mrsa_jax.attacks' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = late_names(__name__, _LATE, __all__)

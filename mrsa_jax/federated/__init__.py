@@ -5,8 +5,9 @@ What needs flax loads when first used: commands that train nothing do not wait f
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
@@ -70,14 +71,4 @@ _LATE = {
     "_server": ("Evaluation", "evaluate"),
     "_train": ("train",),
 }
-_HOME = {name: module for module, names in _LATE.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"mrsa_jax.federated.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'mrsa_jax.federated' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = late_names(__name__, _LATE, __all__)

@@ -5,9 +5,9 @@ What needs JAX loads when first used: the command line's help lists the items an
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mrsa_jax._late import late_names
 from mrsa_jax.reproduce._catalog import ITEMS
 from mrsa_jax.reproduce._config import ReproduceConfig, check_items, check_targets
 
@@ -36,24 +36,13 @@ __all__ = [
     "run_and_save",
 ]
 
-_HOME = {
-    "Check": "_items",
-    "Item": "_items",
-    "Made": "_folder",
-    "SavedReproduction": "_save",
-    "ccesa": "_ccesa",
-    "echelon_estimate": "_echelon",
-    "heterosag": "_heterosag",
-    "multiround": "_multiround",
-    "run_and_save": "_save",
+_LATE = {
+    "_ccesa": ("ccesa",),
+    "_echelon": ("echelon_estimate",),
+    "_folder": ("Made",),
+    "_heterosag": ("heterosag",),
+    "_items": ("Check", "Item"),
+    "_multiround": ("multiround",),
+    "_save": ("SavedReproduction", "run_and_save"),
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"mrsa_jax.reproduce.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'mrsa_jax.reproduce' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = late_names(__name__, _LATE, __all__)

@@ -6,9 +6,9 @@ wait for it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mrsa_jax._late import late_names
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -90,14 +90,4 @@ _LATE = {
     "_sweep": ("sweep",),
     "_trial": ("History", "analyse", "attack_frozen"),
 }
-_HOME = {name: module for module, names in _LATE.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"mrsa_jax.study.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'mrsa_jax.study' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
