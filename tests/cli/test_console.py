@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -45,3 +47,17 @@ def test_devices_that_xla_is_told_to_make_stay(eleven_cores: pytest.MonkeyPatch)
 
 def test_cores_of_this_process() -> None:
     assert 1 <= _console._cores() <= (os.cpu_count() or 1)
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "mrsa_jax", "sweep", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
