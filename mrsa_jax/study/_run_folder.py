@@ -46,7 +46,19 @@ _CHECKPOINTS = "checkpoints"
 
 
 class DivergedError(ConfigurationError):
-    """A learning rate with which training diverges: nothing is left to continue."""
+    """A learning rate with which training diverges: nothing is left to continue.
+
+    Attributes:
+        diverged_round: The last round that was run.
+        history: What the server can know of all rounds as they were rolled out, an
+            `_trial.History`: who takes part does not depend on the updates.
+    """
+
+    def __init__(self, message: str, diverged_round: int, history: Any) -> None:
+        """Keep what is known of the rounds."""
+        super().__init__(message)
+        self.diverged_round = diverged_round
+        self.history = history
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,6 +50,12 @@ _END = {
     "best_accuracy": ("float32", "1", "Largest accuracy of any test"),
     "loss": ("float32", "1", "Loss on the test set after the last round"),
     "diverged": ("bool", "1", "Whether the training diverged: accuracy and loss are missing"),
+    "diverged_round": (
+        "int32",
+        "rounds",
+        "Round, from 0, in which it diverged and ended; -1 never. What else is known is of the "
+        "rounds until then",
+    ),
 }
 
 
@@ -146,7 +152,11 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
 def run(
     configs: Sequence[TrainConfig], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Train points one after the other; one that diverges has no accuracy, and says so."""
+    """Train points one after the other.
+
+    One that diverges has no accuracy, and says so; what is known of who took part is of the rounds
+    that it ran.
+    """
     for config in configs:
         yield _one(_on(config, machine), trajectories)
 
@@ -154,24 +164,44 @@ def run(
 def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
     try:
         results = train_schemes(config, Silent()).isel(scheme=0)
-    except DivergedError:
-        return {"diverged": np.asarray(True)}  # all else stays as it is filled
+    except DivergedError as error:
+        num_run = error.diverged_round + 1
+        found = {"diverged": True, "diverged_round": error.diverged_round}
+        return _known(_columns(error.history.until(num_run)), trajectories) | _arrays(found)
     accuracy = results["accuracy"].values
-    paths = {f"{name}_by_round": results[name].values for name in AFTER_EACH_ROUND}
-    first = results["first_exposure"].values
-    exposed = first[first >= 0]
     found = {
         "accuracy": accuracy[-1],
         "best_accuracy": np.nanmax(accuracy),
         "loss": results["loss"].values[-1],
-        "diverged": np.asarray(False),
-        "first_exposed_round": exposed.min() if exposed.size else np.asarray(-1),
-        "skipped_rounds": results["skipped"].values.sum(),
+        "diverged": False,
+        "diverged_round": -1,
     }
-    found |= {name: paths[f"{name}_by_round"][-1] for name in AFTER_EACH_ROUND}
     if trajectories:
-        found |= paths
         found["evaluated_round"] = results["evaluation"].values
         for name in ("accuracy", "loss"):
             found[f"{name}_by_evaluation"] = results[name].values
-    return {name: np.asarray(value) for name, value in found.items()}
+    columns = {name: results[name].values for name in _COLUMNS}
+    return _known(columns, trajectories) | _arrays(found)
+
+
+_COLUMNS = (*AFTER_EACH_ROUND, "first_exposure", "skipped")
+
+
+def _columns(history: Any) -> dict[str, np.ndarray]:
+    return {name: getattr(history, name) for name in _COLUMNS}
+
+
+def _known(columns: dict[str, np.ndarray], trajectories: bool) -> dict[str, np.ndarray]:
+    """Return what is known of who took part, at the end and after each round."""
+    first = columns["first_exposure"]
+    exposed = first[first >= 0]
+    found = {name: columns[name][-1] for name in AFTER_EACH_ROUND}
+    found["first_exposed_round"] = exposed.min() if exposed.size else -1
+    found["skipped_rounds"] = columns["skipped"].sum()
+    if trajectories:
+        found |= {f"{name}_by_round": columns[name] for name in AFTER_EACH_ROUND}
+    return _arrays(found)
+
+
+def _arrays(values: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in values.items()}

@@ -52,6 +52,19 @@ class History:
     fairness_gap: np.ndarray
     aggregation_cardinality: np.ndarray
 
+    def until(self, num_rounds: int) -> History:
+        """Return what is known after the first rounds, as if there were no others."""
+        rounds = slice(num_rounds)
+        first = self.first_exposure
+        return History(
+            participation=self.participation[..., rounds, :],
+            strong_privacy=self.strong_privacy[..., rounds],
+            rank=self.rank[..., rounds],
+            first_exposure=np.where(first < num_rounds, first, -1).astype(np.int32),
+            fairness_gap=self.fairness_gap[..., rounds],
+            aggregation_cardinality=self.aggregation_cardinality[..., rounds],
+        )
+
     @property
     def exposed_clients(self) -> np.ndarray:
         """int32[..., J]: number of exposed clients after each round."""

@@ -1,0 +1,91 @@
+"""Sweeps over trainings in one process: against single trainings, and where some diverge."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from mrsa_jax import study
+from mrsa_jax.study import _sweep
+from mrsa_jax.study._run_folder import DivergedError
+from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study._sweep_kinds import KINDS
+
+TEXT = """
+command = "train"
+rounds = 9
+scheme = "uniform"
+trajectories = true
+[population]
+num_clients = 8
+cohort_size = 4
+dropout_rates = [0.4]
+[data]
+dataset = "digits"
+[training]
+model = "mlp"
+evaluate_every = 3
+[grid]
+training.server_learning_rate = [1.0, 1e13]
+"""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train") / "out"
+    sweep = dataclasses.replace(parse_sweep(TEXT, KINDS), out=folder)
+    plan = _sweep.plan_sweep(sweep)
+    return plan, _sweep.run_sweep(plan).load()
+
+
+def single(plan, number, **changes):
+    config = dataclasses.replace(plan.points[number].config, **changes)
+    return study.run(config)
+
+
+def test_a_training_that_ends_is_the_single_one(swept):
+    plan, results = swept
+    cell = results.isel(server_learning_rate=0)
+    alone = single(plan, 0).isel(scheme=0)
+    assert not cell["diverged"]
+    assert cell["diverged_round"] == -1
+    assert cell["accuracy"] == alone["accuracy"].values[-1]
+    assert cell["best_accuracy"] == alone["accuracy"].values.max()
+    for name in ("strong_privacy", "rank", "exposed_clients"):
+        np.testing.assert_array_equal(cell[f"{name}_by_round"].values, alone[name].values)
+        assert cell[name] == alone[name].values[-1]
+    np.testing.assert_array_equal(cell["evaluated_round"].values, alone["evaluation"].values)
+
+
+def test_of_a_training_that_diverges_the_privacy_is_known(swept):
+    """As of a study of client selection that ends with the last round that was run."""
+    plan, results = swept
+    cell = results.isel(server_learning_rate=1)
+    with pytest.raises(DivergedError, match="diverged in round") as caught:
+        single(plan, 1)
+    last = int(cell["diverged_round"])
+    assert bool(cell["done"])
+    assert bool(cell["diverged"])
+    assert f"diverged in round {last}" in str(caught.value)
+    assert 1 <= last < 8  # the first update is finite, what is trained from it is not
+    for name in ("accuracy", "best_accuracy", "loss"):
+        assert np.isnan(cell[name])
+    population = plan.points[1].config.population
+    alone = study.run(
+        study.SimulateConfig(
+            rounds=last + 1, trials=1, schemes=(plan.points[1].config.scheme,),
+            population=population,
+        )
+    ).isel(scheme=0, trial=0)  # fmt: skip
+    for name in ("strong_privacy", "rank", "exposed_clients", "fairness_gap"):
+        assert cell[name] == alone[name].values[-1], name
+        path = cell[f"{name}_by_round"].values
+        np.testing.assert_array_equal(path[: last + 1], alone[name].values)
+        beyond = path[last + 1 :]
+        assert np.isnan(beyond).all() if beyond.dtype.kind == "f" else (beyond == -1).all()
+    assert cell["rank"] >= 1
+    assert cell["skipped_rounds"] == alone["skipped"].values.sum()
+    first = alone["first_exposure"].values
+    assert cell["first_exposed_round"] == min((r for r in first if r >= 0), default=-1)
