@@ -166,10 +166,10 @@ def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
         results = train_schemes(config, Silent()).isel(scheme=0)
     except DivergedError as error:
         num_run = error.diverged_round + 1
-        found = {"diverged": True, "diverged_round": error.diverged_round}
-        return _known(_columns(error.history.until(num_run)), trajectories) | _arrays(found)
+        own = {"diverged": True, "diverged_round": error.diverged_round}
+        return _known(_columns(error.history.until(num_run)), trajectories) | _arrays(own)
     accuracy = results["accuracy"].values
-    found = {
+    found: dict[str, Any] = {
         "accuracy": accuracy[-1],
         "best_accuracy": np.nanmax(accuracy),
         "loss": results["loss"].values[-1],
@@ -195,7 +195,7 @@ def _known(columns: dict[str, np.ndarray], trajectories: bool) -> dict[str, np.n
     """Return what is known of who took part, at the end and after each round."""
     first = columns["first_exposure"]
     exposed = first[first >= 0]
-    found = {name: columns[name][-1] for name in AFTER_EACH_ROUND}
+    found: dict[str, Any] = {name: columns[name][-1] for name in AFTER_EACH_ROUND}
     found["first_exposed_round"] = exposed.min() if exposed.size else -1
     found["skipped_rounds"] = columns["skipped"].sum()
     if trajectories:

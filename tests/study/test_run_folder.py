@@ -157,7 +157,7 @@ def test_wishes_of_one_call_are_not_kept(tmp_path: pathlib.Path) -> None:
         (KeyboardInterrupt(), False, True),
         (ConfigurationError("no such data"), False, False),
         (ConfigurationError("late"), True, True),
-        (DivergedError("nan"), True, False),
+        (DivergedError("nan", 0, None), True, False),
     ],
 )
 def test_what_cannot_be_continued_leaves_nothing(
