@@ -316,10 +316,11 @@ class Count:
 
     def tasks(self) -> list[tuple[int, ...]]:
         """Return what is to be computed, in the order of the groups."""
-        tasks = [tuple(n for n in task if self._lacks(n)) for task in self._tasks]
+        tasks = [tuple(n for n in task if self.lacks(n)) for task in self._tasks]
         return [task for task in tasks if task]
 
-    def _lacks(self, number: int) -> bool:
+    def lacks(self, number: int) -> bool:
+        """Return whether a point, or a cell that it fills, is missing."""
         return any(cell in self.missing for cell in self._twins[number])
 
     def look(self, before: int) -> None:
@@ -341,6 +342,7 @@ def compute(
     store: SweepStore,
     jobs: Sequence[Job],
     on_done: Callable[[int], None],
+    on_claimed: Callable[[list[Job]], None] | None = None,
 ) -> None:
     """Compute points of one group that nobody else does, and write each as it is done.
 
@@ -350,12 +352,15 @@ def compute(
         store: Its store.
         jobs: Points, all of one group.
         on_done: Called with the number of each point that was written.
+        on_claimed: Called before anything is computed, with the points that will be.
     """
     runner: Runner = runner_of(sweep.kind)
     with store.claim([job.number for job in jobs]) as numbers:
         own = [job for job in jobs if job.number in numbers]
         if not own:
             return
+        if on_claimed is not None:
+            on_claimed(own)
         start = time.perf_counter()
         configs = [job.config for job in own]
         results = runner.run(configs, machine, sweep.trajectories, own[0].together)

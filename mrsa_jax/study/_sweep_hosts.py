@@ -1,14 +1,16 @@
 """A sweep on several hosts at once by `jax.distributed`: every point is shared by all of them.
 
 All processes go through the same points in the same order, each with its devices' share of the
-trials or clients; the first one decides what is missing, and writes. (Points of their own for each
-process need no such thing: start several sweeps on one store, or use dask's workers.)
+trials or clients. The first one claims points as a process alone does, so that other sweeps on the
+store leave them to it, says which come next, and writes them. (Points of their own for each process
+need no such thing: start several sweeps on one store, or use dask's workers.)
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -16,10 +18,10 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._sweep import Count, Plan
+from mrsa_jax.study._sweep import Count, Job, Plan, compute
 from mrsa_jax.study._sweep_kinds import runner_of
-from mrsa_jax.study._sweep_points import Runner
-from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
+from mrsa_jax.study._sweep_points import Machine, Runner
+from mrsa_jax.study._sweep_store import check_sweep_output
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["join_hosts", "run_on_hosts"]
 
 _SECONDS_TO_JOIN = 60
+_END, _WAIT = -1, -2  # in place of a task
 
 
 def join_hosts(
@@ -75,41 +78,75 @@ def run_on_hosts(plan: Plan, progress: Progress | None = None) -> xr.Dataset | N
         OutputExistsError: If the folder holds something else.
         StoreError: If it cannot be written.
     """
-    is_first = jax.process_index() == 0
-    store = _opened(plan) if is_first else None
-    runner: Runner = runner_of(plan.sweep.kind)
-    machine = dataclasses.replace(plan.machine, devices=len(jax.devices()))
-    count = None if store is None else Count(plan, store, progress or Silent())
-    try:
-        for task in plan.tasks():
-            wanted = None
-            if count is not None:
-                wanted = [any(c in count.missing for c in plan.twins[n]) for n in task]
-            chosen = _told(wanted, len(task))
-            jobs = plan.jobs([n for n, own in zip(task, chosen, strict=True) if own])
-            if not jobs:
-                continue
-            configs = [job.config for job in jobs]
-            results = runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together)
-            for job, values in zip(jobs, results, strict=True):
-                if store is not None and count is not None:
-                    for index in job.cells:
-                        store.write(index, values, np.nan)
-                    count.add(job.number)
-    finally:
-        if store is not None:
-            store.close()
-    return _store.open_study(plan.sweep.out) if is_first else None
+    if jax.process_index() == 0:
+        return _lead(plan, progress or Silent())
+    _follow(plan)
+    return None
 
 
-def _opened(plan: Plan) -> SweepStore:
+def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
+    """Claim points as any process does, tell the others which come next, and write them."""
     check_sweep_output(plan.sweep)
-    return plan.open_store()
+    machine = _all_devices(plan)
+    store = plan.open_store()
+    try:
+        count = Count(plan, store, progress)
+        while count.missing:
+            before = len(count.missing)
+            for place, task in enumerate(plan.tasks()):
+                jobs = plan.jobs([number for number in task if count.lacks(number)])
+                if jobs:
+                    tell = functools.partial(_tell, plan, place)
+                    compute(plan.sweep, machine, store, jobs, count.add, tell)
+            if count.missing:
+                # another process holds them: the others of this one must not wait for a message
+                # longer than their network does
+                _tell(plan, _WAIT, [])
+                count.look(before)
+        _tell(plan, _END, [])
+    finally:
+        store.close()
+    return _store.open_study(plan.sweep.out)
 
 
-def _told(values: list[bool] | None, length: int) -> np.ndarray:
-    """Return what the first process says, in all of them."""
+def _follow(plan: Plan) -> None:
+    """Compute what the first process says, each device its share."""
+    machine = _all_devices(plan)
+    runner: Runner = runner_of(plan.sweep.kind)
+    tasks = plan.tasks()
+    while True:
+        place, *chosen = _broadcast(np.zeros(1 + _widest(plan), np.int32)).tolist()
+        if place == _END:
+            return
+        if place == _WAIT:
+            continue
+        jobs = plan.jobs([n for n, own in zip(tasks[place], chosen, strict=False) if own])
+        configs = [job.config for job in jobs]
+        for _ in runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together):
+            pass  # the first process writes it
+
+
+def _all_devices(plan: Plan) -> Machine:
+    return dataclasses.replace(plan.machine, devices=len(jax.devices()))
+
+
+def _widest(plan: Plan) -> int:
+    return max((len(task) for task in plan.tasks()), default=0)
+
+
+def _tell(plan: Plan, place: int, jobs: list[Job]) -> None:
+    """Say which task comes next, and which of its points."""
+    message = np.zeros(1 + _widest(plan), np.int32)
+    message[0] = place
+    if jobs:
+        own = {job.number for job in jobs}
+        task = plan.tasks()[place]
+        message[1 : 1 + len(task)] = [number in own for number in task]
+    _broadcast(message)
+
+
+def _broadcast(message: np.ndarray) -> np.ndarray:
+    """Return the message of the first process, in all of them."""
     from jax.experimental import multihost_utils
 
-    own: Any = np.zeros(length, bool) if values is None else np.asarray(values, bool)
-    return np.asarray(multihost_utils.broadcast_one_to_all(own))
+    return np.asarray(multihost_utils.broadcast_one_to_all(message))

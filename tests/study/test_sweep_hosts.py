@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -63,6 +64,30 @@ def started(path, out, *words, devices):
     )
 
 
+LOGGED = """
+import os, sys, time
+from mrsa_jax.cli import main
+from mrsa_jax.study._sweep_store import SweepStore
+write = SweepStore.write
+def logged(self, index, values, seconds):
+    time.sleep(float(os.environ["SLOW"]))
+    with open(sys.argv[1], "a") as log:
+        log.write(f"{os.environ['WHO']} {index}\\n")
+    write(self, index, values, seconds)
+SweepStore.write = logged
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def logged(who, slow, log, path, out, *words):
+    return subprocess.Popen(
+        [sys.executable, "-c", LOGGED, str(log), "sweep", str(path), "--out", str(out), *words],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "WHO": who, "SLOW": str(slow)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
 def finished(*processes):
     for one in processes:
         _, errors = one.communicate(timeout=400)
@@ -106,3 +131,26 @@ def test_one_device_and_eight_and_two_processes(text, tmp_path):
     if text == TRAIN:
         assert (alone["accuracy"] > 0.3).any()
         assert alone["evaluated_round"].values[0, 0].tolist()[-1] == 4
+
+
+@pytest.mark.slow
+def test_two_hosts_beside_a_plain_process_do_each_point_once(tmp_path):
+    """The plain one is slow, so that the others come while it works, and must wait for it."""
+    path, log, out = tmp_path / "study.toml", tmp_path / "log", tmp_path / "out"
+    path.write_text(SIMULATE + "seed = {range = [0, 8]}\n")
+    plain = logged("plain", 0.7, log, path, out, "--memory-gib", "1e-9")
+    while not log.exists() and plain.poll() is None:
+        time.sleep(0.05)
+    address = f"127.0.0.1:{free_port()}"
+    words = ["--coordinator", address, "--num-processes", "2", "--process-index"]
+    hosts = [logged(f"host{i}", 0, log, path, out, *words, str(i)) for i in range(2)]
+    finished(plain, *hosts)
+    results = study.open_study(out).load()
+    assert bool(results["done"].all())
+    assert np.isfinite(results["seconds"]).all()
+    lines = log.read_text().splitlines()
+    cells = [line.split(" ", 1)[1] for line in lines]
+    assert len(cells) == len(set(cells)) == results["done"].size == 48
+    assert {line.split(" ", 1)[0] for line in lines} == {"plain", "host0"}
+    finished(started(path, tmp_path / "alone", devices=1))
+    compared(study.open_study(tmp_path / "alone").load(), results)
