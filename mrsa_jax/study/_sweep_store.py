@@ -23,6 +23,7 @@ from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import read_json
+from mrsa_jax.study._sweep_chunks import CellArray
 from mrsa_jax.study._sweep_config import Sweep
 from mrsa_jax.study._sweep_points import Variable
 
@@ -88,12 +89,9 @@ class SweepStore:
 
     def __init__(self, sweep: Sweep) -> None:
         """Open the store in the sweep's folder; it must be there."""
-        import zarr
-
         self.sweep = sweep
         self.path = sweep.out.absolute()
-        group: Any = zarr.open_group(self.path / _STORE, mode="r+", zarr_format=2)
-        self._arrays: dict[str, Any] = dict(group.arrays())
+        self._arrays: dict[str, CellArray] = {}
         self._claims = _Claims(self.path / _LOCK)
 
     @classmethod
@@ -127,11 +125,11 @@ class SweepStore:
     def done(self) -> np.ndarray:
         """Return which points are complete, a bool for each cell."""
         with _as_store_errors(self.path):
-            return np.asarray(self._arrays["done"][...])
+            return self._array("done").present()
 
     def is_done(self, index: tuple[int, ...]) -> bool:
         """Return whether a point is complete."""
-        return bool(self._arrays["done"][index])
+        return self._array("done").has(index)
 
     def write(self, index: tuple[int, ...], values: Mapping[str, Any], seconds: float) -> None:
         """Write a point, its flag last.
@@ -141,15 +139,14 @@ class SweepStore:
         """
         with _as_store_errors(self.path):
             for name, value in {**values, "seconds": seconds}.items():
-                array = self._arrays[name]
-                own = np.asarray(value, array.dtype)
-                inner = array.shape[len(index) :]
-                if own.shape != inner:
-                    whole = np.full(inner, array.fill_value, array.dtype)
-                    whole[tuple(slice(length) for length in own.shape)] = own
-                    own = whole
-                array[index] = own
-            self._arrays["done"][index] = True
+                self._array(name).write(index, value)
+            self._array("done").write(index, True)
+
+    def _array(self, name: str) -> CellArray:
+        if name not in self._arrays:
+            folder = self.path / _STORE / name
+            self._arrays[name] = CellArray(folder, len(self.sweep.axes))
+        return self._arrays[name]
 
     @contextlib.contextmanager
     def claim(self, numbers: Sequence[int]) -> Iterator[list[int]]:
