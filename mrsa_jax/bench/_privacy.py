@@ -27,7 +27,7 @@ def _schemes(clients: int) -> dict[str, Any]:
 
 
 def _timed(
-    case: str, run: Callable[[], Any], work: float, note: str, check: Callable[[Any, Any], None]
+    case: str, run: Callable[[], Any], work: int, note: str, check: Callable[[Any, Any], None]
 ) -> Measurement:
     return compare(
         "privacy", case, run, work=work, unit="histories", check=check, repeats=1, note=note

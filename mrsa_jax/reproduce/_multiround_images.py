@@ -57,7 +57,7 @@ class _Ground(NamedTuple):
 
 def images_from_sums(context: Context) -> Item:
     """Return Figures 1 and 10: images from the sums of random selection and of blocks of T."""
-    seeds, steps = (2, 200) if context.fast else (4, 1000)
+    seeds, steps = (3, 200) if context.fast else (4, 1000)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
     parts = len(_TARGETS) + 1
@@ -85,7 +85,7 @@ def images_from_sums(context: Context) -> Item:
 
 def images_against_motion(context: Context) -> Item:
     """Return how well images come out of sums when models move between them."""
-    seeds, steps = (2, 150) if context.fast else (3, 600)
+    seeds, steps = (3, 150) if context.fast else (3, 600)
     rates = (None, _RATES[0], _RATES[-1]) if context.fast else (None, *_RATES)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
