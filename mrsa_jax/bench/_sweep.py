@@ -55,8 +55,10 @@ def _measure(case: str, plan: Plan, repeats: int) -> Measurement:
     def computed() -> dict[int, dict[str, np.ndarray]]:
         found: dict[int, dict[str, np.ndarray]] = {}
         for task in plan.tasks():
-            configs = [plan.points[number].config for number in task]
-            found.update(zip(task, runner.run(configs, plan.machine, False), strict=True))
+            jobs = plan.jobs(task)
+            configs = [job.config for job in jobs]
+            results = runner.run(configs, plan.machine, False, jobs[0].together)
+            found.update(zip(task, results, strict=True))
         return found
 
     def check(results: Any, apart: dict[int, dict[str, np.ndarray]]) -> None:
