@@ -194,7 +194,7 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     lines = [
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{plan.num_computed} points to compute (equal ones once)",
-        f"{len(plan.groups)} groups, each compiled once: "
+        f"{len(plan.groups)} group{'s' * (len(plan.groups) != 1)}, each compiled once: "
         + ", ".join(f"{len(g.numbers)} points, {g.together} at a time" for g in plan.groups[:6])
         + (", ..." if len(plan.groups) > 6 else ""),
         f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "

@@ -49,7 +49,7 @@ def test_a_dry_run_computes_nothing(file, tmp_path, capsys):
     assert main(["sweep", str(file), "--out", str(out), "--dry-run"]) == 0
     text = capsys.readouterr().out
     assert "2 scheme x 2 privacy_target = 4 cells; 3 points to compute" in text
-    assert "1 groups, each compiled once" in text
+    assert "1 group, each compiled once" in text
 
 
 def test_run_and_run_again(file, tmp_path, capsys):
