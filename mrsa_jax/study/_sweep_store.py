@@ -24,7 +24,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import read_json
 from mrsa_jax.study._sweep_chunks import CellArray
-from mrsa_jax.study._sweep_config import Sweep
+from mrsa_jax.study._sweep_config import Axis, Sweep
 from mrsa_jax.study._sweep_points import Variable
 
 __all__ = ["StoreError", "SweepStore", "check_sweep_output"]
@@ -139,7 +139,7 @@ class SweepStore:
         """
         with _as_store_errors(self.path):
             for name, value in {**values, "seconds": seconds}.items():
-                self._array(name).write(index, value)
+                self._array(_stored_name(self.sweep, name)).write(index, value)
             self._array("done").write(index, True)
 
     def _array(self, name: str) -> CellArray:
@@ -183,8 +183,9 @@ def _lay_out(
     used = {dim for variable in variables.values() for dim in variable.dims}
     coords: dict[str, Any] = {k: (k, v, {}) for k, v in inner_coordinates.items() if k in used}
     for axis in sweep.axes:
-        for i, (field, labels) in enumerate(sweep.labels(axis).items()):
-            name = axis.name if i == 0 else field.rpartition(".")[2]
+        for name, (field, labels) in zip(
+            _coordinates(axis), sweep.labels(axis).items(), strict=True
+        ):
             coords[name] = (axis.name, labels, {"field": field})
     group: Any = zarr.open_group(path / _STORE, mode="w", zarr_format=2)
     group.attrs.update({key: json.dumps(value) for key, value in manifest.items()})
@@ -197,7 +198,7 @@ def _lay_out(
         shape = tuple(inner[dim] for dim in variable.dims)
         dims = [axis.name for axis in sweep.axes] + list(variable.dims)
         array = group.create_array(
-            name,
+            _stored_name(sweep, name),
             shape=sweep.shape + shape,
             chunks=(1,) * len(sweep.shape) + shape,
             dtype=variable.dtype,
@@ -216,6 +217,17 @@ def _lay_out(
     part = path / f"{_MANIFEST}.part"
     part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     part.replace(path / _MANIFEST)
+
+
+def _coordinates(axis: Axis) -> list[str]:
+    """Return the names of the settings that change along an axis, the axis' own first."""
+    return [axis.name, *(field.rpartition(".")[2] for field in axis.fields[1:])]
+
+
+def _stored_name(sweep: Sweep, name: str) -> str:
+    """Return a variable's name in the store, where an axis may have its name already."""
+    is_taken = any(name in _coordinates(axis) for axis in sweep.axes)
+    return f"{name}_found" if is_taken else name
 
 
 def _add_coordinates(group: Any, coords: Mapping[str, tuple[str, Any, dict[str, Any]]]) -> None:

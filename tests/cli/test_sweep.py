@@ -166,6 +166,20 @@ def test_each_attack_fills_its_variables(name, settings, rows, tmp_path):
             assert np.isfinite(variable).any(), variable.name
 
 
+def test_an_axis_named_as_a_result_leaves_both(tmp_path):
+    text = """
+command = "attack gradients"
+iterations = 3
+model = "logistic"
+seen = ["plain"]
+[grid]
+restarts = [1, 2]
+"""
+    results = results_of(text, tmp_path / "out")
+    assert results["restarts"].dims == ("restarts",)
+    assert results["restarts_found"].isel(row=0).values.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
