@@ -193,15 +193,22 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
     empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
     lines = [
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
-        f"{plan.num_computed} points to compute (equal ones once)",
-        f"{len(plan.groups)} group{'s' * (len(plan.groups) != 1)}, each compiled once: "
-        + ", ".join(f"{len(g.numbers)} points, {g.together} at a time" for g in plan.groups[:6])
+        f"{_counted(plan.num_computed, 'point')} to compute (equal ones once)",
+        f"{_counted(len(plan.groups), 'group')}, each compiled once: "
+        + ", ".join(
+            f"{_counted(len(group.numbers), 'point')}, {group.together} at a time"
+            for group in plan.groups[:6]
+        )
         + (", ..." if len(plan.groups) > 6 else ""),
         f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "
         f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
     ]
     for line in lines:
         console.print(escape(line))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _show_results(plan: Plan, command: SweepCommand, results: Any, seconds: float) -> None:
