@@ -36,7 +36,7 @@ def _peer_round(
             grown = part | (adjacency[part].any(0) & v3)
         left &= ~part
         parts += 1
-        leaks |= informed[part | (v2 & adjacency[part].any(0))].all()
+        leaks |= bool(informed[part | (v2 & adjacency[part].any(0))].all())
     return not reliable, parts > 1 and leaks, parts > 1
 
 
