@@ -39,7 +39,7 @@ def _keystream_bytes(layout: hetero.SegmentLayout) -> int:
     return total
 
 
-def _pads_alone(layout: hetero.SegmentLayout, size: int) -> tuple[float, Callable[[], object]]:
+def _pads_alone(layout: hetero.SegmentLayout, size: int) -> tuple[int, Callable[[], object]]:
     """Pad and sum zeros of one block of the layout's usual kind until `size` bytes are made."""
     block = max(layout.blocks, key=lambda own: len(own.members))
     count = len(block.members)
