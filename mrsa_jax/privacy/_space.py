@@ -110,11 +110,6 @@ class Space:
         weight = int(self.groups.sizes[support].sum())
         return Vector(weight, columns, tuple(coefficients), method)
 
-    def vector_on_columns(self, columns: np.ndarray, method: str) -> Vector | None:
-        """Return an exact vector supported on some of these columns, if there is one."""
-        inside = [k for k, members in enumerate(self.groups.members) if columns[members[0]]]
-        return self.vector(inside, method)
-
     def plan(self, limit: int) -> _search.Plan | None:
         """Return how weights up to `limit` would be searched; None if there is no way."""
         if limit < self.strong:
