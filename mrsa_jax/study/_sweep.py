@@ -229,7 +229,8 @@ def sweep(
         progress: Receives how many points are done.
 
     Returns:
-        Data set with an axis for each line of the grid, and `done` for each point.
+        Data set with an axis for each line of the grid, and `done` for each point. A result with
+        the name of an axis ends in `_found`.
 
     Raises:
         ConfigurationError: By the path of the field that breaks a rule, or with the cells that
