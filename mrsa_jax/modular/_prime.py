@@ -86,10 +86,10 @@ def reduce_wide(high: Array, low: Array, of: Field) -> Array:
     return divide_step(top, low << one, of.prime << one, of.reciprocal)[1] >> one
 
 
-def sum_residues(values: Array, of: Field) -> Array:
-    """Sum residues over the last axis (at most 2**16 of them) modulo p."""
-    high = jnp.sum(values >> jnp.uint32(16), axis=-1, dtype=jnp.uint32)
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=-1, dtype=jnp.uint32)
+def sum_residues(values: Array, of: Field, axis: int = -1) -> Array:
+    """Sum residues over an axis (at most 2**16 of them) modulo p."""
+    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
+    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
     bottom = (high << jnp.uint32(16)) + low
     carry = (bottom < low).astype(jnp.uint32)
     return reduce_wide((high >> jnp.uint32(16)) + carry, bottom, of)

@@ -8,7 +8,7 @@ privacy T = 1 of Multi-RoundSecAgg, Remark 1).
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,24 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
+from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import as_integers, residues
-from mrsa_jax.modular._linalg import decide, kernel_step, rank_trajectory
-from mrsa_jax.modular._prime import PRIMES, fields
+from mrsa_jax.modular._linalg import decide, rank_trajectory
+from mrsa_jax.modular._prime import (
+    PRIMES,
+    Field,
+    companion,
+    fields,
+    inverse,
+    scale,
+    subtract,
+    sum_residues,
+)
 from mrsa_jax.privacy._groups import column_codes
 
 __all__ = ["first_exposure"]
+
+_MOST_ROWS = 2**16  # of a form: `sum_residues` adds no more
 
 
 def first_exposure(P: Any) -> Int32[Array, "... clients"]:
@@ -42,19 +54,22 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
-            empty one.
+            empty one, or more than 65,536 both of rounds and of clients.
 
     Examples:
         >>> first_exposure([[1, 1, 0], [0, 0, 0], [0, 1, 0]]).tolist()
         [2, 2, -1]
 
-    Cost: four products mod p for each round that raises the rank, at most N, and entry of an
-    N x N basis; nothing where no column differs from all others, as with whole blocks.
+    Cost: four products mod p for each round that raises the rank, and entry of a basis of the row
+    space, min(J, N) x N; memory is that of a few such bases. Nothing where no column differs from
+    all others, as with whole blocks.
 
     Source:
         Multi-RoundSecAgg, Remark 1 and Section 6 (least-squares reconstruction).
     """
     array = as_integers(P, "P")
+    rule = f"must have at most {_MOST_ROWS} rounds or clients"
+    require(min(array.shape[-2:]) <= _MOST_ROWS, "P", rule, array.shape)
     if not isinstance(array, jax.core.Tracer):
         return jnp.asarray(_of_values(np.asarray(array)))
     return _of_all_rows(array)
@@ -128,21 +143,64 @@ def _one_history(
     rows: UInt32[Array, "primes rounds clients"], *, binary: bool
 ) -> Int32[Array, " clients"]:
     primes, rounds, clients = rows.shape
+    most = min(rounds, clients)
     of = fields()
-    basis = jnp.broadcast_to(jnp.eye(clients, dtype=jnp.uint32), (primes, clients, clients))
 
     def one_round(
-        carry: tuple[Array, Array, Array], step: tuple[Array, Array]
-    ) -> tuple[tuple[Array, Array, Array], None]:
-        kernels, ranks, first = carry
+        carry: tuple[_Form, Array], step: tuple[Array, Array]
+    ) -> tuple[tuple[_Form, Array], None]:
+        form, first = carry
         index, row = step
-        kernels, grew = jax.vmap(functools.partial(kernel_step, binary=binary))(kernels, row, of)
-        ranks = ranks + grew.astype(jnp.int32)
-        isolated = jnp.all(kernels == jnp.uint32(0), axis=1)
-        exposed = decide(ranks[0], ranks[1], isolated[0], isolated[1])
+        form = jax.vmap(functools.partial(_with_row, binary=binary))(form, row, of)
+        is_unit = jnp.sum(form.rows != jnp.uint32(0), axis=2, dtype=jnp.int32) == jnp.int32(1)
+        alone = jnp.zeros((primes, clients), jnp.bool_)
+        alone = alone.at[jnp.arange(primes)[:, None], form.pivots].max(is_unit)
+        exposed = decide(form.rank[0], form.rank[1], alone[0], alone[1])
         first = jnp.where(exposed & (first < jnp.int32(0)), index, first)
-        return (kernels, ranks, first), None
+        return (form, first), None
 
-    start = (basis, jnp.zeros(primes, jnp.int32), jnp.full(clients, -1, jnp.int32))
+    start = _Form(
+        jnp.zeros((primes, most, clients), jnp.uint32),
+        jnp.zeros((primes, most), jnp.int32),
+        jnp.zeros(primes, jnp.int32),
+    )
+    never = jnp.full(clients, -1, jnp.int32)
     steps = (jnp.arange(rounds, dtype=jnp.int32), rows.swapaxes(0, 1))
-    return lax.scan(one_round, start, steps)[0][2]
+    return lax.scan(one_round, (start, never), steps)[0][1]
+
+
+class _Form(NamedTuple):
+    """A reduced row-echelon form mod p: e_i lies in the row space exactly if it is one of its rows.
+
+    Attributes:
+        rows: uint32[most, clients]; from the rank on all zero.
+        pivots: int32[most], the column in which a row has its 1 and all others have 0.
+        rank: int32.
+    """
+
+    rows: Array
+    pivots: Array
+    rank: Array
+
+
+def _with_row(form: _Form, row: UInt32[Array, " clients"], of: Field, *, binary: bool) -> _Form:
+    """Return the form of the row space with one more row."""
+    held = row[form.pivots]
+    if binary:
+        products = jnp.where(held[:, None] != jnp.uint32(0), form.rows, jnp.uint32(0))
+    else:
+        products = scale(form.rows, held[:, None], companion(held, of)[:, None], of)
+    rest = subtract(row, sum_residues(products, of, axis=0), of)
+    pivot = jnp.argmax(rest != jnp.uint32(0)).astype(jnp.int32)
+    grew = rest[pivot] != jnp.uint32(0)
+    leading = inverse(rest[pivot][None], of)
+    unit = scale(rest, leading, companion(leading, of), of)
+    column = form.rows[:, pivot]
+    step = scale(unit[None, :], column[:, None], companion(column, of)[:, None], of)
+    # a full form grows no more: what is out of range is written nowhere
+    place = jnp.where(grew, form.rank, jnp.int32(form.pivots.shape[0]))
+    return _Form(
+        subtract(form.rows, step, of).at[place].set(unit, mode="drop"),
+        form.pivots.at[place].set(pivot, mode="drop"),
+        form.rank + grew.astype(jnp.int32),
+    )

@@ -11,7 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES
-from mrsa_jax.privacy import first_exposure
+from mrsa_jax.privacy import _exposure, first_exposure
 
 
 def solvable(rows, client) -> bool:
@@ -174,3 +174,31 @@ def test_rounds_left_out_change_nothing(weights):
     # a traced history keeps every round, as nothing is known of its values
     traced = jax.jit(first_exposure)(jnp.asarray(batch, jnp.int32))
     assert (np.asarray(traced) == found).all()
+
+
+def test_very_many_clients_are_the_classes_of_equal_columns():
+    """Whoever shares a column is never exposed; the others as in the matrix of the classes."""
+    generator = np.random.default_rng(7)
+    for _ in range(4):
+        sizes = np.where(np.arange(9) < 6, 1, 900)
+        classes = generator.integers(0, 3, (8, 9)) * (generator.random((8, 9)) < 0.5)
+        label = generator.permutation(np.repeat(np.arange(9), sizes))
+        expected = np.asarray(oracle(classes))
+        expected[sizes > 1] = -1
+        # the columns of two classes may be equal: then neither is alone
+        _, place, count = np.unique(classes, axis=1, return_inverse=True, return_counts=True)
+        assert (expected[count[place.ravel()] > 1] == -1).all()
+        found = np.asarray(first_exposure(classes[:, label]))
+        assert found.tolist() == expected[label].tolist()
+
+
+def test_memory_is_that_of_the_rounds_and_not_of_pairs_of_clients():
+    shape = jax.ShapeDtypeStruct((1, 2, 20, 50_000), jnp.uint32)
+    needed = _exposure._first_exposure.lower(shape, True).compile().memory_analysis()
+    in_all = needed.temp_size_in_bytes + needed.output_size_in_bytes
+    assert in_all < 8 * np.prod(shape.shape) * 4
+
+
+def test_a_form_of_too_many_rows_is_refused():
+    with pytest.raises(mj.ConfigurationError, match=r"`P` must have at most 65536 .*; got \(70000"):
+        jax.eval_shape(first_exposure, jax.ShapeDtypeStruct((70_000, 70_000), jnp.bool_))
