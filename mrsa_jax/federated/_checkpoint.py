@@ -1,29 +1,35 @@
-"""Checkpoints of a training, kept by orbax.
+"""Checkpoints of a training: a folder a step, written whole or not at all, each with a digest.
 
-A step is written to a temporary folder and renamed, so it is there whole or not at all. What a
-killed process left behind is removed when the next one opens the folder, which then goes on from
-the newest complete step.
+A step is written to a temporary folder and renamed. What a killed process left behind is removed
+when the next one opens the folder, which then goes on from the newest intact step; those that are
+damaged are named and removed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
+import json
 import numbers
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+import shutil
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import MrsaError, require
+from mrsa_jax._sealed import read_sealed, write_sealed
 
-__all__ = ["Checkpoints", "Store", "checkpoints", "fingerprint", "opened"]
+__all__ = ["Checkpoints", "Store", "checkpoints", "fingerprint"]
+
+_STATE = "state.npz"
+_ABOUT = "about"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,37 +41,47 @@ class Checkpoints:
         every: Trained rounds from one save to the next.
         keep: Newest steps that stay.
         identity: What the caller calls this configuration.
+        on_damage: Called with a sentence for each damaged step; a warning if None.
     """
 
     directory: pathlib.Path
     every: int
     keep: int
     identity: str
+    on_damage: Callable[[str], None] | None = None
 
 
 def checkpoints(
-    directory: str | os.PathLike[str], *, every: int = 10, keep: int = 2, identity: str = ""
+    directory: str | os.PathLike[str],
+    *,
+    every: int = 10,
+    keep: int = 2,
+    identity: str = "",
+    on_damage: Callable[[str], None] | None = None,
 ) -> Checkpoints:
     """Return where `train` saves its state, and from where it goes on by itself.
 
-    A training that is given one starts from the newest complete step in the folder; without one,
+    A training that is given one starts from the newest intact step in the folder; without one,
     at the beginning. A killed training so ends as an uninterrupted one: bit-equal in statuses and
-    participation, and on the same machine in the model.
+    participation, and on the same machine in the model. Each step carries a SHA-256 digest: one
+    with as little as a bit changed is named and removed, and the one before it is used.
 
     Args:
         directory: A folder for one training; made if need be.
         every: Trained rounds (skipped ones cost nothing) from one save to the next, at least 1;
             the last round is always saved.
-        keep: How many of the newest steps stay, at least 1.
+        keep: How many of the newest steps stay, at least 2: one may be damaged.
         identity: Names the configuration, where more than what `train` compares by itself makes
             it up: seed, history, trainer, data, shapes, learning-rate factors.
+        on_damage: Called with a sentence for each damaged step; a `RuntimeWarning` if None.
 
     Returns:
         A plain value; nothing is read or written yet.
 
     Raises:
-        ConfigurationError: If a number is not positive or the identity no string. `train` raises
-            it if the folder holds checkpoints of another configuration.
+        ConfigurationError: If a number is too small or the identity no string. `train` raises
+            it if the folder holds checkpoints of another configuration, and `MrsaError` if it
+            holds damaged ones alone.
 
     Examples:
         >>> checkpoints("run/checkpoints", every=50).every
@@ -74,78 +90,93 @@ def checkpoints(
     for name, value in (("every", every), ("keep", keep)):
         is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         require(is_count and value >= 1, name, "must be a positive integer", value)
+    require(keep >= 2, "keep", "must be at least 2, as one may be damaged", keep)
     require(isinstance(identity, str), "identity", "must be a string", identity)
+    rule = "must be a function of a sentence, or None"
+    require(on_damage is None or callable(on_damage), "on_damage", rule, on_damage)
+    is_path = isinstance(directory, str | os.PathLike)
+    require(is_path, "directory", "must be the path of a folder", directory)
     folder = pathlib.Path(directory)
     is_free = folder.is_dir() or not folder.exists()
     require(is_free, "directory", "must be a folder", str(folder))
-    return Checkpoints(folder.absolute(), int(every), int(keep), identity)
+    return Checkpoints(folder.absolute(), int(every), int(keep), identity, on_damage)
 
 
 class Store:
-    """An open folder of checkpoints of one configuration."""
+    """A folder of checkpoints of one configuration.
+
+    Args:
+        own: What the caller said.
+        identity: What `train` knows of its configuration.
+    """
 
     def __init__(self, own: Checkpoints, identity: dict[str, str]) -> None:
-        """Take what `train` knows of its configuration."""
-        self._own, self._identity = own, identity
-        self._opened: Any = None
-
-    @property
-    def _manager(self) -> Any:
-        """Orbax's manager, made when it is first needed."""
-        if self._opened is None:
-            ocp = _orbax()
-            options = ocp.CheckpointManagerOptions(
-                max_to_keep=self._own.keep,
-                cleanup_tmp_directories=True,
-                enable_async_checkpointing=False,
-            )
-            self._opened = ocp.CheckpointManager(self._own.directory, options=options)
-        return self._opened
-
-    def close(self) -> None:
-        """Let the folder go."""
-        if self._opened is not None:
-            self._opened.close()
+        """Clear the folder of what a killed process left half-written."""
+        self._own, self._identity = own, {"identity": own.identity} | identity
+        own.directory.mkdir(parents=True, exist_ok=True)
+        for part in own.directory.glob("*.part"):
+            shutil.rmtree(part)
 
     def is_due(self, step: int, is_last: bool) -> bool:
         """Return whether the state after `step` trained rounds is to be saved."""
         return is_last or step % self._own.every == 0
 
     def save(self, step: int, state: Any) -> None:
-        """Save a pytree of arrays; whole or not at all."""
-        ocp = _orbax()
-        if step == self._manager.latest_step():
-            return
+        """Save a pytree of arrays, whole or not at all; steps beyond those to keep go."""
         leaves, named = _flat(state)
-        meta = {"identity": self._identity, "leaves": _described(named)}
-        # tensorstore keeps no empty arrays, and orbax no empty trees
-        arrays = {f"{i}": leaf for i, leaf in enumerate(leaves) if leaf.size}
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(arrays), meta=ocp.args.JsonSave(meta)
-            ),
-        )
+        about = {"identity": self._identity, "leaves": _described(named)}
+        arrays = {f"{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
+        part = self._folder(step).with_suffix(".part")
+        part.mkdir(exist_ok=True)
+        write_sealed(part / _STATE, f"{step}", {_ABOUT: np.asarray(json.dumps(about)), **arrays})
+        part.rename(self._folder(step))
+        for old in self._steps()[: -self._own.keep]:
+            self._remove(old)
 
     def latest(self, template: Any) -> tuple[int, Any] | None:
-        """Return the newest complete step and its state, shaped as `template`; None if none."""
-        if not any(self._own.directory.iterdir()):
-            return None  # a new run trains its first rounds without waiting for orbax
-        ocp = _orbax()
-        step = self._manager.latest_step()
-        if step is None:
-            return None
-        meta = self._manager.restore(
-            step, args=ocp.args.Composite(meta=ocp.args.JsonRestore())
-        ).meta
-        leaves, named = _flat(template)
-        self._check(meta, _described(named))
-        wanted = {f"{i}": leaf for i, leaf in enumerate(leaves) if leaf.size}
-        arrays = self._manager.restore(
-            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted))
-        ).state
-        restored = [arrays.get(f"{i}", leaf) for i, leaf in enumerate(leaves)]
-        return step, _unflat(template, restored)
+        """Return the newest intact step and its state, shaped as `template`; None if none."""
+        damaged: list[int] = []
+        for step in reversed(self._steps()):
+            arrays = read_sealed(self._folder(step) / _STATE, f"{step}")
+            if arrays is None:
+                damaged.append(step)
+                continue
+            leaves, named = _flat(template)
+            self._check(json.loads(str(arrays[_ABOUT])), _described(named))
+            restored = [
+                arrays[f"{i}"].view(leaf.dtype).reshape(leaf.shape) for i, leaf in enumerate(leaves)
+            ]
+            for one in damaged:
+                self._say(f"checkpoint {self._folder(one)} is damaged: step {step} is used instead")
+                self._remove(one)
+            return step, _unflat(template, restored)
+        if damaged:
+            steps = " and ".join(map(str, damaged))
+            raise MrsaError(
+                f"`checkpoints` must hold an intact step; got {str(self._own.directory)!r}, in "
+                f"which {steps} are damaged or of another version: without the folder the "
+                "training starts anew"
+            )
+        return None
+
+    def _say(self, sentence: str) -> None:
+        if self._own.on_damage is None:
+            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+        else:
+            self._own.on_damage(sentence)
+
+    def _folder(self, step: int) -> pathlib.Path:
+        return self._own.directory / f"{step}"
+
+    def _steps(self) -> list[int]:
+        folders = (one.name for one in self._own.directory.iterdir() if one.is_dir())
+        return sorted(int(name) for name in folders if name.isdecimal())
+
+    def _remove(self, step: int) -> None:
+        """Remove a step, which a kill on the way must not leave as a damaged one."""
+        part = self._folder(step).with_suffix(".part")
+        self._folder(step).rename(part)
+        shutil.rmtree(part)
 
     def _check(self, meta: dict[str, Any], described: list[list[str]]) -> None:
         where = f"in {self._own.directory}"
@@ -162,17 +193,6 @@ class Store:
         require(counts[0] == counts[1], "checkpoints", rule, *counts)
 
 
-@contextlib.contextmanager
-def opened(own: Checkpoints, identity: dict[str, str]) -> Iterator[Store]:
-    """Open the folder; reading or writing it clears it of what a killed process left."""
-    own.directory.mkdir(parents=True, exist_ok=True)
-    store = Store(own, {"identity": own.identity} | identity)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
 def fingerprint(*values: Any) -> str:
     """Return a short digest of pytrees: equal for equal structure and numbers, in any process."""
     digest = hashlib.sha256()
@@ -183,13 +203,6 @@ def fingerprint(*values: Any) -> str:
             is_other = leaf.dtype.kind == "O"
             digest.update(_printed(leaf).encode() if is_other else leaf.tobytes())
     return digest.hexdigest()[:16]
-
-
-def _orbax() -> Any:
-    """Return orbax; it takes a second or two to import, and only who saves needs it."""
-    import orbax.checkpoint as ocp  # type: ignore[import-untyped]
-
-    return ocp
 
 
 def _printed(value: Any) -> str:

@@ -6,7 +6,6 @@ were not skipped are trained: local training, secure aggregation, server step.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._checkpoint import Checkpoints, fingerprint, opened
+from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
@@ -142,8 +141,6 @@ def train(
         slot_order=slot_order,
         keep_aggregates=keep_aggregates,
     )
-    rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
-    require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
     run.on_evaluated = on_evaluated
     local = _one_cohort(run, memory_bytes, checked_mesh(mesh))
     drive([run], local, checkpoints, progress)
@@ -165,26 +162,26 @@ def drive(
         progress: Called after each step with (rounds trained, rounds to train) of all runs.
     """
     total = sum(len(run.to_train) for run in runs)
-    with _store(checkpoints, runs) as store:
-        step = 0
-        if store is not None and (saved := store.latest([run.state() for run in runs])):
-            step = saved[0]
-            for run, state in zip(runs, saved[1], strict=True):
-                run.restore(state)
-        if step == 0:
-            for run in runs:
-                run.evaluate()
-        while live := [run for run in runs if not run.is_over]:
-            for group in local(live):
-                for run, trained in group:
-                    run.aggregate(trained)
-                for run, _ in group:
-                    run.settle()
-            step += 1
-            if store is not None and store.is_due(step, all(run.is_over for run in runs)):
-                store.save(step, [run.state() for run in runs])
-            if progress is not None:
-                progress(sum(run.done for run in runs), total)
+    store = _store(checkpoints, runs)
+    step = 0
+    if store is not None and (saved := store.latest([run.state() for run in runs])):
+        step = saved[0]
+        for run, state in zip(runs, saved[1], strict=True):
+            run.restore(state)
+    if step == 0:
+        for run in runs:
+            run.evaluate()
+    while live := [run for run in runs if not run.is_over]:
+        for group in local(live):
+            for run, trained in group:
+                run.aggregate(trained)
+            for run, _ in group:
+                run.settle()
+        step += 1
+        if store is not None and store.is_due(step, all(run.is_over for run in runs)):
+            store.save(step, [run.state() for run in runs])
+        if progress is not None:
+            progress(sum(run.done for run in runs), total)
 
 
 def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
@@ -193,12 +190,12 @@ def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
     require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
 
 
-def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Any:
+def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
     """Open the checkpoints of exactly these runs."""
     if checkpoints is None:
-        return contextlib.nullcontext()
+        return None
     each = [run.identity() for run in runs]
-    return opened(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
+    return Store(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
 
 
 def _one_cohort(run: Run, memory_bytes: int | None, mesh: Mesh | None) -> Local:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._played import segments_of
-from mrsa_jax.study._progress import Progress, Silent, note
+from mrsa_jax.study._progress import Notes, Progress, Silent, note
 from mrsa_jax.study._run_folder import RunFolder, run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._validate import validate
@@ -148,7 +149,10 @@ def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy
         if config.resume:
             _say_where_from(own, progress)
         checkpoints = federated.checkpoints(
-            own.checkpoints, every=config.checkpoint_every, identity=config_hash(config)
+            own.checkpoints,
+            every=config.checkpoint_every,
+            identity=config_hash(config),
+            on_damage=functools.partial(note, progress) if isinstance(progress, Notes) else None,
         )
         results = _described(config, train_schemes(config, progress, checkpoints))
         with _store.study_folder(config, is_held=True) as folder:

@@ -33,11 +33,8 @@ else:
     _console.Bars.stage = lambda *_: stop()
 sys.exit(f"ended with {main(words)} before work began")
 """
-# Only results, figures and a few data sets need these, checkpoints after some rounds, workers.
-_NEVER = (
-    "dask distributed matplotlib.pyplot orbax.checkpoint pandas scipy.stats sklearn torch "
-    "tensorflow xarray"
-)
+# Only results, figures, workers and a few data sets need these.
+_NEVER = "dask distributed matplotlib.pyplot pandas scipy.stats sklearn torch tensorflow xarray"
 _MODELS = "flax optax"  # and what knows them
 _STORE = "zarr"
 _LOG = "round,client\n0,a\n0,b\n1,b\n1,c\n2,a\n2,c\n"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +21,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import _sealed
 from mrsa_jax.federated import _checkpoint
 
 _CLIENTS, _COHORT = 6, 3
@@ -35,7 +40,7 @@ def clients():
     )
     return small, mj.data.dirichlet_by_class(0, small, 6, concentration=2.0)
 
-def train(directory, seed=0, num_rounds=24, every=3, identity="", **more):
+def train(directory, seed=0, num_rounds=24, every=3, identity="", on_damage=None, **more):
     small, data = clients()
     generator = np.random.default_rng(0)
     history = np.zeros((num_rounds, 6), bool)
@@ -55,7 +60,7 @@ def train(directory, seed=0, num_rounds=24, every=3, identity="", **more):
     )
     if directory is not None:
         settings["checkpoints"] = mj.federated.checkpoints(
-            directory, every=every, identity=identity)
+            directory, every=every, identity=identity, on_damage=on_damage)
     return mj.federated.train(seed, model, data, history, **(settings | more))
 """
 
@@ -86,9 +91,12 @@ def test_misuse(tmp_path: pathlib.Path) -> None:
     for more, message in (
         ({"every": 0}, "`every` must be a positive integer; got 0"),
         ({"keep": True}, "`keep` must be a positive integer; got True"),
+        ({"keep": 1}, "`keep` must be at least 2, as one may be damaged; got 1"),
+        ({"on_damage": "say"}, "`on_damage` must be a function .* got 'say'"),
+        ({"directory": 5}, "`directory` must be the path of a folder; got 5"),
     ):
         with pytest.raises(mj.ConfigurationError, match=message):
-            mj.federated.checkpoints(tmp_path, **more)
+            inspect.unwrap(mj.federated.checkpoints)(**({"directory": tmp_path} | more))
     (tmp_path / "file").write_text("")
     with pytest.raises(mj.ConfigurationError, match="`directory` must be a folder"):
         mj.federated.checkpoints(tmp_path / "file")
@@ -124,20 +132,27 @@ def test_a_finished_training_is_read_and_not_run_again(tmp_path: pathlib.Path) -
     assert sorted(os.listdir(tmp_path)) == ["3", "5"]
 
 
-def test_stops_anywhere_and_goes_on(tmp_path: pathlib.Path) -> None:
+def _stop_at(limit: int) -> Callable[[int, int], None]:
+    def progress(done: int, total: int) -> None:
+        if done == limit:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture(scope="module")
+def whole() -> mj.federated.TrainingResult:
+    """The training that nothing stops."""
+    return _train(None)
+
+
+def test_stops_anywhere_and_goes_on(
+    tmp_path: pathlib.Path, whole: mj.federated.TrainingResult
+) -> None:
     """An exception in mid-training, at each third round; nothing but steps is left behind."""
-    whole = _train(None)
-
-    def stop_at(limit: int) -> Any:
-        def progress(done: int, total: int) -> None:
-            if done == limit:
-                raise KeyboardInterrupt
-
-        return progress
-
     for limit in (2, 5, 11, 20):
         with pytest.raises(KeyboardInterrupt):
-            _train(tmp_path, progress=stop_at(limit))
+            _train(tmp_path, progress=_stop_at(limit))
         steps = [int(name) for name in os.listdir(tmp_path)]
         assert max(steps, default=0) == limit // 3 * 3
         assert len(steps) <= 2
@@ -175,11 +190,10 @@ def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
         "int": 7, "scalar": np.int32(2), "array": np.arange(3), "jax": jnp.arange(2.0),
     }  # fmt: skip
     own = mj.federated.checkpoints(tmp_path)
-    with _checkpoint.opened(own, {}) as store:
-        assert store.latest(tree) is None
-        store.save(4, tree)
-    with _checkpoint.opened(own, {}) as store:
-        saved = store.latest(jax.tree.map(lambda leaf: leaf, tree))
+    store = _checkpoint.Store(own, {})
+    assert store.latest(tree) is None
+    store.save(4, tree)
+    saved = _checkpoint.Store(own, {}).latest(jax.tree.map(lambda leaf: leaf, tree))
     assert saved is not None
     step, back = saved
     assert step == 4
@@ -190,6 +204,87 @@ def test_leaves_keep_their_kind(tmp_path: pathlib.Path) -> None:
     for name in ("empty", "array", "jax"):
         np.testing.assert_array_equal(back[name], tree[name])
         assert isinstance(back[name], jax.Array) == (name == "jax")
+
+
+def _damages(newest: pathlib.Path, older: pathlib.Path) -> dict[str, Callable[[], object]]:
+    """Return ways to spoil the newest step's file, by name."""
+    own = newest.read_bytes()
+    size = len(own)
+    generator = np.random.default_rng(0)
+
+    def flip(place: int) -> Callable[[], object]:
+        changed = bytearray(own)
+        changed[place] ^= 1 << int(generator.integers(8))
+        return lambda: newest.write_bytes(changed)
+
+    def zero(start: int) -> Callable[[], object]:
+        changed = bytearray(own)
+        changed[start : start + 64] = bytes(len(changed[start : start + 64]))
+        return lambda: newest.write_bytes(changed)
+
+    def swap() -> None:
+        newest.write_bytes(older.read_bytes())
+        older.write_bytes(own)
+
+    every: dict[str, Callable[[], object]] = {f"flip {i}": flip(i) for i in range(size)}
+    every |= {f"cut to {i}": functools.partial(newest.write_bytes, own[:i]) for i in range(size)}
+    zeroed = {f"zero {i}": zero(i) for i in range(0, size, 64) if any(own[i : i + 64])}
+    return every | zeroed | {
+        "longer": lambda: newest.write_bytes(own + b"0"),
+        "the older one's": lambda: newest.write_bytes(older.read_bytes()),
+        "swapped": swap,
+        "no file": newest.unlink,
+        "no archive": lambda: newest.write_bytes(b"PK"),
+        "pickled": lambda: np.savez(newest, about=np.asarray([{}], object)),
+    }  # fmt: skip
+
+
+def test_damage_of_any_kind_is_seen(tmp_path: pathlib.Path) -> None:
+    """Each byte with a bit flipped, each length, each block of zeros, files amiss or swapped."""
+    template = {"weights": jnp.arange(5.0), "done": np.zeros((), np.int32)}
+    own = mj.federated.checkpoints(tmp_path)
+    store = _checkpoint.Store(own, {"seed": "0"})
+    for step in (3, 5):
+        store.save(
+            step, jax.tree.map(lambda leaf, step=step: leaf + leaf.dtype.type(step), template)
+        )
+    older, newest = (tmp_path / f"{step}" / "state.npz" for step in (3, 5))
+    sound = newest.read_bytes()
+    for name, damage in _damages(newest, older).items():
+        damage()
+        assert _sealed.read_sealed(newest, "5") is None, name
+        if name == "swapped":
+            assert _sealed.read_sealed(older, "3") is None
+            with pytest.raises(mj.MrsaError, match="must hold an intact step"):
+                store.latest(template)
+            older.write_bytes(newest.read_bytes())
+        newest.write_bytes(sound)
+    step, state = store.latest(template)
+    assert (step, int(state["done"])) == (5, 5)
+
+
+@pytest.mark.parametrize("name", ["flip 100", "flip 1700", "cut to 900", "zero 512", "no file"])
+def test_a_damaged_step_is_named_and_the_one_before_it_used(
+    tmp_path: pathlib.Path, name: str, whole: mj.federated.TrainingResult
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path, progress=_stop_at(8))
+    _damages(*(tmp_path / f"{step}" / "state.npz" for step in (6, 3)))[name]()
+    with pytest.warns(RuntimeWarning, match="checkpoint .*6 is damaged: step 3 is used instead"):
+        resumed = _train(tmp_path)
+    _assert_equal(resumed, whole)
+    assert sorted(os.listdir(tmp_path)) == ["18", "21"]
+
+
+def test_a_lost_step_folder_is_no_loss(
+    tmp_path: pathlib.Path, whole: mj.federated.TrainingResult
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path, progress=_stop_at(8))
+    shutil.rmtree(tmp_path / "6")
+    said: list[str] = []
+    _assert_equal(_train(tmp_path, on_damage=said.append), whole)
+    assert not said
 
 
 def _killed(directory: pathlib.Path, after: int, delay: float) -> bool:
@@ -216,8 +311,9 @@ def _assert_survives_kills(directory: pathlib.Path, kills: list[tuple[int, float
     for after, delay in kills:
         _killed(directory, after, delay)
     # what a save that is cut off leaves, whether or not a kill above met one
-    left = directory / "99.orbax-checkpoint-tmp"
-    (left / "state").mkdir(parents=True)
+    left = directory / "99.part"
+    left.mkdir(parents=True)
+    (left / "state.npz").write_bytes(b"half")
     resumed = _train(directory, every=1)
     _assert_equal(resumed, _train(None))
     assert all(name.isdecimal() for name in os.listdir(directory))
