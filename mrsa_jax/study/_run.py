@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "SavedStudy", "check", "run", "run_and_save"]
 
-_TRIALS_AT_ONCE = 25
-
 
 @dataclasses.dataclass(frozen=True)
 class SavedStudy:
@@ -187,7 +185,9 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     population = config.population
     shared = rates_and_expectations(config.seed, population, schemes)
     available = _build.build_availability(shared["dropout_rate"][1])
-    histories, statuses = [], []
+    # of each scheme what is known, and not who took part: that is as large as all trials' clients
+    known: list[dict[str, Any]] = []
+    statuses = []
     for scheme in schemes:
         progress.stage(scheme.label, config.trials)
         selector = _build.build_selector(scheme, population)
@@ -201,25 +201,30 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
                 )._replace(assignment_keys=None)
             )  # fmt: skip
             statuses.append(rounds.status)
-            histories.append(_analyse_trials(rounds, progress))
+            known.append(history_variables([_analyse_trials(rounds, progress)], "trial"))
             continue
         participation = _trial.learnt_sums(
             selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
         )
+        step = _trial.trials_at_once(*participation.shape)
         parts = []
-        for start in range(0, config.trials, _TRIALS_AT_ONCE):
-            parts.append(_trial.analyse(participation[start : start + _TRIALS_AT_ONCE]))
-            progress.update(min(start + _TRIALS_AT_ONCE, config.trials), config.trials)
-        histories.append(_concatenate(parts))
+        for start in range(0, config.trials, step):
+            parts.append(_trial.analyse(participation[start : start + step]))
+            progress.update(min(start + step, config.trials), config.trials)
+        known.append(history_variables([_trial.joined(parts)], "trial"))
     axes = coordinates(schemes, config.rounds, population.num_clients)
     lossy: dict[str, Any] = {}
     if statuses:
         lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
         shared = without_expectation(shared)
+    found = {
+        name: (dims, np.concatenate([own[name][1] for own in known]))
+        for name, (dims, _) in known[0].items()
+    }
     import xarray as xr  # takes a second: not before the first trial
 
     return xr.Dataset(
-        shared | history_variables(histories, "trial") | lossy,
+        shared | found | lossy,
         coords=axes | {"trial": np.arange(config.trials)},
     )
 
@@ -234,10 +239,3 @@ def _analyse_trials(rounds: selection.RoundHistory, progress: Progress) -> _tria
         progress.update(b + 1, trials)
     names = [field.name for field in dataclasses.fields(_trial.History)]
     return _trial.History(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
-
-
-def _concatenate(parts: list[_trial.History]) -> _trial.History:
-    names = [field.name for field in dataclasses.fields(_trial.History)]
-    return _trial.History(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    )

@@ -88,7 +88,7 @@ def run(
     )
     for config, cohorts in zip(configs, histories, strict=True):
         learnt = _trial.learnt_sums(cohorts)
-        found = _on_all_hosts(_all_rounds if trajectories else _at_end, learnt)
+        found = _on_all_hosts(_all_rounds if trajectories else _at_ends, learnt)
         yield found | {"expected_cardinality": _expected(config)}
 
 
@@ -121,6 +121,12 @@ def _on_all_hosts(
 
 def _all_rounds(history: np.ndarray) -> dict[str, np.ndarray]:
     return _whole(_trial.analyse(history))
+
+
+def _at_ends(history: np.ndarray) -> dict[str, np.ndarray]:
+    """Analyse trials bool[B, J, N] after their last round, in parts."""
+    parts = _trial.in_parts(_at_end, history)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _at_end(history: np.ndarray) -> dict[str, np.ndarray]:

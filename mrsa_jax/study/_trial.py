@@ -7,7 +7,7 @@ rounds that were not skipped are trained.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,15 @@ __all__ = [
     "analyse_rounds",
     "analyse_sums",
     "attack_frozen",
+    "in_parts",
+    "joined",
     "learnt_sums",
     "rounds_with_sums",
+    "trials_at_once",
 ]
 
+_MOST_TRIALS = 25  # that are analysed together,
+_MOST_ENTRIES = 2**22  # and of their histories
 # A sum over fewer clients would be an input; secure aggregation withholds it.
 _FEWEST_IN_A_SUM = 2
 
@@ -68,9 +73,12 @@ class History:
     @property
     def exposed_clients(self) -> np.ndarray:
         """int32[..., J]: number of exposed clients after each round."""
-        rounds = np.arange(self.participation.shape[-2])
-        first = self.first_exposure[..., None, :]
-        return ((first >= 0) & (first <= rounds[:, None])).sum(-1).astype(np.int32)
+        shape = self.participation.shape[:-1]
+        first = self.first_exposure.reshape(-1, self.first_exposure.shape[-1])
+        found = np.zeros((len(first), shape[-1]), np.int32)
+        trial, client = np.nonzero(first >= 0)
+        np.add.at(found, (trial, first[trial, client]), 1)
+        return np.cumsum(found, axis=1, dtype=np.int32).reshape(shape)
 
     @property
     def skipped(self) -> np.ndarray:
@@ -79,8 +87,37 @@ class History:
 
 
 def analyse(participation: Any) -> History:
-    """Analyse a participation history bool[..., J, N]; all of it exact but for F and C (floats)."""
+    """Analyse a participation history bool[..., J, N]; all of it exact but for F and C (floats).
+
+    Trials go through in parts, so that what is held beside the history is bounded.
+    """
     history = np.asarray(participation)
+    if history.ndim == 2:
+        return _analyse(history)
+    found = joined(in_parts(_analyse, history.reshape(-1, *history.shape[-2:])))
+    lead = history.shape[:-2]
+    own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in vars(found).items()}
+    return History(**own)
+
+
+def joined(parts: Sequence[History]) -> History:
+    """Return trials that were analysed in parts, all together."""
+    names = [field.name for field in dataclasses.fields(History)]
+    return History(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
+
+
+def in_parts(function: Callable[[np.ndarray], Any], histories: np.ndarray) -> list[Any]:
+    """Apply a function to parts of bool[B, J, N], of as many trials as are analysed at once."""
+    step = trials_at_once(*histories.shape)
+    return [function(histories[at : at + step]) for at in range(0, len(histories), step)]
+
+
+def trials_at_once(trials: int, rounds: int, clients: int) -> int:
+    """Return how many trials of a shape are analysed together."""
+    return max(1, min(trials, _MOST_TRIALS, _MOST_ENTRIES // (rounds * clients)))
+
+
+def _analyse(history: np.ndarray) -> History:
     return History(
         participation=history,
         strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),

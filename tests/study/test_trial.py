@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.study import DataConfig, PopulationConfig, analyse, parse_scheme
+from mrsa_jax.study import DataConfig, PopulationConfig, _trial, analyse, parse_scheme
 from mrsa_jax.study._build import (
     build_clients,
     build_rates,
@@ -39,6 +39,27 @@ def test_trials_are_analysed_as_one_by_one() -> None:
         alone = analyse(np.asarray(trials)[b])
         for name in ("strong_privacy", "rank", "first_exposure", "exposed_clients", "skipped"):
             np.testing.assert_array_equal(getattr(together, name)[b], getattr(alone, name))
+
+
+def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    selector = mj.selection.uniform(9, 2)
+    shape = (2, 7, 15, 9)
+    trials = np.asarray(
+        mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 15, 14)
+    ).reshape(shape)
+    whole = analyse(trials)
+    first, rounds = whole.first_exposure[..., None, :], np.arange(15)[:, None]
+    assert (first >= 0).any()
+    expected = ((first >= 0) & (first <= rounds)).sum(axis=-1)  # from the definition
+    np.testing.assert_array_equal(whole.exposed_clients, expected)
+    for entries, size in ((1, 1), (4 * 15 * 9, 4), (10**9, 14)):
+        monkeypatch.setattr(_trial, "_MOST_ENTRIES", entries)
+        assert _trial.trials_at_once(14, 15, 9) == size
+        parts = analyse(trials)
+        for name, values in vars(whole).items():
+            own = getattr(parts, name)
+            assert own.dtype == values.dtype
+            np.testing.assert_allclose(own, values, rtol=1e-6 * (values.dtype.kind == "f"))
 
 
 def test_a_sum_of_one_is_withheld() -> None:
