@@ -23,6 +23,7 @@ from mrsa_jax.hetero._robust_kernels import (
     geometric_median_of,
     krum_of,
     trimmed_mean_of,
+    unit_weights,
     weighted_mean_of,
 )
 from mrsa_jax.modular._inputs import check_integer
@@ -199,7 +200,8 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
     others' values.
 
     A value that is not finite is absent from its coordinate. A part of a block that is below
-    blocks * 2**-24 of the total is rounding, and left out.
+    blocks * 2**-24 of the total is rounding, and left out; where `trim` leaves no more than that,
+    the result is the median, its limit.
 
     Args:
         trim: Share of the weight left out at each end, from 0 (the mean) to below 1/2.
@@ -234,9 +236,11 @@ def geometric_median(
     """Return the geometric median as a rule: the y of least sum of w_i ||y - v_i||.
 
     Weiszfeld's iteration, y = sum of c_i v_i over the sum of c_i with
-    c_i = w_i / max(||y - v_i||, smoothing), from the coordinate-wise median. Bad blocks that weigh
-    less than half move it by a bounded distance only. A block with a value that is not finite is
-    absent.
+    c_i = w_i / max(||y - v_i||, smoothing), from the coordinate-wise median y0. Bad blocks that
+    weigh less than half move it by a bounded distance only, at any distance of their own: with a
+    share a of the weight, and the others within r of a point c, the result lies within
+    (2 (1 - a) (r + smoothing) + ||y0 - c||) / (1 - 2 a) of c. A block with a value that is not
+    finite is absent, and so is one of less than 2**-60 of the weight.
 
     Args:
         num_iterations: At least 1. The error falls by a constant factor a step; where the
@@ -270,8 +274,8 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
 
     Of n present blocks, the score of each is the sum of its squared distances to its n - f - 2
     nearest others; the m blocks of lowest score (the earlier one of equals) are averaged by their
-    weights. Each block counts once in the scores. A block with a value that is not finite is
-    absent.
+    weights. Each block counts once in the scores, whose squares may be outside of float32. A block
+    with a value that is not finite is absent.
 
     Args:
         num_byzantine: f, at least 0.
@@ -315,4 +319,4 @@ def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[A
     require(fits, "weights", "must have one entry for each block", own.shape, rows.shape)
     present = (own > jnp.float32(0)) & jnp.isfinite(own)
     counted = own if weighted else jnp.ones_like(own)
-    return rows, jnp.where(present, counted, jnp.float32(0))
+    return rows, unit_weights(jnp.where(present, counted, jnp.float32(0)))

@@ -1,7 +1,8 @@
 """The arithmetic of robust rules: blocks compared pair by pair, never sorted, nothing overflows.
 
-Weights are positive for blocks that are present and 0 for the others. The definitions are in
-`_robust`.
+Weights are positive for blocks that are present and 0 for the others, the largest in [1, 2). The
+definitions are in `_robust`. A distance, or its square, is a pair (x, e) for x 2**e: between
+values of float32 it may be outside of float32 itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ __all__ = [
     "geometric_median_of",
     "krum_of",
     "trimmed_mean_of",
+    "unit_weights",
     "weighted_mean_of",
 ]
 
@@ -29,8 +31,15 @@ def weighted_mean_of(
     """Return the weighted mean; 0 of nobody."""
     total = jnp.sum(weights)
     shares = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
-    kept = jnp.where((weights > jnp.float32(0))[:, None], values, jnp.float32(0))
-    return jnp.sum(shares[:, None] * kept, axis=0)
+    return _mean(values, jnp.broadcast_to(shares[:, None], values.shape))
+
+
+def _mean(values: Array, shares: Array) -> Array:
+    """Return the sum of shares [blocks, dim] of values, kept in their range against rounding."""
+    taken = shares > jnp.float32(0)
+    mean = jnp.sum(shares * jnp.where(taken, values, jnp.float32(0)), axis=0)
+    within = jnp.clip(mean, _least(values, taken), -_least(-values, taken))
+    return jnp.where(taken.any(axis=0), within, jnp.float32(0))
 
 
 def _coordinates(values: Array, weights: Array) -> tuple[Array, Array, float]:
@@ -54,11 +63,17 @@ def coordinate_median_of(
     up_to = jax.lax.fori_loop(0, values.shape[0], add, jnp.zeros_like(values))
     present = spread > jnp.float32(0)
     total = jnp.max(jnp.where(present, up_to, jnp.float32(0)), axis=0)
-    twice, slack = jnp.float32(2) * up_to, total * jnp.float32(rounding)
+    return _middle(values, up_to, total, total * jnp.float32(rounding), present)
+
+
+def _middle(values: Array, up_to: Array, total: Array, slack: Array, present: Array) -> Array:
+    """Return the median, given the weight of the values up to each; 0 of nobody."""
+    twice = jnp.float32(2) * up_to
     low = _least(values, present & (twice >= (total - slack)[None]))
     high = _least(values, present & (twice > (total + slack)[None]))
-    middle = jnp.float32(0.5) * low + jnp.float32(0.5) * high
-    return jnp.where(total > jnp.float32(0), jnp.where(low == high, low, middle), jnp.float32(0))
+    # halves of the least numbers vanish: keep the middle between its ends
+    middle = jnp.clip(jnp.float32(0.5) * low + jnp.float32(0.5) * high, low, high)
+    return jnp.where(total > jnp.float32(0), middle, jnp.float32(0))
 
 
 def _least(values: Array, among: Array) -> Array:
@@ -92,7 +107,9 @@ def trimmed_mean_of(
     kept = inside * held
     mass = jnp.sum(kept, axis=0)
     shares = kept / jnp.where(mass > jnp.float32(0), mass, jnp.float32(1))[None]
-    return jnp.sum(shares * values, axis=0)
+    # so little is left by a trim of nearly half that it is all rounding: the limit is the median
+    middle = _middle(values, below + same, total, slack, spread > jnp.float32(0))
+    return jnp.where(mass > jnp.float32(0), _mean(values, shares), middle)
 
 
 def _whole_blocks(values: Array, weights: Array) -> tuple[Array, Array]:
@@ -113,29 +130,69 @@ def geometric_median_of(
     values, weights = _whole_blocks(values, weights)
     total = jnp.sum(weights)
     weights = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
+    # what is far below the rounding of the total would only make `force` vanish
+    weights = jnp.where(weights < jnp.float32(2.0**-60), jnp.float32(0), weights)
+    least = _exponent(smoothing)
 
     def step(_: Array, point: Array) -> Array:
-        distances = jnp.maximum(_norms(values, point), smoothing)
+        apart, power = _apart(values, point)
+        length = jnp.sqrt(jnp.sum(apart * apart, axis=1))
+        reach = _times_power(length, power) / smoothing
+        # along (v_i - y) / length, and so no block pulls harder for being far
+        pull = weights * jnp.minimum(reach, jnp.float32(1))
+        pull = pull / jnp.where(length > jnp.float32(0), length, jnp.float32(1))
+        is_close = reach < jnp.float32(1)
+        length = jnp.where(is_close, _times_power(smoothing, -least), length)
+        power = jnp.where(is_close, least, power)
+        order = power.astype(jnp.float32) + jnp.log2(length)
+        near = jnp.argmin(jnp.where(weights > jnp.float32(0), order, jnp.float32(jnp.inf)))
         # the nearest block has coefficient w_i: nothing overflows, and not all can vanish
-        nearest = jnp.min(jnp.where(weights > jnp.float32(0), distances, jnp.float32(jnp.inf)))
-        ratios = jnp.where(jnp.isfinite(distances), nearest / distances, jnp.float32(0))
-        pull = weights * ratios
-        force = jnp.sum(pull)
-        shares = pull / jnp.where(force > jnp.float32(0), force, jnp.float32(1))
-        moved = jnp.sum(shares[:, None] * values, axis=0)
-        return jnp.where(force > jnp.float32(0), moved, point)
+        force = jnp.sum(weights * _times_power(length[near] / length, power[near] - power))
+        move = jnp.sum(pull[:, None] * apart, axis=0) * (length[near] / force)
+        moved = point + _times_power(move, power[near])
+        quarter = jnp.float32(0.25) * point + _times_power(move, power[near] - 2)
+        moved = jnp.where(jnp.isfinite(moved), moved, jnp.float32(4) * quarter)
+        return jnp.where(force > jnp.float32(0), jnp.clip(moved, low, high), point)
 
+    present = jnp.broadcast_to((weights > jnp.float32(0))[:, None], values.shape)
+    low, high = _least(values, present), -_least(-values, present)
     return jax.lax.fori_loop(0, num_iterations, step, coordinate_median_of(values, weights))
 
 
-def _norms(values: Array, point: Array) -> Array:
-    """Return ||values_i - point||, scaled so that squares neither overflow nor vanish."""
-    apart = jnp.abs(values - point[None])
-    largest = jnp.max(apart, axis=1, initial=0.0)
-    usable = (largest > jnp.float32(0)) & jnp.isfinite(largest)
-    scaled = apart / jnp.where(usable, largest, jnp.float32(1))[:, None]
-    length = jnp.sqrt(jnp.sum(scaled * scaled, axis=1))
-    return jnp.where(usable, largest * length, largest)
+def _apart(values: Array, point: Array) -> tuple[Array, Array]:
+    """Return values_i - point as rows x_i 2**e_i, the largest entry of x_i near 1 or 0."""
+    largest = jnp.max(jnp.abs(values - point[None]), axis=1, initial=0.0)
+    is_beyond = jnp.isinf(largest)  # a difference outside of float32: that of quarters is not
+    part = jnp.where(is_beyond, jnp.float32(0.25), jnp.float32(1))[:, None]
+    power = jnp.clip(_exponent(largest), -126, 126)
+    apart = (part * values - part * point[None]) * _power(-power)[:, None]
+    return apart, power + jnp.where(is_beyond, 2, 0)
+
+
+@jax.jit
+def unit_weights(weights: Float32[Array, " blocks"]) -> Float32[Array, " blocks"]:
+    """Return weights times the power of 2 that takes the largest into [1, 2): sums stay finite."""
+    return _times_power(weights, -_exponent(jnp.max(weights)))
+
+
+def _exponent(numbers: Array) -> Array:
+    """Return floor(log2 x) of positive x, -127 of 0."""
+    return (jax.lax.bitcast_convert_type(numbers, jnp.int32) >> 23) - 127
+
+
+def _times_power(numbers: Array, power: Array) -> Array:
+    """Return x 2**e exactly, in two steps since 2**e may lie beyond float32 where x 2**e does not.
+
+    Infinite above float32, 0 below it.
+    """
+    power = jnp.clip(power, -252, 254)
+    half = power // 2
+    return numbers * _power(half) * _power(power - half)
+
+
+def _power(exponent: Array) -> Array:
+    """Return 2**e for e in [-126, 127]."""
+    return jax.lax.bitcast_convert_type((exponent + 127) << 23, jnp.float32)
 
 
 @jax.jit
@@ -153,20 +210,30 @@ def krum_of(
     nearest = jnp.maximum(count - num_byzantine - jnp.int32(2), jnp.int32(1))
     nearest = jnp.minimum(nearest, count - jnp.int32(1))
 
-    def score(row: Array) -> Array:
+    def score(row: Array) -> tuple[Array, Array]:
         # one row of distances at a time: never blocks x blocks x dim
-        apart = values - values[row][None]
-        squares = jnp.sum(apart * apart, axis=1)
-        others = present & (number != row)
-        ordered = jnp.sort(jnp.where(others, squares, jnp.float32(jnp.inf)))
-        return jnp.sum(jnp.where(number < nearest, ordered, jnp.float32(0)))
+        apart, power = _apart(values, values[row])
+        squares, power = _leading(jnp.sum(apart * apart, axis=1), 2 * power)
+        place = _places(squares, power, present & (number != row))
+        taken = place < nearest
+        top = jnp.max(jnp.where(taken, power, jnp.iinfo(jnp.int32).min))
+        scaled = _times_power(squares, power - top)
+        return _leading(jnp.sum(jnp.where(taken, scaled, jnp.float32(0))), top)
 
-    place = _places(jax.lax.map(score, number), present)
+    scores, powers = jax.lax.map(score, number)
+    place = _places(scores, powers, present)
     return weighted_mean_of(values, jnp.where(place < num_selected, weights, jnp.float32(0)))
 
 
-def _places(scores: Array, present: Bool[Array, " blocks"]) -> Array:
-    """Return each block's place by score, the earlier one of equals first, absent ones last."""
-    order = jnp.lexsort((scores, ~present))
-    number = jnp.arange(scores.shape[0], dtype=jnp.int32)
+def _leading(numbers: Array, power: Array) -> tuple[Array, Array]:
+    """Return x 2**e with x in [1, 2), or 0 and an exponent below all others."""
+    own = _exponent(numbers)
+    lowest = jnp.int32(-(2**20))
+    return _times_power(numbers, -own), jnp.where(numbers > jnp.float32(0), power + own, lowest)
+
+
+def _places(numbers: Array, power: Array, present: Bool[Array, " blocks"]) -> Array:
+    """Return each block's place by x 2**e, the earlier one of equals first, absent ones last."""
+    order = jnp.lexsort((numbers, power, ~present))
+    number = jnp.arange(numbers.shape[0], dtype=jnp.int32)
     return jnp.zeros_like(number).at[order].set(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from fractions import Fraction
 
@@ -200,6 +201,120 @@ def test_geometric_median_resists_a_far_minority():
     assert np.abs(np.asarray(hetero.geometric_median(100)(values, weights))).max() < 10
     huge = hetero.geometric_median()(np.full((2, 3), 3e38, np.float32) * [[1], [-1]], [1, 1])
     assert np.isfinite(np.asarray(huge)).all()
+
+
+FAR = (2.0**-149, 2.0**-126, 1e-30, 1.0, 1e19, 1e20, 1e37, 9e37, 1e38, 3e38, 3.4028235e38, np.inf)
+
+
+def hostile_cases(num_bad: int, cases: int = 1500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return values, weights and who is bad: good blocks of any scale, bad ones of any other.
+
+    Good blocks have a spread of 2^-110 to 2^124, around 0 or off it; bad ones hold one magnitude
+    in all coordinates or another in each, with any sign, now and then infinite or no number.
+    """
+    draws = np.random.default_rng(num_bad)
+    spread = 2.0 ** draws.uniform(-110, 124, (cases, 1, 1))
+    off = np.where(spread < 2.0**110, draws.choice([0.0, 1.0, 10.0], (cases, 1, 1)), 0.0)
+    centre = off * draws.normal(size=(cases, 1, DIM))
+    values = (centre + draws.uniform(-1, 1, (cases, BLOCKS, DIM))) * spread
+    one_size = draws.random((cases, 1, 1)) < 0.5
+    each, same = draws.choice(FAR, (cases, BLOCKS, DIM)), draws.choice(FAR, (cases, 1, 1))
+    lies = np.where(one_size, same, each) * draws.choice([-1.0, 1.0], (cases, BLOCKS, DIM))
+    lies[draws.random((cases, BLOCKS)) < 0.05] = np.nan
+    is_bad = draws.permuted(np.tile(np.arange(BLOCKS) < num_bad, (cases, 1)), axis=1)
+    values = np.where(is_bad[:, :, None], lies, values).astype(np.float32)
+    scale = draws.choice([1.0, 7.0, 2.0**-126, 3e38], (cases, 1))
+    return values, np.broadcast_to(scale, is_bad.shape).astype(np.float32), is_bad
+
+
+def good_ranges(values: np.ndarray, is_bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the greatest value of the good blocks of each case."""
+    bad = is_bad[:, :, None]
+    return np.where(bad, np.inf, values).min(axis=1), np.where(bad, -np.inf, values).max(axis=1)
+
+
+@pytest.mark.parametrize("num_bad", [1, 2])
+@pytest.mark.parametrize("name", ["plain_median", "coordinate_median", "trimmed_mean"])
+def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
+    """Nor do weights: their sums reach beyond float32 where each is within."""
+    rule = hetero.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]
+    values, weights, is_bad = hostile_cases(num_bad)
+    found = np.asarray(jax.vmap(rule)(jnp.asarray(values), jnp.asarray(weights)))
+    low, high = good_ranges(values, is_bad)
+    # devices count what is below 2^-126 as 0
+    assert (found >= low - 2.0**-126).all()
+    assert (found <= high + 2.0**-126).all()
+
+
+def weiszfeld(values: np.ndarray, start: np.ndarray, num_iterations: int, least: np.ndarray):
+    """Iterate by the definition, float64, blocks of equal weight: nothing leaves its range."""
+    values, point = values.astype(np.float64), start.astype(np.float64)
+    present = np.isfinite(values).all(axis=2)
+    values = np.where(present[:, :, None], values, 0.0)
+    for _ in range(num_iterations):
+        distances = np.linalg.norm(values - point[:, None], axis=2)
+        pull = present / np.maximum(distances, least[:, None])
+        point = (pull[:, :, None] * values).sum(axis=1) / pull.sum(axis=1, keepdims=True)
+    return point
+
+
+@pytest.mark.parametrize("num_bad", [1, 2])
+def test_no_scale_takes_the_geometric_median_over(num_bad):
+    """It stays within its bound of the good blocks, and is what its definition says.
+
+    With f the total distance, c any point and y0 the start: f(y) <= f(y0), so that
+    (1 - 2 a) |y - c| <= 2 (1 - a) r + |y0 - c| for a share a of bad weight and good ones within r.
+    """
+    values, weights, is_bad = hostile_cases(num_bad)
+    low, high = good_ranges(values.astype(np.float64), is_bad)
+    centre, bad = (low + high) / 2, num_bad / BLOCKS
+    good = np.where(is_bad[:, :, None], centre[:, None], values)
+    radius = np.linalg.norm(good - centre[:, None], axis=2).max(axis=1)
+    rounding = 1e-5 * (radius + np.abs(centre).max(axis=1))
+    one_rule = hetero.geometric_median(200)
+    for least in (np.full_like(radius, 2.0**-126), 1e-4 * radius):
+        numbers = jnp.full(len(least), 200, jnp.int32), jnp.asarray(least, jnp.float32)
+        rules = dataclasses.replace(one_rule, num_iterations=numbers[0], smoothing=numbers[1])
+        found = jax.vmap(lambda own, v, w: own(v, w))(rules, *map(jnp.asarray, (values, weights)))
+        found = np.asarray(found, np.float64)
+        start = jax.vmap(hetero.coordinate_median())(*map(jnp.asarray, _whole(values)))
+        begun = np.linalg.norm(np.asarray(start, np.float64) - centre, axis=1)
+        bound = (2 * (1 - bad) * (radius + least) + begun) / (1 - 2 * bad)
+        assert (np.linalg.norm(found - centre, axis=1) <= bound + rounding).all()
+    expected = weiszfeld(values, np.asarray(start), 200, least)
+    assert (np.linalg.norm(found - expected, axis=1) <= 100 * rounding).all()
+
+
+def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return values, np.isfinite(values).all(axis=2).astype(np.float32)
+
+
+def test_one_far_block_leaves_the_geometric_median_among_the_others():
+    """Of five or nine; where the start is a block, that block's distance is the smoothing alone."""
+    corners = [[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [0.1, 0.1]]
+    for good in (corners, 2 * corners):
+        for far in (9e37, 1e38, 3e38):
+            found = hetero.geometric_median()([*good, [far, far]], np.ones(len(good) + 1))
+            assert (np.asarray(found) >= 0).all()
+            assert (np.asarray(found) <= 0.1).all()
+
+
+def test_krum_ranks_what_squares_cannot_hold():
+    values, weights, _ = hostile_cases(1)
+    weights = np.where(np.isfinite(values).all(axis=2), 1.0, 0.0).astype(np.float32)
+    found = np.asarray(jax.vmap(hetero.krum(1))(jnp.asarray(values), jnp.asarray(weights)))
+    for own, present, point in zip(values, weights, found, strict=True):
+        chosen = krum_by_definition(own, np.flatnonzero(present).tolist(), 1, 1)
+        # devices count what is below 2^-126 as 0
+        np.testing.assert_allclose(point, own[chosen[0]], rtol=0, atol=2.0**-126)
+
+
+def test_a_trim_of_nearly_half_is_the_median():
+    """What is left of the weight is rounding, and was nobody's: the mean of nobody is 0."""
+    values, weights = sample(3)
+    median = np.asarray(hetero.coordinate_median()(values, weights))
+    for trim in (0.4999999, 0.49999999, np.nextafter(0.5, 0)):
+        np.testing.assert_array_equal(hetero.trimmed_mean(trim)(values, weights), median)
 
 
 def krum_by_definition(values: np.ndarray, present: list[int], f: int, m: int) -> list[int]:
