@@ -19,9 +19,6 @@ from mrsa_jax.modular._elimination import power
 from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, assign, is_dependent, search
 from mrsa_jax.privacy._words import EMPTY, MIX, grow, insert, probe, subsets, unpack
 
-# Bits of a group's number in a packed set.
-_WIDTH = np.int64(10)
-
 
 @compiled
 def _reduced(keys, word, size, target, outside, count, reduced):
@@ -226,10 +223,9 @@ def _extend(chosen, size, room, small, problem, found):
 
 
 @compiled
-def _list_few(count, more, target, reduced, head, links, lefts, rights):
+def _list_few(count, more, target, reduced, head, links, lefts, rights, table):
     """List the sets of two or three groups whose keys sum to the target, as `_list_sets`."""
     order = np.uint64(64 - 10)
-    shift = np.uint64(_WIDTH)
     found = np.int64(0)
     for i in range(1024):
         head[i] = EMPTY
@@ -246,7 +242,7 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights):
                     lefts[found] = place
                     rights[found] = np.uint64(d)
                     if c != d:
-                        rights[found] |= np.uint64(c) << shift
+                        rights[found] += table[2, c]
                     found += 1
                 place = links[np.int64(place)]
         slot = np.int64((reduced[d] * MIX) >> order)
@@ -256,7 +252,7 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights):
 
 
 @compiled
-def _list_many(count, more, target, reduced, space, lefts, rights):
+def _list_many(count, more, target, reduced, space, lefts, rights, table):
     """List the sets of four groups or more whose keys sum to the target, as `_list_sets`."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
     left = more // 2
@@ -275,13 +271,13 @@ def _list_many(count, more, target, reduced, space, lefts, rights):
         for half in range(2):
             low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
             sums, packs, n = subsets(
-                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, _WIDTH
+                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, table
             )
             if half == 1:
                 links, stored = insert(sums, packs, n, head, links, order, stored)
                 continue
             some_left, some_right, found = probe(
-                reduced, target, sums, packs, n, left, _WIDTH, head, links, order,
+                reduced, target, sums, packs, n, left, table, head, links, order,
                 some_left, some_right,
             )  # fmt: skip
             while total + found > lefts.shape[0]:
@@ -295,11 +291,12 @@ def _list_many(count, more, target, reduced, space, lefts, rights):
 
 
 @compiled
-def _list_sets(count, more, target, reduced, space):
+def _list_sets(count, more, target, reduced, space, table):
     """List the sets of `more` groups whose reduced keys sum to the target.
 
     Returns:
-        The halves of more // 2 and of the remaining groups, packed, and how many sets there are.
+        The numbers of the halves of more // 2 and of the remaining groups, and how many sets
+        there are.
     """
     lefts, rights = space[4], space[5]
     if more == 0:
@@ -312,12 +309,12 @@ def _list_sets(count, more, target, reduced, space):
                 found += 1
         return lefts, rights, found
     if more <= 3:
-        return _list_few(count, more, target, reduced, space[6], space[7], lefts, rights)
-    return _list_many(count, more, target, reduced, space, lefts, rights)
+        return _list_few(count, more, target, reduced, space[6], space[7], lefts, rights, table)
+    return _list_many(count, more, target, reduced, space, lefts, rights, table)
 
 
 @compiled
-def _examine(word, size, room, keys, highs, small, problem, space, found):
+def _examine(word, size, room, keys, highs, small, problem, space, table, found):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
     `room` is the weight left for further groups. With 2 s = the word's checks modulo 4, the
@@ -346,10 +343,10 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):
     target = _reduced(keys, word, size, target, outside, count, reduced)
     assign(chosen, word, size)
     for more in range(min(extra, count) + 1):
-        lefts, rights, listed = _list_sets(count, more, target, reduced, space)
+        lefts, rights, listed = _list_sets(count, more, target, reduced, space, table)
         for i in range(listed):
-            unpack(lefts[i], more // 2, _WIDTH, chosen, size)
-            unpack(rights[i], more - more // 2, _WIDTH, chosen, size + more // 2)
+            unpack(lefts[i], more // 2, table, chosen, size)
+            unpack(rights[i], more - more // 2, table, chosen, size + more // 2)
             heavy = np.int64(0)
             for k in range(size, size + more):
                 chosen[k] = outside[chosen[k]]
@@ -362,7 +359,9 @@ def _examine(word, size, room, keys, highs, small, problem, space, found):
 
 
 @compiled
-def words(keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, found):
+def words(
+    keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, table, found
+):
     """Go through the words of one size whose left half has given leading bits; examine each.
 
     Args:
@@ -381,6 +380,7 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
         starts: int64: where the columns with each leading bits begin in `items`.
         items: int64 `[groups]`: columns ordered by leading bits, then by index.
         slot_bits: log2 of the size of the table of left halves.
+        table: `binomials` of the groups, for halves of any set within `limit`.
         found: int64: receives a set that is dependent modulo all large primes.
 
     Returns:
@@ -388,13 +388,12 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
     """
     weights = problem[2]
     groups = keys.shape[0]
-    width = 8 if groups <= 256 else 12
-    table = max(1024, groups)
+    length = max(1024, groups)
     space = (
         np.empty(groups, np.int64), np.empty(2 * groups, np.int64),
         np.empty(1024, np.uint64), np.empty(1024, np.uint64),
-        np.empty(table, np.uint64), np.empty(table, np.uint64),
-        np.empty(1 << 18, np.uint32), np.empty(table, np.uint64), np.empty(groups, np.uint64),
+        np.empty(length, np.uint64), np.empty(length, np.uint64),
+        np.empty(1 << 18, np.uint32), np.empty(length, np.uint64), np.empty(groups, np.uint64),
     )  # fmt: skip
     word = np.zeros(size, np.int64)
     examined = np.int64(0)
@@ -419,14 +418,14 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
             matches = 1
         else:
             sums, packs, n = subsets(
-                keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, width
+                keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, table
             )
             lefts, rights, matches = probe(
-                keys, np.uint64(0), sums, packs, n, left, width, head, links, order, lefts, rights
+                keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights
             )
         for i in range(matches):
-            unpack(rights[i], right, width, word, left)
-            unpack(lefts[i], left, width, word, 0)
+            unpack(rights[i], right, table, word, left)
+            unpack(lefts[i], left, table, word, 0)
             heavy = np.int64(0)
             for k in range(size):
                 heavy += weights[word[k]]
@@ -435,13 +434,13 @@ def words(keys, highs, small, problem, limit, size, shift, part, starts, items, 
             examined += 1
             word.sort()
             status, total = _examine(
-                word, size, limit - heavy, keys, highs, small, problem, space, found
+                word, size, limit - heavy, keys, highs, small, problem, space, table, found
             )
             if status != NONE:
                 return status, total, examined
         if left > 0:
             sums, packs, n = subsets(
-                keys, 0, b, b, left, shift, part, starts, items, sums, packs, width
+                keys, 0, b, b, left, shift, part, starts, items, sums, packs, table
             )
             links, stored = insert(sums, packs, n, head, links, order, stored)
     return NONE, 0, examined

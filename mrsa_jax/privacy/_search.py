@@ -30,6 +30,7 @@ _SECONDS_PER_WORD = 1.3e-6  # lifting: a word and its second digit
 _SECONDS_PER_SET = 3e-6  # lifting: a determinant
 _HALVES_A_PART = 1 << 23  # so many stored halves stay near the processor
 _MOST_PARTS = 9  # as a power of two; more parts cost more than they win
+_MOST_HALVES = 1 << 26  # a part's, of 16 bytes each
 _MOST_COLUMNS = 4096
 # A search goes in tasks about so long, so that it can be watched and interrupted.
 _SECONDS_A_TASK = 1.0
@@ -126,13 +127,21 @@ def plan(of: Duals, limit: int) -> Plan | None:
     if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
         return None
     options = [Plan("girth", limit, girth_seconds(groups, most))]
-    # Halves of words are packed into 64 bits.
-    fits = groups <= 256 or (groups <= 1000 and most <= 10)
-    if of.checks is not None and most >= 4 and fits:
+    if of.checks is not None and most >= 4 and _fits(groups, of.corank, most):
         options.append(
             Plan("lifting", limit, lifting_seconds(groups, of.corank, most, of.checks.is_even))
         )
     return min(options, key=lambda option: option.seconds)
+
+
+def _fits(groups: int, corank: int, most: int) -> bool:
+    """Return whether the table of the left halves of words fits its places and the memory."""
+    return math.comb(groups, most // 2) >> _most_parts(corank) <= _MOST_HALVES
+
+
+def _most_parts(corank: int) -> int:
+    """Return in how many parts the halves of words can be stored, as a power of two."""
+    return max(0, min(corank - 2, _MOST_PARTS))
 
 
 def girth_seconds(groups: int, most: int) -> float:
@@ -253,13 +262,14 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
 
 
 def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
-    from mrsa_jax.privacy import _lifting
+    from mrsa_jax.privacy import _lifting, _words
 
     assert of.checks is not None
     assert of.small is not None
     most = of.most_groups(chosen.limit)
     keys, highs, bits = _mixed_checks(of.checks, attempt)
     small = _folded(of, 0, max(most, 3), attempt)
+    table = _words.binomials(len(keys), (most + 1) // 2)
     again = inverses(_SMALL_PRIMES[1])
     prefix = np.concatenate([[0], np.cumsum(of.weights)])
     problem = (of.kernels, np.asarray(_LARGE_PRIMES, np.uint64), of.weights,
@@ -270,7 +280,7 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
         shift, starts, items = _buckets(keys, bits, parts)
         status, total, _ = _lifting.words(
             keys, highs, small, problem, chosen.limit, size, np.uint64(shift), np.uint64(part),
-            starts, items, slots, found,
+            starts, items, slots, table, found,
         )  # fmt: skip
         return status, tuple(int(k) for k in found[:total])
 
@@ -281,7 +291,7 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
         halves = math.comb(len(keys), size // 2)
         seconds = size_seconds(len(keys), of.corank, size, most, of.checks.is_even)
         wanted = max(1.0, halves / _HALVES_A_PART, seconds / _SECONDS_A_TASK)
-        parts = max(0, min(bits - 2, _MOST_PARTS, math.ceil(math.log2(wanted))))
+        parts = min(_most_parts(of.corank), math.ceil(math.log2(wanted)))
         slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
         for part in range(1 << parts):
             tasks.append(functools.partial(task, size, parts, part, slots))

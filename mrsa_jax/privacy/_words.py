@@ -2,11 +2,17 @@
 
 A word is the union of a left half, whose largest column is smaller than all others, and a right
 half; their keys (columns' check bits, summed by XOR) agree. Left halves are kept in a hash table
-that grows with the columns, so every word is met once. Import inside functions only (see
-`modular._compiled`).
+that grows with the columns, so every word is met once.
+
+A half is kept as one number, its rank among the sets of its size: columns c_0 < c_1 < ... are
+C(c_0, 1) + C(c_1, 2) + ... (the combinatorial number system; Knuth, The Art of Computer
+Programming, 7.2.1.3), which fits 64 bits wherever the halves can be gone through at all. Import
+inside functions only (see `modular._compiled`).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -16,6 +22,20 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 _TAG = np.uint64(0xC2B2AE3D27D4EB4F)
 _LOW = np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0xFFFFFFFF)
+# Numbers of sets stay below 2**63, so that no sum of them wraps.
+LARGEST = 2**63 - 1
+
+
+def binomials(columns: int, most: int) -> np.ndarray:
+    """Return C(j, i) for i up to `most` (at least 2) and j up to `columns`, as uint64 `[i, j]`.
+
+    Raises:
+        OverflowError: If the sets of so many columns cannot all be numbered in 64 bits.
+    """
+    sizes = range(max(most, 2) + 1)
+    if max(math.comb(columns, i) for i in sizes) > LARGEST:
+        raise OverflowError(f"sets of {most} of {columns} columns do not fit 64 bits")
+    return np.array([[math.comb(j, i) for j in range(columns + 1)] for i in sizes], np.uint64)
 
 
 @compiled
@@ -27,20 +47,26 @@ def grow(array):
 
 
 @compiled
-def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, packs, width):
+def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, packs, table):
     """List the sets of `size` columns: `fixed` and others of `low..high - 1`.
 
     Only those are listed whose keys sum (XOR) to something with the leading bits `part` (the bits
     from `shift` on): the last column is taken from those with the leading bits still missing.
+    `fixed` lies below `low` or from `high` on; `table` holds `binomials`.
 
     Returns:
-        The sums, the sets (`width` bits a column, `fixed` first), and how many there are.
+        The sums, the sets' numbers, and how many there are.
     """
+    if size >= table.shape[0] or max(high, fixed + 1) >= table.shape[1]:
+        raise OverflowError("a set of columns has no number in this table")
     count = np.int64(0)
+    # Others are numbered after a fixed column that is smaller, before one that is larger.
+    below = 1 if fixed < low else 0
+    number = table[1 if below else size, fixed]
     if size == 1:
         if keys[fixed] >> shift == part:
             sums[0] = keys[fixed]
-            packs[0] = np.uint64(fixed)
+            packs[0] = number
             count = 1
         return sums, packs, count
     free = size - 2
@@ -48,15 +74,15 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
     partial = np.zeros(free + 1, np.uint64)
     packed = np.zeros(free + 1, np.uint64)
     partial[0] = keys[fixed]
-    packed[0] = np.uint64(fixed)
+    packed[0] = number
     level = 0
     following = low
     while True:
+        row = table[level + 1 + below]
         if level == free:
             last = place[free - 1] if free > 0 else low - 1
             key = partial[free]
             bucket = np.int64(part ^ (key >> shift))
-            place_bits = np.uint64(width * (free + 1))
             # A single bucket holds all columns in order: skip to the first one allowed
             first = starts[bucket] + (last + 1 if shift == np.uint64(63) else 0)
             for t in range(first, starts[bucket + 1]):
@@ -69,14 +95,12 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
                     sums = grow(sums)
                     packs = grow(packs)
                 sums[count] = key ^ keys[j]
-                packs[count] = packed[free] | (np.uint64(j) << place_bits)
+                packs[count] = packed[free] + row[j]
                 count += 1
         elif following <= high - 1 - (free - level):
             place[level] = following
             partial[level + 1] = partial[level] ^ keys[following]
-            packed[level + 1] = packed[level] | (
-                np.uint64(following) << np.uint64(width * (level + 1))
-            )
+            packed[level + 1] = packed[level] + row[following]
             level += 1
             following += 1
             continue
@@ -87,25 +111,37 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
 
 
 @compiled
-def unpack(packed, size, width, target, offset):
-    field = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    for i in range(size):
-        target[offset + i] = np.int64((packed >> np.uint64(width * i)) & field)
+def unpack(number, size, table, target, offset):
+    """Write the columns of a set, ascending, given its number."""
+    high = table.shape[1]
+    for i in range(size, 0, -1):
+        row = table[i]
+        low = np.int64(i - 1)  # C(low, i) is 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            if row[middle] <= number:
+                low = middle
+            else:
+                high = middle
+        target[offset + i - 1] = low
+        number -= row[low]
+        high = low
 
 
 @compiled
-def _sum_keys(keys, packed, size, width):
-    field = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+def _sum_keys(keys, number, size, table, columns):
+    unpack(number, size, table, columns, 0)
     total = np.uint64(0)
     for i in range(size):
-        total ^= keys[np.int64((packed >> np.uint64(width * i)) & field)]
+        total ^= keys[columns[i]]
     return total
 
 
 @compiled
-def probe(keys, target, sums, packs, count, left, width, head, links, order, lefts, rights):
+def probe(keys, target, sums, packs, count, left, table, head, links, order, lefts, rights):
     """Match right halves with the left halves in the table; return the pairs that sum to target."""
     found = np.int64(0)
+    columns = np.empty(left, np.int64)
     for i in range(count):
         want = sums[i] ^ target
         slot = np.int64((want * MIX) >> order)
@@ -115,7 +151,7 @@ def probe(keys, target, sums, packs, count, left, width, head, links, order, lef
             link = links[2 * np.int64(place)]
             if link >> np.uint64(32) == tag:
                 packed = links[2 * np.int64(place) + 1]
-                if _sum_keys(keys, packed, left, width) == want:
+                if _sum_keys(keys, packed, left, table, columns) == want:
                     if found == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
@@ -129,6 +165,8 @@ def probe(keys, target, sums, packs, count, left, width, head, links, order, lef
 @compiled
 def insert(sums, packs, count, head, links, order, stored):
     """Add left halves to the table; return its links and how many they are."""
+    if stored + count >= np.int64(EMPTY):
+        raise OverflowError("more halves of words than places of 32 bits")
     for i in range(count):
         if 2 * stored + 2 > links.shape[0]:
             links = grow(links)
