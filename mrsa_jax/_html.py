@@ -12,6 +12,8 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mrsa_jax._untrusted import printable
+
 __all__ = [
     "Markup",
     "card",
@@ -35,13 +37,13 @@ class Markup(str):
 
 
 def tidy(value: Any) -> str:
-    """Return text or HTML as HTML: everything is escaped but `Markup`.
+    """Return text or HTML as HTML: everything is escaped but `Markup`, control characters too.
 
     Examples:
         >>> tidy("a < b"), tidy(Markup("<b>a</b>"))
         ('a &lt; b', '<b>a</b>')
     """
-    return str(value) if isinstance(value, Markup) else html.escape(str(value))
+    return str(value) if isinstance(value, Markup) else html.escape(printable(value, "\n\t"))
 
 
 def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:

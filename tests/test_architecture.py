@@ -19,6 +19,7 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
     "_errors",
+    "_untrusted",
     "_html",
     "_late",
     "_sealed",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._untrusted import printable
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ class AuditConfig:
 
     weight_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Name of the column with each client's weight in the sum; "weight" is known."""
+
+    where: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
+    ] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column; may be repeated."""
+
+    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns to pass over, with commas: each that may say who was in a sum waits for a word."""
 
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""
@@ -129,6 +138,8 @@ def _read(config: AuditConfig, bars: Bars) -> ParticipationLog:
         round_order=config.round_order,
         array=config.array,
         memory_bytes=int(config.memory_gib * 2**30),
+        where=config.where,
+        ignore_columns=config.ignore_columns,
     )
     bars.update(1, 1)
     return log
@@ -228,7 +239,8 @@ def title_of(file: pathlib.Path, found: Audit) -> str:
     """Return what was audited, in a line."""
     empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
     kind = "weighted" if found.is_weighted else "plain"
-    return f"{file}: {found.num_rounds} rounds{empty}, {found.num_clients} clients, {kind} sums"
+    size = f"{found.num_rounds} rounds{empty}, {found.num_clients} clients"
+    return f"{printable(file)}: {size}, {kind} sums"
 
 
 def _rows(found: Audit) -> list[tuple[str, str, str]]:
@@ -237,10 +249,10 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     weak = found.weak
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
-    first = f", first after round {found.exposed[0][1]}" if found.exposed else ""
+    first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
     leverage = "not computed"
     if found.max_leverage is not None:
-        leverage = f"{share(found.max_leverage)} (client {found.max_leverage_client})"
+        leverage = f"{share(found.max_leverage)} (client {printable(found.max_leverage_client)})"
     plain = []
     group = found.group
     if group is not None and group.upper is not None:

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mrsa_jax._untrusted import cell
 from mrsa_jax.cli._audit import title_of
 from mrsa_jax.privacy._over_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._recipe import recipe_of
@@ -129,7 +130,7 @@ def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(head)
-        writer.writerows(rows)
+        writer.writerows([cell(value) for value in row] for row in rows)
 
 
 def _write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:

@@ -9,6 +9,8 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from mrsa_jax._untrusted import printable
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -104,7 +106,7 @@ class Bars:
         self._stage_start = None
         if not self._console.is_terminal:
             self._line(f"{name} ({total})")
-        self._task = self._bars.add_task(name, total=total, note="")
+        self._task = self._bars.add_task(escape(name), total=total, note="")
 
     def update(self, done: int, total: int) -> None:
         self._check_interrupt()
@@ -133,7 +135,8 @@ class Bars:
     def _line(self, text: str) -> None:
         self._last_line = time.perf_counter()
         elapsed = self._last_line - self._start
-        self._console.print(f"[{elapsed:6.1f} s] {text}", markup=False, highlight=False)
+        words = f"[{elapsed:6.1f} s] {printable(text)}"
+        self._console.print(words, markup=False, highlight=False)
 
 
 def error_console() -> Any:
@@ -145,4 +148,4 @@ def error_console() -> Any:
 def escape(text: str) -> str:
     from rich import markup
 
-    return markup.escape(text)
+    return markup.escape(printable(text, "\n"))

@@ -15,10 +15,11 @@ import numpy as np
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._html import Markup, card, shown, tidy
+from mrsa_jax._untrusted import printable
 from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._log_table import ParticipationLog
-from mrsa_jax.privacy._recipe import Recipe, join_names, recipe_of
+from mrsa_jax.privacy._recipe import Recipe, join_names, listed, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
@@ -65,6 +66,8 @@ class Audit:
         group_clients: Names of its clients.
         strong: Strong privacy; None when nobody took part.
         recipe: The witness of weak privacy with names; None when nobody took part.
+        columns_used: The columns of the log that were read; empty where they had no names.
+        columns_ignored: Its other columns.
     """
 
     num_rounds: int
@@ -79,6 +82,8 @@ class Audit:
     group_clients: tuple[Hashable, ...]
     strong: int | None
     recipe: Recipe | None
+    columns_used: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return the audit for a notebook: its findings in words, and its numbers."""
@@ -126,7 +131,8 @@ class Audit:
     def sentences(self) -> list[str]:
         """Return the findings in words, the most urgent first."""
         if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
-            return ["Nobody took part in any round: nothing is learnt, and T is undefined."]
+            nobody = "Nobody took part in any round: nothing is learnt, and T is undefined."
+            return [nobody, *self._columns()]
         sure = "proven" if self.weak.certified else "not decided at this effort"
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
@@ -136,11 +142,21 @@ class Audit:
             self.recipe.text(),
             *self._plain_sum(),
             f"Strong privacy T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            *self._columns(),
         ]
+
+    def _columns(self) -> list[str]:
+        if not self.columns_used:
+            return []
+        used, ignored = listed(self.columns_used), listed(self.columns_ignored)
+        return [f"Columns used: {used}; columns ignored: {ignored}."]
 
     def _urgent(self) -> list[str]:
         if self.exposed:
-            shown = [f"client {client} (from round {first} on)" for client, first in self.exposed]
+            shown = [
+                f"client {printable(client)} (from round {printable(first)} on)"
+                for client, first in self.exposed
+            ]
             more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
             exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
                        f"solve for their own updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
@@ -149,9 +165,12 @@ class Audit:
         if self.max_leverage is None:
             return [exposed]
         mean = self.weak.rank / self.num_clients
-        return [exposed, f"The best linear estimate explains {share(self.max_leverage)} of the "
-                f"variance of client {self.max_leverage_client}'s update, and {mean:.1%} of a "
-                "client's on average."]  # fmt: skip
+        client = printable(self.max_leverage_client)
+        return [
+            exposed,
+            f"The best linear estimate explains {share(self.max_leverage)} of the variance of "
+            f"client {client}'s update, and {mean:.1%} of a client's on average.",
+        ]
 
     def _plain_sum(self) -> list[str]:
         group = self.group
@@ -171,6 +190,8 @@ class Audit:
             "num_clients": self.num_clients,
             "empty_rounds": self.empty_rounds,
             "is_weighted": self.is_weighted,
+            "columns_used": list(self.columns_used),
+            "columns_ignored": list(self.columns_ignored),
             "exposed": [
                 {"client": _plain(client), "first_round": _plain(first)}
                 for client, first in self.exposed
@@ -263,6 +284,8 @@ def audit(
         group_clients=tuple(log.clients[i] for i in group.support) if group else (),
         strong=strong_privacy(P),
         recipe=recipe_of(log, weak.witness, weak.support) if weak.rank else None,
+        columns_used=log.columns_used,
+        columns_ignored=log.columns_ignored,
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import pathlib
 import typing
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from mrsa_jax._errors import DataNotFoundError, nearest, require
-from mrsa_jax.privacy._log_table import Layout, ParticipationLog
+from mrsa_jax.privacy import _log_columns
+from mrsa_jax.privacy._log_table import Layout, ParticipationLog, fault
 
 __all__ = ["ParticipationLog", "read_log"]
 
@@ -30,14 +32,20 @@ def read_log(
     round_order: OrderName = "sorted",
     array: str | None = None,
     memory_bytes: int = _DEFAULT_MEMORY_BYTES,
+    where: Mapping[str, Any] | Sequence[str] | str = (),
+    ignore_columns: Sequence[str] | str = (),
 ) -> ParticipationLog:
     r"""Read a participation history from a file of any system.
 
     Two layouts. *Long*: a row for each client in each sum, under a header that names a round and
     a client column (usual names such as `server_round` or `cid` are known; others are named by
-    the caller), with further columns ignored. Rounds and clients may be numbers or any text, with
-    gaps; a round in which nobody took part cannot be written and is not missed. *Matrix*: 0 and 1,
-    a line for each round and a field for each client, without a header.
+    the caller). Rounds and clients may be numbers or any text, with gaps; a round in which nobody
+    took part cannot be written and is not missed. *Matrix*: 0 and 1, a line for each round and a
+    field for each client, without a header.
+
+    Further columns are ignored, and the log says which, but for those whose names or values say
+    that a row may not be in the sum, or with which weight (`status`, `dropped`, `num_examples`):
+    they are refused until the caller decides by `where`, `weight_column` or `ignore_columns`.
 
     Args:
         path: CSV (comma, semicolon, tab, bar or blanks; gzip too), Parquet, NPY or NPZ.
@@ -52,15 +60,21 @@ def read_log(
             the `"file"`.
         array: Which array of an NPZ archive that holds several.
         memory_bytes: Most that the history may need as a dense matrix: one byte an entry, eight
-            with weights.
+            with weights. A text may be as long, or of 256 MiB.
+        where: Which rows are in the sums: `"status=completed"`, `"status=completed,late"` for one
+            of several texts, a sequence of such conditions that must all hold, or a mapping of
+            columns to a text or texts. A text must be the whole value of a row.
+        ignore_columns: Names of columns to pass over, in a sequence or with commas between them.
 
     Returns:
         The history with its names.
 
     Raises:
         ConfigurationError: For a malformed file, by file and line: no header, a missing field, a
-            weight or entry that is NaN, negative or no number, a client twice in a round, an empty
-            file; or for a history that needs more memory than allowed.
+            quote that its line does not close, a weight or entry that is NaN, negative or no
+            number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
+            is no number where most are, an empty file; for a column that waits for a decision; or
+            for a history that needs more memory than allowed.
         DataNotFoundError: If there is no such file.
 
     Examples:
@@ -80,21 +94,26 @@ def read_log(
         require(value in known, name, f"must be a known name: {nearest(str(value), known)}", value)
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
     options = Layout(
-        layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes)
-    )
+        layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
+        _log_columns.conditions(where), _log_columns.names_of(ignore_columns),
+    )  # fmt: skip
     file = pathlib.Path(path)
     try:
         with file.open("rb") as stream:
             magic = stream.read(6)
-    except OSError as error:
-        raise DataNotFoundError(f"{file}: expected a file; found none that can be read "
-                                f"({error.strerror})") from error  # fmt: skip
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataNotFoundError(
+            f"{file}: expected a file; found none that can be read ({reason})"
+        ) from error
     if magic.startswith(b"PAR1"):
         from mrsa_jax.privacy._log_binary import read_parquet as read
     elif magic == b"\x93NUMPY":
         from mrsa_jax.privacy._log_binary import read_npy as read
     elif magic.startswith(b"PK"):
         from mrsa_jax.privacy._log_binary import read_npz as read
+    elif magic.startswith(b"\xd0\xcf\x11\xe0"):
+        fault(str(file), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")
     else:
         from mrsa_jax.privacy._log_csv import read_csv as read
     return read(file, options)

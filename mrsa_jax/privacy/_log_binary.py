@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 import pathlib
 import zipfile
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from mrsa_jax.privacy import _log_table
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.privacy import _log_columns, _log_table
 from mrsa_jax.privacy._log_table import Column, Layout, ParticipationLog, fault
 
 __all__ = ["read_npy", "read_npz", "read_parquet"]
@@ -19,93 +24,125 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     import pyarrow as pa
     import pyarrow.parquet
 
-    try:
-        names = list(pyarrow.parquet.read_schema(path).names)
-        columns = None
-        if options.layout != "matrix":
-            columns = _log_table.find_columns(names, options, str(path))
-        if columns is None:
-            return _wide_table(path, options, names)
-        places = [place for place in columns if place is not None]
-        table = pyarrow.parquet.read_table(path, columns=[names[place] for place in places])
-    except (pa.ArrowInvalid, OSError) as error:
-        fault(str(path), "a Parquet file", str(error).splitlines()[0])
-    read = [_column(table.column(i)) for i in range(len(places))]
-    weights = read[2] if len(read) == 3 else None
+    with _decoding(path, "a Parquet file"):
+        with pyarrow.parquet.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+        texts = [field.name for field in schema if _is_text(field.type)]
+        # texts stay in their dictionary: a few bytes can stand for any number of long ones
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+    names = list(schema.names)
+    for name in names:
+        if names.count(name) > 1:
+            fault(str(path), "columns of different names", f"{name!r} twice")
 
-    def locate(row: int) -> str:
-        return f"{path}: row {row}"
+    @functools.cache
+    def read(place: int) -> Any:
+        _log_table.check_memory((rows, 1), 16, options, str(path))
+        with _decoding(path, "a Parquet file"):
+            return file.read(columns=[names[place]], use_threads=False).column(0)
 
-    return _log_table.assemble(read[0], read[1], weights, options, locate, str(path))
+    @functools.cache
+    def column(place: int) -> Column | None:
+        if pa.types.is_nested(schema.types[place]):
+            return None
+        values = read(place)
+        with _decoding(path, "a Parquet file"):
+            return _column(values)
 
-
-def _wide_table(path: pathlib.Path, options: Layout, names: list[str]) -> ParticipationLog:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    schema = pyarrow.parquet.read_schema(path)
-    kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
-    if options.layout == "long" or not all(any(is_(t) for is_ in kinds) for t in schema.types):
-        _log_table.header_fault(str(path), names)
-    table = pyarrow.parquet.read_table(path)
-    for name, column in zip(names, table.columns, strict=True):
-        if column.null_count:
-            row = column.is_null().to_pylist().index(True)
-            fault(f"{path}: row {row}, column {name!r}", "a number", "nothing")
-    array = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    with file:
+        if options.layout != "matrix" and _log_columns.is_long(names, options, str(path)):
+            table = _log_columns.Table(
+                names, column, lambda row: f"{path}: row {row}", str(path), str(path)
+            )
+            return _log_columns.read_table(table, options)
+        places = _log_columns.client_columns(names, options, str(path))
+        kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+        plain = all(any(is_(schema.types[i]) for is_ in kinds) for i in places)
+        if options.layout == "long" or not plain:
+            _log_columns.header_fault(str(path), names)
+        _log_table.check_memory((rows, len(places)), 8, options, str(path))
+        columns = [read(place) for place in places]
+    for place, values in zip(places, columns, strict=True):
+        if values.null_count:
+            row = values.is_null().to_pylist().index(True)
+            fault(f"{path}: row {row}, column {names[place]!r}", "a number", "nothing")
+    array = np.stack([values.to_numpy() for values in columns], axis=1)
 
     def where(row: int, column: int) -> str:
-        return f"{path}: row {row}, column {names[column]!r}"
+        return f"{path}: row {row}, column {names[places[column]]!r}"
 
-    return _log_table.from_matrix(array, options, where, str(path), names)
+    return _log_columns.named_matrix(array, options, where, str(path), names, places)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
+             pa.types.is_large_binary)  # fmt: skip
+    return any(is_(kind) for is_ in tests)
+
+
+@contextlib.contextmanager
+def _decoding(path: pathlib.Path, expected: str) -> Iterator[None]:
+    """Name the file where a decoder fails on it: of a broken one it raises whatever it meets."""
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        words = (str(error) or type(error).__name__).splitlines()[0]
+        fault(str(path), expected, f"one that cannot be read ({words})")
 
 
 def _column(values: Any) -> Column:
-    """Return an Arrow column of any type, None where it is null."""
+    """Return an Arrow column of any plain type, None where it is null."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    whole = values.dictionary_encode(null_encoding="encode").combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
+        values = values.unify_dictionaries()
+    else:
+        values = values.dictionary_encode(null_encoding="encode")
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
         return Column(np.empty(0, np.int64), [])
-    names = whole.dictionary.to_pylist()
-    floats = [name for name in names if isinstance(name, float)]
-    if floats and all(name == name and name.is_integer() for name in floats):
-        names = [None if name is None else int(name) for name in names]  # integers with gaps
+    names = array.dictionary.to_pylist()
+    indices = array.indices
+    if indices.null_count:
+        indices, names = indices.fill_null(len(names)), [*names, None]
     # not by Arrow's own way to NumPy, which imports pandas
-    return Column(np.from_dlpack(whole.indices).astype(np.int64), names)
+    return Column(np.from_dlpack(indices).astype(np.int64), _log_table.whole(names))
 
 
 def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read an array; it is not loaded before its size is known."""
-    try:
+    with _decoding(path, "an array of bools or numbers"):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        fault(str(path), "an array of bools or numbers", str(error).splitlines()[0])
     return _from_array(array, options, str(path))
 
 
 def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read the only array of an archive, or the named one."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            known = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
-            name = options.array or (known[0] if len(known) == 1 else None)
-            if name not in known:
-                fault(str(path), f"an array {name!r}" if name else "one array, or --array NAME",
-                      f"arrays {', '.join(known) or 'none'}")  # fmt: skip
-            with archive.open(f"{name}.npy") as stream:
-                shape, dtype = _npy_header(stream)
-        if len(shape) == 2:
-            _log_table.check_memory(shape, dtype.itemsize, options, str(path))
-        with np.load(path, allow_pickle=False) as arrays:
-            array = arrays[name]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, _log_table.ConfigurationError):
-            raise
-        fault(str(path), "an archive of arrays", str(error).splitlines()[0])
-    return _from_array(array, options, f"{path}[{name}]")
+    with _decoding(path, "an archive of arrays"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if "[Content_Types].xml" in names or "mimetype" in names:
+            fault(str(path), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")
+        known = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
+        name = options.array or (known[0] if len(known) == 1 else None)
+        if name not in known:
+            fault(str(path), f"an array {name!r}" if name else "one array, or --array NAME",
+                  f"arrays {', '.join(known) or 'none'}")  # fmt: skip
+        with archive.open(f"{name}.npy") as stream:
+            shape, dtype = _npy_header(stream)
+            start = stream.tell()
+        place = f"{path}[{name}]"
+        count = math.prod(shape)
+        _log_table.check_memory((count, 1), dtype.itemsize, options, place)
+        held = archive.getinfo(f"{name}.npy").file_size - start
+        if held != count * dtype.itemsize:
+            fault(place, f"the {count * dtype.itemsize} bytes that its header says", str(held))
+        with archive.open(f"{name}.npy") as stream:
+            array = np.lib.format.read_array(stream, allow_pickle=False)
+    return _from_array(array, options, place)
 
 
 def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
@@ -119,6 +156,7 @@ def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
 
 
 def _from_array(array: np.ndarray, options: Layout, path: str) -> ParticipationLog:
+    _log_columns.check_unnamed(options, path)
     if options.layout != "long":
 
         def where(row: int, column: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, NoReturn
@@ -18,17 +19,14 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy._weights import integer_rows
 
-__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "clean", "fault",
-           "find_columns", "from_matrix", "parse_number"]  # fmt: skip
+__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "clean", "distinct",
+           "fault", "from_matrix", "parse_number", "whole"]  # fmt: skip
 
-ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",
-               "server_round", "current_round", "rnd")  # fmt: skip
-CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "user", "user_id",
-                "node", "node_id", "participant", "participant_id", "device", "device_id",
-                "partition_id")  # fmt: skip
-WEIGHT_NAMES = ("weight", "weights")
 _MISSING = ("", "nan", "NaN")
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?|\d+/[1-9]\d*")
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
+_MOST_DIGITS = 300  # of a number; what is longer is a name
+_MOST_SHOWN = 200  # characters of what was found
 _BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 
 
@@ -42,12 +40,16 @@ class ParticipationLog:
         clients: The name of each column.
         scales: By what each row was multiplied to make fractional weights integral (the sum that
             the server learnt is the row divided by it), or None if no row was.
+        columns_used: The columns of the table that were read; empty where columns had no names.
+        columns_ignored: Its other columns.
     """
 
     participation: np.ndarray
     rounds: tuple[Hashable, ...]
     clients: tuple[Hashable, ...]
     scales: tuple[Fraction, ...] | None = None
+    columns_used: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Layout:
     round_order: str
     array: str | None
     memory_bytes: int
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ignore_columns: tuple[str, ...] = ()
 
 
 class Column(NamedTuple):
@@ -72,55 +76,27 @@ class Column(NamedTuple):
 
 def fault(where: str, expected: str, found: str) -> NoReturn:
     """Raise the error that names what is wrong in a file, and where."""
+    if len(found) > _MOST_SHOWN:
+        found = found[: _MOST_SHOWN - 3] + "..."
     raise ConfigurationError(f"{where}: expected {expected}; found {found}")
 
 
 def parse_number(text: str) -> Fraction | None:
     """Return the number that a text stands for, exactly, or None."""
     text = text.strip()
-    if _NUMBER.fullmatch(text):
+    if len(text) <= _MOST_DIGITS and (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
         return Fraction(text)
     return _BOOLEANS.get(text.lower())
 
 
-def find_columns(
-    header: Sequence[str], options: Layout, where: str
-) -> tuple[int, int, int | None] | None:
-    """Return the places of round, client and weight (None: no such column) in a header.
-
-    None if the columns are neither named by the user nor known by their usual names.
-    """
-    plain = [re.sub(r"[\s.\-]+", "_", name.strip().lower()) for name in header]
-    found: list[int | None] = []
-    wanted = ((options.round_column, ROUND_NAMES), (options.client_column, CLIENT_NAMES),
-              (options.weight_column, WEIGHT_NAMES))  # fmt: skip
-    for name, usual in wanted:
-        if name is not None:
-            exact = [i for i, field in enumerate(header) if field.strip() == name]
-            if len(exact) != 1:
-                fault(where, f"one column {name!r}", f"columns {_listing(header)}")
-            found.append(exact[0])
-            continue
-        places = [i for i, field in enumerate(plain) if field in usual]
-        if len(places) > 1:
-            fault(where, f"one {usual[0]} column (name it with --{usual[0]}-column)",
-                  f"columns {_listing([header[i] for i in places])}")  # fmt: skip
-        found.append(places[0] if places else None)
-    if found[0] is None or found[1] is None:
-        return None
-    return found[0], found[1], found[2]
-
-
-def header_fault(where: str, header: Sequence[str]) -> NoReturn:
-    """Raise the error for a header without the columns that are needed."""
-    fault(where, "a header with a round and a client column (such as: round,client; others are "
-          "named with --round-column and --client-column) or a matrix of 0 and 1",
-          _listing(header))  # fmt: skip
-
-
-def _listing(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name.strip()) for name in names[:8])
-    return shown + (f", ... ({len(names)} fields)" if len(names) > 8 else "")
+def _decimal(name: Any) -> Fraction | None:
+    """Return the number that a name of a round or client is, or None."""
+    if isinstance(name, str):
+        name = name.strip()
+        short = len(name) <= _MOST_DIGITS
+        return Fraction(name) if short and _DECIMAL.fullmatch(name) else None
+    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    return Fraction(name) if is_number else None
 
 
 def clean(column: Column) -> Column:
@@ -136,7 +112,15 @@ def clean(column: Column) -> Column:
 
 def _is_canonical(name: str) -> bool:
     """Return whether a name is an integer written in the one usual way ("007" is a name)."""
-    return re.fullmatch(r"0|-?[1-9]\d{0,300}", name) is not None
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,299}", name) is not None
+
+
+def whole(names: list[Any]) -> list[Any]:
+    """Return names that are floats since some are missing as the integers that they are."""
+    floats = [name for name in names if isinstance(name, float)]
+    if floats and all(name == name and name.is_integer() for name in floats):
+        return [int(name) if isinstance(name, float) else name for name in names]
+    return names
 
 
 def assemble(
@@ -152,6 +136,8 @@ def assemble(
         fault(path, "rows of participation after the header", "none")
     read = None if weights is None else [_weight(name) for name in weights.names]
     _check_rows(rounds, clients, weights, read, locate)
+    _check_names(rounds, "round", locate)
+    _check_names(clients, "client", locate)
     values = None if read is None else [value for value in read if value is not None]
     order = _order(rounds, options.round_order)
     columns = _order(clients, "sorted")
@@ -205,7 +191,9 @@ def _check_rows(
 ) -> None:
     faults: list[tuple[int, str, Column]] = []
     columns = [(rounds, "a round (a number from 0 on, or a name)", _is_round),
-               (clients, "the name or number of a client", _is_name)]  # fmt: skip
+               (clients, "the name or number of a client", _is_name),
+               (rounds, "a name in one line", _is_one_line),
+               (clients, "a name in one line", _is_one_line)]  # fmt: skip
     if weights is not None and values is not None:
         bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
         columns.append((weights, "a weight, a number of 0 or more", lambda name: name not in bad))
@@ -224,8 +212,61 @@ def _is_name(name: Any) -> bool:
     return name is not None and name not in _MISSING and name == name  # NaN differs from itself
 
 
+def _is_one_line(name: Any) -> bool:
+    return not isinstance(name, str) or ("\n" not in name.strip() and "\r" not in name.strip())
+
+
 def _is_round(name: Any) -> bool:
-    return _is_name(name) and not (isinstance(name, int | float) and name < 0)
+    if isinstance(name, float) and math.isinf(name):
+        return False
+    number = _decimal(name)
+    return _is_name(name) and (number is None or number >= 0)
+
+
+def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be one, or a round is no number where most are.
+
+    Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
+    in marks that nobody sees, are not taken for several without the user's word.
+    """
+    used, first = np.unique(column.codes, return_index=True)
+    if all(type(column.names[code]) is int for code in used):
+        return
+    order = np.argsort(first)
+    seen: dict[Any, Any] = {}
+    for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
+        name = column.names[code]
+        other = seen.setdefault(_likeness(name), name)
+        if other is not name and (type(other) is not type(name) or other != name):
+            fault(locate(row), f"one way to write a {kind} (write both alike if they are one "
+                  f"{kind}, and if they are two with names that nobody takes for one)",
+                  f"{name!a} beside {other!a}")  # fmt: skip
+    if kind == "round":
+        _check_kinds(column, used[order], first[order], locate)
+
+
+def _check_kinds(
+    rounds: Column, codes: np.ndarray, rows: np.ndarray, locate: Callable[[int], str]
+) -> None:
+    names = [rounds.names[code] for code in codes]
+    odd = [place for place, name in enumerate(names) if _decimal(name) is None]
+    if odd and 2 * len(odd) <= len(names):
+        name = names[odd[0]]
+        fault(locate(int(rows[odd[0]])), "a round's number, as most rounds are (give this one a "
+              "number too, or take its rows out)", ascii(name))  # fmt: skip
+
+
+def _likeness(name: Any) -> Any:
+    """Return what two names share that a reader may take for one."""
+    if not isinstance(name, str):
+        number = _decimal(name)
+        return name if number is None else number
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+    if not name.isprintable():
+        name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
+    number = _decimal(name)
+    return " ".join(name.split()) if number is None else number
 
 
 def _check_repeats(
@@ -253,12 +294,17 @@ def _order(column: Column, how: str) -> np.ndarray:
     used, first = np.unique(column.codes, return_index=True)
     if how == "file":
         return used[np.argsort(first)]
-    names = column.names
-    key: Callable[[Any], Any] = _plain
-    if any(isinstance(name, str) for name in names):
-        are_numbers = all(_NUMBER.fullmatch(str(name)) for name in names)
-        key = Fraction if are_numbers else _natural
-    return np.array(sorted(used.tolist(), key=lambda code: key(names[code])), np.int64)
+    names = [column.names[code] for code in used]
+    key: Callable[[Any], Any] = _natural
+    if all(_decimal(name) is not None for name in names):
+        key = _number
+    elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
+        key = _plain  # dates
+    try:
+        places = sorted(range(len(used)), key=lambda place: key(names[place]))
+    except TypeError:  # of a type without an order
+        places = sorted(range(len(used)), key=lambda place: _natural(names[place]))
+    return used[np.array(places, np.int64)]
 
 
 def _places(order: np.ndarray, column: Column) -> np.ndarray:
@@ -272,10 +318,17 @@ def _plain(name: Any) -> Any:
     return name
 
 
+def _number(name: Any) -> Any:
+    return _decimal(name) if isinstance(name, str) else name
+
+
 def _natural(name: Any) -> tuple[list[Any], str]:
     """Return a key that puts round-9 before round-10."""
-    parts = re.split(r"(\d+)", str(name))
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)], str(name)
+    parts = re.split(r"([0-9]+)", str(name))
+    numbers = [(len(digits), digits) for digits in (part.lstrip("0") for part in parts[1::2])]
+    keys: list[Any] = list(parts)
+    keys[1::2] = numbers
+    return keys, str(name)
 
 
 def check_memory(shape: tuple[int, int], itemsize: int, options: Layout, path: str) -> None:
@@ -329,6 +382,9 @@ def from_matrix(
         value = array[i, j]
         shown = str(value) if isinstance(value, Fraction) else repr(value.item())
         fault(where(i, j), expected, shown)
+    if clients:
+        column = Column(np.arange(len(clients)), list(clients))
+        _check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
     names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
     if binary:
         return ParticipationLog(array.astype(np.bool_), *names)

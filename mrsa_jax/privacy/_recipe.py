@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._untrusted import cell, printable
 from mrsa_jax.privacy._log_table import ParticipationLog
 
-__all__ = ["Recipe", "join_names", "recipe_of"]
+__all__ = ["Recipe", "join_names", "listed", "recipe_of"]
 
 _MOST_NAMES = 10
 _MOST_TERMS = 12
@@ -41,7 +42,10 @@ class Recipe:
         return text[0].upper() + text[1:]
 
     def lines(self) -> list[str]:
-        """Return the whole recipe as lines of CSV: kind, name, coefficient."""
+        """Return the whole recipe as lines of CSV: kind, name, coefficient.
+
+        A name that a spreadsheet would take for a formula gets an apostrophe before it.
+        """
         lines = ["kind,name,coefficient"]
         for kind, terms in (("round", self.rounds), ("client", self.clients)):
             lines += [f"{kind},{_quoted(name)},{coefficient}" for name, coefficient in terms]
@@ -73,13 +77,16 @@ def recipe_of(log: ParticipationLog, witness: Sequence[int], support: Sequence[i
 
 def join_names(kind: str, names: Sequence[Any]) -> str:
     """Return "round 3", "rounds 3 and 9" or "rounds 1, 2, ..., 60 (60 of them)"."""
-    words = [str(name) for name in names]
-    if len(words) == 1:
-        return f"{kind} {words[0]}"
-    if len(words) > _MOST_NAMES:
-        shown = ", ".join(words[: _MOST_NAMES - 4])
-        return f"{kind}s {shown}, ..., {words[-1]} ({len(words)} of them)"
-    return f"{kind}s {', '.join(words[:-1])} and {words[-1]}"
+    return f"{kind}{'s' if len(names) > 1 else ''} {listed(names)}"
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Return "3", "3 and 9" or "1, 2, ..., 60 (60 of them)"; "none" where there are none."""
+    if len(names) > _MOST_NAMES:
+        shown = ", ".join(map(printable, names[: _MOST_NAMES - 4]))
+        return f"{shown}, ..., {printable(names[-1])} ({len(names)} of them)"
+    words = [printable(name) for name in names]
+    return " and ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:]) or "none"
 
 
 def _combination(terms: Sequence[tuple[Hashable, int]]) -> str:
@@ -105,7 +112,7 @@ def _result(terms: Sequence[tuple[Hashable, int]]) -> str:
     if len(set(values)) == 1:
         times = "" if values[0] == 1 else f"{_number(values[0])} times "
         if len(terms) == 1:
-            return f"{times}client {names[0]}'s update alone"
+            return f"{times}client {printable(names[0])}'s update alone"
         return f"{times}the sum of {join_names('client', names)} alone"
     if _is_long(values):
         return f"a combination of {join_names('client', names)} alone, with {_sizes(values)}"
@@ -138,12 +145,12 @@ def _terms(kind: str, terms: Sequence[tuple[Hashable, int]]) -> str:
     for i, (name, value) in enumerate(terms):
         sign = "-" if value < 0 else "+" if i else ""
         times = "" if abs(value) == 1 else f"{abs(value)} × "
-        words.append(f"{sign} {times}{kind} {name}".strip())
+        words.append(f"{sign} {times}{kind} {printable(name)}".strip())
     return " ".join(words)
 
 
 def _quoted(name: Any) -> str:
-    text = str(name)
+    text = str(cell(name))
     if any(mark in text for mark in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text

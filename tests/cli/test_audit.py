@@ -275,6 +275,36 @@ def test_what_is_in_the_way_is_left_alone(
     assert rows_of(out / "rounds.csv")[-1]["round"] == "13"
 
 
+def test_columns_are_decided_printed_and_stored(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """site-17 is alone in round 3 only where failures count: silence was PASSED and certified."""
+    path, out = tmp_path / "log.csv", tmp_path / "out"
+    lines = ["round,client,status,seconds", "3,site-17,completed,5", "3,site-18,failed,7"]
+    lines += ["4,site-18,completed,6", "4,site-19,completed,9"]
+    path.write_text("\n".join(lines) + "\n")
+    words = ["audit", str(path), *QUICK, "--fail-below", "2"]
+    assert main(words) == 2
+    assert "a decision on column 'status' ('completed', 'failed')" in capsys.readouterr().err
+    assert main([*words, "--ignore-columns", "status,seconds"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Columns used: round and client; columns ignored: status and seconds." in said
+    chosen = [*words, "--where", "status=completed", "--where", "round=3,4", "--json"]
+    assert main([*chosen, "--out", str(out)]) == 3
+    content = json.loads(capsys.readouterr().out)
+    assert content["columns_used"] == ["round", "client", "status"]
+    assert content["columns_ignored"] == ["seconds"]
+    assert content["exposed"] == [{"client": "site-17", "first_round": 3}]
+    assert json.loads((out / "audit.json").read_text())["findings"]["columns_ignored"] == [
+        "seconds"
+    ]
+    settings = json.loads((out / "study.json").read_text())["config"]
+    assert settings["where"] == ["status=completed", "round=3,4"]
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert "Columns used: round, client and status; columns ignored: seconds." in page
+
+
 def test_a_failure_on_the_way_leaves_nothing(
     log: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +336,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--help"]) == 0
     text = capsys.readouterr().out
     for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE",
-                 "--out", "--overwrite"):  # fmt: skip
+                 "--out", "--overwrite", "--where", "--ignore-columns"):  # fmt: skip
         assert flag in text
 
 
