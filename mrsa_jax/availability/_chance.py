@@ -1,6 +1,7 @@
 """Exact chances on 32-bit words: an event of chance p happens iff a uniform word is below p·2^32.
 
-Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does.
+Chances are rounded to a multiple of 2^-32; 0 never happens and 1 always does, and what is between
+them, however near, is rounded to neither.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def check_chances(argument: str, value: Any) -> np.ndarray:
 
 def threshold(chances: np.ndarray) -> np.ndarray:
     """Return uint32 thresholds for float64 chances in [0, 1]."""
-    scaled = np.minimum(np.round(chances * 2.0**32), float(_ALWAYS - 1))
-    return np.where(chances >= 1.0, float(_ALWAYS), scaled).astype(np.uint32)
+    scaled = np.clip(np.round(chances * 2.0**32), 1.0, float(_ALWAYS - 1))
+    sure = np.where(chances >= 1.0, float(_ALWAYS), 0.0)
+    return np.where((chances > 0.0) & (chances < 1.0), scaled, sure).astype(np.uint32)
 
 
 def threshold_chance(thresholds: np.ndarray) -> np.ndarray:

@@ -105,7 +105,7 @@ def diurnal(
 
     Args:
         dropout_rate: p, mean over the cycle, in [0, 1].
-        amplitude: a >= 0, at most min(p, 1 - p); 0 is `independent(p)`.
+        amplitude: a, from 2^-32 to min(p, 1 - p), or 0 for `independent(p)`.
         period: L >= 1, rounds a cycle.
         phase: Rounds that a client is ahead: an integer for everybody, or [N] of them.
 
@@ -131,6 +131,8 @@ def diurnal(
     p, a = float(rate), float(swing)
     rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
     require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
+    rule = "must be 0 or at least 2**-32, the unit of chances"
+    require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
     require(is_integer(period), "period", "must be an integer", period)
     require(period >= 1, "period", "must be at least 1", period)
     wave = p + a * np.cos(2.0 * np.pi * np.arange(int(period)) / int(period))

@@ -135,7 +135,11 @@ def assign_rates(
         raise ConfigurationError(f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}")
     is_integer = isinstance(num_clients, int | np.integer) and not isinstance(num_clients, bool)
     require(is_integer and num_clients >= 1, "num_clients", "must be at least 1", num_clients)
-    values = np.atleast_1d(check_chances("rates", rates)).astype(np.float32)
+    given = np.atleast_1d(check_chances("rates", rates))
+    values = given.astype(np.float32)
+    # what is between 0 and 1 stays so in float32
+    inside = np.clip(values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0)))
+    values = np.where((given > 0.0) & (given < 1.0), inside, values)
     spread = values[np.arange(num_clients) % values.size]
     if how == "cyclic":
         return spread

@@ -89,8 +89,8 @@ def form_blocks(
 ) -> Int32[np.ndarray, "rounds clients"]:
     """Return the block of each client in each round, while clients join and leave.
 
-    Clients wait, in order of joining, until T of them form a block. When a member of a block
-    leaves:
+    Clients wait, in order of joining (of those who join together, by index), until T of them form
+    a block. When a member of a block leaves:
 
         "keep": the block is not asked while a member is away; if one never returns, the others
             are lost to training. Nobody is ever in two blocks: T is kept for everybody.
@@ -284,12 +284,13 @@ def _refilled(present: np.ndarray, t: int) -> _Changes:
 
 
 def _reformed(present: np.ndarray, t: int) -> _Changes:
-    """Blocks of the present clients in order of index, formed anew at every change."""
-    for j, _, _ in _events(present):
-        clients = np.flatnonzero(present[j])
-        clients = clients[: clients.size // t * t]
+    """Blocks of the present clients in order of joining, formed anew at every change."""
+    clients = np.zeros(0, np.int64)
+    for j, _, joining in _events(present):
+        clients = np.concatenate([clients[present[j, clients]], joining])
+        whole = clients[: clients.size // t * t]
         block = np.full(present.shape[1], -1, np.int32)
-        block[clients] = np.arange(clients.size) // t
+        block[whole] = np.arange(whole.size) // t
         yield j, block
 
 

@@ -26,7 +26,7 @@ from mrsa_jax.selection._checks import check_count, check_sizes
 
 __all__ = ["PowerOfChoice", "PowerOfChoiceState", "power_of_choice"]
 
-_UNIT = 2.0**-16  # logarithms of losses are multiples of this: integers, equal on every machine
+_UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine
 
 
 class PowerOfChoiceState(NamedTuple):
@@ -34,7 +34,7 @@ class PowerOfChoiceState(NamedTuple):
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
-        log_losses: int32[N], natural logarithm of each client's loss, in units of 2^-16.
+        log_losses: int32[N], natural logarithm of each client's loss, in units of 2^-23.
     """
 
     counts: Int32[Array, " clients *trials"]
@@ -54,7 +54,7 @@ class PowerOfChoice:
     Attributes:
         cohort_size: int32 scalar, K.
         num_candidates: int32 scalar, d.
-        highest: int32[N], logarithm of the initial loss (also its ceiling), in units of 2^-16.
+        highest: int32[N], logarithm of the initial loss (also its ceiling), in units of 2^-23.
         lowest: int32[N], logarithm of the loss that training cannot go below.
         fall: int32 scalar, what the logarithm loses in a round with the client.
         rise: int32 scalar, what it gains in one without.
@@ -128,7 +128,8 @@ def power_of_choice(
     The losses are a model, not measured: a round with client k multiplies F_k by `decay`, a round
     without by `recovery` (the others' updates undo some of it), within [final, initial]; a skipped
     round leaves them. Progress that all clients share does not change the ranking and is left
-    out. Logarithms are integers in units of 2^-16, the same on every machine.
+    out. Logarithms are integers in units of 2^-23, the same on every machine: losses that differ by
+    less than 1e-7 of themselves may count as equal.
 
     Args:
         num_clients: N >= 1.
@@ -136,15 +137,15 @@ def power_of_choice(
         num_candidates: d, from K to N.
         initial_loss: F_k before training, positive: a number for everybody, or [N].
         final_loss: What F_k cannot fall below, positive, at most the initial: a number, or [N].
-        decay: Factor in (0, 1] of a client's loss in a round with it.
-        recovery: Factor >= 1 in a round without it.
+        decay: Factor of a client's loss in a round with it: 1, or from 1e-9 to 1 - 6e-8.
+        recovery: Factor in a round without it: 1, or from 1 + 6e-8 to 1e9.
 
     Returns:
         A selector; all numbers but N are data.
 
     Raises:
         ConfigurationError: If a size is no positive integer, K <= d <= N does not hold, or a loss
-            or a factor is outside its range or not finite.
+            or a factor is outside its range or not finite, or so near 1 that it would count as 1.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -169,6 +170,9 @@ def power_of_choice(
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
     fall, rise = -_units(np.asarray(down)), _units(np.asarray(up))
+    for name, factor, step in (("decay", down, fall), ("recovery", up, rise)):
+        rule = "must be 1 or differ from it by 6e-8 or more, not to be rounded to it"
+        require(factor == 1.0 or int(step) != 0, name, rule, factor)
     return PowerOfChoice(
         jnp.int32(k), jnp.int32(d), _units(high), _units(low), fall, rise, num_clients=n
     )
@@ -191,5 +195,5 @@ def _factor(argument: str, value: object) -> float:
 
 
 def _units(values: np.ndarray) -> Array:
-    """Return natural logarithms in units of 2^-16."""
+    """Return natural logarithms in units of 2^-23."""
     return jnp.asarray(np.round(np.log(values) / _UNIT).astype(np.int32))

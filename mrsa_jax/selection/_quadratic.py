@@ -131,10 +131,10 @@ def quadratic_problem(
     m, size = check_count("num_samples", num_samples), check_count("block_size", block_size)
     require(m <= 2**16, "num_samples", "must be at most 2**16", m)
     require(n % size == 0, "num_clients", "must be a multiple of `block_size`", n, size)
-    ends = check_numbers("curvature", list(curvature))
+    ends = _float32("curvature", list(curvature))
     rule = "must be two numbers, the least positive and at most the largest"
     require(bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature)
-    widths = [check_numbers("spread", spread), check_numbers("noise", noise)]
+    widths = [_float32("spread", spread), _float32("noise", noise)]
     for name, width in zip(("spread", "noise"), widths, strict=True):
         good = width.ndim == 0 and float(width) >= 0.0
         require(good, name, "must be one number, at least 0", width.tolist())
@@ -255,10 +255,21 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(array, np.float64) for array in arrays)
 
 
+def _float32(argument: str, value: object) -> np.ndarray:
+    """Return finite numbers as float64 that float32 does not turn into 0 or infinity."""
+    numbers = check_numbers(argument, value)
+    sizes = np.abs(numbers)
+    limits = np.finfo(np.float32)
+    bad = numbers[(sizes > 0.0) & ~((sizes >= limits.tiny) & (sizes <= limits.max))]
+    rule = "must be 0 or from 1.2e-38 to 3.4e38 in size (float32)"
+    require(bad.size == 0, argument, rule, *bad[:1].tolist())
+    return numbers
+
+
 def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.ndarray:
     """Return x(0) as float32[d], zeros if None."""
     if initial is None:
         return np.zeros(dim, np.float32)
-    start = check_numbers("initial", initial)
+    start = _float32("initial", initial)
     require(start.shape == (dim,), "initial", f"must hold {dim} numbers", f"shape {start.shape}")
     return start.astype(np.float32)

@@ -84,6 +84,19 @@ def test_thresholds_are_exact_multiples() -> None:
     assert (_chance.threshold_chance(_chance.threshold(chances)) == chances).all()
 
 
+def test_a_chance_between_never_and_always_is_neither() -> None:
+    least = np.array([5e-324, 1e-300, 1e-12, 2.0**-33, 2.0**-32])
+    assert (_chance.threshold(least) == 1).all()
+    assert (_chance.threshold(1 - np.array([2.0**-53, 1e-12, 2.0**-32])) == 2**32 - 2).all()
+    words = jnp.asarray([0, 2**32 - 1], jnp.uint32)
+    for chance in (1e-12, 1 - 1e-12):
+        limits = jnp.asarray(_chance.threshold(np.asarray(chance)))
+        assert _chance.happens(words, limits).tolist() == [True, False]
+    rates = assign_rates(0, [1e-60, 1e-20, 1 - 1e-12, 0.0, 1.0], 5, how="sorted")
+    assert [0.0 < rate < 1.0 for rate in rates] == [True, True, True, False, False]
+    assert rates[3:].tolist() == [0.0, 1.0]
+
+
 def test_one_rate_serves_any_number_of_clients() -> None:
     one = independent(0.3)
     for n in (1, 5, 9):

@@ -48,6 +48,7 @@ def _raw(function: Callable) -> Callable:
         (lambda: _raw(diurnal)(0.3, 0.4, 24), r"`amplitude` must lie between .* got 0.4 and 0.3"),
         (lambda: _raw(diurnal)(0.8, 0.4, 24), r"`amplitude` must lie between .* got 0.4 and 0.8"),
         (lambda: _raw(diurnal)(0.3, -0.1, 24), "`amplitude` must lie between"),
+        (lambda: _raw(diurnal)(0.3, 1e-10, 24), "`amplitude` must be 0 or at least 2..-32"),
         (lambda: _raw(diurnal)(0.3, math.nan, 24), "`amplitude` must be finite"),
         (lambda: _raw(diurnal)([0.3], 0.1, 24), "`dropout_rate` must be one number"),
         (lambda: _raw(diurnal)(0.3, 0.1, 0), "`period` must be at least 1; got 0"),

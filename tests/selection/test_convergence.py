@@ -93,6 +93,10 @@ def test_misuse_of_the_bound(arguments: tuple, options: dict, message: str) -> N
         (lambda: _raw(quadratic_problem)(0, 4, 2, num_samples=2**17), "must be at most 2"),
         (lambda: _simulate(5, uniform(4, 2)), "`problem` must have as many clients .* got 5 and 4"),
         (lambda: _simulate(4, uniform(4, 2), local_steps=0), "`local_steps` must be at least 1"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(1e-50, 1.0)), "`curvature` .*float32"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, spread=1e39), "`spread` must be .*; got 1e.39"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, noise=1e-50), "`noise` must be .*; got 1e-50"),
+        (lambda: _simulate(4, uniform(4, 2), initial=[1.0, 1e39]), "`initial` must be 0 or"),
         (lambda: _simulate(4, uniform(4, 2), initial=[1.0]), "`initial` must hold 2 numbers"),
         (
             lambda: _simulate(4, uniform(4, 2), initial=[1.0, math.inf]),

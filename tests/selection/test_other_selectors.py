@@ -133,6 +133,33 @@ def test_losses_in_the_state() -> None:
     assert (np.asarray(state.losses) <= np.array([4.0, 2.0, 1.0]) * 1.0001).all()
 
 
+def test_factors_near_one_take_effect_or_are_refused() -> None:
+    """A round with a client multiplies its loss by the decay, one without by the recovery."""
+    far, everybody, key = (1e-9, 0.5, 2.0, 1e9), jnp.ones(1, bool), as_key(0)
+    near = [1 + sign * 10.0**-power * 3 for sign in (-1, 1) for power in range(1, 13)]
+    for factor in (*far, *near, 1.000005, 1.0):
+        down, up = min(factor, 1.0), max(factor, 1.0)
+        if factor != 1.0 and abs(math.log(factor)) < 2.0**-24:
+            name = "decay" if factor < 1 else "recovery"
+            with pytest.raises(ConfigurationError, match=f"`{name}` must be 1 or differ from it"):
+                power_of_choice(1, 1, 1, decay=down, recovery=up)
+            continue
+        scheme = power_of_choice(1, 1, 1, final_loss=1e-30, decay=down, recovery=up)
+        for moved, wanted in ((scheme.fall, -math.log(down)), (scheme.rise, math.log(up))):
+            assert abs(int(moved) * 2.0**-23 - wanted) <= 2.0**-24 * 1.001
+        _, state = scheme.select(key, scheme.init(), everybody)
+        assert (int(state.log_losses[0]) < 0) == (factor < 1)
+    # between two clients the loss of one grows while the other is trained, however slowly
+    scheme = power_of_choice(2, 1, 2, initial_loss=2.0, decay=0.9, recovery=1.000005)
+    state, select = scheme.init(), jax.jit(scheme.select)
+    first, state = select(key, state, jnp.ones(2, bool))
+    before = state.log_losses[first.argmax()]
+    for _ in range(1000):
+        _, state = select(key, state, ~first)
+    gained = int(state.log_losses[first.argmax()] - before) * 2.0**-23
+    assert abs(gained - 1000 * math.log(1.000005)) < 1000 * 2.0**-24
+
+
 def test_as_many_candidates_as_places_is_uniform() -> None:
     """d = K: cohorts are the K smallest first words, whatever the losses."""
     n, k = 10, 4

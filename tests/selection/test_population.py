@@ -134,7 +134,7 @@ def test_blocks_by_hand() -> None:
         [0, 0, 1, 1, 2, 2, -1],
         [0, -1, 0, 1, 1, -1, -1],
         [0, -1, 0, 1, 1, 2, 2],
-        [0, 0, 1, 1, 2, 2, -1],
+        [0, -1, 0, 1, 1, 2, 2],  # b is a newcomer
     ]
 
 
@@ -143,6 +143,16 @@ def test_nobody_ever_there() -> None:
         assert (form_blocks(np.zeros((3, 4), bool), 2, policy) == -1).all()
         history = rollout_population(0, np.zeros((3, 4), bool), 2, 2, ALWAYS, policy=policy)
         assert not history.any()
+
+
+def _joined(members: np.ndarray) -> list[np.ndarray]:
+    """Return the round in which each present client last joined, for each round."""
+    return [
+        np.array(
+            [max((r + 1 for r in range(j + 1) if not members[r, i]), default=0) for i in clients]
+        )
+        for j, clients in enumerate([range(members.shape[1])] * len(members))
+    ]
 
 
 histories = arrays(np.bool_, st.tuples(st.integers(1, 12), st.integers(1, 9)))
@@ -163,6 +173,11 @@ def test_blocks_hold_present_clients_only(members: np.ndarray, t: int, policy: s
         assert all(len(set(column[column >= 0])) <= 1 for column in labels.T)
     if policy == "reform":
         assert ((labels >= 0).sum(1) == members.sum(1) // t * t).all()
+        for row, now, joined in zip(labels, members, _joined(members), strict=True):
+            order = sorted(np.flatnonzero(now), key=lambda i: (joined[i], i))
+            assert row[order].tolist() == [
+                i // t if i < len(order) // t * t else -1 for i in range(len(order))
+            ]
 
 
 # --- rollouts ---------------------------------------------------------------------------------
