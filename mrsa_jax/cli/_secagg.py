@@ -72,7 +72,7 @@ class SecaggConfig:
     """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
 
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which a lying server could unmask single clients."""
+    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
 
     trials: _Count = None
     """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""

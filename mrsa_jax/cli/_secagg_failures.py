@@ -22,7 +22,7 @@ RATES = {
     "not_private": "not private (Theorem 2 fails)",
     "failed": "one or both",
     "disconnected": "G_3 disconnected",
-    "unmaskable": "a lying server could unmask somebody",
+    "unmaskable": "CCESA's Appendix F attack could unmask somebody",
     "too_few": "fewer than two inputs",
 }
 
@@ -64,7 +64,7 @@ def check_risk(setting: Setting) -> None:
     config = setting.config
     safe = Setting.of(dataclasses.replace(config, threshold=None)).threshold
     rule = (
-        f"must be at least {safe}, or a lying server could unmask single clients "
+        f"must be at least {safe}, or CCESA's Appendix F attack could unmask single clients "
         "(--allow-unmasking-risk accepts that)"
     )
     allowed = setting.threshold >= safe or config.allow_unmasking_risk

@@ -15,6 +15,7 @@ from mrsa_jax._status import Status
 from mrsa_jax.cli._console import Bars, escape
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.cli._secagg_setting import Setting, finite
+from mrsa_jax.secagg._admission import heeded
 from mrsa_jax.secagg._costs import STEPS
 
 __all__ = ["run_round"]
@@ -67,12 +68,12 @@ def run_round(config: SecaggConfig) -> int:
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
-    """Return how many clients a lying server could unmask, none unless that is allowed."""
+    """Return how many clients CCESA's Appendix F attack could unmask, none unless allowed."""
     count = int(secagg.unmasking_risk(adjacency, setting.threshold).sum())
     safe = (int(adjacency.sum(axis=1).max()) + 1) // 2 + 1
     rule = (
-        f"must be at least {safe} in this graph, or a lying server could unmask single clients, "
-        f"{count} of {len(adjacency)} (--allow-unmasking-risk accepts that)"
+        f"must be at least {safe} in this graph, or CCESA's Appendix F attack could unmask single "
+        f"clients, {count} of {len(adjacency)} (--allow-unmasking-risk accepts that)"
     )
     allowed = count == 0 or setting.config.allow_unmasking_risk
     require(allowed, "threshold", rule, setting.threshold)
@@ -154,10 +155,10 @@ def _sets(
     setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, bars: Bars
 ) -> _Round:
     del bars
-    alive = survivors.copy()
+    t, n = setting.threshold, setting.config.num_clients
+    plan = secagg.complete_plan(n, setting.config.dim, setting.modulus)
+    alive = heeded(plan, adjacency, survivors, t)
     few = alive[3].sum() < 2
-    alive[4] &= not few  # clients refuse to unmask an input
-    t = setting.threshold
     is_reliable = bool(secagg.is_reliable(adjacency, alive, t))
     costs = secagg.round_costs(adjacency, alive, t, setting.config.dim, setting.modulus)
     nan = float("nan")
@@ -328,7 +329,7 @@ def _sentences(setting: Setting, outcome: _Round, report: dict[str, Any]) -> lis
     lines.append(
         f"Reliable (Theorem 1): {_yes(outcome.is_reliable)}. "
         f"Private (Theorem 2): {_yes(outcome.is_private)}. "
-        f"Clients that a lying server could unmask: {outcome.num_at_risk}."
+        f"Clients that CCESA's Appendix F attack could unmask: {outcome.num_at_risk}."
     )
     if outcome.total_is_right is not None:
         lines.append(f"The total is the plain sum: {_yes(outcome.total_is_right)}.")

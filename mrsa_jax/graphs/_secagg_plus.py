@@ -93,7 +93,8 @@ def secagg_plus_parameters(
         security_bits: sigma, at least 1.
         correctness_bits: eta, at least 1.
         lying_server: Ask that a server which tells some neighbours that a client is there and
-            others that it is lost does not get both secrets either. It gets k - x shares from
+            others that it is lost does not get both secrets either (CCESA's Appendix F attack,
+            with corrupt clients; no other lie is ruled out by it). It gets k - x shares from
             honest neighbours and x of both kinds from corrupt ones, so k + x < 2 t takes the
             place of x < t in the first statement. Other steps of the malicious protocol of Bell
             et al. (a graph that clients draw themselves, signed public keys) are not modelled.

@@ -21,7 +21,8 @@ from mrsa_jax._errors import require
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
-from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, admitted, segment_plan
+from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
+from mrsa_jax.secagg._admission import heeded, holders
 from mrsa_jax.secagg._outcome import judged
 
 __all__ = ["SegmentBlock", "SegmentLayout", "SegmentRow", "segment_layout"]
@@ -209,10 +210,8 @@ class SegmentLayout:
         limits: Any = thresholds
         if thresholds is None:
             limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
-        # who would be alone in a block is told so and does not answer
-        answers = survivors[4] & admitted(self.plan, survivors[3])
-        shares = (graph & answers).sum(axis=1) + answers
-        return judged(graph, survivors, shares >= limits, self.plan)
+        alive = heeded(self.plan, graph, survivors, limits)
+        return judged(graph, alive, holders(graph, alive[4]) >= limits, self.plan)
 
     def column_of(self) -> np.ndarray:
         """Return int32[n], the column of each slot."""

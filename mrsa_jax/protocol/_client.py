@@ -141,6 +141,8 @@ class Client:
             AuthenticationError: If a share was altered or meant for somebody else, or its sender
                 saw other public keys.
             KeyAgreementError: If a key is of small order.
+            TooFewSurvivorsError: If of it and its neighbours fewer than t_i are in V2, though it
+                shared its secrets with as many: few pads, or its self pad alone, would be left.
         """
         return self._answer(2, message, self._mask)
 
@@ -154,7 +156,7 @@ class Client:
             BothSecretsRequestedError: If shares of one kind were handed out and this message asks
                 for the other kind.
             TooFewSurvivorsError: If fewer than two clients are in the sum, or in the sum of one of
-                its blocks as far as it can see.
+                its blocks as far as it can see; or if of it and its neighbours fewer than t_i are.
         """
         if 3 in self._answers and message != self._answers[3][0]:
             self._refuse_other_request(message)
@@ -267,6 +269,8 @@ class Client:
         share_list = ShareList.from_bytes(message)
         self._check_round(share_list.round_index)
         self._check_known([sender for sender, _ in share_list.ciphertexts], self._others, "shares")
+        if 1 + len(self._others) >= self.threshold:  # else nobody can ever take off its self pad
+            self._check_floor(1 + len(share_list.ciphertexts))
         for sender, ciphertext in share_list.ciphertexts:
             key = channel_key(self._channels[sender], sender, self.client, self.round_index)
             parcel = open_sealed(key, ciphertext, self._associated(sender, self.client))
@@ -298,10 +302,22 @@ class Client:
                 f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
             )
         self._check_company(request)
+        self._check_floor(len(request.survivors))
         listed = set(request.survivors)
         own = tuple((j, self._held[j][0]) for j in sorted(listed))
         keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
         return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+
+    def _check_floor(self, count: int) -> None:
+        """Refuse a list that leaves fewer than t_i of those who hold shares of its secrets.
+
+        An honest server's list is that short only where nobody could unmask the sum with it.
+        """
+        if count < self.threshold:
+            raise TooFewSurvivorsError(
+                f"client {self.client} is told that {count} of it and its neighbours are left, "
+                f"fewer than its threshold of {self.threshold}"
+            )
 
     def _check_company(self, request: SurvivorList) -> None:
         """Refuse if in one of its own blocks nobody else can be summed, as far as it can see.

@@ -45,7 +45,7 @@ class BothSecretsRequestedError(ProtocolError):
 
 
 class TooFewSurvivorsError(ProtocolError):
-    """The server asks to unmask a sum over fewer than two clients, which would be an input."""
+    """The server's list leaves fewer than two clients in a sum, or fewer than one's threshold."""
 
 
 class ForgedShareError(ProtocolError):

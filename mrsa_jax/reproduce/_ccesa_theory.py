@@ -342,7 +342,7 @@ def unmasking(context: Context) -> Item:
         "Proposition 1: the unmasking attack",
         checks,
         data,
-        "Chance that some client has at least 2t - 1 neighbours, so that a lying server could "
-        "collect both of its secrets: exact binomial tails at p* and Remark 4's t, and "
+        "Chance that some client has at least 2t - 1 neighbours, so that the attack "
+        "of Appendix F could collect both of its secrets: exact tails at p* and Remark 4's t, and "
         "Hoeffding's bound n/(n-1)^2.",
     )

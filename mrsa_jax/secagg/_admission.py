@@ -1,18 +1,20 @@
-"""Who may be in the sums of a plan of many blocks, so that none is a sum over one client.
+"""Who may be in the sums of a plan of many blocks, and whom clients refuse to follow there.
 
 A client's input of all its blocks arrives or is lost together, and its self seed b_i, once
 revealed, opens all of them. HeteroSAg (Section VI-B) leaves open what to do where one client of a
-block is left: here it counts as lost, and its self pads go on hiding what it sent.
+block is left: here it counts as lost, and its self pads go on hiding what it sent. Bonawitz et
+al. (CCS 2017), Figure 4: clients refuse lists of fewer than the threshold.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Int
 
 from mrsa_jax.secagg._types import SegmentPlan
 
-__all__ = ["admitted", "memberships"]
+__all__ = ["admitted", "heeded", "holders", "memberships"]
 
 
 def admitted(
@@ -51,3 +53,46 @@ def memberships(plan: SegmentPlan, participants: int) -> Bool[np.ndarray, "block
     for row, block in zip(members, plan, strict=True):
         row[list(block.members)] = True
     return members
+
+
+def heeded(
+    plan: SegmentPlan,
+    adjacency: Bool[np.ndarray, "n n"],
+    survivors: Bool[np.ndarray, "5 n"],
+    thresholds: ArrayLike,
+) -> Bool[np.ndarray, "5 n"]:
+    """Return V0 to V4 less those who refuse what an honest server tells them.
+
+    A client goes on only while of it and its neighbours at least t_i are there: in V2 before it
+    sends its input (unless fewer were in V1 already, so that nobody can ever rebuild its secrets),
+    among those summed before it hands out shares. Only rounds that Theorem 1 calls unreliable are
+    changed by it.
+
+    Args:
+        plan: Blocks of the round.
+        adjacency: bool[n, n].
+        survivors: bool[5, n], who is there at each step.
+        thresholds: t_i, one or int[n].
+
+    Returns:
+        bool[5, n]: V3 are those who send, and in V4 is nobody who is not summed (`admitted`).
+
+    Examples:
+        >>> from mrsa_jax.secagg import complete_plan
+        >>> survivors = np.asarray([[True] * 3] * 2 + [[True, True, False]] * 3)
+        >>> heeded(complete_plan(3, 1, 8), ~np.eye(3, dtype=bool), survivors, 3).sum(axis=1)
+        array([3, 3, 2, 0, 0])
+    """
+    alive = survivors.copy()
+    asked, shared = (holders(adjacency, alive[step]) for step in (1, 2))
+    alive[3] &= (shared >= thresholds) | (asked < thresholds)
+    summed = admitted(plan, alive[3])
+    alive[4] &= summed & (holders(adjacency, summed) >= thresholds)
+    return alive
+
+
+def holders(
+    adjacency: Bool[np.ndarray, "n n"], here: Bool[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
+    """Return how many of those who hold shares of each client's secrets are among `here`."""
+    return np.asarray((adjacency & here).sum(axis=1) + here)

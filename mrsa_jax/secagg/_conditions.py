@@ -96,7 +96,7 @@ def is_private(
         ConfigurationError: See `check_round`.
 
     Edge cases: True for |V_3| of 0 and 1, which have no proper part. The adversary is honest but
-    curious and alone: see `unmasking_risk` for one who lies about who dropped out.
+    curious and alone: see `unmasking_risk` for one attack by a server that is not.
 
     Examples:
         >>> nobody_joined = np.zeros((2, 2), bool)
@@ -199,11 +199,16 @@ def learned_sets(
 
 
 def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, " clients"]:
-    """Return whose input a server can unmask by lying about who dropped out: 2 t_i <= |Adj(i)|+1.
+    """Return whom CCESA's Appendix F attack can unmask: clients with 2 t_i <= |Adj(i)| + 1.
 
-    Such a server tells t_i holders that i is there and asks for b_i, tells t_i others that i is
-    lost and asks for its secret key, and has both. Outside Theorems 1 and 2, whose server is
-    honest but curious.
+    It tells t_i holders that i is there and asks for b_i, tells t_i others that i is lost and asks
+    for its secret key, and has both. Outside Theorems 1 and 2, whose server is honest but curious.
+
+    False says that no client gives away both of its secrets, and nothing of other attacks by a
+    server that lies. Clients of `protocol` refuse lists below their threshold, which ends those
+    that name too few; a server that makes up a list of its own for each client still unmasks sums
+    over few of them, or one (in tests: one of 10 at t = 6, six of 10 at t = 7, over the complete
+    graph), and one that makes up clients or their keys reads their shares.
 
     Args:
         adjacency: bool[n, n], symmetric, with a false diagonal.

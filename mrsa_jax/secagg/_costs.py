@@ -114,7 +114,8 @@ def round_costs(
 
     Args:
         adjacency: bool[..., n, n], symmetric with an empty diagonal.
-        survivors: bool[..., 5, n], V0 to V4, each within the one before.
+        survivors: bool[..., 5, n], V0 to V4, each within the one before: whose messages arrive.
+            Of a round that fails these are `transcript.survivors`, without those who refused.
         thresholds: t_i, one integer or [..., n], at least 1.
         dim: Residues of each input, at least 1.
         modulus: R of the ring.

@@ -30,7 +30,7 @@ from mrsa_jax.modular import (
     words_of_limbs,
 )
 from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.secagg._admission import admitted
+from mrsa_jax.secagg._admission import admitted, heeded
 from mrsa_jax.secagg._checks import check_inputs
 from mrsa_jax.secagg._conditions import check_round, unmasking_risk
 from mrsa_jax.secagg._costs import STEPS, round_costs
@@ -102,7 +102,10 @@ def aggregate(
     Edge cases: with |V3| < 2 clients refuse to unmask: V4 is empty, the status is
     TOO_FEW_SURVIVORS and nothing is learned. A client of V3 who would be alone in one of its
     blocks counts as lost in all of them (`admitted`), and is in V4 no more; what it sent stays in
-    the transcript.
+    the transcript. A client sends no input where of it and its neighbours t_i were in V1 and
+    fewer are in V2, and no shares where fewer than t_i of them are summed: clients refuse such
+    lists. `transcript.survivors` are V0 to V4 without those; no round that Theorem 1 calls
+    reliable is changed.
 
     Examples:
         >>> complete = ~np.eye(3, dtype=bool)
@@ -124,10 +127,9 @@ def aggregate(
     values, blocks = check_inputs(inputs, n, modulus_bits, modulus, plan)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
     number = np.uint32(check_integer(round_index, "round_index", 0, 2**32 - 1))
-    alive = alive.copy()
+    alive = heeded(blocks, graph, alive, limits)
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
     sums[_V3] = admitted(blocks, alive[_V3])
-    sums[_V4] = alive[_V4] = alive[_V4] & sums[_V3]  # the others refuse to unmask
     clock = _Clock()
     material = _material(seed)
     edges = graphs.edges(graph)

@@ -70,7 +70,7 @@ class FailureRates:
         failed: One of the two or both.
         both: Both.
         disconnected: G_3 was disconnected; not private is a part of it.
-        unmaskable: A lying server could have unmasked some client: 2 t <= |Adj| + 1.
+        unmaskable: CCESA's Appendix F attack could have unmasked some client: 2 t <= |Adj| + 1.
         too_few: |V3| < 2, where clients refuse to unmask whatever the theorems say.
         mean_survivors: Mean of |V3|.
     """

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool
 
 from mrsa_jax._status import Status
-from mrsa_jax.secagg._admission import admitted
+from mrsa_jax.secagg._admission import admitted, heeded, holders
 from mrsa_jax.secagg._checks import check_plan
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, SegmentPlan
@@ -58,7 +58,8 @@ def plan_outcome(
 
     Choose it for rates of failure and for simulations without pads; `aggregate` and
     `protocol.run` come to the same outcome. For a plan of one block it is that of `is_reliable`,
-    `is_private` and `learned_sets`.
+    `is_private` and `learned_sets`, given V0 to V4 less those who refuse lists below their
+    threshold (`aggregate`).
 
     A client's inputs of all blocks arrive or are lost together, and one self seed b_i opens all
     of them. So whoever would be alone in a block counts as lost in all (`admitted`), and does not
@@ -94,9 +95,8 @@ def plan_outcome(
     """
     graph, alive, limits = check_round(adjacency, survivors, thresholds)
     checked = check_plan(plan, len(graph))
-    answers = alive[_V4] & admitted(checked, alive[_V3])
-    shares = (graph & answers).sum(axis=1) + answers
-    return judged(graph, alive, shares >= limits, checked)
+    alive = heeded(checked, graph, alive, limits)
+    return judged(graph, alive, holders(graph, alive[_V4]) >= limits, checked)
 
 
 def judged(

@@ -84,8 +84,8 @@ class AggregateResult:
         is_reliable: Whether all of these sums can be unmasked (CCESA, Theorem 1).
         is_private: Whether no sum over a part of those summed in a block can be (CCESA,
             Theorem 2).
-        unmasking_risk: Whether for some client 2 t_i <= |Adj(i)| + 1, so that a server that lies
-            about who dropped out could collect both of its secrets (CCESA, Appendix F).
+        unmasking_risk: Whether for some client 2 t_i <= |Adj(i)| + 1, so that CCESA's Appendix F
+            attack could collect both of its secrets; of no other attack (`unmasking_risk`).
         transcript: What the server saw.
         seeds: The seeds of all pads.
         steps: What each of the four steps cost.

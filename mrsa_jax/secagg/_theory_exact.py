@@ -125,7 +125,7 @@ def _log(value: float) -> float:
 
 
 def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
-    """Return the log of a bound on the chance that some client can be unmasked by a lying server.
+    """Return the log of a bound on the chance that CCESA's Appendix F attack unmasks some client.
 
     A server that asks t holders for a client's self-pad seed and t others for its secret key
     learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n P(Y >= 2t - 1), Y

@@ -299,8 +299,8 @@ def build_rule(
     """Return what the server learns from a round; None where it is simply the cohort's sum.
 
     Raises:
-        ConfigurationError: If there is no such graph, or the threshold would let a lying server
-            unmask single clients and that is not allowed.
+        ConfigurationError: If there is no such graph, or the threshold would let CCESA's Appendix
+            F attack unmask single clients and that is not allowed.
     """
     if protocol.is_plain:
         return None
@@ -316,7 +316,7 @@ def build_rule(
         require(
             threshold >= least or protocol.allow_unmasking_risk,
             "threshold",
-            f"must be at least {least}, or a lying server could unmask single clients "
+            f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
             "(--allow-unmasking-risk accepts that)",
             threshold,
         )

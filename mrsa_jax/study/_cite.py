@@ -52,7 +52,7 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "gradients": ("attack on updates", ("geiping2020inverting", "zhu2019deep")),
     "model-inversion": ("attack on models", ("fredrikson2015model",)),
     "membership": ("attack on models", ("carlini2022membership",)),
-    "inconsistency": ("attack by a lying server", ("pasquini2022eluding",)),
+    "inconsistency": ("attack by a server that sends different models", ("pasquini2022eluding",)),
     # data sets
     "mnist_5k": (_DATA, ("lecun1998gradient", "raschka2018mlxtend")),
     "mnist": (_DATA, ("lecun1998gradient",)),

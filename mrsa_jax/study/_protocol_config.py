@@ -38,7 +38,7 @@ class ProtocolConfig:
     """When a block of clients loses a member inside a round: ignore it, abort the round, or
     drop_block, its other members too."""
     allow_unmasking_risk: bool = False
-    """Accept a threshold at which a lying server could unmask single clients."""
+    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
 
     @property
     def is_plain(self) -> bool:

@@ -72,9 +72,9 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
             "for a total dropout rate below one half; here they are 8 and 0.76",
         ),
         # 2 t = 8 <= 7 + 1 for all 8
-        (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or a lying server"),
+        (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or CCESA's App"),
         (["--threshold", "4"], "8 of 8 (--allow-unmasking-risk accepts that); got 4"),
-        (["--threshold", "4", "--trials", "9"], "`threshold` must be at least 5, or a lying"),
+        (["--threshold", "4", "--trials", "9"], "`threshold` must be at least 5, or CCESA's App"),
     ],
 )
 def test_misuse_is_answered_with_status_2(

@@ -64,13 +64,23 @@ def check(layout, adjacency, survivors, thresholds, rng):
         assert np.array_equal(*parts), field
     assert array.unmasking_risk == real.unmasking_risk
     same_steps(array, real)
-    plain(layout, inputs, survivors, real, array)
+    sent = heard(adjacency, survivors, np.broadcast_to(thresholds, len(adjacency)))
+    assert np.flatnonzero(real.transcript.survivors[3]).tolist() == sorted(sent)
+    plain(layout, inputs, sent, real, array)
     return real.status
 
 
-def plain(layout, inputs, survivors, real, array):
+def heard(adjacency, survivors, thresholds):
+    """Those of V3 who send: of it and its neighbours not fewer than t_i in V2 who were in V1."""
+    asked, shared, sends = (set(np.flatnonzero(row).tolist()) for row in survivors[1:4])
+    near = [{i, *np.flatnonzero(row).tolist()} for i, row in enumerate(adjacency)]
+    return {i for i in sends if not len(near[i] & shared) < thresholds[i] <= len(near[i] & asked)}
+
+
+def plain(layout, inputs, sent, real, array):
     """Both against plain sums over the brute force's admitted; every client once in each row."""
-    admitted = largest_without_loners(layout.plan, survivors[3])
+    sends = np.isin(np.arange(layout.num_participants), list(sent))
+    admitted = largest_without_loners(layout.plan, sends)
     assert set(np.flatnonzero(real.summed).tolist()) == admitted
     counts = [0] * layout.num_segments
     for block, status, one, other in zip(

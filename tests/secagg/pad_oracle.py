@@ -150,6 +150,22 @@ def without_loners(plan, sends) -> set[int]:
     return set()
 
 
+def without_refusals(graph, alive, thresholds, plan) -> np.ndarray:
+    """V_0 to V_4 of those who refuse no list below their threshold, from an honest server.
+
+    In V_2 a client wants t_i of its holders, if it ever had so many; among those summed always.
+    """
+    n = len(graph)
+    here = [{i for i in range(n) if row[i]} for row in alive]
+    near = [{i} | {j for j in range(n) if graph[i][j]} for i in range(n)]
+    for i in here[3].copy():
+        if len(near[i] & here[2]) < thresholds[i] <= len(near[i] & here[1]):
+            here[3].remove(i)
+    summed = without_loners(plan, [i in here[3] for i in range(n)])
+    here[4] = {i for i in here[4] & summed if len(near[i] & summed) >= thresholds[i]}
+    return np.asarray([[i in members for i in range(n)] for members in here])
+
+
 def given_away_by_blocks(graph, alive, thresholds, plan) -> tuple[list, list]:
     """What is known of the inputs in a round over many blocks, all equations taken together.
 

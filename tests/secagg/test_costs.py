@@ -187,7 +187,7 @@ def test_bytes_are_those_that_the_protocol_really_sends(seed: int) -> None:
     adjacency, alive, t = _random_round(rng, n)
     inputs = rng.integers(0, ring, (n, dim))
     result = mj.protocol.run(inputs, adjacency, alive, t, modulus=ring, entropy=seed)
-    costs = round_costs(adjacency, alive, t, dim, ring)
+    costs = round_costs(adjacency, result.transcript.survivors, t, dim, ring)
     assert costs.server_bytes_up.tolist() == [step.bytes_up for step in result.steps]
     assert costs.server_bytes_down.tolist() == [step.bytes_down for step in result.steps]
     assert costs.sends.sum(axis=-1).tolist() == [step.num_clients for step in result.steps]
@@ -269,7 +269,7 @@ def test_bytes_and_operations_of_plans_are_those_of_the_protocol(
     assert sum(agreed) == spent + late
     # and the bytes, with losses at every step
     result = run(inputs, adjacency, alive, 2, plan=plan, entropy=seed)
-    costs = round_costs(adjacency, alive, 2, plan=plan)
+    costs = round_costs(adjacency, result.transcript.survivors, 2, plan=plan)
     assert costs.server_bytes_up.tolist() == [step.bytes_up for step in result.steps]
     assert costs.server_bytes_down.tolist() == [step.bytes_down for step in result.steps]
     assert costs.sends.sum(axis=-1).tolist() == [step.num_clients for step in result.steps]

@@ -234,6 +234,7 @@ def test_one_block_is_judged_as_theorems_1_and_2_say() -> None:
     seen = set()
     for graph, alive, limits in zip(*oracle.random_rounds(rng, 6, 120), strict=True):
         outcome = plan_outcome(graph, alive, limits, complete_plan(6, 1, 8))
+        alive = oracle.without_refusals(graph, alive, limits, [set(range(6))])
         few = alive[3].sum() < 2
         reliable = secagg.is_reliable(graph, alive, limits)
         assert outcome.is_private == secagg.is_private(graph, alive, limits)
@@ -259,6 +260,7 @@ def assert_as_the_pads_say(graph: Any, alive: Any, limits: Any, plan: Any) -> An
     """What the equations of all blocks together give away is what `learned` spans."""
     outcome = plan_outcome(graph, alive, limits, plan)
     blocks = [set(block.members) for block in plan]
+    alive = oracle.without_refusals(graph, alive, limits, blocks)
     inputs, known = oracle.given_away_by_blocks(graph, alive, limits, blocks)
     rows = [
         [int(k == number and row[i]) for i, k in inputs]

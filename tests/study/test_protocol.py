@@ -64,11 +64,15 @@ def test_a_protocol_that_makes_no_sense_is_refused_without_jax(protocol, message
         ),
         (ProtocolConfig("harary", degree=12), "uniform", r"`degree` must lie in \[0, 11\]"),
         (ProtocolConfig("complete", threshold=6), "uniform", "`threshold` must be at least 7,"),
-        (ProtocolConfig("harary", degree=4, threshold=2), "uniform", "must be at least 3, or a"),
+        (
+            ProtocolConfig("harary", degree=4, threshold=2),
+            "uniform",
+            "must be at least 3, or CCESA",
+        ),
         (
             ProtocolConfig("erdos_renyi", connection_probability=0.8, threshold=7),
             "uniform",
-            "`threshold` must be at least 8, or a lying server could unmask single clients",
+            "`threshold` must be at least 8, or CCESA's Appendix F attack",
         ),
         (
             ProtocolConfig("harary", degree=4),
