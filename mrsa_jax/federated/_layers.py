@@ -27,7 +27,9 @@ def conv(
 ) -> Float[Array, "batch out_height out_width features"]:
     """Return convolution(inputs, kernel) + bias, stride 1, odd kernel.
 
-    Equal to XLA's convolution up to float rounding, forward and backward.
+    Equal to XLA's convolution, forward and backward, within 2e-5 of the largest entry: tiles of
+    few products round about ten times as coarsely as plain sums. Exactly the bias where a
+    kernel's patch holds zeros alone, as there.
 
     Args:
         inputs: Float [batch, height, width, channels].
@@ -80,8 +82,16 @@ def conv_relu_pool(
 ) -> Float[Array, "batch out_height out_width features"]:
     """Return max_pool_2x2(relu(convolution(inputs, kernel) + bias)), stride 1, odd kernel.
 
-    Equal to XLA's convolution and `reduce_window` up to float rounding, forward and backward;
-    where several places of a window attain the maximum the first takes the gradient, as there.
+    Equal to XLA's convolution and `reduce_window` up to float rounding (`conv` says how much).
+    Where several places of a window attain the maximum the first takes the gradient, as there;
+    in tiles of few products any of those whose patches are equal may, which gives the kernel
+    and the bias the same gradient. Windows that see zeros alone tie exactly, in relu too.
+
+    Where no tie but rounding decides, between unequal patches or about a unit at zero, the
+    gradient may take another way than XLA's: an update of McMahan's CNN from ten digits is
+    within 1e-5 of float64's, of its norm, or by such a choice within 5 percent, which met about
+    one of nine updates of three steps. Plain float32 has the same choices, ten times more rarely.
+
     A last odd row or column of the convolution's output is dropped by the pool.
 
     Args:

@@ -203,6 +203,24 @@ def _tile_outputs_transposed(
     return twice.reshape(-1, *twice.shape[2:])
 
 
+def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
+    """Return the outputs of all tiles; exactly zero where a kernel's patch is nothing but zeros.
+
+    A tile's transforms mix all its outputs, which leaves rounding where a product of patches has
+    none: beside a zero bias it would switch on units that relu keeps off, all over blank borders.
+    """
+    outputs = _tile_outputs(_input_tiles(inputs, tiling) @ weights, tiling)
+    seen = (inputs != 0).any(axis=-1, keepdims=True)
+    edges = ((0, 0), (tiling.padding, tiling.padding), (tiling.padding, tiling.padding), (0, 0))
+    seen = jnp.pad(seen, edges)
+    height, width = tiling.output_shape
+    rows = functools.reduce(jnp.logical_or, [seen[:, k : k + height] for k in range(tiling.side)])
+    cells = [rows[:, :, k : k + width] for k in range(tiling.side)]
+    seen = functools.reduce(jnp.logical_or, cells)
+    placed = _by_place(seen, tiling.outputs, tiling.down, tiling.right)
+    return jnp.where(placed, outputs, jnp.zeros((), outputs.dtype))
+
+
 def _by_place(values: Array, cell: int, down: int, right: int) -> Array:
     """Pad images to whole tiles and order them by place in the tile: [cell, cell, tiles, ...]."""
     batch, height, width, depth = values.shape
@@ -305,7 +323,7 @@ def _plain_forward(
     weights = _kernel_transform(kernel, tiling)
 
     def one(chunk: Array) -> Array:
-        outputs = _tile_outputs(_input_tiles(chunk, tiling) @ weights, tiling)
+        outputs = _convolved(chunk, weights, tiling)
         placed = outputs + bias[None, None, None, :]
         return _from_places(placed, tiling.down, tiling.right, *tiling.output_shape)
 
@@ -343,7 +361,7 @@ def _pooled_forward(
     height, width = (length // 2 for length in tiling.output_shape)
 
     def one(chunk: Array) -> tuple[Array, Array]:
-        outputs = _tile_outputs(_input_tiles(chunk, tiling) @ weights, tiling)
+        outputs = _convolved(chunk, weights, tiling)
         pooled, where = _largest_of_windows(outputs, bias)
         return (
             _from_places(pooled, tiling.down, tiling.right, height, width),

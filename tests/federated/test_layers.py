@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax import Array
 
+import mrsa_jax as mj
 from mrsa_jax.federated import _layers, _winograd
 from mrsa_jax.federated._layers import pooled_size
 from mrsa_jax.federated._toom_cook import toom_cook
@@ -185,6 +192,133 @@ def test_the_first_of_equal_places_takes_the_gradient() -> None:
     expected = np.zeros((4, 4))
     expected[::2, ::2] = 1
     np.testing.assert_array_equal(gradient[0, :, :, 0], expected)
+
+
+def _sparse(case: tuple[int, ...], seed: int) -> tuple[np.ndarray, ...]:
+    """Draw blank images with a few strokes, as of digits after relu, and a bias of zeros or not."""
+    height, width, channels, features, side, _ = case
+    generator = np.random.default_rng(seed)
+    inputs = np.zeros((3, height, width, channels))
+    for image in inputs[:2]:  # the third stays blank
+        top, left = generator.integers(height), generator.integers(width)
+        stroke = image[top : top + 2, left : left + 3]
+        stroke[:] = np.maximum(generator.normal(size=stroke.shape), 0)
+    kernel = generator.normal(size=(side, side, channels, features))
+    bias = generator.normal(size=features) * (seed % 3 == 2)
+    return tuple(np.float32(part) for part in (inputs, kernel, bias))
+
+
+def _in_float64(
+    inputs: np.ndarray, kernel: np.ndarray, bias: np.ndarray, padding: int
+) -> tuple[np.ndarray, np.ndarray, Callable[..., tuple[np.ndarray, ...]]]:
+    """Return the block, how near each window is to another choice, and its pull-back."""
+    side = len(kernel)
+    edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    padded = np.pad(inputs.astype(np.float64), edges)
+    views = np.lib.stride_tricks.sliding_window_view(padded, (side, side), axis=(1, 2))
+    exact = np.einsum("bhwcij,ijcf->bhwf", views, kernel.astype(np.float64))
+    batch, height, width, features = exact.shape
+    height, width = height // 2, width // 2
+    shape = (batch, height, 2, width, 2)
+    cut = exact[:, : 2 * height, : 2 * width].reshape(*shape, features)
+    places = cut.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height, width, 4, features)
+    own = views[:, : 2 * height, : 2 * width].reshape(*shape, -1).transpose(0, 1, 3, 2, 4, 5)
+    patches = own.reshape(batch, height, width, 4, -1)
+    first = places.argmax(axis=3)
+    best = places.max(axis=3) + bias
+    alike = (patches[:, :, :, :, None] == patches[:, :, :, None]).all(axis=-1)
+    margin = np.full(best.shape, np.inf)
+    for place in range(4):  # equal patches tie, and either gives the gradients of the weights
+        same = np.take_along_axis(alike[:, :, :, place], first, axis=3)
+        rival = best - bias - places[:, :, :, place]
+        margin = np.where(same, margin, np.minimum(margin, rival))
+    is_blank = ~(patches != 0).any(axis=(3, 4))[..., None] & (bias == 0)
+    margin = np.where(is_blank, margin, np.minimum(margin, np.abs(best)))
+
+    def pull_back(gradient: np.ndarray) -> tuple[np.ndarray, ...]:
+        active = np.where(best > 0, gradient, 0.0)
+        by_place = [np.where(first == place, active, 0.0) for place in range(4)]
+        rows = np.stack(by_place, axis=3).reshape(-1, features)
+        flat = patches.reshape(len(rows), -1).T @ rows
+        by_channel = flat.reshape(-1, side, side, features).transpose(1, 2, 0, 3)
+        return by_channel, active.sum(axis=(0, 1, 2))
+
+    return np.maximum(best, 0.0), margin, pull_back
+
+
+@pytest.mark.parametrize("case", [_CASES[1], _CASES[2], _CASES[5]])
+def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
+    """Where a window sees zeros alone, rounding must not switch its relu on.
+
+    Windows that are near another choice without a tie, by the outputs in float64, take no part.
+    """
+    padding = case[-1]
+
+    @jax.jit
+    def block(*args: Array) -> tuple[Array, ...]:
+        *own, gradient = args
+        value, pull_back = jax.vjp(lambda *a: _layers.conv_relu_pool(*a, padding=padding), *own)
+        return value, *pull_back(gradient)[1:]
+
+    conv = jax.jit(lambda *own: _layers.conv(*own, padding=padding))
+    blanks = 0
+    for seed in range(30):
+        draws = _sparse(case, seed)
+        value, margin, pull_back = _in_float64(*draws, padding)
+        gradient = np.random.default_rng(seed + 1).normal(size=value.shape).astype(np.float32)
+        gradient[margin < 1e-3] = 0
+        blank = (value == 0) & (margin == np.inf)
+        blanks += int(blank.sum())
+        found = block(*map(jnp.asarray, (*draws, gradient)))
+        for mine, expected in zip(found, (value, *pull_back(gradient)), strict=True):
+            scale = max(float(np.abs(expected).max()), 1.0)
+            np.testing.assert_allclose(mine, expected, atol=1e-5 * scale)
+        assert not np.asarray(found[0])[blank].any()
+        plain = conv(*map(jnp.asarray, draws))
+        assert (np.asarray(plain)[2] == draws[2]).all()  # of the blank image: the bias to the bit
+    assert blanks > 500
+
+
+@pytest.mark.slow
+def test_updates_of_the_cnn_are_those_of_float64() -> None:
+    """Blank borders tie by the thousand in each step; a few of 40 may meet a chance near tie."""
+    dataset = mj.data.load("mnist_5k", seed=0)
+    model = mj.federated.cnn(10)
+
+    class Plain(nn.Module):
+        @nn.compact
+        def __call__(self, values: Array) -> Array:
+            dtype = values.dtype
+            for number, features in enumerate((32, 64)):
+                name = f"_ConvReluPool_{number}"
+                layer = nn.Conv(features, (5, 5), name=name, param_dtype=dtype)
+                values = nn.max_pool(nn.relu(layer(values)), (2, 2), (2, 2))
+            values = values.reshape(values.shape[0], -1)
+            values = nn.relu(nn.Dense(512, param_dtype=dtype)(values))
+            return nn.Dense(10, param_dtype=dtype)(values)
+
+    def gradient_of(own: nn.Module) -> Callable[..., Any]:
+        def loss(variables: Any, images: Array, labels: Array) -> Array:
+            logits = own.apply(variables, images)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+        return jax.jit(jax.grad(loss))
+
+    ours, plain = gradient_of(model), gradient_of(Plain())
+    errors = []
+    for seed in range(40):
+        flat = mj.federated.initial_parameters(seed, model, (28, 28, 1))
+        start = mj.federated.unflatten(model, (28, 28, 1), flat)
+        chosen = np.random.default_rng(seed).choice(len(dataset.train_labels), 10, replace=False)
+        images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
+        found = jax.flatten_util.ravel_pytree(ours(start, images, labels))[0]
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), start)
+            expected = plain(wide, jnp.asarray(images.astype(np.float64)), labels)
+            expected = np.asarray(jax.flatten_util.ravel_pytree(expected)[0])
+        errors.append(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+    assert np.quantile(errors, 0.8) < 1e-5, errors
+    assert max(errors) < 0.05, errors
 
 
 def test_inactive_units_pass_no_gradient() -> None:
