@@ -6,6 +6,7 @@ whole numbers; nothing is ever rounded.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import jax
@@ -33,6 +34,7 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
     Raises:
         ConfigurationError: If there are too few axes, an empty one, a fraction or a NaN.
     """
+    require_array(values, argument)
     if isinstance(values, jax.Array) and _is_exact(values.dtype):
         array: Any = values
     else:
@@ -42,6 +44,22 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
     require(array.ndim >= min_ndim, argument, f"must have at least {min_ndim} axes", array.shape)
     require(all(size > 0 for size in array.shape), argument, "must not be empty", array.shape)
     return array if _is_exact(array.dtype) else _whole_numbers(array, argument)
+
+
+def is_table(values: Any) -> bool:
+    """Return whether a value is a table of a library such as pandas, not an array."""
+    return hasattr(values, "columns") and not isinstance(values, np.ndarray | jax.Array)
+
+
+def require_array(values: Any, argument: str) -> None:
+    """Raise for what NumPy would turn into an array of another meaning: a file's name, a table."""
+    if isinstance(values, str | os.PathLike):
+        rule = "must be an array; mrsa_jax.privacy.read_log reads a file"
+        require(False, argument, rule, str(values))
+    if is_table(values):
+        rule = ("must be an array; mrsa_jax.privacy.read_log(table).participation is that of a "
+                "table with rounds and clients")  # fmt: skip
+        require(False, argument, rule, type(values).__name__)
 
 
 def _is_exact(dtype: Any) -> bool:

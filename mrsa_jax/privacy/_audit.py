@@ -16,8 +16,8 @@ import numpy as np
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
-from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _wide
+from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._log_table import ParticipationLog
 from mrsa_jax.privacy._recipe import Recipe, join_names, listed, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
@@ -234,8 +234,9 @@ def audit(
     """Return what a participation history leaks, with the names of its log.
 
     Args:
-        log_or_P: A log (`read_log`), or a participation matrix of bools or integer weights,
-            `[rounds, clients]`, whose rows and columns are then named from 0.
+        log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation matrix of
+            bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
+            from 0.
         effort: How hard weak privacy is tried, in about a minute of two cores (`weak_privacy`).
         progress: Called with the name of a stage, the parts of it that are done, and their number.
 
@@ -255,7 +256,7 @@ def audit(
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); leverage and recipes are this package's.
     """
-    log = log_or_P if isinstance(log_or_P, ParticipationLog) else _unnamed(log_or_P)
+    log = as_log(log_or_P) or _unnamed(log_or_P)
     report = progress or (lambda stage, done, total: None)
     P = log.participation
     report("weak privacy", 0, 1)
@@ -290,7 +291,7 @@ def audit(
 
 
 def _unnamed(P: Any) -> ParticipationLog:
-    array = np.asarray(as_integers(P, "P"))
+    array = np.asarray(as_history(P))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
     return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))

@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import as_integers, residues
+from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._linalg import decide, rank_trajectory
 from mrsa_jax.modular._prime import (
     PRIMES,
@@ -30,6 +30,7 @@ from mrsa_jax.modular._prime import (
     sum_residues,
 )
 from mrsa_jax.privacy._groups import column_codes
+from mrsa_jax.privacy._history import as_history
 
 __all__ = ["first_exposure"]
 
@@ -67,7 +68,7 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     Source:
         Multi-RoundSecAgg, Remark 1 and Section 6 (least-squares reconstruction).
     """
-    array = as_integers(P, "P")
+    array = as_history(P)
     rule = f"must have at most {_MOST_ROWS} rounds or clients"
     require(min(array.shape[-2:]) <= _MOST_ROWS, "P", rule, array.shape)
     if not isinstance(array, jax.core.Tracer):

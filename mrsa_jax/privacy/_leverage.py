@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float64
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._history import as_history
 
 __all__ = ["leverage", "leverage_trajectory"]
 
@@ -106,7 +106,7 @@ def leverage_trajectory(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "...
 
 
 def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray:
-    array = as_integers(P, "P")
+    array = as_history(P)
     traced = isinstance(array, jax.core.Tracer)
     require(not traced, "P", "must be known, not traced: leverage is no part of a compiled program")
     sigma = _check_noise(noise)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from mrsa_jax._errors import DataNotFoundError, nearest, require
+from mrsa_jax.modular._inputs import is_table
 from mrsa_jax.privacy import _log_columns
 from mrsa_jax.privacy._log_table import Layout, ParticipationLog, fault
 
@@ -23,7 +24,7 @@ _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
 
 def read_log(
-    path: str | pathlib.Path,
+    path: str | pathlib.Path | Any,
     *,
     layout: LayoutName = "auto",
     round_column: str | None = None,
@@ -35,7 +36,7 @@ def read_log(
     where: Mapping[str, Any] | Sequence[str] | str = (),
     ignore_columns: Sequence[str] | str = (),
 ) -> ParticipationLog:
-    r"""Read a participation history from a file of any system.
+    r"""Read a participation history from a file, or a table, of any system.
 
     Two layouts. *Long*: a row for each client in each sum, under a header that names a round and
     a client column (usual names such as `server_round` or `cid` are known; others are named by
@@ -48,7 +49,10 @@ def read_log(
     they are refused until the caller decides by `where`, `weight_column` or `ignore_columns`.
 
     Args:
-        path: CSV (comma, semicolon, tab, bar or blanks; gzip too), Parquet, NPY or NPZ.
+        path: CSV (comma, semicolon, tab, bar or blanks; gzip too), Parquet, NPY or NPZ. Or a table
+            of pandas: a row for each client in each sum, or a column for each client and the
+            rounds as the index, as a cross table has; levels of the index that have names count
+            as columns.
         layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
             as entries, and names of clients in a first line. `"long"` also allows a table without
             a header: round, client and maybe weight, in this order.
@@ -97,6 +101,10 @@ def read_log(
         layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
         _log_columns.conditions(where), _log_columns.names_of(ignore_columns),
     )  # fmt: skip
+    if is_table(path):
+        from mrsa_jax.privacy._log_frame import read_frame
+
+        return read_frame(path, options)
     file = pathlib.Path(path)
     try:
         with file.open("rb") as stream:

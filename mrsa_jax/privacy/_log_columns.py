@@ -155,7 +155,9 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
     )
 
 
-def client_columns(header: Sequence[str], options: Layout, where: str) -> list[int]:
+def client_columns(
+    header: Sequence[str], options: Layout, where: str, rule: str = "a column for each client"
+) -> list[int]:
     """Return the places of a wide table's columns that are clients: all that are not ignored.
 
     Raises:
@@ -169,10 +171,10 @@ def client_columns(header: Sequence[str], options: Layout, where: str) -> list[i
         plain = _plain(names[place])
         known = plain in (*ROUND_NAMES, *CLIENT_NAMES) or _says(plain)
         if known or names.index(names[place]) != place:
-            fault(where, "a column for each client (--ignore-columns leaves one out)",
+            fault(where, f"{rule} (--ignore-columns leaves one out)",
                   f"a column {_short(names[place])}{'' if known else ' again'}")  # fmt: skip
     if not kept:
-        fault(where, "a column for each client", "none that is not ignored")
+        fault(where, rule, "none that is not ignored")
     return kept
 
 

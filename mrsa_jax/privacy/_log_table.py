@@ -19,8 +19,9 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy._weights import integer_rows
 
-__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "clean", "distinct",
-           "fault", "from_matrix", "parse_number", "whole"]  # fmt: skip
+__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "check_rounds",
+           "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",
+           "whole"]  # fmt: skip
 
 _MISSING = ("", "nan", "NaN")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
@@ -136,11 +137,11 @@ def assemble(
         fault(path, "rows of participation after the header", "none")
     read = None if weights is None else [_weight(name) for name in weights.names]
     _check_rows(rounds, clients, weights, read, locate)
-    _check_names(rounds, "round", locate)
+    check_rounds(rounds, locate)
     _check_names(clients, "client", locate)
     values = None if read is None else [value for value in read if value is not None]
-    order = _order(rounds, options.round_order)
-    columns = _order(clients, "sorted")
+    order = in_order(rounds, options.round_order)
+    columns = in_order(clients, "sorted")
     row, column = _places(order, rounds), _places(columns, clients)
     shape = (len(order), len(columns))
     _check_repeats(row, column, shape, rounds, clients, locate)
@@ -224,7 +225,7 @@ def _is_round(name: Any) -> bool:
 
 
 def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
-    """Raise if two names may be one, or a round is no number where most are.
+    """Raise if two names may be one.
 
     Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
     in marks that nobody sees, are not taken for several without the user's word.
@@ -241,18 +242,18 @@ def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> Non
             fault(locate(row), f"one way to write a {kind} (write both alike if they are one "
                   f"{kind}, and if they are two with names that nobody takes for one)",
                   f"{name!a} beside {other!a}")  # fmt: skip
-    if kind == "round":
-        _check_kinds(column, used[order], first[order], locate)
 
 
-def _check_kinds(
-    rounds: Column, codes: np.ndarray, rows: np.ndarray, locate: Callable[[int], str]
-) -> None:
-    names = [rounds.names[code] for code in codes]
-    odd = [place for place, name in enumerate(names) if _decimal(name) is None]
-    if odd and 2 * len(odd) <= len(names):
-        name = names[odd[0]]
-        fault(locate(int(rows[odd[0]])), "a round's number, as most rounds are (give this one a "
+def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be of one round, or one is no number where most are."""
+    _check_names(rounds, "round", locate)
+    codes, first = np.unique(rounds.codes, return_index=True)
+    odd = [row for code, row in zip(codes, first, strict=True)
+           if _decimal(rounds.names[code]) is None]  # fmt: skip
+    if odd and 2 * len(odd) <= len(codes):
+        row = min(odd)
+        name = rounds.names[rounds.codes[row]]
+        fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
               "number too, or take its rows out)", ascii(name))  # fmt: skip
 
 
@@ -289,7 +290,7 @@ def _check_repeats(
           f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip
 
 
-def _order(column: Column, how: str) -> np.ndarray:
+def in_order(column: Column, how: str) -> np.ndarray:
     """Return the places of the names in order of time (or of their names, for clients)."""
     used, first = np.unique(column.codes, return_index=True)
     if how == "file":

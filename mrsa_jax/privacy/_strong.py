@@ -17,8 +17,8 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy._groups import column_codes
+from mrsa_jax.privacy._history import as_history
 
 __all__ = ["strong_privacy", "strong_privacy_trajectory"]
 
@@ -51,7 +51,7 @@ def strong_privacy(P: Any) -> int | None:
         Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
         them the definition is vacuous).
     """
-    array = np.asarray(as_integers(P, "P"))
+    array = np.asarray(as_history(P))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     part = (array != 0).any(axis=0)
     classes = collections.Counter(column_codes(array)[part].tolist())
@@ -82,7 +82,7 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
     Source:
         Multi-RoundSecAgg, equation (5).
     """
-    array = as_integers(P, "P")
+    array = as_history(P)
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
         weights: Any = array.astype(jnp.int32)
         active: Any = weights != jnp.int32(0)

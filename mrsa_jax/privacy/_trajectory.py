@@ -16,10 +16,11 @@ import numpy as np
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._cores import num_cores
-from mrsa_jax.modular._inputs import as_integers, check_integer, residues
+from mrsa_jax.modular._inputs import check_integer, residues
 from mrsa_jax.modular._prime import PRIMES
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 
@@ -106,7 +107,7 @@ def weak_privacy_trajectory(
         Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its definitions
         index rounds 0..t-1; entry j here is after rows 0..j, as for all other metrics.
     """
-    array = np.asarray(as_integers(P, "P"))
+    array = np.asarray(as_history(P))
     known = isinstance(method, str) and method in METHODS
     hint = nearest(method, METHODS) if isinstance(method, str) else f"known: {', '.join(METHODS)}"
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)

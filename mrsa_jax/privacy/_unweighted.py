@@ -21,8 +21,9 @@ from typing import Any, Literal
 import numpy as np
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import as_integers, check_integer
+from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._history import as_history
 
 __all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
 
@@ -112,7 +113,7 @@ def unweighted_group(
         Multi-RoundSecAgg, Remark 1, restricted to coefficients 0, 1 and -1; the restriction is
         this package's.
     """
-    array = as_integers(P, "P")
+    array = as_history(P)
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     signs = _check_coefficients(coefficients)
     largest = None if max_size is None else check_integer(max_size, "max_size", 1)

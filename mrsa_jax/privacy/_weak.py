@@ -17,7 +17,6 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
-from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.privacy import _candidates
 from mrsa_jax.privacy._exact import (
     PRIME,
@@ -27,6 +26,7 @@ from mrsa_jax.privacy._exact import (
     unit_vectors,
 )
 from mrsa_jax.privacy._groups import Groups, collapse, column_codes
+from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._sieve import Sieve, independent_by_mixing
 from mrsa_jax.privacy._space import Space, Vector
@@ -138,7 +138,7 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
         Multi-RoundSecAgg, Remark 1; the authors' published notebooks take the smallest row
         weight of a floating-point echelon form, which is only an upper bound.
     """
-    array = np.asarray(as_integers(P, "P"))
+    array = np.asarray(as_history(P))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     groups = collapse(array)

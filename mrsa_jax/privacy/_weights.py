@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import is_table, require_array
 
 __all__ = ["fit_integers", "integer_rows", "integer_weights"]
 
@@ -61,6 +62,10 @@ def integer_weights(weights: Any) -> np.ndarray:
 
     Source: Multi-RoundSecAgg, Remark 1, asks for the row space of P only.
     """
+    if is_table(weights):
+        from mrsa_jax.privacy._log import read_log  # which stands on this module
+
+        weights = read_log(weights, layout="matrix").participation
     return integer_rows(weights, "weights")[0]
 
 
@@ -113,6 +118,7 @@ def _integral_rows(array: np.ndarray, primitive: bool) -> tuple[np.ndarray, tupl
 
 def _as_numbers(weights: Any, argument: str) -> np.ndarray:
     """Return a matrix of bools, integers, floats or (object) rational numbers."""
+    require_array(weights, argument)
     try:
         array = np.asarray(weights)
     except ValueError:

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import require_array
 
 __all__ = ["Running", "aggregation_cardinality", "as_history", "fairness_gap"]
 
@@ -65,6 +66,7 @@ class Running(NamedTuple):
 def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead rounds clients"]:
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
+    require_array(participation, "participation")
     array = jnp.asarray(participation)
     dtype_ok = array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)
     require(dtype_ok, "participation", rule, f"dtype {array.dtype}")
