@@ -299,7 +299,7 @@ def _turbo_checks() -> list[Check]:
             3.0,
             100 * printed / turbo,
             tolerance=0.5,
-            note="2.5 % rounded up; nearly all of it is L / (4 n), the residues themselves",
+            note="printed to a whole percent; nearly all is L / (4 n), the residues themselves",
         ),
         compare(
             "the same (%), with B_CCESA at p*",

@@ -242,5 +242,4 @@ def _exhaustive(context: Context) -> Check:
         ours=f"{wrong} of {trials} ({unproven} rounds without certificate left out)",
         tolerance="exact",
         otherwise="paper errs",
-        note="88 % at N = 24 in an earlier count with exhaustive search",
     )

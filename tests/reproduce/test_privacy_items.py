@@ -86,7 +86,7 @@ def test_means_leave_out_trials_in_which_nobody_took_part() -> None:
 
 
 def test_the_estimate_is_wrong_in_small_histories_too() -> None:
-    """It errs in 88 % of histories at N = 24: none of 4 has a chance of 2e-4; the seed is fixed."""
+    """In some of four random histories at N = 24, all of whose rounds are certified."""
     check = items._exhaustive(Context(1, True, Silent()))
     assert check.verdict == "paper errs"
     assert int(check.ours.split()[0]) >= 1

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax.secagg import _binomial
@@ -327,12 +328,24 @@ def test_bounds_are_monotone():
     assert by_t[-1] == 0.0
 
 
+def test_theorem_5_as_printed_is_far_below_the_truth_outside_its_domain():
+    """At n = 100, p = .3, t = 51: 27 shares are expected where 50 are needed."""
+    share, printed = 50 / 99, []
+    for q in (step_rate(0.1), 0.1):
+        kept = 0.3 * (1 - q) ** 4
+        divergence = share * math.log(share / kept)
+        divergence += (1 - share) * math.log((1 - share) / (1 - kept))
+        printed.append(100 * math.exp(-99 * divergence))
+        assert stats.binom.sf(49, 99, kept) < 1e-5  # one client's secret is rebuilt
+        assert mj.secagg.reliability_bound(100, 0.3, q, 51) == 0.0
+    assert [f"{value:.1e}" for value in printed] == ["4.7e-04", "6.9e-09"]
+
+
 def test_edges_of_the_domain():
     secagg = mj.secagg
     assert secagg.reliability_bound(100, 1.0, 0.0, 51) == -math.inf  # nobody is ever lost
     assert secagg.reliability_bound(100, 1.0, 0.0, 100) == 0.0
     assert secagg.reliability_bound(100, 0.0, 0.0, 1) == 0.0
-    assert secagg.reliability_bound(100, 0.3, step_rate(0.1), 51) == 0.0  # printed: 4.7e-4
     assert secagg.exact_reliability_union_bound(100, 0.3, step_rate(0.1), 51) == 0.0
     assert secagg.privacy_bound(100, 1.0, 0.3) == -math.inf
     assert secagg.privacy_bound(100, 0.3, 1.0) == -math.inf  # nobody's input arrives
