@@ -6,8 +6,12 @@ Every message has the form "`argument` rule; got value".
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+import pathlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 __all__ = [
@@ -15,9 +19,18 @@ __all__ = [
     "DataNotFoundError",
     "MrsaError",
     "OutputExistsError",
+    "StoreError",
     "nearest",
     "require",
+    "writing",
 ]
+
+_NOT_WRITTEN = {
+    errno.ENOSPC: "no space is left on its disk",
+    errno.EDQUOT: "its quota is used up",
+    errno.EROFS: "it is read-only",
+    errno.EFBIG: "a file is larger than is allowed",
+}
 
 
 class MrsaError(Exception):
@@ -42,6 +55,51 @@ class OutputExistsError(MrsaError, FileExistsError):
     def __str__(self) -> str:
         """Return the message."""
         return str(self.args[0]) if self.args else ""
+
+
+class StoreError(MrsaError, OSError):
+    """A result could not be written: a full disk, a folder without permission."""
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0]) if self.args else ""
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str], argument: str = "out", more: str = "") -> Iterator[None]:
+    """Say of a failure to write which argument it is of, and why.
+
+    Args:
+        path: What is written, or is written into.
+        argument: Name of the argument that chose it.
+        more: What else is to be said, such as "; what is complete is kept".
+
+    Raises:
+        StoreError: In place of an `OSError` of a file in or beside `path`, or of none that is
+            named. One of another file is left as it is, but where a disk is full or read-only.
+
+    Examples:
+        >>> try:
+        ...     with writing("x.csv", "recipe_file"):
+        ...         raise OSError(errno.ENOSPC, "No space left on device")
+        ... except StoreError as error:
+        ...     print(error)
+        `recipe_file` must have room to be written; got 'x.csv': no space is left on its disk
+    """
+    try:
+        yield
+    except MrsaError:
+        raise
+    except OSError as error:
+        beside = pathlib.Path(path).absolute().parent
+        named = error.filename if isinstance(error.filename, str) else path
+        is_other = beside not in pathlib.Path(named).absolute().parents
+        if is_other and error.errno not in _NOT_WRITTEN:
+            raise
+        why = _NOT_WRITTEN.get(error.errno or 0, str(error))
+        raise StoreError(
+            f"`{argument}` must have room to be written; got {os.fspath(path)!r}: {why}{more}"
+        ) from error
 
 
 def require(condition: bool, argument: str, rule: str, *values: Any) -> None:

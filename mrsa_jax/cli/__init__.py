@@ -1,7 +1,8 @@
 """The command line: `mrsa-jax demo | simulate | train | audit | secagg | attack | ...`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
-Exit status: 0 done, 1 failed, 2 misuse, 3 below a gate's target, 130 interrupted.
+Exit status: 0 done, 1 failed (a full disk and a closed output too), 2 misuse, 3 below a gate's
+target, 130 interrupted, 141 no longer read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mrsa_jax._errors import (
 )
 from mrsa_jax.cli import _attack, _bench
 from mrsa_jax.cli._audit import AuditConfig, run_audit
-from mrsa_jax.cli._console import error_console, escape
+from mrsa_jax.cli._console import error_console, escape, outlets
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
 from mrsa_jax.cli._report import DETAILS as REPORT_DETAILS
@@ -38,6 +39,7 @@ from mrsa_jax.study import _config
 __all__ = ["INTERRUPTED", "main"]
 
 INTERRUPTED = 130
+BROKEN_PIPE = 141  # what a shell says of a program that SIGPIPE ended
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
 
@@ -125,19 +127,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["demo", "--rounds", "0"])
         2
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with outlets() as out:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        out.flush()
+        if isinstance(out.failure, BrokenPipeError):  # `| head` has read enough: no news
+            return status or BROKEN_PIPE
+        if out.failure is not None:
+            why = getattr(out.failure, "strerror", None) or out.failure
+            _say_error(f"what was found could not be printed: standard output: {why}")
+            return status or 1
+        return status
+
+
+def _run(words: list[str]) -> int:
     config: Any = None
     try:
         config = _parse(words)
         return _command_of(config).run(config)
     except MrsaError as error:
-        error_console().print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        _say_error(str(error))
         return 2 if isinstance(error, _MISUSE) else 1
+    except OSError as error:
+        _say_error(str(error))
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        _say_error(f"the memory of this machine did not suffice: {str(error) or 'it ran out'}")
+        return 1
     except KeyboardInterrupt:
         error_console().print(f"interrupted; {_left_behind(config)}", markup=False, soft_wrap=True)
         return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
         return stop.code if isinstance(stop.code, int) else 2
+
+
+def _say_error(text: str) -> None:
+    error_console().print(f"[bold red]error:[/] {escape(text)}", highlight=False)
 
 
 def _left_behind(config: Any) -> str:

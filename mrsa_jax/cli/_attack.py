@@ -176,11 +176,15 @@ def run_attack(command: Any) -> int:
             if not report.scores or (config.out / "study.json").exists():
                 raise  # nothing to save, or what is there is the same and complete
             report.is_complete = False
+        if config.json:
+            _print_json(report, config)
+        else:
+            print_report(report)
         save_report(report, folder)
-    if config.json:
-        _print_json(report, config)
-    else:
-        print_report(report, config.out, time.perf_counter() - start)
+    if not config.json:
+        files = ", ".join([f"{name}.png" for name in report.figures] or ["scores.csv"])
+        seconds = time.perf_counter() - start
+        sys.stdout.write(f"\nWritten in {seconds:.0f} s to {config.out} ({files})\n")
     if not report.is_complete:
         words = f"interrupted; what was finished is in {config.out}"
         error_console().print(words, markup=False, soft_wrap=True)

@@ -73,7 +73,7 @@ def save_report(report: Report, folder: StudyFolder) -> None:
         np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
 
 
-def print_report(report: Report, out: pathlib.Path, seconds: float) -> None:
+def print_report(report: Report) -> None:
     """Print the tables and what they show."""
     from rich.console import Console
 
@@ -91,9 +91,6 @@ def print_report(report: Report, out: pathlib.Path, seconds: float) -> None:
         console.print(_table(report.summary))
     for sentence in report.sentences:
         console.print(sentence, highlight=False, markup=False)
-    files = ", ".join([f"{name}.png" for name in report.figures] or ["scores.csv"])
-    words = f"\nWritten in {seconds:.0f} s to {out} ({files})"
-    console.print(words, highlight=False, markup=False)
 
 
 def _table(rows: list[dict[str, Any]]) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._errors import require, writing
 from mrsa_jax._untrusted import printable
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
 
@@ -94,26 +94,36 @@ def run_audit(config: AuditConfig) -> int:
     """Audit a log and return the exit status: 0, or 3 where the gate fails."""
     _validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
-    with _folder(config) as folder, Bars() as bars:
-        log = _read(config, bars)
-        found, gate = _audit(config, log, bars)
+    with _folder(config) as folder:
+        with Bars() as bars:
+            log = _read(config, bars)
+            found, gate = _audit(config, log, bars)
+        _show(config, found, gate)  # before it is saved, which may fail
         if folder is not None:
             from mrsa_jax.cli._audit_folder import save_audit
 
-            bars.stage("tables and figures", 1)
-            save_audit(folder, config.file, log, found, gate, _rows(found))
-            bars.update(1, 1)
+            with Bars() as bars:
+                bars.stage("tables and figures", 1)
+                save_audit(folder, config.file, log, found, gate, _rows(found))
+                bars.update(1, 1)
     if config.recipe_file is not None:
         _write_recipe(config.recipe_file, found)
-    if config.json:
-        content = {"file": str(config.file), **found.to_dict()}
-        if config.out is not None:
-            content["out"] = str(config.out)
-        content["gate"] = None if gate is None else gate._asdict()
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
-    else:
-        _print(config, found, gate)
+    if config.out is not None and not config.json:
+        sys.stdout.write(
+            f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it\n"
+        )
     return 0 if gate is None or gate.passed else BELOW_TARGET
+
+
+def _show(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
+    if not config.json:
+        return _print(config, found, gate)
+    content = {"file": str(config.file), **found.to_dict()}
+    if config.out is not None:
+        content["out"] = str(config.out)
+    content["gate"] = None if gate is None else gate._asdict()
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    return None
 
 
 def _folder(config: AuditConfig) -> contextlib.AbstractContextManager[StudyFolder | None]:
@@ -191,13 +201,12 @@ def _stages(bars: Bars) -> Any:
 def _write_recipe(path: pathlib.Path, found: Audit) -> None:
     lines = found.recipe.lines() if found.recipe is not None else ["kind,name,coefficient"]
     part = path.with_name(path.name + ".part")
-    try:
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"`recipe_file` must be a file that can be written; got {path} ({error.strerror})"
-        ) from error
+    with writing(path, "recipe_file"):
+        try:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
@@ -230,9 +239,6 @@ def _print(config: AuditConfig, found: Audit, gate: Gate | None) -> None:
     if gate is not None:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
         console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)
-    if config.out is not None:
-        words = f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it"
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def title_of(file: pathlib.Path, found: Audit) -> str:

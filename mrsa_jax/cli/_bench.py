@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import require, writing
 from mrsa_jax.cli._console import Bars, error_console, escape, use_cores
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def run_bench(config: BenchConfig) -> int:
     start = time.perf_counter()
     with Bars() as bars:
         report = bench.run(topics, peers=config.peers, quick=config.quick, watch=bars)
-    _keep(report, config)
     if config.json:
         _print_json(report.as_json())
     else:
         _print_tables(report, time.perf_counter() - start)
+    _keep(report, config)
     return 1 if report.failures else 0
 
 
@@ -94,11 +94,13 @@ def _keep(report: Report, config: BenchConfig) -> None:
 
     rows = report.rows()
     if config.out is not None:
-        bench.record(rows, config.out)
+        with writing(config.out):
+            bench.record(rows, config.out)
     if config.record:
         for topic in dict.fromkeys(row["benchmark"] for row in rows):
             own = [row for row in rows if row["benchmark"] == topic]
-            bench.record(own, _RECORDS / f"{topic}.jsonl")
+            with writing(_RECORDS, "record"):
+                bench.record(own, _RECORDS / f"{topic}.jsonl")
 
 
 # --- what is printed --------------------------------------------------------------------------

@@ -56,11 +56,18 @@ def run_reproduce(command: ReproduceCommand) -> int:
 
     start = time.perf_counter()
     with Bars() as bars:
-        saved = reproduce.run_and_save(config, bars)
-    if config.json:
-        sys.stdout.write((saved.out / "verdicts.json").read_text(encoding="utf-8"))
-    else:
-        _print_tables(saved, time.perf_counter() - start)
+
+        def show(saved: SavedReproduction) -> None:
+            bars.rest()
+            if config.json:
+                sys.stdout.write(json.dumps(saved.content, indent=2) + "\n")
+            else:
+                _print_tables(saved)
+
+        saved = reproduce.run_and_save(config, bars, show)
+    if not config.json:
+        seconds = time.perf_counter() - start
+        _say(f"Written in {seconds:.0f} s; open {saved.out / 'report.html'}")
     return 0 if saved.is_as_expected else 1
 
 
@@ -82,7 +89,7 @@ def _list(targets: Sequence[Target], *, as_json: bool) -> None:
     _table(("Item", "What", "Full size takes", "Trains"), words)
 
 
-def _print_tables(saved: SavedReproduction, seconds: float) -> None:
+def _print_tables(saved: SavedReproduction) -> None:
     """Print the claims (of whole papers those that differ), then one table over all items."""
     from mrsa_jax.reproduce._summary import judged, summary
     from mrsa_jax.reproduce._words import SUMMARY_HEADINGS, summary_cells, totals
@@ -109,13 +116,11 @@ def _print_tables(saved: SavedReproduction, seconds: float) -> None:
         _say(f"Items of other commits are kept ({', '.join(commits)}); --overwrite makes them anew")
     if saved.missed:
         _say(f"Missed without an explanation: {', '.join(saved.missed)}")
-    _say(f"Written in {seconds:.0f} s; open {saved.out / 'report.html'}")
 
 
 def _other_commits(saved: SavedReproduction) -> list[str]:
     """Return the commits, other than this run's, that made items which were kept."""
-    content = json.loads((saved.out / "verdicts.json").read_text(encoding="utf-8"))
-    ours = content["manifest"]["commit"]
+    ours = saved.content["manifest"]["commit"]
     theirs = [made.commit for made in saved.items if made.is_kept and made.commit is not None]
     return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
 

@@ -26,11 +26,15 @@ def run_study(config: _config.Config) -> int:
     study.check(config)
     start = time.perf_counter()
     with Bars() as bars:
-        saved = study.run_and_save(config, bars)
-    if config.json:
-        _print_json(saved)
-    else:
-        _print_table(config, saved, time.perf_counter() - start)
+
+        def show(saved: SavedStudy) -> None:
+            bars.rest()
+            _print_json(saved) if config.json else _print_table(config, saved)
+
+        saved = study.run_and_save(config, bars, show)
+    if not config.json:
+        path, seconds = saved.out / "report.html", time.perf_counter() - start
+        sys.stdout.write(f"\nWritten in {seconds:.0f} s; open {path}\n")
     return 0
 
 
@@ -44,7 +48,7 @@ def _print_json(saved: SavedStudy) -> None:
     sys.stdout.write(json.dumps(content, indent=2) + "\n")
 
 
-def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> None:
+def _print_table(config: _config.Config, saved: SavedStudy) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -75,8 +79,6 @@ def _print_table(config: _config.Config, saved: SavedStudy, seconds: float) -> N
         console.print(f"\n{sentence}", highlight=False, markup=False)
     for record in saved.results.attrs.get("performance", {}).items():
         _print_performance(console, *record, is_alone=len(saved.rows) == 1)
-    path = saved.out / "report.html"
-    console.print(f"\nWritten in {seconds:.0f} s; open {path}", highlight=False, markup=False)
 
 
 def _print_performance(console: Any, label: str, record: dict[str, Any], *, is_alone: bool) -> None:

@@ -6,13 +6,14 @@ An item is written as soon as it is made, so that an interruption loses none tha
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mrsa_jax._errors import DataNotFoundError, require
+from mrsa_jax._errors import DataNotFoundError, StoreError, require, writing
 from mrsa_jax.reproduce import (
     _ccesa,
     _ccesa_figures,
@@ -60,7 +61,7 @@ _PAPERS = {
 
 @dataclasses.dataclass(frozen=True)
 class SavedReproduction:
-    """A reproduction that has run and is on disk.
+    """A reproduction that has run and is on disk, or is about to be.
 
     Attributes:
         config: What was asked for.
@@ -74,6 +75,16 @@ class SavedReproduction:
     def out(self) -> pathlib.Path:
         """Its folder."""
         return self.config.out
+
+    @functools.cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything as JSON has it."""
+        return {
+            "as_expected": self.is_as_expected,
+            "summary": [row._asdict() for row in summary(self.items, self.config)],
+            "items": verdicts(self.items, self.config),
+            "manifest": _store.provenance(self.config),
+        }
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -103,7 +114,11 @@ class SavedReproduction:
         )
 
 
-def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> SavedReproduction:
+def run_and_save(
+    config: ReproduceConfig,
+    progress: Progress | None = None,
+    show: Callable[[SavedReproduction], None] | None = None,
+) -> SavedReproduction:
     """Remake the items that are asked for and write them to `config.out`, each when it is made.
 
     For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show; for all of
@@ -114,8 +129,11 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
     Args:
         config: Which items, at which size, and where to.
         progress: Receives how far it is.
+        show: Receives all items before their summary is written, and those that were made where
+            one of them cannot be written.
 
     Raises:
+        StoreError: If something cannot be written.
         ConfigurationError: For an unknown target or data set, or an output that is no folder.
         OutputExistsError: If the folder holds something else, or an item of other settings.
     """
@@ -129,16 +147,24 @@ def run_and_save(config: ReproduceConfig, progress: Progress | None = None) -> S
     overall = Overall(progress or Silent(), usual)
     if kept:
         overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
-    done = []
+    done: list[Made] = []
+    shown = show or (lambda _: None)
     for paper in PAPERS:
         context = _context(config, overall)
         for target in targets:
             if target[0] == paper and target in kept:
                 done.append(kept_item(own[target]))
             elif target[0] == paper:
-                done.append(_make(own[target], target, context, overall))
+                made = _make(target, context, overall)
+                try:
+                    done.append(_written(own[target], target, made, overall))
+                except StoreError:
+                    shown(SavedReproduction(config, (*done, made)))
+                    raise
     saved = SavedReproduction(config, tuple(done))
-    _write_summary(saved)
+    shown(saved)
+    with writing(config.out):
+        _write_summary(saved)
     return saved
 
 
@@ -152,8 +178,8 @@ def _context(config: ReproduceConfig, progress: Progress) -> Context:
     )
 
 
-def _make(config: ReproduceConfig, target: Target, context: Context, overall: Overall) -> Made:
-    """Make an item and write it; where its data are missing, say so instead."""
+def _make(target: Target, context: Context, overall: Overall) -> Made:
+    """Make an item; where its data are missing, say so instead."""
     paper, name = target
     known = entry(paper, name)
     overall.begin(target)
@@ -161,13 +187,18 @@ def _make(config: ReproduceConfig, target: Target, context: Context, overall: Ov
         words = substitution(context.images, known.data) if known.trains else ("", "")
     except DataNotFoundError as error:
         item = _without_data(name, known.title, str(error))
-        overall.end(item.verdict)
         return Made(paper, item, 0.0, DATA_NAMES.get(known.data or "", ""), "")
     start = time.perf_counter()
     item = _PAPERS[paper].makers[name](context)
-    made = Made(paper, item, time.perf_counter() - start, *words)
-    made = written_item(config, target, _PAPERS[paper].figures[name], made)
-    overall.end(item.verdict)
+    return Made(paper, item, time.perf_counter() - start, *words)
+
+
+def _written(config: ReproduceConfig, target: Target, made: Made, overall: Overall) -> Made:
+    """Write an item, but for one without data."""
+    paper, name = target
+    if not made.item.data.empty:
+        made = written_item(config, target, _PAPERS[paper].figures[name], made)
+    overall.end(made.item.verdict)
     return made
 
 
@@ -178,15 +209,7 @@ def _without_data(name: str, title: str, hint: str) -> Item:
 
 def _write_summary(saved: SavedReproduction) -> None:
     """Write the verdicts and the report, each file whole or not at all."""
-    config, items = saved.config, saved.items
-    manifest = _store.provenance(config)
-    rows = [row._asdict() for row in summary(items, config)]
-    content = {
-        "as_expected": saved.is_as_expected,
-        "summary": rows,
-        "items": verdicts(items, config),
-        "manifest": manifest,
-    }
+    config, items, content = saved.config, saved.items, saved.content
     config.out.mkdir(parents=True, exist_ok=True)
     write_file(config.out / "verdicts.md", markdown(items, config))
     write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")

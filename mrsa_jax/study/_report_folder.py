@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._errors import ConfigurationError, require, writing
 from mrsa_jax._html import Markup, shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind
@@ -160,15 +160,13 @@ def _read(path: pathlib.Path, *names: str) -> dict[str, Any]:
 def write_page(path: pathlib.Path, text: str) -> None:
     """Write a page whole or not at all; raise if it cannot be written."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"`out` must be a file that can be written; got {str(path)!r} ({error.strerror})"
-        ) from error
-    finally:
-        part.unlink(missing_ok=True)
+    require(path.parent.is_dir(), "out", "must be a file that can be written", str(path))
+    with writing(path):
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _study_page(

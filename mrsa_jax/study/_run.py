@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -43,7 +44,7 @@ __all__ = ["Progress", "SavedStudy", "check", "run", "run_and_save"]
 
 @dataclasses.dataclass(frozen=True)
 class SavedStudy:
-    """A study that has run and is on disk.
+    """A study that has run and is on disk, or is about to be.
 
     Attributes:
         results: Its data set.
@@ -128,8 +129,14 @@ def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     )
 
 
-def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy:
+def run_and_save(
+    config: Config,
+    progress: Progress | None = None,
+    show: Callable[[SavedStudy], None] | None = None,
+) -> SavedStudy:
     """Run a study and write store, figures with their data, and report to `config.out`.
+
+    What was found is given to `show` before any of it is written, which may fail.
 
     The study appears in the folder complete or not at all. A `train` that is interrupted leaves
     its settings and checkpoints there, from which `resume` goes on; one that is complete is read
@@ -140,9 +147,12 @@ def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy
     progress = progress or Silent()
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder:
-            return _save(config, folder, run(config, progress))
+            return _save(config, folder, run(config, progress), show)
     if config.resume and _store.is_complete(config):
-        return _saved_before(config, progress)
+        saved = _saved_before(config, progress)
+        if show is not None:
+            show(saved)
+        return saved
     with run_folder(config, _store.provenance(config)) as own:
         if config.resume:
             _say_where_from(own, progress)
@@ -154,18 +164,26 @@ def run_and_save(config: Config, progress: Progress | None = None) -> SavedStudy
         )
         results = _described(config, train_schemes(config, progress, checkpoints))
         with _store.study_folder(config, is_held=True) as folder:
-            return _save(config, folder, results)
+            return _save(config, folder, results, show)
 
 
-def _save(config: Config, folder: _store.StudyFolder, results: xr.Dataset) -> SavedStudy:
-    rows = _summary.summarise(results)
-    words = _summary.sentences(results)
+def _save(
+    config: Config,
+    folder: _store.StudyFolder,
+    results: xr.Dataset,
+    show: Callable[[SavedStudy], None] | None,
+) -> SavedStudy:
+    saved = SavedStudy(
+        results, _summary.summarise(results), _summary.sentences(results), config.out
+    )
+    if show is not None:
+        show(saved)
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
     figures = plotting.save_study_figures(results, folder.path)
     _report.write_report(folder.path, folder.manifest, results, figures)
-    return SavedStudy(results, rows, words, config.out)
+    return saved
 
 
 def _saved_before(config: TrainConfig, progress: Progress) -> SavedStudy:

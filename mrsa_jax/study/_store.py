@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, OutputExistsError
+from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, writing
 from mrsa_jax.study._config import Settings, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     check_not_in_use,
@@ -96,7 +96,8 @@ def check_output(config: Settings) -> pathlib.Path:
     Raises:
         OutputExistsError: If the folder holds another study and `overwrite` is not set, or
             anything that is no study at all.
-        ConfigurationError: If it cannot be a writable folder.
+        ConfigurationError: If it cannot be a folder.
+        StoreError: If it may not be written.
     """
     out = config.out
     parent = out.absolute().parent
@@ -105,7 +106,7 @@ def check_output(config: Settings) -> pathlib.Path:
     if (out.exists() and not out.is_dir()) or not parent.is_dir():
         raise ConfigurationError(f"`out` must be a folder; got {str(out)!r}")
     if not os.access(parent, os.W_OK):
-        raise ConfigurationError(f"`out` must lie in a writable folder; got {str(out)!r}")
+        raise StoreError(f"`out` must lie in a writable folder; got {str(out)!r}")
     if is_free(out):
         return out
     check_not_in_use(out)
@@ -170,23 +171,25 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
     `is_held`: the output folder is that of this process's own run.
 
     On any exception, an interrupt included, what was written is removed and `config.out` is left
-    as it was. Folders that killed runs left behind are removed by the next run.
+    as it was; a failure to write is a `StoreError`. Folders that killed runs left behind are
+    removed by the next run.
     """
     out = config.out.absolute()
     if not is_held:
         check_output(config)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    restore_replaced(out)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
-    partial.mkdir()
-    try:
-        manifest = provenance(config)
-        yield StudyFolder(partial, manifest)
-        text = json.dumps(manifest, indent=2) + "\n"
-        (partial / _MANIFEST).write_text(text, encoding="utf-8")
-        _replace(partial, out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with writing(out, more="; what was there before is kept"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        restore_replaced(out)
+        partial.mkdir()
+        try:
+            manifest = provenance(config)
+            yield StudyFolder(partial, manifest)
+            text = json.dumps(manifest, indent=2) + "\n"
+            (partial / _MANIFEST).write_text(text, encoding="utf-8")
+            _replace(partial, out)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _replace(new: pathlib.Path, target: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
+from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, writing
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import read_json
@@ -27,7 +27,7 @@ from mrsa_jax.study._sweep_chunks import CellArray
 from mrsa_jax.study._sweep_config import Axis, Sweep
 from mrsa_jax.study._sweep_points import Variable
 
-__all__ = ["StoreError", "SweepStore", "check_sweep_output"]
+__all__ = ["SweepStore", "check_sweep_output"]
 
 _MANIFEST = "study.json"
 _SOURCE = "study.toml"
@@ -36,20 +36,13 @@ _LOCK = "points.lock"
 _LAYOUT_LOCK = "layout.lock"
 
 
-class StoreError(MrsaError, OSError):
-    """A result could not be written: a full disk, a folder without permission."""
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0]) if self.args else ""
-
-
 def check_sweep_output(sweep: Sweep) -> None:
     """Check that a sweep may be written, or gone on with, in its folder.
 
     Raises:
         OutputExistsError: If it holds something else and `overwrite` is not set.
-        ConfigurationError: If it cannot be a writable folder, or holds another schema.
+        ConfigurationError: If it cannot be a folder, or holds another schema.
+        StoreError: If it may not be written.
     """
     config = sweep.config
     manifest = read_json(sweep.out / _MANIFEST)
@@ -69,7 +62,7 @@ def check_sweep_output(sweep: Sweep) -> None:
                 "--out, or replace it with --overwrite"
             )
         if not os.access(sweep.out, os.W_OK):
-            raise ConfigurationError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
+            raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
     if manifest is None and (sweep.out / _LAYOUT_LOCK).exists() and not _is_study(sweep.out):
         return  # laid out when it was killed: nothing of worth is there
@@ -264,25 +257,9 @@ def _check_not_in_use(path: pathlib.Path) -> None:
                 ) from error
 
 
-@contextlib.contextmanager
-def _as_store_errors(path: pathlib.Path) -> Iterator[None]:
+def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
     """Say what a failure to write means for the store."""
-    try:
-        yield
-    except MrsaError:
-        raise
-    except OSError as error:
-        why = {
-            errno.ENOSPC: "no space is left on its disk",
-            errno.EDQUOT: "its quota is used up",
-            errno.EROFS: "it is read-only",
-            errno.EACCES: "it may not be written",
-            errno.EFBIG: "a file is larger than is allowed",
-        }.get(error.errno or 0, str(error))
-        raise StoreError(
-            f"`out` must be a folder with room to write in; {str(path)!r}: {why}; what is complete "
-            "is kept, and the same command goes on from there"
-        ) from error
+    return writing(path, more="; what is complete is kept, and the same command goes on from there")
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
+from mrsa_jax._errors import StoreError
 from mrsa_jax.study import _sweep, _sweep_store
 from mrsa_jax.study._sweep_config import parse_sweep
 from mrsa_jax.study._sweep_kinds import KINDS
@@ -297,7 +298,7 @@ def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(_sweep_store.SweepStore, "write", full)
-        with pytest.raises(_sweep_store.StoreError, match="no space is left on its disk"):
+        with pytest.raises(StoreError, match="no space is left on its disk"):
             _sweep.run_sweep(plan)
     assert int(study.open_study(tmp_path / "out")["done"].sum()) == 3
     equal_but_for_time(expected, _sweep.run_sweep(plan).load())
