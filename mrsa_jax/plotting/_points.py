@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.plotting._study import _axes, _legend
-from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._style import is_scheme, scheme_colour, scheme_line, short, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,7 @@ def plot_points(
     """Plot a quantity over an axis, a curve for each value of another.
 
     Where several points share both (other axes, seeds) the curve is their mean and the band spans
-    their extremes. Values of `x` that are no numbers stand side by side.
+    their extremes. Values of `x` that are no numbers stand side by side, and no line joins them.
 
     Args:
         table: A row a point.
@@ -87,10 +87,13 @@ def plot_points(
             values = (scale * rows[variable].astype(float)).groupby(key.to_numpy())
             mean = values.mean()
             draw = _line(hue, value, index)
+            draw |= {} if is_number else {"ls": ""}
             ax.plot(mean.index, mean, marker=_MARKERS[index % len(_MARKERS)], ms=5, **draw)
-            if (values.size() > 1).any():
-                low, high = values.min(), values.max()
-                ax.fill_between(mean.index, low, high, color=draw["color"], alpha=0.13, lw=0)
+            low, high, colour = values.min(), values.max(), draw["color"]
+            if (low < high).any() and is_number and len(mean) > 1:
+                ax.fill_between(mean.index, low, high, color=colour, alpha=0.13, lw=0)
+            elif (low < high).any():
+                ax.vlines(mean.index, low, high, color=colour, alpha=0.4, lw=1.4)
         if not is_number:
             ax.set_xticks(range(len(names)), [short(name) for name in names])
             ax.tick_params(axis="x", labelrotation=20 if len(names) > 3 else 0)
@@ -99,7 +102,7 @@ def plot_points(
             ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
         ax.set(xlabel=_label(x), ylabel=_label(variable))
         if (shown[variable] >= 0).all():
-            ax.set_ylim(0, None)
+            ax.set_ylim(0, None if shown[variable].any() else 1)
         if hue is not None:
             _legend(ax)
     return ax
@@ -109,7 +112,7 @@ def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
     """Return how a curve is drawn: schemes as in every figure, other values in order."""
     if hue is None:
         return {"color": _OTHERS[0]}
-    if hue in ("scheme", "schemes"):
+    if hue in ("scheme", "schemes") or is_scheme(str(value)):
         return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
                 "label": short(str(value))}  # fmt: skip
     text = f"{value:g}" if isinstance(value, float) else str(value)

@@ -59,33 +59,44 @@ def _quantile(curve: xr.DataArray, q: float) -> np.ndarray:
         return np.asarray(curve.quantile(q, "trial").values)
 
 
-def _legend(ax: Axes) -> None:
-    """Put the legend beside the axes, where no curve can run behind it."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+def _legend(ax: Axes, results: xr.Dataset | None = None) -> None:
+    """Put the legend beside the axes, where no curve can run behind it.
+
+    Over it stands what a curve and its band are of, where they are of several trials.
+    """
+    trials = 1 if results is None else results.sizes.get("trial", 1)
+    title = f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
+              title_fontsize="small", alignment="left")  # fmt: skip
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot strong multi-round privacy T over rounds (-1, nobody took part yet, is left out)."""
+    """Plot strong multi-round privacy T over rounds, from the first sum on."""
     with style():
         ax = _axes(ax)
-        shown = results.assign(
-            strong_privacy=results["strong_privacy"].where(results["strong_privacy"] > 0)
-        )
-        _curves(shown, "strong_privacy", "round", ax, step=True)
+        _curves(results, "strong_privacy", "round", ax, step=True)
         ax.set(xlabel="rounds", ylabel="strong privacy T (clients)", ylim=(0, None))
         ax.set_title("Fewest clients whose updates move only together")
-        _legend(ax)
+        _legend(ax, results)
     return ax
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot how many clients' own updates the server can solve for, over rounds."""
+    from matplotlib.ticker import MaxNLocator
+
     with style():
         ax = _axes(ax)
         _curves(results, "exposed_clients", "round", ax, step=True)
-        ax.set(xlabel="rounds", ylabel="exposed clients", ylim=(-2, None))
+        ax.set(xlabel="rounds", ylabel="exposed clients")
+        most = float(results["exposed_clients"].max())
+        if not most:
+            ax.text(0.5, 0.5, "nobody is exposed", transform=ax.transAxes, ha="center")
+        top = max(1.05 * most, 1.0)
+        ax.set_ylim(-0.02 * top, top)  # a line at 0 is seen above the axis
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.set_title("Clients whose own update follows from the sums")
-        _legend(ax)
+        _legend(ax, results)
     return ax
 
 
@@ -96,7 +107,7 @@ def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(results, "fairness_gap", "round", ax)
         ax.set(xlabel="rounds", ylabel="fairness gap F", ylim=(0, 0.5))
         ax.set_title("Most minus least often summed client, a round")
-        _legend(ax)
+        _legend(ax, results)
     return ax
 
 
@@ -117,7 +128,7 @@ def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
             )
         ax.set(xlabel="rounds", ylabel="aggregation cardinality C (clients)", ylim=(0, None))
         ax.set_title("Mean number of clients in a sum (< expected)")
-        _legend(ax)
+        _legend(ax, results)
     return ax
 
 
@@ -129,7 +140,7 @@ def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         _curves(shown, "accuracy", "evaluation", ax)
         ax.set(xlabel="rounds", ylabel="test accuracy (%)", ylim=(0, 100))
         ax.set_title("Test accuracy")
-        _legend(ax)
+        _legend(ax, results)
     return ax
 
 

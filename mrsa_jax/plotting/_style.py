@@ -22,6 +22,11 @@ _SPARE = ("#D55E00", "#8C6D31", "#637939", "#843C39", "#7B4173", "#6B6ECF")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
 
 
+def is_scheme(label: str) -> bool:
+    """Return whether a label is one of a scheme that has a colour of its own."""
+    return label in _COLOURS
+
+
 def scheme_colour(label: str) -> str:
     """Return the colour of a scheme, the same in every figure.
 
@@ -39,7 +44,8 @@ def scheme_colour(label: str) -> str:
 def scheme_line(label: str) -> Any:
     """Return the line style of a scheme, so that curves stay apart in grey and where they meet."""
     keys = list(_COLOURS)
-    index = keys.index(label) if label in keys else zlib.crc32(label.encode())
+    # not the digits that choose the colour: two schemes of one colour seldom share a line
+    index = keys.index(label) if label in keys else zlib.crc32(label.encode()) // len(_SPARE)
     return _LINES[index % len(_LINES)]
 
 

@@ -21,6 +21,7 @@ from mrsa_jax.study._config import (
     Scheme,
     TrainingConfig,
 )
+from mrsa_jax.study._segment_config import SegmentConfig, column_sizes
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
@@ -45,6 +46,7 @@ __all__ = [
     "build_trainer",
     "expected_cardinality",
     "for_attack",
+    "guaranteed_privacy",
 ]
 
 
@@ -121,6 +123,37 @@ def _target(scheme: Scheme, cohort_size: int) -> int:
     if scheme.privacy_target is not None:
         return scheme.privacy_target
     return cohort_size if scheme.name == "partition" else 1
+
+
+def guaranteed_privacy(
+    scheme: Scheme,
+    population: PopulationConfig,
+    protocol: ProtocolConfig,
+    segments: SegmentConfig | None = None,
+) -> int:
+    """Return the T that a scheme keeps however many rounds follow; 1 where it keeps none.
+
+    Blocks of T move together for ever where the selection never parts them and no sum does: nobody
+    is lost inside a round, or the policy drops or aborts for whole blocks; the graph cannot fall
+    apart; each group of each segment holds whole blocks. A fixed cohort of all clients is a block.
+    """
+    n, k = population.num_clients, population.cohort_size
+    target = _target(scheme, k)
+    if scheme.probability is None and k == n:
+        target = n
+    loses = protocol.step_dropout_rate > 0
+    is_whole = protocol.graph == "complete" or (
+        protocol.graph == "harary" and (protocol.degree or 0) >= 2 and not loses
+    )
+    if not is_whole or (loses and protocol.split_policy == "ignore"):
+        return 1
+    if segments is None or segments.is_plain:
+        return target
+    block = _target(scheme, k)
+    cuts = segments.subgroups or (1,) * len(segments.group_levels)
+    sizes = column_sizes(segments, k, block)
+    holds = all(size % (cut * block) == 0 for size, cut in zip(sizes, cuts, strict=True))
+    return block if holds else 1
 
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:

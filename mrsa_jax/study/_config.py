@@ -7,6 +7,7 @@ data are literals; a test holds them equal to the registry in `_build`.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import json
 import math
@@ -48,6 +49,7 @@ __all__ = [
     "different_settings",
     "load_config",
     "parse_scheme",
+    "scheme_label",
     "schemes_of",
     "to_dict",
     "without_wishes",
@@ -88,6 +90,14 @@ class Scheme:
     probability: float | None = None
 
     @property
+    def written(self) -> str:
+        """The scheme as flags and files write it."""
+        given = None if self.fairness == "least_used" else self.fairness
+        parts = (self.name, self.privacy_target, self.probability, given)
+        return ":".join(f"{part:g}" if isinstance(part, float) else str(part)
+                        for part in parts if part is not None)  # fmt: skip
+
+    @property
     def label(self) -> str:
         """The name that tables and figures show."""
         if self.name == "batch_partitioning":
@@ -121,7 +131,7 @@ def parse_scheme(text: str) -> Scheme:
     known = typing.get_args(SchemeName)
     if name not in known:
         raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {name!r}; {nearest(name, known)}"
+            f"`scheme` must be a known scheme; got {name!r}; {_hint(str(text), known)}"
         )
     if name == "batch_partitioning":
         require(
@@ -143,6 +153,25 @@ def parse_scheme(text: str) -> Scheme:
     return Scheme(name)
 
 
+_LABELS = {
+    "random": "uniform",
+    "weighted random": "weighted",
+    "user partition": "partition",
+    "multi-roundsecagg": "batch_partitioning",
+}
+"""What tables and papers call schemes -> what configurations do."""
+
+
+def _hint(text: str, known: tuple[str, ...]) -> str:
+    """Return what may have been meant by a scheme that there is not."""
+    if "," in text:
+        return f"several are set apart by blanks: {' '.join(text.replace(',', ' ').split())}"
+    words = {name.replace("_", " "): name for name in known} | _LABELS
+    plain = text.lower().split(":")[0].split(" (")[0].replace("_", " ")
+    close = difflib.get_close_matches(plain, words, 1, 0.5)
+    return nearest(words[close[0]] if close else text, known)
+
+
 def _bernoulli_probability(text: str, rest: list[str]) -> float:
     try:
         (value,) = (float(part) for part in rest)
@@ -155,6 +184,21 @@ def _bernoulli_probability(text: str, rest: list[str]) -> float:
         text,
     )
     return value
+
+
+def scheme_label(text: Any) -> Any:
+    """Return the label of a scheme as written in flags and files; what is none as it is.
+
+    Examples:
+        >>> scheme_label("batch_partitioning:4"), scheme_label("batch_partitioning")
+        ('Multi-RoundSecAgg (T=4)', 'Multi-RoundSecAgg')
+    """
+    if text == "batch_partitioning":  # a sweep's, whose targets are another axis
+        return "Multi-RoundSecAgg"
+    try:
+        return parse_scheme(text).label
+    except ConfigurationError:
+        return text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -281,8 +281,9 @@ class _Range(NamedTuple):
         """Return an axis that holds all values, with three to six round ticks."""
         low, high = float(values.min()), float(values.max())
         low = min(0.0, low) if from_zero else low
-        if high <= low:
+        if high <= low and not (from_zero and high == 0):
             low, high = low - 0.5, high + 0.5
+        high = high if high > low else 1.0  # of nothing but zeros: no less than none
         rough = (high - low) / 4
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough - 1e-12)

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["axes_of", "is_sweep", "point_columns", "points", "sweep_sentences"]
+__all__ = [
+    "axes_of",
+    "columns_of",
+    "is_sweep",
+    "point_columns",
+    "points",
+    "statistic",
+    "sweep_sentences",
+]
 
 
 def is_sweep(results: xr.Dataset) -> bool:
@@ -39,6 +47,17 @@ def point_columns(results: xr.Dataset) -> tuple[str, ...]:
         if len(coord.dims) == 1 and coord.dims[0] in axes and name not in axes
     ]
     return (*axes, *inner, *(["label"] if "label" in results.data_vars else []))
+
+
+def columns_of(results: xr.Dataset, field: str) -> tuple[str, ...]:
+    """Return which of the columns of `point_columns` hold a setting, whatever its axis is called.
+
+    Args:
+        results: Of a sweep or a study.
+        field: Name of the setting, such as `"seed"` or `"scheme"`.
+    """
+    fields = {name: results[name].attrs.get("field", name) for name in point_columns(results)}
+    return tuple(name for name, own in fields.items() if own == field)
 
 
 def points(results: xr.Dataset) -> pd.DataFrame:
@@ -107,15 +126,25 @@ def _reduced(name: str, variable: xr.DataArray, axes: tuple[str, ...]) -> np.nda
             variable = variable.isel({dim: -1})
     inner = [dim for dim in variable.dims if dim not in axes]
     values = variable.transpose(*axes, ...).astype(np.float64)
-    if name == "strong_privacy":
-        return np.asarray(values.where(values > 0).min(inner))
-    if name in ("first_exposed_round", "first_exposure"):
+    if name in _STATISTICS:
         return np.asarray(values.where(values >= 0).min(inner))
     return np.asarray(values.mean(inner))
 
 
+_STATISTICS = {
+    "strong_privacy": "least",
+    "first_exposed_round": "earliest",
+    "first_exposure": "earliest",
+}
+
+
+def statistic(name: str) -> str:
+    """Return what of the trials of a point the table holds, in a word."""
+    return _STATISTICS.get(name, "mean")
+
+
 def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
-    """Say how far a sweep is, and which of its points expose nobody and sum the most."""
+    """Say how far a sweep is, whom its points expose, and which of those that last is best."""
     table, names = points(results), point_columns(results)
     done = _done(results, axes_of(results))
     count, total = int(done.sum()), done.size
@@ -123,18 +152,53 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
             else f"All {total} points are done."]  # fmt: skip
     if "exposed_clients" not in table or not len(table):
         return tuple(said)
-    safe = table[(table["exposed_clients"] == 0) & table["strong_privacy"].notna()]
+    safe = table[table["exposed_clients"] == 0]
     said.append(f"In {len(safe)} of them the server can solve for no client's own update.")
-    if len(safe):
-        by = "accuracy" if "accuracy" in safe and safe["accuracy"].notna().any() else ""
-        by = by or "aggregation_cardinality"
-        best = safe.sort_values([by, "strong_privacy"], ascending=False).iloc[0]
-        where = ", ".join(f"{name} {_word(best[name])}" for name in names)
-        what = f"T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
-        if by == "accuracy":
-            what += f", {100 * best['accuracy']:.1f} % test accuracy"
-        said.append(f"The most useful of these is {where}: {what}.")
+    if "guaranteed_privacy" not in table:
+        return tuple(said)
+    early = safe[safe["guaranteed_privacy"] <= 1]
+    if len(early):
+        left = early["largest_rank"] - early["rank"]
+        span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
+        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes T last: "
+                    f"rounds left, N - rank: {span}.")  # fmt: skip
+    seeds = columns_of(results, "seed")
+    settings = [name for name in names if name not in seeds]
+    best = _most_useful(table, settings)
+    if best is not None:
+        where = ", ".join(f"{name} {_word(best[name])}" for name in settings) or "the only setting"
+        said.append(f"The most useful of those whose T lasts is {where}: {_use(best)}.")
     return tuple(said)
+
+
+def _most_useful(table: pd.DataFrame, settings: list[str]) -> pd.Series[Any] | None:
+    """Return the setting that sums the most, or trains best, of those whose T lasts in all seeds.
+
+    What differs in its seed alone is one setting: means over the seeds, and the smallest T.
+    """
+    own = table.assign(points=1)
+    by = "accuracy" if "accuracy" in own and own["accuracy"].notna().any() else ""
+    by = by or "aggregation_cardinality"
+    how: dict[Any, Any] = {"points": "sum", "strong_privacy": "min", "guaranteed_privacy": "min",
+           "exposed_clients": "max", "aggregation_cardinality": _mean, by: _mean}  # fmt: skip
+    groups = own.groupby(settings or (lambda _: 0), sort=False, dropna=False)
+    pooled = groups.agg(how).reset_index()
+    is_safe = (pooled["exposed_clients"] == 0) & pooled["strong_privacy"].notna()
+    kept = pooled[is_safe & (pooled["guaranteed_privacy"] > 1) & pooled[by].notna()]
+    if not len(kept):
+        return None
+    return kept.sort_values([by, "strong_privacy"], ascending=False).iloc[0]
+
+
+def _mean(values: pd.Series[Any]) -> float:
+    return float(values.mean(skipna=False))  # a seed without a value is none of a mean's
+
+
+def _use(best: pd.Series[Any]) -> str:
+    what = f"T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
+    if "accuracy" in best:
+        what += f", {100 * best['accuracy']:.1f} % test accuracy"
+    return what + (f" (over {best['points']:.0f} seeds)" if best["points"] > 1 else "")
 
 
 def _word(value: Any) -> str:

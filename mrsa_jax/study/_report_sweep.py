@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
+from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._html import shown, tidy
 from mrsa_jax.study import _points, _report
 from mrsa_jax.study._explorer import explorer
@@ -29,23 +30,66 @@ _CURVES = {
     "accuracy": "Accuracy of the global model on the test set.",
 }
 _UNUSED = ("out", "resources", "checkpoint_every")  # settings of a point that a sweep has not
+_MOST_HUES = 12  # values that colours and marks tell apart, of what is no scheme
 _MOST_OTHERS = 4  # figures of quantities that no name is known for
 
 
-def default_axes(results: xr.Dataset, table: pd.DataFrame) -> tuple[str, str | None]:
+def default_axes(
+    results: xr.Dataset,
+    table: pd.DataFrame,
+    x: str | None = None,
+    hue: str | None = None,
+) -> tuple[str, str | None]:
     """Return along which of a sweep's axes curves run, and which tells them apart.
 
-    Schemes tell curves apart; of the others the first that has several values runs along.
+    Whatever is attacked, and schemes, are told apart wherever they differ; of the others the first
+    numbers run along. Seeds are pooled, unless nothing else differs.
+
+    Args:
+        results: A sweep.
+        table: Its points.
+        x: The column that runs along, where that is given.
+        hue: The one that tells curves apart, where that is given.
     """
     names = _points.point_columns(results)
-    varied = [name for name in names if table[name].nunique() > 1] or list(names[:1])
-    others = [name for name in varied if name != "scheme"]
-    if not others:
-        return varied[0], None
-    if "scheme" in varied:
-        return others[0], "scheme"
-    hue = next((name for name in others[1:] if 1 < table[name].nunique() <= 12), None)
-    return others[0], hue
+    seeds = _points.columns_of(results, "seed")
+    counts = {name: table[name].nunique() for name in names}
+    varied = [name for name in names if counts[name] > 1]
+    free = [name for name in varied if name not in (*seeds, x, hue)]
+    kinds = [name for name in ("label", *_points.columns_of(results, "scheme")) if name in free]
+    if x is None:
+        others = [name for name in free if name not in kinds] or kinds or varied or list(names)
+        numbers = [name for name in others if table[name].dtype.kind in "iuf"]
+        x = (numbers or others)[0]
+    if hue is None:
+        own = [name for name in (*kinds, *free) if _differs(table, name, [x])]
+        hue = next((n for n in own if n in kinds or counts[n] <= _MOST_HUES), None)
+    return x, hue
+
+
+def _differs(table: pd.DataFrame, name: str, others: list[str]) -> bool:
+    """Return whether a column has several values where others have one each."""
+    return name not in others and int(table.groupby(others)[name].nunique().max()) > 1
+
+
+def _pooled(
+    results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
+) -> str:
+    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
+    words = []
+    trials = results.sizes.get("trial", 1)
+    if trials > 1 and variable in results and "trial" in results[variable].dims:
+        words.append(f"points: {_points.statistic(variable)} of {trials} trials")
+    shown = table[table[variable].notna()]
+    kept = [x] if hue is None else [x, hue]
+    over = [
+        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
+        for name in _points.point_columns(results)
+        if _differs(shown, name, kept)
+    ]
+    if over:
+        words.append(f"mean and range over {', '.join(over)}")
+    return "; ".join(words)
 
 
 def plot_any(
@@ -56,14 +100,20 @@ def plot_any(
     hue: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot a quantity of a sweep over one of its axes; what is not given is chosen."""
-    first, second = default_axes(results, table)
-    if x is None:
-        x = first if first != hue else next(
-            (n for n in _points.point_columns(results) if n != hue), first)  # fmt: skip
-    if hue is None and second != x:
-        hue = second
-    return plotting.plot_points(table, variable, x=x, hue=hue, ax=ax)
+    """Plot a quantity of a sweep over one of its axes; what is not given is chosen.
+
+    What the points of a mark differ in beside, and is averaged, stands above the axes.
+    """
+    for argument, name in (("x", x), ("hue", hue)):
+        if name is not None and name not in table:
+            hint = nearest(name, [str(column) for column in table])
+            raise ConfigurationError(f"`{argument}` must be a column; got {name!r}; {hint}")
+    x, hue = default_axes(results, table, x, hue)
+    # no curve runs over seeds: they stand side by side
+    seeds = dict.fromkeys(_points.columns_of(results, "seed"), str)
+    ax = plotting.plot_points(table.astype(seeds), variable, x=x, hue=hue, ax=ax)
+    ax.set_title(_pooled(results, table, variable, x, hue), fontsize="small")
+    return ax
 
 
 def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, bytes]]:
@@ -87,7 +137,9 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
     has = {str(name): None for name in table if table[name].notna().any()}
     if {"strong_privacy", "aggregation_cardinality"} <= set(has):
         caption = "What privacy costs: strong privacy T against cardinality C."
-        draw("tradeoff", caption, lambda ax: plotting.plot_privacy_cost(table, ax=ax))
+        schemes = dict.fromkeys(_points.columns_of(results, "scheme"), "scheme")
+        named = table.rename(columns=schemes)
+        draw("tradeoff", caption, lambda ax: plotting.plot_privacy_cost(named, ax=ax))
     known = [name for name in _CURVES if name in has]
     names = {*_points.point_columns(results), *_CURVES, "seconds"}
     others = [name for name in has if name not in names]

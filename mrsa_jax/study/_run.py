@@ -31,6 +31,7 @@ from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._validate import validate
 from mrsa_jax.study._variables import (
     coordinates,
+    guarantees,
     history_variables,
     rates_and_expectations,
     without_expectation,
@@ -120,8 +121,10 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
 
 def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
     """Return results that know what they are of, and what can be asked of them."""
+    from mrsa_jax.study._scheme_index import find_schemes
+
     _accessor.register()
-    return results.assign_attrs(
+    return find_schemes(results).assign_attrs(
         command=type(config).__name__.removesuffix("Config").lower(),
         config_hash=config_hash(config),
         config=to_dict(config),
@@ -236,13 +239,13 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
         lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
         shared = without_expectation(shared)
     found = {
-        name: (dims, np.concatenate([own[name][1] for own in known]))
-        for name, (dims, _) in known[0].items()
+        name: (dims, np.concatenate([own[name][1] for own in known]), *about)
+        for name, (dims, _, *about) in known[0].items()
     }
     import xarray as xr  # takes a second: not before the first trial
 
     return xr.Dataset(
-        shared | found | lossy,
+        shared | guarantees(config, schemes) | found | lossy,
         coords=axes | {"trial": np.arange(config.trials)},
     )
 

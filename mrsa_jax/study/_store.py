@@ -247,6 +247,7 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     import xarray as xr
 
     from mrsa_jax.study import _accessor
+    from mrsa_jax.study._scheme_index import find_schemes
 
     folder = pathlib.Path(path)
     manifest = read_json(folder / _MANIFEST)
@@ -258,14 +259,13 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
         raise ConfigurationError(
             f"`path` must hold a study of schema {_SCHEMA}; got {manifest.get('schema')!r}"
         )
-    # fill values of a sweep's integers are values like others, and `done` says which to look at
-    is_sweep = manifest.get("command") == "sweep"
     _accessor.register()
     results = xr.open_zarr(
         folder / _STORE,
         chunks=None,  # the same with dask and without
         consolidated=False,
         zarr_format=2,
-        mask_and_scale=not is_sweep,
+        # numbers without a value are nan, which no mean takes in
+        mask_and_scale={"done": False, "label": False},
     )
-    return results.assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})
+    return find_schemes(results).assign_attrs({k: json.loads(v) for k, v in results.attrs.items()})

@@ -24,6 +24,8 @@ class Row:
         strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
+        guaranteed_privacy: T that the scheme keeps whatever the rounds bring; 1 where nothing is
+            guaranteed, or the data set does not say.
         exposed_clients: Clients whose own update the server can solve for.
         first_exposed_after: Rounds after which the first was exposed (the earliest trial); None.
         all_exposed_after: Rounds after which the last of all clients was exposed; None.
@@ -46,6 +48,7 @@ class Row:
     strong_privacy: int | None
     rank: float
     num_clients: int
+    guaranteed_privacy: int
     exposed_clients: float
     first_exposed_after: int | None
     all_exposed_after: int | None
@@ -60,6 +63,11 @@ class Row:
     round_seconds: float | None = None
     tolerated_byzantine: int | None = None
     failures: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether T stays above 1 however many rounds follow."""
+        return self.guaranteed_privacy > 1
 
 
 def summarise(results: xr.Dataset) -> tuple[Row, ...]:
@@ -81,6 +89,7 @@ def _row(one: xr.Dataset) -> Row:
         strong_privacy=int(learnt.min()) if learnt.size else None,
         rank=float(last["rank"].mean()),
         num_clients=clients,
+        guaranteed_privacy=_whole(_fact(one, "guaranteed_privacy")) or 1,
         exposed_clients=float(last["exposed_clients"].mean()),
         first_exposed_after=int(seen.min()) + 1 if seen.size else None,
         all_exposed_after=int(first.max()) + 1 if everyone else None,
@@ -133,6 +142,9 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
     rows = summarise(results)
     rounds = results.sizes["round"]
     said = [_leak_sentence(rows, rounds), _cost_sentence(rows)]
+    early = [row for row in rows if row.exposed_clients == 0 and not row.lasts]
+    if early:
+        said[0] += " " + _yet_sentence(early)
     if any(row.failures for row in rows):
         said.append(_failure_sentence(rows, rounds))
     if any(row.privacy_level is not None for row in rows):
@@ -165,19 +177,19 @@ def _failure_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     return f"Rounds that failed inside the protocol, and left the model as it was: {_join(parts)}."
 
 
-def _split(rows: tuple[Row, ...]) -> tuple[list[Row], list[Row]]:
-    """Return the schemes that expose somebody, and those that expose nobody."""
-    exposed = [row for row in rows if row.exposed_clients > 0]
-    return exposed, [row for row in rows if row.exposed_clients == 0]
+def _after(rounds: int) -> str:
+    return f"after {rounds} round{'s' if rounds > 1 else ''}"
 
 
 def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
-    exposed, safe = _split(rows)
-    text = f"Although every round's sum is securely aggregated, after {rounds} rounds "
+    exposed = [row for row in rows if row.exposed_clients > 0]
+    safe = [row for row in rows if row.exposed_clients == 0]
     if not exposed:
         where = rows[0].scheme if len(rows) == 1 else "any of the schemes"
-        return f"{text}the server can solve for no client's own update under {where}."
-    text += "the server can solve for the own updates of " + _join(
+        text = f"{_after(rounds).capitalize()} the server can solve for no client's own update"
+        return f"{text} under {where}{_errors(safe)}."
+    text = f"Although every round's sum is securely aggregated, {_after(rounds)} the server can "
+    text += "solve for the own updates of " + _join(
         [
             f"{row.exposed_clients:.4g} of {row.num_clients} clients under {row.scheme} "
             f"(from round {row.first_exposed_after})"
@@ -190,6 +202,20 @@ def _leak_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     return text + "."
 
 
+def _yet_sentence(rows: list[Row]) -> str:
+    """Say of schemes that expose nobody, and will, how far they are: a study that stops early."""
+    parts = [
+        f"{row.scheme} (rounds left: N - rank = {row.num_clients} - {row.rank:.4g} = "
+        f"{row.num_clients - row.rank:.4g})"
+        for row in rows
+    ]
+    its = "its" if len(rows) == 1 else "their"
+    return (
+        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} T last, and after so "
+        "many more rounds with new sums, or sooner, every client's update can be solved for."
+    )
+
+
 def _errors(rows: list[Row]) -> str:
     errors = [row.reconstruction_error for row in rows if row.reconstruction_error is not None]
     if not errors:
@@ -199,15 +225,19 @@ def _errors(rows: list[Row]) -> str:
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
-    exposed, safe = _split(rows)
-    kept = [row for row in safe if row.strong_privacy is not None]
+    """Say what privacy costs; a scheme whose T does not last is never advised."""
+    exposed = [row for row in rows if row.exposed_clients > 0]
+    kept = [
+        row
+        for row in rows
+        if row.lasts and row.exposed_clients == 0 and row.strong_privacy is not None
+    ]
     if len(rows) == 1 and rows[0].strong_privacy is not None:
         return f"{rows[0].scheme} has {_use(rows[0])}."
     if not kept:
-        return "None of the schemes both sums updates and protects every client."
+        return "None of the schemes both sums updates and protects every client for good."
     best = max(kept, key=_usefulness)
-    text = f"Of the schemes that expose nobody, {best.scheme} is the most useful, with "
-    text += _use(best)
+    text = f"Of the schemes whose T lasts, {best.scheme} is the most useful, with {_use(best)}"
     if exposed:
         other = max(exposed, key=_usefulness)
         text += f" (against {_use(other)} under {other.scheme})"

@@ -7,12 +7,13 @@ import importlib
 import pathlib
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._errors import require
 from mrsa_jax.study._config import (
     FairnessName,
     SimulateConfig,
     TrainConfig,
     parse_scheme,
+    scheme_label,
 )
 from mrsa_jax.study._sweep_config import PointKind
 from mrsa_jax.study._validate import validate
@@ -82,14 +83,7 @@ def _scheme_text(point: _SimulatePoint | _TrainPoint) -> str:
 
 def _label(field: str, value: Any) -> Any:
     """Return a scheme's label; None for other fields."""
-    if field != "scheme":
-        return None
-    if value == _BLOCKS:
-        return "Multi-RoundSecAgg"
-    try:
-        return parse_scheme(value).label
-    except ConfigurationError:
-        return value
+    return scheme_label(value) if field == "scheme" else None
 
 
 def _schemes_axis(content: dict[str, Any]) -> dict[str, list[Any]]:

@@ -31,11 +31,12 @@ class Variable:
 
 
 # What is known of who took part, whatever command is swept: type, units, description.
+# The store holds -1 where an integer has no value, and `open_study` gives nan.
 _AT_END = {
-    "strong_privacy": ("int32", "clients", "Strong multi-round privacy T; -1 before any sum"),
+    "strong_privacy": ("int32", "clients", "Strong multi-round privacy T; nan before any sum"),
     "rank": ("int32", "1", "Rank of the participation matrix"),
     "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
-    "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; -1 none"),
+    "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
     "skipped_rounds": ("int32", "rounds", "Rounds in which nobody was summed"),
     "fairness_gap": ("float32", "1", "F: most less least often summed, a round"),
     "aggregation_cardinality": ("float32", "clients", "C: mean number of clients in a sum"),
@@ -47,17 +48,20 @@ AFTER_EACH_ROUND = (
     "fairness_gap",
     "aggregation_cardinality",
 )
-_FILLS = {"f": np.nan, "i": -1, "b": False}
+_FILLS = {"f": np.nan, "i": -1}
 
 
 def variable(dims: tuple[str, ...], dtype: str, units: str, description: str) -> Variable:
-    """Return a variable that is filled with nan, -1 or False where nothing is done."""
+    """Return a variable that is filled with nan, or -1, where nothing is done."""
     return Variable(dims, dtype, _FILLS[np.dtype(dtype).kind], units, description)
 
 
 def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
-    """Return what is known of who took part: at the end, and after each round."""
+    """Return what is known of who took part: at the end, after each round, and for ever."""
     found = {name: variable(dims, *facts) for name, facts in _AT_END.items()}
+    words = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
+    found["guaranteed_privacy"] = variable((), "int32", "clients", words)
+    found["largest_rank"] = variable((), "int32", "1", "N, the rank at which all are exposed")
     if by_round:
         for name in AFTER_EACH_ROUND:
             dtype, units, text = _AT_END[name]

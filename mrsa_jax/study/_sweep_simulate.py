@@ -19,6 +19,7 @@ from mrsa_jax.study._sweep_points import (
     history_variables,
     variable,
 )
+from mrsa_jax.study._variables import of_point
 
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
@@ -89,7 +90,7 @@ def run(
     for config, cohorts in zip(configs, histories, strict=True):
         learnt = _trial.learnt_sums(cohorts)
         found = _on_all_hosts(_all_rounds if trajectories else _at_ends, learnt)
-        yield found | {"expected_cardinality": _expected(config)}
+        yield found | _of_point(config, _expected(config))
 
 
 def _mesh(machine: Machine) -> Any:
@@ -182,7 +183,13 @@ def _with_losses(config: SimulateConfig, trajectories: bool) -> dict[str, np.nda
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
     found = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     kept = {name: v for name, v in found.items() if trajectories or not name.endswith("_by_round")}
-    return kept | {"failed_rounds": failed, "expected_cardinality": np.asarray(np.nan)}
+    return kept | {"failed_rounds": failed} | _of_point(config, np.asarray(np.nan))
+
+
+def _of_point(config: SimulateConfig, expected: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what is the same for all trials of a point."""
+    (scheme,) = schemes_of(config)
+    return of_point(config, scheme) | {"expected_cardinality": expected}
 
 
 def _selector(config: SimulateConfig) -> selection.Selector:

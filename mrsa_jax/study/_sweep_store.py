@@ -19,7 +19,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, writing
+from mrsa_jax._errors import (
+    ConfigurationError,
+    OutputExistsError,
+    StoreError,
+    require,
+    writing,
+)
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import read_json
@@ -113,6 +119,7 @@ class SweepStore:
                     _check_not_in_use(path)
                     _clear(path)
                     _lay_out(sweep, path, variables, inner, inner_coordinates)
+                _check_variables(sweep, path, variables)
             return cls(sweep)
 
     def done(self) -> np.ndarray:
@@ -210,6 +217,14 @@ def _lay_out(
     part = path / f"{_MANIFEST}.part"
     part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     part.replace(path / _MANIFEST)
+
+
+def _check_variables(sweep: Sweep, path: pathlib.Path, variables: Mapping[str, Variable]) -> None:
+    """Raise if the store was laid out by a version that knew fewer variables."""
+    names = [_stored_name(sweep, name) for name in variables]
+    missing = [name for name in names if not (path / _STORE / name).is_dir()]
+    rule = "must hold a sweep of this version, or be replaced with --overwrite; it lacks"
+    require(not missing, "out", f"{rule} {', '.join(missing)}", str(path))
 
 
 def _coordinates(axis: Axis) -> list[str]:

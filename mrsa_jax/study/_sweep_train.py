@@ -30,6 +30,7 @@ from mrsa_jax.study._sweep_points import (
     variable,
 )
 from mrsa_jax.study._training import train_schemes
+from mrsa_jax.study._variables import of_point
 
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
@@ -49,11 +50,11 @@ _END = {
     "accuracy": ("float32", "1", "Accuracy on the test set after the last round"),
     "best_accuracy": ("float32", "1", "Largest accuracy of any test"),
     "loss": ("float32", "1", "Loss on the test set after the last round"),
-    "diverged": ("bool", "1", "Whether the training diverged: accuracy and loss are missing"),
+    "diverged": ("int8", "1", "1 where the training diverged: accuracy and loss are missing"),
     "diverged_round": (
         "int32",
         "rounds",
-        "Round, from 0, in which it diverged and ended; -1 never. What else is known is of the "
+        "Round, from 0, in which it diverged and ended; nan: never. What else is known is of the "
         "rounds until then",
     ),
 }
@@ -107,7 +108,7 @@ def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, V
     found |= history_variables((), trajectories)
     if trajectories:
         tests = ("evaluation",)
-        words = "Rounds done at each test; -1 beyond the last"
+        words = "Rounds done at each test; nan beyond the last"
         found["evaluated_round"] = variable(tests, "int32", "rounds", words)
         for name in ("accuracy", "loss"):
             words = f"{name.capitalize()} at each test"
@@ -162,11 +163,12 @@ def run(
 
 
 def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
+    shared = of_point(config, schemes_of(config)[0])
     try:
         results = train_schemes(config, Silent()).isel(scheme=0)
     except DivergedError as error:
         num_run = error.diverged_round + 1
-        own = {"diverged": True, "diverged_round": error.diverged_round}
+        own = {"diverged": True, "diverged_round": error.diverged_round} | shared
         return _known(_columns(error.history.until(num_run)), trajectories) | _arrays(own)
     accuracy = results["accuracy"].values
     found: dict[str, Any] = {
@@ -175,12 +177,12 @@ def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
         "loss": results["loss"].values[-1],
         "diverged": False,
         "diverged_round": -1,
-    }
+    } | shared
     if trajectories:
         found["evaluated_round"] = results["evaluation"].values
         for name in ("accuracy", "loss"):
             found[f"{name}_by_evaluation"] = results[name].values
-    columns = {name: results[name].values for name in _COLUMNS}
+    columns = {name: np.nan_to_num(results[name].values, nan=-1) for name in _COLUMNS}
     return _known(columns, trajectories) | _arrays(found)
 
 

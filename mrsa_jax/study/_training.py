@@ -17,7 +17,9 @@ from mrsa_jax.study._progress import Meter, Progress, bytes_in_words, note
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._variables import (
     coordinates,
+    guarantees,
     history_variables,
+    missing_below,
     rates_and_expectations,
     without_expectation,
 )
@@ -110,13 +112,19 @@ def train_schemes(
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
-        trained["learnt_component"] = (("scheme", "round", "client"), learnt)
+        about = "Smallest client of the learnt sum that the client is in; nan: in none"
+        trained["learnt_component"] = (
+            ("scheme", "round", "client"),
+            missing_below(0, learnt),
+            {"description": about},
+        )
         shared = without_expectation(shared)
     segmented = [one.segments for one in played if one.segments is not None]
     if segmented:
         facts = [own.facts() for own in segmented]
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
         shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
+    shared = shared | guarantees(config, schemes)
     axes = coordinates(schemes, config.rounds, population.num_clients)
     import xarray as xr  # takes a second: not before the first round
 

@@ -7,9 +7,28 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.study import _build, _trial
-from mrsa_jax.study._config import PopulationConfig, Scheme
+from mrsa_jax.study._config import DemoConfig, PopulationConfig, Scheme, SimulateConfig, TrainConfig
 
-__all__ = ["coordinates", "history_variables", "rates_and_expectations", "without_expectation"]
+__all__ = [
+    "coordinates",
+    "guarantees",
+    "history_variables",
+    "missing_below",
+    "of_point",
+    "rates_and_expectations",
+    "without_expectation",
+]
+
+
+def missing_below(least: int, values: Any) -> np.ndarray:
+    """Return float32 values, nan where there is none: a number in its place would enter means.
+
+    Args:
+        least: The smallest value that is one; what stands for none lies below.
+        values: Integers below 2**24, which float32 holds exactly.
+    """
+    own = np.asarray(values)
+    return np.where(own >= least, own, np.nan).astype(np.float32)
 
 
 def coordinates(schemes: tuple[Scheme, ...], rounds: int, num_clients: int) -> dict[str, Any]:
@@ -34,6 +53,34 @@ def rates_and_expectations(
     }
 
 
+def guarantees(
+    config: DemoConfig | SimulateConfig | TrainConfig, schemes: tuple[Scheme, ...]
+) -> dict[str, Any]:
+    """Return the T that each scheme keeps however many rounds follow."""
+    segments = None if isinstance(config, SimulateConfig) else config.hetero
+    kept = [
+        _build.guaranteed_privacy(scheme, config.population, config.protocol, segments)
+        for scheme in schemes
+    ]
+    about = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
+    return {
+        "guaranteed_privacy": (
+            "scheme",
+            np.array(kept, np.int32),
+            {"units": "clients", "description": about},
+        )
+    }
+
+
+def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, np.ndarray]:
+    """Return what a sweep keeps of a point before it is played: the T that lasts, and N."""
+    kept = guarantees(config, (scheme,))["guaranteed_privacy"][1]
+    return {
+        "guaranteed_privacy": np.asarray(kept[0]),
+        "largest_rank": np.asarray(config.population.num_clients),
+    }
+
+
 def without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
     """Return the shared variables, of C no expectation: losses inside rounds have none here."""
     names = ("expected_cardinality", "cardinality_deviation")
@@ -41,16 +88,27 @@ def without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
 
 
 def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
-    """Return what the server can know of each scheme's rounds; `axes` lie behind `scheme`."""
+    """Return what the server can know of each scheme's rounds; `axes` lie behind `scheme`.
+
+    What a trial has not (T before the first sum, the exposure of a client who never is) is nan.
+    """
 
     def stack(name: str, *dims: str) -> tuple[tuple[str, ...], np.ndarray]:
         return (("scheme", *axes, *dims), np.stack([getattr(h, name) for h in histories]))
 
+    def some(least: int, about: str, name: str, *dims: str) -> tuple[Any, ...]:
+        own, values = stack(name, *dims)
+        return own, missing_below(least, values), {"description": about}
+
     return {
-        "strong_privacy": stack("strong_privacy", "round"),
+        "strong_privacy": some(
+            1, "Strong multi-round privacy T; nan before the first sum", "strong_privacy", "round"
+        ),
         "rank": stack("rank", "round"),
         "exposed_clients": stack("exposed_clients", "round"),
-        "first_exposure": stack("first_exposure", "client"),
+        "first_exposure": some(
+            0, "Round, from 0, that exposes the client; nan: never", "first_exposure", "client"
+        ),
         "fairness_gap": stack("fairness_gap", "round"),
         "aggregation_cardinality": stack("aggregation_cardinality", "round"),
         "skipped": stack("skipped", "round"),

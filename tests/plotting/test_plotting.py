@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import plotting
-from mrsa_jax.plotting._style import _COLOURS
+from mrsa_jax.plotting._style import _COLOURS, scheme_line
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 
@@ -25,7 +25,7 @@ def _results(trials: int | None) -> xr.Dataset:
         return ((*axes, *names), rng.uniform(0.1, 0.9, (*shape, n)))
 
     variables = {
-        "strong_privacy": ((*axes, "round"), rng.integers(-1, 5, (*shape, 6))),
+        "strong_privacy": ((*axes, "round"), rng.choice([np.nan, 1, 2, 3, 4], (*shape, 6))),
         "exposed_clients": ((*axes, "round"), rng.integers(0, 5, (*shape, 6))),
         "fairness_gap": draw("round", n=6),
         "aggregation_cardinality": draw("round", n=6),
@@ -55,8 +55,6 @@ def test_curves_are_the_data(plot: object, variable: str) -> None:
     for label in SCHEMES:
         shown = np.asarray(lines[label].get_ydata(), float)
         wanted = results[variable].sel(scheme=label).values.astype(float)
-        if variable == "strong_privacy":
-            wanted[wanted < 1] = np.nan
         if variable == "accuracy":
             wanted = 100 * wanted
         np.testing.assert_allclose(shown, wanted)
@@ -112,3 +110,29 @@ def test_style_leaves_the_users_settings_alone() -> None:
     with plotting.style():
         assert plt.rcParams["axes.grid"]
     assert (plt.rcParams["axes.grid"], plt.rcParams["font.size"]) == before
+
+
+@pytest.mark.parametrize("trials", [None, 4])
+@pytest.mark.parametrize("most", [0, 1, 7, 120])
+def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> None:
+    results = _results(trials)
+    exposed = xr.zeros_like(results["exposed_clients"])
+    exposed[..., -1] = most
+    ax = plotting.plot_exposure(results.assign(exposed_clients=exposed))
+    low, high = ax.get_ylim()
+    assert high >= max(most, 1)
+    assert -0.05 * high <= low <= 0
+    ticks = [tick for tick in ax.get_yticks() if low <= tick <= high]
+    assert len(ticks) >= 2
+    assert all(tick >= 0 and tick == round(tick) for tick in ticks)
+    assert ("nobody" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
+    title = ax.get_legend().get_title().get_text()
+    assert title == ("" if trials is None else "mean of 4 trials\n(band: 5 to 95 %)")
+    plt.close("all")
+
+
+def test_schemes_without_a_colour_of_their_own_seldom_look_alike() -> None:
+    labels = [f"Bernoulli ({p:g})" for p in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 1)]
+    labels += [f"Multi-RoundSecAgg (T={t})" for t in (1, 2, 5, 8, 10, 12, 15, 20)]
+    looks = {(plotting.scheme_colour(one), str(scheme_line(one))) for one in labels}
+    assert len(looks) >= 12

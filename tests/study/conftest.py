@@ -22,12 +22,13 @@ def results() -> xr.Dataset:
                     bool,
                 ),
             ),
-            "strong_privacy": (("scheme", "round"), np.array([[2, 1, 1], [2, 2, 2]], np.int32)),
+            "strong_privacy": (("scheme", "round"), np.array([[2, 1, 1], [2, 2, 2]], np.float32)),
+            "guaranteed_privacy": ("scheme", np.array([1, 2], np.int32)),
             "rank": (("scheme", "round"), np.array([[1, 2, 3], [1, 1, 2]], np.int32)),
             "exposed_clients": (("scheme", "round"), np.array([[0, 2, 2], [0, 0, 0]], np.int32)),
             "first_exposure": (
                 ("scheme", "client"),
-                np.array([[1, 1, -1, -1], [-1, -1, -1, -1]], np.int32),
+                np.array([[1, 1, np.nan, np.nan], [np.nan] * 4], np.float32),
             ),
             "fairness_gap": (("scheme", "round"), np.array([[1, 1, 1 / 3], [1, 0.5, 0]])),
             "aggregation_cardinality": (
@@ -56,9 +57,10 @@ def results() -> xr.Dataset:
 @pytest.fixture
 def swept() -> xr.Dataset:
     """Two schemes at two sizes, three trials; the last point is not done."""
-    strong = np.array([[[1, 1, 2], [-1, 1, 1]], [[2, 2, 2], [7, 7, 7]]], np.int32)
+    none = np.nan
+    strong = np.array([[[1, 1, 2], [none, 1, 1]], [[2, 2, 2], [7, 7, 7]]])
     exposed = np.array([[[4, 2, 0], [3, 3, 3]], [[0, 0, 0], [9, 9, 9]]], np.int32)
-    first = np.array([[[5, 3, -1], [8, 9, 7]], [[-1, -1, -1], [0, 0, 0]]], np.int32)
+    first = np.array([[[5, 3, none], [8, 9, 7]], [[none] * 3, [0, 0, 0]]])
     cardinality = np.array([[[3.0, 4.0, 5.0], [2.0, 2.0, 2.0]], [[3.5] * 3, [99.0] * 3]])
     dims = ("scheme", "num_clients", "trial")
     return xr.Dataset(
@@ -68,6 +70,9 @@ def swept() -> xr.Dataset:
             "first_exposed_round": (dims, first),
             "aggregation_cardinality": (dims, cardinality),
             "rank_by_round": ((*dims, "round"), np.zeros((2, 2, 3, 4))),
+            "guaranteed_privacy": (dims[:2], np.array([[1, 1], [2, 2]])),
+            "largest_rank": (dims[:2], np.array([[8, 16], [8, 16]])),
+            "rank": (dims, np.array([[[6, 7, 5], [9, 9, 9]], [[4, 4, 3], [8, 8, 8]]])),
             "accuracy": (dims[:2], np.array([[0.5, 0.25], [0.75, np.nan]])),
             "loss_of": (dims[:2], np.array([["a", "b"], ["c", "d"]])),
             "seconds": (dims[:2], np.array([[1.0, 2.0], [3.0, np.nan]])),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import pathlib
 import re
+from collections.abc import Iterator
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
@@ -15,6 +17,13 @@ from mrsa_jax.study import _accessor, _points
 from mrsa_jax.study._explorer import _Range, explorer
 
 _accessor.register()
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Close every figure behind a test."""
+    yield
+    plt.close("all")
 
 
 def test_what_is_no_study_says_so() -> None:
@@ -47,7 +56,7 @@ def test_a_sweep_is_a_row_for_each_point_that_is_done(swept: xr.Dataset) -> None
     assert list(table["scheme"]) == ["Random", "Random", "Multi-RoundSecAgg (T=2)"]
     assert list(table["num_clients"]) == [8, 16, 8]
     assert list(table["cohort_size"]) == [4, 6, 4]  # zipped with it
-    assert list(table["strong_privacy"]) == [1.0, 1.0, 2.0]  # the worst trial, -1 is no value
+    assert list(table["strong_privacy"]) == [1.0, 1.0, 2.0]  # the worst trial, nan is no value
     assert list(table["exposed_clients"]) == [2.0, 3.0, 0.0]  # means
     assert list(table["first_exposed_round"][:2]) == [3.0, 7.0]  # the earliest
     assert math.isnan(table["first_exposed_round"][2])
@@ -78,7 +87,7 @@ def test_sentences_say_how_far_a_sweep_is_and_what_is_best(swept: xr.Dataset) ->
     assert swept.mrsa.sentences() == (
         "3 of 4 points are done.",
         "In 1 of them the server can solve for no client's own update.",
-        "The most useful of these is scheme Multi-RoundSecAgg (T=2), num_clients 8, "
+        "The most useful of those whose T lasts is scheme Multi-RoundSecAgg (T=2), num_clients 8, "
         "cohort_size 4: T = 2, C = 3.5, 75.0 % test accuracy.",
     )
     nothing = swept.assign(done=xr.zeros_like(swept["done"]))
@@ -168,7 +177,8 @@ def test_values_to_sort_by_are_numbers_and_what_is_missing_has_none(swept: xr.Da
         ([1, 12], True, [0, 5, 10, 15]),
         ([0.5, 0.5], False, [0, 0.25, 0.5, 0.75, 1]),
         ([82.5, 97], False, [80, 85, 90, 95, 100]),
-        ([0, 0], True, [-0.5, -0.25, 0, 0.25, 0.5]),
+        ([0, 0], True, [0, 0.25, 0.5, 0.75, 1]),
+        ([-2, -2], True, [-2.5, -2.25, -2, -1.75, -1.5]),
         ([-1e-3, 1e-3], False, [-1e-3, -5e-4, 0, 5e-4, 1e-3]),
     ],
 )
@@ -225,7 +235,7 @@ def test_what_a_point_attacks_are_rows_of_their_own() -> None:
     assert list(table["seconds"]) == [1.0, 1.0, 2.0]
     assert attacked.mrsa.sentences() == ("All 2 points are done.",)
     lines = {line.get_label(): line for line in attacked.mrsa.plot("mean_error").get_lines()}
-    assert lines["label Random"].get_xydata().tolist() == [[10.0, 0.1], [20.0, 0.2]]
+    assert lines["Random"].get_xydata().tolist() == [[10.0, 0.1], [20.0, 0.2]]
     single = attacked.isel(row=[0])
     assert list(single.mrsa.table()["label"]) == ["Random", "Random"]
     assert list(single.mrsa.table()["mean_error"]) == [0.1, 0.2]
@@ -236,3 +246,104 @@ def test_what_tells_most_comes_first() -> None:
     assert sorted(names, key=_points._rank) == [
         "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
     ]  # fmt: skip
+
+
+def _seeds() -> xr.Dataset:
+    """A sweep over three seeds, two dropout rates and three schemes under another axis name.
+
+    Random exposes everybody at one rate; the first seed of blocks sums nothing at the other.
+    """
+    dims = ("seed", "rate", "kind")
+    cardinality = np.array(
+        [[[12.0, 1.0, 6.0], [12.0, 2.0, 0.0]], [[12.0, 3.0, 8.0], [12.0, 4.0, 3.0]],
+         [[12.0, 5.0, 7.0], [12.0, 6.0, 6.0]]]
+    )  # fmt: skip
+    strong = np.tile([1.0, 12.0, 3.0], (3, 2, 1))
+    strong[0, 1, 2] = np.nan
+    exposed = np.zeros((3, 2, 3))
+    exposed[:, 1, 0] = 24
+    rank = np.tile([20.0, 2.0, 8.0], (3, 2, 1))
+    rank[1, 0, 0] = 18
+    labels = ["Random", "User partition", "Multi-RoundSecAgg (T=3)"]
+    return xr.Dataset(
+        {
+            "strong_privacy": (dims, strong),
+            "aggregation_cardinality": (dims, cardinality),
+            "exposed_clients": (dims, exposed),
+            "rank": (dims, rank),
+            "guaranteed_privacy": (dims, np.tile([1, 12, 3], (3, 2, 1))),
+            "largest_rank": (dims, np.full((3, 2, 3), 24)),
+            "done": (dims, np.ones((3, 2, 3), bool)),
+        },
+        coords={
+            "seed": ("seed", [0, 1, 2], {"field": "seed"}),
+            "rate": ("rate", [0.1, 0.3], {"field": "population.dropout_rates"}),
+            "kind": ("kind", labels, {"field": "scheme"}),
+        },
+        attrs={
+            "command": "sweep",
+            "axes": [{"name": name, "fields": [name]} for name in dims],
+        },
+    )
+
+
+def test_seeds_are_pooled_and_no_setting_that_only_starts_is_advised() -> None:
+    assert _seeds().mrsa.sentences() == (
+        "All 18 points are done.",
+        "In 15 of them the server can solve for no client's own update.",
+        "In 3 of these nobody is exposed yet, but nothing makes T last: rounds left, N - rank: "
+        "4 to 6.",
+        "The most useful of those whose T lasts is rate 0.1, kind Multi-RoundSecAgg (T=3): T = 3, "
+        "C = 7 (over 3 seeds).",
+    )
+
+
+@pytest.mark.parametrize("ways", [{}, {"x": "kind"}, {"x": "rate"}, {"hue": "kind"}])
+def test_no_curve_is_of_several_schemes_and_what_is_pooled_is_named(ways: dict[str, str]) -> None:
+    results = _seeds()
+    ax = results.mrsa.plot("aggregation_cardinality", **ways)
+    curves = {str(line.get_label()): line.get_xydata()[:, 1].tolist() for line in ax.get_lines()}
+    if ways.get("x") == "kind":
+        assert curves == {"rate 0.1": [12.0, 3.0, 7.0], "rate 0.3": [12.0, 4.0, 3.0]}
+        assert {line.get_linestyle() for line in ax.get_lines()} == {"None"}
+    else:
+        wanted = {"Random": [12.0, 12.0], "User partition": [3.0, 4.0], "MRSA T=3": [7.0, 3.0]}
+        assert curves == wanted
+        assert ax.get_xlabel() == "rate"
+        assert ax.get_lines()[0].get_color() == "#000000"  # Random's, everywhere
+    assert ax.get_title(loc="left") + ax.get_title() == "mean and range over seed (3)"
+    single = results.isel(seed=[0]).mrsa.plot("aggregation_cardinality", **ways)
+    assert single.get_title() + single.get_title(loc="left") == ""
+
+
+def test_what_is_pooled_beside_seeds_is_named_and_seeds_stand_side_by_side() -> None:
+    results = _seeds()
+    by_seed = results.mrsa.plot("exposed_clients", x="seed", hue="rate")
+    assert by_seed.get_title(loc="left") + by_seed.get_title() == "mean and range over kind (3)"
+    assert {line.get_linestyle() for line in by_seed.get_lines()} == {"None"}
+    alone = results.isel(rate=[0], kind=[1]).mrsa.plot("exposed_clients")
+    assert alone.get_lines()[0].get_linestyle() == "None"
+    assert alone.get_ylim() == (0.0, 1.0)
+    trials = results.expand_dims(trial=4).assign(done=results["done"])
+    words = trials.mrsa.plot_privacy()
+    text = words.get_title(loc="left") + words.get_title()
+    assert text == "points: least of 4 trials; mean and range over seed (3)"
+
+
+def test_one_wanted_picture_has_a_hue_whatever_else_differs() -> None:
+    """An attack's rows (Random, partition, blocks) and two axes: rows are never averaged."""
+    dims = ("rounds", "noise", "row")
+    labels = np.broadcast_to(np.array(["Random", "User partition"]), (2, 2, 2))
+    attacked = xr.Dataset(
+        {
+            "label": (dims, labels.copy()),
+            "mean_error": (dims, np.arange(8.0).reshape(2, 2, 2)),
+            "done": (dims[:2], np.ones((2, 2), bool)),
+        },
+        coords={"rounds": [10, 20], "noise": [0.0, 0.1]},
+        attrs={"axes": [{"name": n, "fields": [n]} for n in dims[:2]]},
+    )
+    ax = attacked.mrsa.plot("mean_error")
+    assert [str(line.get_label()) for line in ax.get_lines()] == ["Random", "User partition"]
+    assert ax.get_lines()[0].get_xydata().tolist() == [[10.0, 1.0], [20.0, 5.0]]
+    assert ax.get_title(loc="left") + ax.get_title() == "mean and range over noise (2)"

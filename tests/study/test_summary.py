@@ -26,7 +26,7 @@ def test_rows_hold_the_last_round(results: xr.Dataset) -> None:
 
 
 def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
-    nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], -1))
+    nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], np.nan))
     (row, _) = summarise(nobody)
     assert row.strong_privacy is None
     assert cells(row)[COLUMNS.index("T")] == "-"
@@ -57,7 +57,7 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
         "Although every round's sum is securely aggregated, after 3 rounds the server can solve "
         "for the own updates of 2 of 4 clients under Random (from round 2), to a relative error of "
         "0.25, but for nobody's under User partition, to a relative error of 0.65.",
-        "Of the schemes that expose nobody, User partition is the most useful, with 1.33 clients "
+        "Of the schemes whose T lasts, User partition is the most useful, with 1.33 clients "
         "in a mean sum and 80.0 % test accuracy (against 1.67 clients in a mean sum and 90.0 % "
         "test accuracy under Random).",
     )
@@ -66,9 +66,13 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
 def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
     safe = results.assign(
         exposed_clients=xr.zeros_like(results["exposed_clients"]),
-        first_exposure=xr.full_like(results["first_exposure"], -1),
+        first_exposure=xr.full_like(results["first_exposure"], np.nan),
     )
-    assert "no client's own update" in sentences(safe)[0]
+    assert sentences(safe)[0].startswith(
+        "After 3 rounds the server can solve for no client's own update under any of the schemes, "
+        "to a relative error of 0.25 to 0.65. "
+    )
+    assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round the server")
 
 
 def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
@@ -83,18 +87,40 @@ def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
 
 
 def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Dataset) -> None:
-    safe = results.assign(exposed_clients=xr.zeros_like(results["exposed_clients"]))
+    safe = results.assign(
+        exposed_clients=xr.zeros_like(results["exposed_clients"]),
+        guaranteed_privacy=("scheme", [2, 2]),
+    )
     cost = sentences(safe)[1]
-    assert cost.startswith("Of the schemes that expose nobody, Random is the most useful")
+    assert cost.startswith("Of the schemes whose T lasts, Random is the most useful")
     assert "while User partition, whose T = 2 is the highest, has 1.33 clients" in cost
 
 
 def test_sentences_when_nobody_is_protected(results: xr.Dataset) -> None:
     leaky = results.assign(exposed_clients=xr.ones_like(results["exposed_clients"]))
     cost = sentences(leaky)[1]
-    assert cost == "None of the schemes both sums updates and protects every client."
+    assert cost == "None of the schemes both sums updates and protects every client for good."
 
 
 def test_one_scheme_is_compared_with_nothing(results: xr.Dataset) -> None:
     cost = sentences(results.isel(scheme=[0]))[1]
     assert cost == "Random has 1.67 clients in a mean sum and 90.0 % test accuracy."
+
+
+def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> None:
+    """A study that stops early: nobody is exposed, and Random sums the most and trains best."""
+    early = results.assign(
+        exposed_clients=xr.zeros_like(results["exposed_clients"]),
+        first_exposure=xr.full_like(results["first_exposure"], np.nan),
+    )
+    leak, cost = sentences(early)
+    assert leak.startswith("After 3 rounds")  # no "Although": nothing has leaked
+    assert "Nobody is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1): " in leak
+    assert "yet under User" not in leak
+    assert cost.startswith("Of the schemes whose T lasts, User partition is the most useful")
+    unknown = early.drop_vars("guaranteed_privacy")  # then nothing is guaranteed
+    assert "None of the schemes" in sentences(unknown)[1]
+    assert (
+        "yet under Random (rounds left: N - rank = 4 - 3 = 1) and User part"
+        in sentences(unknown)[0]
+    )
