@@ -7,13 +7,16 @@ import importlib
 import inspect
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 import typing
 
 import pytest
 
 import mrsa_jax
+from mrsa_jax.data._prepare import EXTRA
 
 ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
@@ -271,3 +274,18 @@ def test_configuration_literals_equal_the_registry() -> None:
     assert typing.get_args(_config.SchemeName) == tuple(_build.SELECTORS)
     assert typing.get_args(_config.ModelName) == tuple(_build.MODELS)
     assert typing.get_args(_config.PartitionName) == tuple(_build.PARTITIONS)
+
+
+def test_hints_to_install_name_what_a_registry_has() -> None:
+    """Each names a requirement of `pyproject.toml`; this package is in no registry."""
+    hints = []
+    for path in ROOT.rglob("*.py"):
+        hints += re.findall(r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8"))
+    content = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = content["project"]["optional-dependencies"]
+    known = {word for own in extras.values() for word in own}
+    assert EXTRA in known
+    plain = [hint for hint in hints if hint not in ("{EXTRA}", "-r")]
+    assert plain
+    assert set(plain) <= known
+    assert not [hint for hint in plain if hint.startswith("mrsa")]

@@ -200,7 +200,14 @@ def _parse(words: list[str]) -> Any:
     elif chosen is not None and path is not None:
         defaults[words[0]] = _config.load_config(chosen.config, path)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults, words[:1])]  # type: ignore[misc]
-    return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+    try:
+        return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
+    except SystemExit as stop:
+        joined = [word for word in words if "," in word]
+        if stop.code and joined:
+            hint = f"hint: several values are set apart by blanks: {joined[0].replace(',', ' ')}"
+            error_console().print(hint, markup=False, highlight=False)
+        raise
 
 
 def _union(defaults: dict[str, Any], chosen: list[str]) -> Any:

@@ -26,8 +26,8 @@ from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
 
 __all__ = ["EXTRA", "PreparationPlan", "check_network", "plan_preparation", "prepare"]
 
-EXTRA = "mrsa_jax[tfds-prepare]"
-"""What to install for the preparation."""
+EXTRA = "tensorflow-cpu>=2.21"
+"""What to install for the preparation, as the extra `tfds-prepare` of a clone does."""
 
 _TIMEOUT_SECONDS = 1.0
 _PORTS = {"http": 80, "https": 443, "ftp": 21}

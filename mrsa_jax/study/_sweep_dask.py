@@ -120,7 +120,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise ConfigurationError(
-            "`workers` must be left out where dask is missing: pip install 'mrsa_jax[dask]'"
+            "`workers` must be left out where dask is missing: pip install 'distributed>=2025.1'"
         ) from error
     if scheduler is None:
         with (

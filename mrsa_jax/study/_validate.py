@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -79,12 +79,17 @@ def _validate_population(population: PopulationConfig) -> None:
 
 def _validate_scheme(scheme: Scheme, population: PopulationConfig) -> None:
     n, k = population.num_clients, population.cohort_size
-    target = k if scheme.name == "partition" else scheme.privacy_target
+    whole = scheme.name == "partition"
+    target, of = (k, "cohort_size") if whole else (scheme.privacy_target, "privacy_target")
     if target is None:
         return
     require(target >= 1, "privacy_target", "must be at least 1", target)
-    require(k % target == 0, "cohort_size", "must be a multiple of `privacy_target`", k, target)
-    require(n % target == 0, "num_clients", "must be a multiple of `privacy_target`", n, target)
+    for argument, size in (("cohort_size", k), ("num_clients", n)):
+        if size % target:  # a scheme that nobody chose may ask for it: one of the defaults
+            raise ConfigurationError(
+                f"`{argument}` must be a multiple of `{of}`; got {size} and {target}, which the "
+                f"scheme {scheme.written!r} asks for: take another size, or name other schemes"
+            )
 
 
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:

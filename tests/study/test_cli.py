@@ -32,6 +32,9 @@ SCHEMES = ["--schemes", "uniform", "partition", "batch_partitioning:2"]
         (["demo", "--dropout-rates", "nan"], "`dropout_rates` must lie in [0, 1]; got nan"),
         (["demo", "--schemes", "batch_partitioning:5"], "multiple of `privacy_target`; got 12"),
         (["simulate", "--schemes", "unifrom"], "did you mean 'uniform'"),
+        (["simulate", "--schemes", "random"], "got 'random'; did you mean 'uniform'?"),
+        (["demo", "--schemes", "uniform,weighted"], "set apart by blanks: uniform weighted"),
+        (["demo", "--num-clients", "121"], "multiple of `cohort_size`; got 121 and 12, which the "),
         (["train", "--dataset", "minst_5k"], "did you mean 'mnist_5k'"),
         (["train", "--dataset", "idx", "--directory", "nowhere"], "nowhere"),
         (["demo", "--config"], "`config` must be followed by a file"),
@@ -53,6 +56,23 @@ def test_misuse_is_answered_in_one_line(
     assert message in captured.err
     assert captured.out == ""
     assert list(tmp_path.rglob("*")) in ([], [tmp_path / "results"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["simulate", "--dropout-rates", "0.1,0.2"],
+        ["train", "--group-levels", "2,4"],
+        ["attack", "membership", "--methods", "loss,shadow"],
+        ["train", "--decay-rounds=100,200"],
+    ],
+)
+def test_values_joined_by_commas_are_told_of_blanks(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint == f"hint: several values are set apart by blanks: {words[-1].replace(',', ' ')}"
 
 
 @pytest.mark.parametrize("words", [[], ["demo", "--rouns", "3"], ["demo", "--rounds", "three"]])

@@ -50,8 +50,14 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
         ),
         (
             SimulateConfig(population=PopulationConfig(13, 12), schemes=("partition",)),
-            "`num_clients` must be a multiple of `privacy_target`; got 13 and 12",
+            "`num_clients` must be a multiple of `cohort_size`; got 13 and 12, which the scheme "
+            "'partition' asks for",
         ),
+        (DemoConfig(schemes=("Random",)), "got 'Random'; did you mean 'uniform'?"),
+        (DemoConfig(schemes=("weighted-random",)), "did you mean 'weighted'?"),
+        (DemoConfig(schemes=("User partition",)), "did you mean 'partition'?"),
+        (DemoConfig(schemes=("Multi-RoundSecAgg (T=4)",)), "did you mean 'batch_partitioning'?"),
+        (DemoConfig(schemes=("uniform, partition",)), "set apart by blanks: uniform partition"),
         (
             SimulateConfig(population=PopulationConfig(4, 5)),
             r"`cohort_size` must lie in \[2, num_clients\]; got 5 and 4",
@@ -236,3 +242,31 @@ def test_what_differs_is_named_by_its_path() -> None:
     assert different_settings(first, second) == [("rounds", "150", "3")]
     folder = to_dict(TrainConfig(data=DataConfig(directory=pathlib.Path("x"))))
     assert different_settings(first, folder) == [("data.directory", "None", "x")]
+
+
+def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
+    """Of the default schemes: whichever refuses a size is named as it is written."""
+    refused = set()
+    for clients in range(12, 145):
+        for cohort in (6, 8, 10, 12):
+            config = SimulateConfig(population=PopulationConfig(clients, cohort))
+            try:
+                validate(config)
+            except ConfigurationError as error:
+                (scheme,) = [
+                    s for s in config.schemes if f"the scheme '{s}' asks for" in str(error)
+                ]
+                refused.add(scheme)
+                own = dataclasses.replace(config, schemes=(scheme,))
+                with pytest.raises(ConfigurationError, match=scheme):
+                    validate(own)
+    assert refused == {"partition", "batch_partitioning:6", "batch_partitioning:4"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["uniform", "partition", "batch_partitioning:4", "batch_partitioning:4:greedy", "bernoulli:0.1",
+     "bernoulli:1"],
+)  # fmt: skip
+def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
+    assert parse_scheme(text).written == text

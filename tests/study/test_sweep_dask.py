@@ -47,7 +47,7 @@ def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
 
 def test_without_dask(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'mrsa_jax\[dask\]'"):
+    with pytest.raises(ConfigurationError, match="pip install 'distributed>="):
         _sweep_dask.run_on_workers(planned(tmp_path / "out"), workers=1)
 
 
