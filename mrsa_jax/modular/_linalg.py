@@ -1,13 +1,15 @@
 """Rank and row-space membership of integer matrices, by elimination modulo a 31-bit prime.
 
-Floats may filter, never decide: ranks come from exact arithmetic mod p, confirmed by a second
-prime wherever the first does not already prove the answer. A rank mod p never
+Floats may filter, never decide: ranks come from exact arithmetic mod p. A rank mod p never
 exceeds the rank over the rationals, and equals it unless p divides every minor of that size.
+Where that leaves an answer open, primes are drawn at random for the call: whatever the matrix was
+made for, they err with a chance below 2**-30.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -28,6 +30,8 @@ from mrsa_jax.modular._prime import (
     PRIMES,
     Field,
     companion,
+    draw_primes,
+    enough_primes,
     field,
     inverse,
     multiply,
@@ -48,10 +52,10 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
 
     Use it wherever a rank decides what a server can solve for: floating-point ranks err near
     full rank. The rank modulo any prime is a proven lower bound, so a rank that meets an upper
-    bound (rows, columns, distinct ones) is proven, and a small prime suffices for it. Whatever
-    is left open goes to a 31-bit prime, and if still open to a second one: then the larger of
-    the ranks, proven from below and wrong only if all three primes divide every larger minor.
-    For matrices not made with those primes in mind the chance of that is about 1e-18.
+    bound (rows, columns, distinct ones) is proven, and a small prime suffices for it. What is left
+    open goes to 31-bit primes drawn for the call: then the largest of the ranks is proven from
+    below and too small with error chance below 2**-30 a matrix, whatever it was made for
+    (`modular._prime.error_bits`).
 
     Args:
         matrix: Bools or integers of any sign and size, `[..., rows, columns]`.
@@ -63,8 +67,9 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         ConfigurationError: If an entry is a fraction or NaN, or the matrix has fewer than two
             axes or an empty one.
 
-    Edge cases: under `jit` nothing is known of the values, and both large primes always run. On
-    the CPU compiled loops do the elimination if numba is there, on accelerators XLA.
+    Edge cases: under `jit` nothing is known of the values, and two primes that never change
+    decide: a matrix made of their products deceives them. On the CPU compiled loops do the
+    elimination if numba is there, on accelerators XLA.
 
     Examples:
         >>> int(rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))  # an odd cycle; its rank mod 2 is 2
@@ -84,7 +89,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     bounds = np.full(len(host), host.shape[1], np.int32)
     left = np.flatnonzero(ranks < bounds)
     bounds[left] = rank_upper_bounds(host[left])
-    for prime in PRIMES:
+    for prime in _drawn_for(host) if (ranks < bounds).any() else ():
         left = np.flatnonzero(ranks < bounds)
         if left.size and is_compiled:
             ranks[left] = np.maximum(ranks[left], compiled_ranks(host[left], prime))
@@ -101,8 +106,8 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         matrix: Bools or integers, `[..., rows, columns]`, e.g. a participation history.
 
     Returns:
-        int32 `[..., rows]`; the last entry is `rank(matrix)`. The larger of the ranks modulo
-        two primes (see `rank`).
+        int32 `[..., rows]`; the last entry is `rank(matrix)`. The largest of the ranks modulo drawn
+        primes: never too large, too small with error chance below 2**-30 a matrix.
 
     Raises:
         ConfigurationError: As `rank`.
@@ -112,12 +117,13 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
         [1, 1, 1, 2]
     """
     array = as_integers(matrix, "matrix")
+    primes = _drawn_for(array)
     if runs_compiled_loops() and not isinstance(array, jax.core.Tracer):
         host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-        ranks = np.maximum(*(compiled_prefix_ranks(host, prime) for prime in PRIMES))
+        ranks = np.max([compiled_prefix_ranks(host, prime) for prime in primes], axis=0)
         return jnp.asarray(ranks.reshape(array.shape[:-1]), jnp.int32)
-    both = [_prefix_ranks(array, prime) for prime in PRIMES]
-    return jnp.maximum(*both).reshape(array.shape[:-1])
+    every = jnp.stack([_prefix_ranks(array, prime) for prime in primes])
+    return jnp.max(every, axis=0).reshape(array.shape[:-1])
 
 
 def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
@@ -128,8 +134,9 @@ def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
         vectors: Bools or integers, `[..., count, columns]` with the same leading axes.
 
     Returns:
-        bool `[..., count]`: true where both primes say so (if the two ranks differ, the prime
-        with the larger rank decides alone, the other one being wrong for certain).
+        bool `[..., count]`: true where all drawn primes say so (those whose rank is smaller than
+        another's are wrong for certain and not asked). Wrong with error chance below 2**-30 a
+        vector.
 
     Raises:
         ConfigurationError: As `rank`, or if the shapes do not match.
@@ -143,25 +150,44 @@ def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
     require(agrees, "vectors", "must match `matrix` in all axes but the last but one",
             targets.shape, array.shape)  # fmt: skip
     ranks, members = [], []
-    for prime in PRIMES:
+    known = not any(isinstance(part, jax.core.Tracer) for part in (array, targets))
+    both = [np.asarray(part) for part in (array, targets)] if known else []
+    bits = sum(minor_bits(part) for part in both)
+    for prime in draw_primes(enough_primes(bits)) if known else PRIMES:
         rows = [_stack(residues(part, prime)) for part in (array, targets)]
         stacked = jnp.concatenate(rows, axis=1)
         pivots, left = _eliminate(stacked, field(prime), array.shape[-2])
         ranks.append(jnp.sum(pivots, axis=1, dtype=jnp.int32)[:, None])
         members.append(jnp.all(left == jnp.uint32(0), axis=-1))
-    return decide(*ranks, *members).reshape(targets.shape[:-1])
+    return decide(jnp.stack(ranks), jnp.stack(members)).reshape(targets.shape[:-1])
 
 
-def decide(first_rank: Array, second_rank: Array, first: Array, second: Array) -> Array:
-    """Combine two primes' verdicts "is a member": both, or the one whose rank is larger."""
-    first_rank, second_rank, first, second = jnp.broadcast_arrays(
-        *jnp.atleast_1d(first_rank, second_rank, first, second)
-    )
-    return jnp.where(
-        first_rank == second_rank,
-        first & second,
-        jnp.where(first_rank > second_rank, first, second),
-    )
+def decide(ranks: Array, verdicts: Array) -> Array:
+    """Combine primes' verdicts "is a member", `[primes, ...]`: all of those of the largest rank."""
+    return jnp.all(verdicts | (ranks < jnp.max(ranks, axis=0, keepdims=True)), axis=0)
+
+
+def minor_bits(matrices: np.ndarray) -> float:
+    """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
+
+    A minor is at most the product of its rows' lengths.
+    """
+    rank = min(matrices.shape[-2:])
+    if matrices.dtype == np.bool_:
+        squares = float(matrices.sum(axis=-1, dtype=np.int64).max())
+    elif matrices.dtype == object:
+        largest = max(abs(int(value)).bit_length() for value in matrices.flat)
+        return rank * (largest + 0.5 * math.log2(matrices.shape[-1]))
+    else:
+        squares = float((matrices.astype(np.float64) ** 2).sum(axis=-1).max())
+    return rank * 0.5 * math.log2(max(2.0, squares)) * (1 + 1e-9)
+
+
+def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
+    """Return primes that decide about these matrices."""
+    if isinstance(array, jax.core.Tracer):
+        return PRIMES
+    return draw_primes(enough_primes(minor_bits(np.asarray(array))))
 
 
 def kernel_step(

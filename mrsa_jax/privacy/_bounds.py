@@ -1,14 +1,16 @@
 """Bounds on weak privacy after every round, for thousands of histories at once.
 
 All array code in fixed shapes. One rank-one update of a kernel basis a round, modulo two
-31-bit primes, gives the rank and the groups that stand alone; classes of equal columns give the
-weighted Singleton bound; dependent sets of up to three dual vectors are read off keys of a
-random projection to three axes. Nothing is searched.
+31-bit primes that are drawn for the call, gives the rank and the groups that stand alone; classes
+of equal columns give the weighted Singleton bound; dependent sets of up to three dual vectors are
+read off keys of a random projection to three axes. Nothing is searched.
 """
 
 from __future__ import annotations
 
 import functools
+import secrets
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -19,10 +21,8 @@ from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax.modular._linalg import kernel_step
 from mrsa_jax.modular._prime import (
-    PRIMES,
     Field,
     companion,
-    fields,
     inverse,
     multiply,
     scale,
@@ -69,23 +69,25 @@ def bounds(
     codes: Int32[Array, "trials rounds groups"],
     weights: Int32[Array, "trials groups"],
     projection: UInt32[Array, "primes axes groups"],
+    of: Field,
     binary: bool,
 ) -> Bounds:
     """Return the bounds of histories whose equal columns are already taken together.
 
     Args:
-        rows: The histories' residues modulo both primes.
+        rows: The histories' residues modulo both primes of `of`.
         codes: Numbers that are equal exactly where the entries are, 0 for 0.
         weights: Clients behind each column, 0 for padding.
         projection: Random residues.
+        of: The fields, stacked.
         binary: Whether all entries are 0 or 1.
     """
-    one = functools.partial(_one_history, projection=projection, binary=binary)
+    one = functools.partial(_one_history, projection=projection, of=of, binary=binary)
     return lax.map(lambda history: one(*history), (rows, codes, weights))
 
 
 def _one_history(
-    rows: Array, codes: Array, weights: Array, projection: Array, binary: bool
+    rows: Array, codes: Array, weights: Array, projection: Array, of: Field, binary: bool
 ) -> Bounds:
     primes, _, groups = rows.shape
     every_round = groups <= EVERY_ROUND
@@ -103,12 +105,12 @@ def _one_history(
     def one_round(
         before: _State, step: tuple[Array, Array]
     ) -> tuple[_State, tuple[Array, Array, Array, Array, Array]]:
-        after, strong = _advance(before, *step, weights, binary)
+        after, strong = _advance(before, *step, weights, of, binary)
         # Any round of a small problem, or a plateau that ends here below what four classes
         # weigh: longer ones end with no more to learn from sets of three.
         ends = (after.upper < before.upper) & (after.upper <= before.four)
         is_due = before.grew if every_round else ends
-        light, floor = _look(before, weights, projection, is_due)
+        light, floor = _look(before, weights, projection, of, is_due)
         floor = jnp.where(is_due, floor, jnp.where(before.grew, jnp.int32(0), before.floor))
         # A light set of the round before is one now.
         after = after._replace(upper=jnp.minimum(after.upper, light), floor=floor)
@@ -117,7 +119,7 @@ def _one_history(
     last, (upper, strong, rank, light, floor) = lax.scan(
         one_round, start, (rows.swapaxes(0, 1), codes)
     )
-    final = _look(last, weights, projection, jnp.bool_(True))
+    final = _look(last, weights, projection, of, jnp.bool_(True))
     light = jnp.append(light[1:], final[0])
     floor = jnp.append(floor[1:], final[1])
     upper = lax.cummin(jnp.minimum(upper, light))
@@ -126,11 +128,11 @@ def _one_history(
 
 
 def _advance(
-    state: _State, row: Array, codes: Array, weights: Array, binary: bool
+    state: _State, row: Array, codes: Array, weights: Array, of: Field, binary: bool
 ) -> tuple[_State, Array]:
     """Add a row; return the state with its cheap upper bounds, and strong privacy."""
     step = functools.partial(kernel_step, binary=binary)
-    kernels, grew = jax.vmap(step)(state.kernels, row, fields())
+    kernels, grew = jax.vmap(step)(state.kernels, row, of)
     ranks = state.ranks + grew.astype(jnp.int32)
     active = state.active | (codes != jnp.int32(0))
     labels = _split(state.labels, codes)
@@ -173,11 +175,13 @@ def _classes(labels: Array, active: Array, weights: Array) -> _Classes:
     return _Classes(jnp.where(used, sizes, jnp.int32(NEVER)), jnp.sum(used, dtype=jnp.int32))
 
 
-def _look(state: _State, weights: Array, projection: Array, is_due: Array) -> tuple[Array, Array]:
+def _look(
+    state: _State, weights: Array, projection: Array, of: Field, is_due: Array
+) -> tuple[Array, Array]:
     """Return the weight of the lightest set of up to three classes, and a lower bound on T."""
 
     def look() -> tuple[Array, Array]:
-        return _dependent_sets(state, weights, projection)
+        return _dependent_sets(state, weights, projection, of)
 
     def skip() -> tuple[Array, Array]:
         return jnp.int32(NEVER), jnp.int32(0)
@@ -185,7 +189,9 @@ def _look(state: _State, weights: Array, projection: Array, is_due: Array) -> tu
     return lax.cond(is_due & jnp.any(state.active), look, skip)
 
 
-def _dependent_sets(state: _State, weights: Array, projection: Array) -> tuple[Array, Array]:
+def _dependent_sets(
+    state: _State, weights: Array, projection: Array, of: Field
+) -> tuple[Array, Array]:
     """Weigh all dependent sets of one, two or three classes' dual vectors.
 
     Sets that are independent after projection are independent: a lower bound needs no more. A
@@ -196,18 +202,18 @@ def _dependent_sets(state: _State, weights: Array, projection: Array) -> tuple[A
     heavy = classes.weights
     used = heavy < jnp.int32(NEVER)
     points, zero, strange = jax.vmap(_points, in_axes=(0, None, 0, 0))(
-        state.kernels, state.labels, projection, fields()
+        state.kernels, state.labels, projection, of
     )
     alone = jnp.all(zero, axis=0)
     shown = used & ~alone
     one = jnp.min(jnp.where(used & alone, heavy, jnp.int32(NEVER)))
-    delta = jax.vmap(_differences)(points, fields())  # [primes, 2, groups, groups]
+    delta = jax.vmap(_differences)(points, of)  # [primes, 2, groups, groups]
     level = delta == jnp.uint32(0)
     close = level[:, 0] & level[:, 1]
     both = shown[:, None] & shown[None, :] & ~jnp.eye(shown.shape[0], dtype=jnp.bool_)
     pair_weights = jnp.minimum(heavy[:, None] + heavy[None, :], jnp.int32(NEVER))
     two = jnp.min(jnp.where(both & close[0] & close[1], pair_weights, jnp.int32(NEVER)))
-    three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy)
+    three = _lightest_line(delta, level[:, 0], both & ~close[0], heavy, of)
     unsure = (
         jnp.any(strange & shown[None, :])
         | jnp.any(zero[0] != zero[1])
@@ -252,14 +258,16 @@ def _differences(points: Array, of: Field) -> Array:
     return subtract(ends, begins, of)
 
 
-def _lightest_line(delta: Array, upright: Array, both: Array, heavy: Array) -> Array:
+def _lightest_line(
+    delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
+) -> Array:
     """Return the smallest weight of three points in a line, by the slopes seen from the first."""
     slopes = []
-    for which, prime in enumerate(PRIMES):
-        of = jax.tree.map(lambda leaf, which=which: leaf[which], fields())
+    for which in range(len(delta)):
+        of = jax.tree.map(lambda leaf, which=which: leaf[which], fields_of)
         flat = delta[which].reshape(2, -1)
         slope = multiply(flat[1], inverse(flat[0], of), of).reshape(upright.shape[1:])
-        slopes.append(jnp.where(upright[which], jnp.uint32(prime), slope))
+        slopes.append(jnp.where(upright[which], of.prime, slope))
     weight = jnp.where(both, jnp.broadcast_to(heavy[None, :], both.shape), jnp.int32(NEVER))
     first, second, weight = lax.sort((*slopes, weight), dimension=1, num_keys=3)
     same = (first[:, 1:] == first[:, :-1]) & (second[:, 1:] == second[:, :-1])
@@ -268,8 +276,8 @@ def _lightest_line(delta: Array, upright: Array, both: Array, heavy: Array) -> A
     return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
 
 
-def random_projection(groups: int) -> UInt32[Array, "primes axes groups"]:
-    """Return residues for `bounds`; fixed, so that results are the same every time."""
-    rng = np.random.default_rng(70_709)
-    values = [rng.integers(1, prime, (_AXES, groups)) for prime in PRIMES]
+def random_projection(primes: Sequence[int], groups: int) -> UInt32[Array, "primes axes groups"]:
+    """Return residues for `bounds`, drawn as the primes are."""
+    rng = np.random.default_rng(secrets.randbits(128))
+    values = [rng.integers(1, prime, (_AXES, groups)) for prime in primes]
     return jnp.asarray(np.stack(values), jnp.uint32)

@@ -18,6 +18,7 @@ __all__ = ["few_rounds", "information_sets", "sparse_remainder"]
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
 _ATTEMPTS_A_CALL = 8
+_PRODUCTS_A_CALL = 10**8  # so that it can be watched and interrupted
 
 
 def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, int]]:
@@ -87,20 +88,23 @@ def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.nd
 
 def information_sets(
     matrix: np.ndarray, weights: np.ndarray, below: int, attempts: int, seed: int
-) -> Iterator[np.ndarray]:
-    """Return supports lighter than a bound, each lighter than the one before, by random forms."""
+) -> Iterator[np.ndarray | None]:
+    """Yield supports lighter than a bound, each lighter than the one before, by random forms.
+
+    And None after every few forms that found nothing.
+    """
     from mrsa_jax.privacy import _information_sets
 
     residues = (matrix % _information_sets.SMALL).astype(np.int32)
     rng = np.random.default_rng([40_111, seed, len(matrix)])
     found = np.zeros(matrix.shape[1], np.bool_)
+    a_call = max(1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size)))
     while attempts > 0:
-        count = min(attempts, _ATTEMPTS_A_CALL)
+        count = min(attempts, a_call)
         orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
         weight = _information_sets.light_vector(
             residues, weights, orders, inverses(_information_sets.SMALL), below, found
         )
-        if weight < below:
-            below = weight
-            yield found.copy()
+        yield found.copy() if weight < below else None
+        below = min(below, weight)
         attempts -= count

@@ -12,15 +12,14 @@ import functools
 
 import numpy as np
 
-from mrsa_jax.privacy._exact import prefix_ranks
 from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._ranks import CHEAP_SECONDS, Ranks, ranks_of
 from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._space import Space, Vector
-from mrsa_jax.privacy._weak import candidates, independent
+from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 
 __all__ = ["Curve", "Witness", "certify"]
 
-_CHEAP_SECONDS = 0.3
 _SETS_A_LEVEL = 24
 
 
@@ -56,28 +55,22 @@ class Curve:
 
 
 def certify(history: np.ndarray, seconds: float, progress: Progress | None) -> Curve:
-    """Return the curve of a history `[rounds, clients]`, each search taking at most `seconds`."""
+    """Return the curve of a history `[rounds, clients]`, all searches taking about `seconds`."""
     groups = collapse(history)
     rounds = len(history)
     if not groups.num_groups:
         nothing = np.full(rounds, -1, np.int32)
         return Curve(nothing, nothing.copy(), np.ones(rounds, np.bool_),
                      np.zeros(rounds, np.int32), ("",) * rounds, ())  # fmt: skip
-    ranks, proven = prefix_ranks(groups.matrix)
-    kept = independent(groups.matrix)
-    levels = np.searchsorted(kept, np.arange(rounds), side="right")
-    if kept.size != ranks[-1] or (levels != ranks).any():
-        # A prime divided a minor: the rows chosen do not span what the sums do.
-        proven = np.zeros_like(proven)
-    search = _Levels(groups.matrix[kept], groups.sizes, seconds, progress)
+    budget = Budget(seconds)
+    ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
+    search = _Levels(groups.matrix[ranks.kept], groups.sizes, budget, progress)
     search.run()
-    return _by_round(search, groups, kept, levels, ranks, proven)
+    return _by_round(search, groups, ranks)
 
 
-def _by_round(
-    search: _Levels, groups: Groups, kept: np.ndarray, levels: np.ndarray, ranks: np.ndarray,
-    proven: np.ndarray,
-) -> Curve:  # fmt: skip
+def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> Curve:
+    levels, proven, kept = ranks.prefix, ranks.proven, ranks.kept
     lower = np.concatenate([[-1], search.lower[1:]])[levels]
     upper = np.concatenate([[-1], search.upper[1:]])[levels]
     # Without a proven rank only the classes of equal columns bound T from below.
@@ -101,7 +94,7 @@ def _by_round(
         lower.astype(np.int32),
         upper.astype(np.int32),
         proven & (lower == upper),
-        ranks.astype(np.int32),
+        levels.astype(np.int32),
         methods,
         tuple(witnesses),
     )
@@ -117,11 +110,11 @@ class _Levels:
     """
 
     def __init__(
-        self, rows: np.ndarray, weights: np.ndarray, seconds: float, progress: Progress | None
+        self, rows: np.ndarray, weights: np.ndarray, budget: Budget, progress: Progress | None
     ) -> None:
         self._rows = rows
         self._weights = weights
-        self._seconds = seconds
+        self._budget = budget
         self._progress = progress
         self._vectors: list[Vector] = []
         self._has_guessed = False
@@ -179,15 +172,19 @@ class _Levels:
     def _improve(self, level: int) -> bool:
         """Narrow the interval of a level; return False when the effort does not allow it."""
         space = self._space(level)
+        if not self._budget.allows(space.duals_seconds):
+            return False
+        self._budget.spend(space.duals_seconds)
         target = int(self.upper[level]) - 1
-        chosen = space.best_plan(target, _CHEAP_SECONDS)
+        chosen = space.best_plan(target, CHEAP_SECONDS)
         if chosen is None or chosen.limit < self.lower[level]:
             if not self._has_guessed:
                 self._guess(level)
                 return True
-            chosen = space.best_plan(target, self._seconds)
+            chosen = space.best_plan(target, self._budget.left)
             if chosen is None or chosen.limit < self.lower[level]:
                 return False
+        self._budget.spend(chosen.seconds)
         is_proof, vector = space.search(chosen, self._progress)
         if is_proof:
             self._prove(level, chosen.limit + 1, chosen.method)
@@ -201,6 +198,10 @@ class _Levels:
             if self.lower[count] >= self.upper[count]:
                 continue
             space = self._space(count)
+            cost = guess_seconds(space, _SETS_A_LEVEL, 1)
+            if not self._budget.allows(cost):
+                continue
+            self._budget.spend(cost)
             for vector in candidates(space, int(self.upper[count]), _SETS_A_LEVEL, count, 1):
                 self._add(vector)
             if self._progress is not None:

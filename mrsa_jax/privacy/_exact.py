@@ -1,28 +1,23 @@
-"""Exact integers: ranks that are proven, and combinations of rounds that are checked.
+"""Exact integers: combinations of rounds that are checked.
 
 Everything here is decided over the integers. Residues only choose which system is solved.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax.privacy._groups import collapse, column_codes, log2_length
-
 __all__ = [
     "PRIME",
     "combination_on",
-    "large_primes",
-    "prefix_ranks",
     "residues_of",
+    "solve_each",
     "solve_on",
     "support_of",
-    "unit_vectors",
 ]
 
 # The prime of the searches: products of two residues fit 62 bits.
@@ -32,72 +27,6 @@ PRIME = 2**31 - 1
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
     """Return integers of any size as uint64 residues."""
     return (matrix % prime).astype(np.uint64)
-
-
-def large_primes() -> Iterator[int]:
-    """Return the primes below 2**31, largest first."""
-    import flint
-
-    value = PRIME
-    while True:
-        if flint.fmpz(value).is_prime():
-            yield value
-        value -= 2
-
-
-def prefix_ranks(matrix: np.ndarray, *, most_primes: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank of the first j + 1 rows for every j, and from where on it is proven.
-
-    The rank modulo any prime is a proven lower bound. It is proven equal where it meets the
-    number of non-zero columns or of distinct non-zero rows so far, or once the product of the
-    primes tried exceeds every larger minor (Hadamard): a larger minor would be a multiple of all.
-
-    Returns:
-        int64 `[rounds]` and bool `[rounds]`.
-    """
-    from mrsa_jax.modular import _elimination
-
-    ranks = np.zeros(len(matrix), np.int64)
-    bounds = ranks
-    bits = 0.0
-    needed = np.zeros(len(matrix))
-    for tried, prime in enumerate(large_primes()):
-        grew = _elimination.independent_rows(residues_of(matrix, prime), np.uint64(prime))
-        found = np.cumsum(grew)
-        if (found > ranks).any():
-            ranks = np.maximum(ranks, found)
-            needed = _minor_bits(matrix, ranks)
-            bounds = _prefix_bounds(matrix, ranks)
-        bits += math.log2(prime)
-        proven = (ranks == bounds) | (bits > needed)
-        if proven.all() or tried + 1 == most_primes:
-            return ranks, proven
-    raise AssertionError("primes never end")
-
-
-def _prefix_bounds(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return min(distinct non-zero columns, distinct non-zero rows) of every prefix.
-
-    Columns are counted only where the rows leave the rank open.
-    """
-    _, first = np.unique(column_codes(matrix.T), return_index=True)
-    new = np.zeros(len(matrix), np.int64)
-    new[first] = 1
-    bounds = np.cumsum(new * (matrix != 0).any(axis=1))
-    for j in np.flatnonzero(ranks < bounds):
-        bounds[j] = min(bounds[j], collapse(matrix[: j + 1]).num_groups)
-    return bounds
-
-
-def _minor_bits(matrix: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return log2 of a bound on the minors one larger than the rank, for every prefix."""
-    lengths = [log2_length(row) for row in matrix]
-    longest: list[float] = []
-    bits = []
-    for length, rank in zip(lengths, ranks, strict=True):
-        bisect.insort(longest, -length)
-        bits.append(-math.fsum(longest[: int(rank) + 1]) * (1 + 1e-9) + 1e-6)
-    return np.asarray(bits)
 
 
 def combination_on(
@@ -135,19 +64,34 @@ def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarr
 
     None when the columns are no basis after all (dependent over the rationals).
     """
+    solved = solve_each(matrix, basis, [len(basis) - 1])
+    return None if solved is None else (solved[0], support_of(solved[0], matrix))
+
+
+def solve_each(
+    matrix: np.ndarray, basis: np.ndarray, places: Sequence[int]
+) -> list[list[int]] | None:
+    """Return a z for each of some places: z M is zero on all columns of a basis but that one.
+
+    Coprime Python integers; None when the columns are no basis after all.
+    """
     import flint
 
     square = flint.fmpz_mat([[int(value) for value in row] for row in matrix[:, basis].T])
-    target = flint.fmpz_mat(len(basis), 1, [0] * (len(basis) - 1) + [1])
+    target = flint.fmpz_mat(len(basis), len(places))
+    for column, place in enumerate(places):
+        target[place, column] = 1
     try:
         solution = square.solve(target)
     except ZeroDivisionError:
         return None
     numerators, _ = cast(Any, solution).numer_denom()
-    values = [int(value) for value in numerators.entries()]
-    divisor = math.gcd(*values)
-    coefficients = [value // divisor for value in values]
-    return coefficients, support_of(coefficients, matrix)
+    every = []
+    for column in numerators.transpose().tolist():
+        values = [int(value) for value in column]
+        divisor = math.gcd(*values)
+        every.append([value // divisor for value in values])
+    return every
 
 
 def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
@@ -159,37 +103,3 @@ def support_of(coefficients: list[int], matrix: np.ndarray) -> np.ndarray:
         for k in np.flatnonzero(row):
             total[k] += z * int(row[k])
     return np.asarray([value != 0 for value in total])
-
-
-def unit_vectors(matrix: np.ndarray, columns: list[int]) -> list[int]:
-    """Return those of some columns whose unit vector is a combination of the rows.
-
-    Args:
-        matrix: Integers `[rank, columns]` whose rows are independent.
-        columns: Candidates.
-
-    A unit vector in the space belongs to a column in every basis of columns: two primes sieve,
-    exact integers decide.
-    """
-    from mrsa_jax.modular import _elimination
-
-    rank, width = matrix.shape
-    if rank == width:
-        return list(columns)
-    suspects = np.asarray(columns, np.int64)
-    for which, prime in enumerate((PRIME, 1_199_999_993)):
-        order = np.random.default_rng(which).permutation(width)
-        form, pivots = _elimination.reduced_echelon(
-            residues_of(matrix, prime), order, np.uint64(prime)
-        )
-        alone = pivots[(form != 0).sum(axis=1) == 1]
-        suspects = np.intersect1d(suspects, alone)
-        if not len(suspects):
-            return []
-    return [int(k) for k in suspects if _is_unit(matrix, pivots, int(k))]
-
-
-def _is_unit(matrix: np.ndarray, basis: np.ndarray, column: int) -> bool:
-    order = np.concatenate([basis[basis != column], [column]])
-    solved = solve_on(matrix, order)
-    return solved is not None and np.flatnonzero(solved[1]).tolist() == [column]

@@ -18,11 +18,13 @@ from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import residues
-from mrsa_jax.modular._linalg import decide, rank_trajectory
+from mrsa_jax.modular._linalg import decide, minor_bits, rank_trajectory
 from mrsa_jax.modular._prime import (
     PRIMES,
     Field,
     companion,
+    draw_primes,
+    enough_primes,
     fields,
     inverse,
     scale,
@@ -41,9 +43,10 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     """Return the round from which on the server can solve for each client's own update.
 
     The definition is over the rationals: the smallest j with e_i in the row space of rows 0..j,
-    for updates that stay the same over the rounds. Computed online modulo two 31-bit primes
-    that must agree (`modular.is_in_row_space`), never in floating point, which errs near full
-    rank.
+    for updates that stay the same over the rounds. Computed online modulo 31-bit primes that are
+    drawn for the call and must agree: wrong anywhere in a history with error chance below 2**-30,
+    whatever it was made for (`audit` and `weak_privacy` prove their answers). Never in floating
+    point, which errs near full rank.
 
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
@@ -51,7 +54,8 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
 
     Returns:
         int32 `[..., clients]`; -1 for a client that is never exposed (clients that never took
-        part among them).
+        part among them). Under `jit`, where P is not known, two primes that never change decide: a
+        P made of their products deceives them.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
@@ -79,8 +83,11 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
 def _of_all_rows(array: np.ndarray | Array) -> Int32[Array, "... clients"]:
     """Return the first exposures from every row, of values that need not be known."""
     batch = (-1, *array.shape[-2:])
-    rows = [residues(array, prime).reshape(batch) for prime in PRIMES]
-    found = _first_exposure(jnp.stack(rows, axis=1), _is_binary(array))
+    primes: tuple[int, ...] = PRIMES
+    if not isinstance(array, jax.core.Tracer):
+        primes = draw_primes(enough_primes(minor_bits(np.asarray(array)), array.shape[-1]))
+    rows = [residues(array, prime).reshape(batch) for prime in primes]
+    found = _first_exposure(jnp.stack(rows, axis=1), fields(primes), _is_binary(array))
     return found.reshape(*array.shape[:-2], array.shape[-1])
 
 
@@ -135,17 +142,16 @@ def _is_binary(array: np.ndarray | Array) -> bool:
 
 @functools.partial(jax.jit, static_argnames=("binary",))
 def _first_exposure(
-    rows: UInt32[Array, "batch primes rounds clients"], binary: bool
+    rows: UInt32[Array, "batch primes rounds clients"], of: Field, binary: bool
 ) -> Int32[Array, "batch clients"]:
-    return lax.map(functools.partial(_one_history, binary=binary), rows)
+    return lax.map(functools.partial(_one_history, of=of, binary=binary), rows)
 
 
 def _one_history(
-    rows: UInt32[Array, "primes rounds clients"], *, binary: bool
+    rows: UInt32[Array, "primes rounds clients"], *, of: Field, binary: bool
 ) -> Int32[Array, " clients"]:
     primes, rounds, clients = rows.shape
     most = min(rounds, clients)
-    of = fields()
 
     def one_round(
         carry: tuple[_Form, Array], step: tuple[Array, Array]
@@ -156,7 +162,7 @@ def _one_history(
         is_unit = jnp.sum(form.rows != jnp.uint32(0), axis=2, dtype=jnp.int32) == jnp.int32(1)
         alone = jnp.zeros((primes, clients), jnp.bool_)
         alone = alone.at[jnp.arange(primes)[:, None], form.pivots].max(is_unit)
-        exposed = decide(form.rank[0], form.rank[1], alone[0], alone[1])
+        exposed = decide(form.rank[:, None], alone)
         first = jnp.where(exposed & (first < jnp.int32(0)), index, first)
         return (form, first), None
 

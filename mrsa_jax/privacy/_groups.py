@@ -80,5 +80,8 @@ def _smallest_type(matrix: np.ndarray) -> np.ndarray:
 
 def log2_length(row: np.ndarray) -> float:
     """Return log2 of a row's Euclidean length, 0 for a zero row."""
-    total = sum(int(value) ** 2 for value in row if value)
+    if row.dtype == object:
+        total: Any = sum(int(value) ** 2 for value in row if value)
+    else:
+        total = float((row.astype(np.float64) ** 2).sum())
     return 0.5 * math.log2(total) if total else 0.0

@@ -1,135 +1,195 @@
-"""Light vectors of one or two groups where there are too many columns for a kernel basis.
+"""Light vectors of one or two groups, and clients who stand alone, from a basis of columns.
 
 With B a basis of columns, row i of X = B^-1 A says which other columns move with column i: none,
-and the column stands alone; one, or a multiple of another row, and two columns form a light
-vector. Only the products of X with a few random vectors are ever computed.
+and the column stands alone: its unit vector lies in the space; one, or a multiple of another row,
+and two columns form a light vector. Only the products of X with a few random vectors are ever
+computed, modulo primes drawn for the call. Modulo a prime that keeps the rank, a column that does
+not stand alone does not over the rationals either.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import secrets
 
 import numpy as np
 
-from mrsa_jax.privacy._exact import PRIME, residues_of, solve_on
+from mrsa_jax.modular._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax.privacy._exact import residues_of, solve_each, solve_on, support_of
 from mrsa_jax.privacy._groups import Groups
+from mrsa_jax.privacy._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy._space import Vector
 
-__all__ = ["Sieve", "independent_by_mixing"]
+__all__ = ["Alone", "Sieve"]
 
-_SECOND = 1_199_999_993
 _AXES = 3
-_SPARE = 16
 _MOST_PAIRS = 16
+# Exact coefficients: for each unknown, bit of the largest minor, and column that is solved for.
+_SECONDS_PER_LIFT = 1.3e-13
 
 
-def independent_by_mixing(matrix: np.ndarray) -> np.ndarray:
-    """Return rows that are no combinations of earlier ones, by random sums of the columns.
+@dataclasses.dataclass(frozen=True)
+class Alone:
+    """Groups whose unit vector is in the space.
 
-    Rows are independent if their images are; the converse fails with chance rows / 2**31.
+    Attributes:
+        groups: Sorted.
+        last_rows: For each, the last of the space's rows that its combination uses: from it on the
+            group stands alone.
+        vectors: For each, its exact combination; empty where that was too expensive.
+        error_bits: None where groups and last rows are proven; otherwise k: one of them is wrong
+            with error chance below 2**-k.
     """
-    from mrsa_jax.modular import _elimination
 
-    rng = np.random.default_rng(90_001)
-    width = min(matrix.shape[1], len(matrix) + _SPARE)
-    mixed = _product(_entries(matrix), rng.integers(0, PRIME, (matrix.shape[1], width)), PRIME)
-    return np.flatnonzero(_elimination.independent_rows(mixed, np.uint64(PRIME)))
-
-
-def _entries(matrix: np.ndarray) -> Any:
-    """Return a matrix's non-zero entries as a sparse array."""
-    from scipy import sparse
-
-    rows, columns = np.nonzero(matrix)
-    return sparse.csr_array((matrix[rows, columns], (rows, columns)), shape=matrix.shape)
-
-
-def _product(entries: Any, factors: np.ndarray, prime: int) -> np.ndarray:
-    """Return entries @ factors modulo a prime, uint64; sums are split so that none overflows."""
-    left = entries.copy()
-    left.data = (left.data % prime).astype(np.int64)
-    low, high = factors & 0xFFFF, factors >> 16
-    bits = int(left.max()).bit_length() + 16 + int(left.shape[1]).bit_length()
-    parts = [(left, low, 0), (left, high, 16)]
-    if bits > 62:
-        small, large = left.copy(), left.copy()
-        small.data &= 0xFFFF
-        large.data >>= 16
-        parts = [(small, low, 0), (small, high, 16), (large, low, 16), (large, high, 32)]
-    total = np.zeros((left.shape[0], factors.shape[1]), np.int64)
-    for half, factor, shift in parts:
-        total = (total + (half @ factor) % prime * pow(2, shift, prime)) % prime
-    return total.astype(np.uint64)
-
-
-def _column_basis(rows: np.ndarray, entries: Any) -> np.ndarray:
-    """Return as many independent columns as there are independent rows, modulo the prime.
-
-    A random part of the columns spans most of the space; a column that the rest needs is not
-    orthogonal to what annihilates that part.
-    """
-    from mrsa_jax.modular import _elimination
-
-    rank, columns = rows.shape
-    order = np.random.default_rng(90_002).permutation(columns)
-    part = order[: 2 * rank]
-    vectors = np.ascontiguousarray(residues_of(rows[:, part], PRIME).T)
-    form, pivots = _elimination.reduced_echelon(vectors, np.arange(rank), np.uint64(PRIME))
-    chosen = part[_elimination.independent_rows(vectors, np.uint64(PRIME))]
-    if len(chosen) == rank:
-        return chosen
-    free = np.setdiff1d(np.arange(rank), pivots)
-    annihilators = np.zeros((len(free), rank), np.int64)
-    annihilators[np.arange(len(free)), free] = 1
-    annihilators[:, pivots] = (PRIME - form[:, free].T.astype(np.int64)) % PRIME
-    images = _product(entries.T.tocsr(), annihilators.T, PRIME)
-    _, more = _elimination.reduced_echelon(
-        np.ascontiguousarray(images.T), np.arange(columns), np.uint64(PRIME)
-    )
-    return np.concatenate([chosen, more])
+    groups: tuple[int, ...]
+    last_rows: tuple[int, ...]
+    vectors: tuple[Vector, ...]
+    error_bits: int | None
 
 
 class Sieve:
     """Which groups stand alone, and which two form a light vector.
 
     Attributes:
-        is_sound: Whether a basis of columns was found; without one nothing is known.
-        alone: Sorted groups whose unit vector is in the space.
+        suspects: Sorted groups that stand alone modulo all primes; nobody else does.
     """
 
-    def __init__(self, groups: Groups, rows: np.ndarray) -> None:
+    def __init__(self, groups: Groups, rows: np.ndarray, minor_bits: float) -> None:
         self._groups = groups
         self._rows = rows
-        self._entries = _entries(rows)
-        self._basis = _column_basis(rows, self._entries)
-        self.is_sound = len(self._basis) == len(rows)
-        self.alone: list[int] = []
-        if self.is_sound:
-            self._images = [self._image(prime) for prime in (PRIME, _SECOND)]
-            zero = np.all([(image == 0).all(axis=1) for image in self._images], axis=0)
-            self.alone = sorted(int(k) for k in self._basis[zero])
+        self._minor_bits = minor_bits
+        self._rng = np.random.default_rng(secrets.randbits(128))
+        self._primes: list[int] = []
+        self._images: list[np.ndarray] = []
+        self._factors: list[np.ndarray] = []
+        cases = groups.num_groups
+        wanted = 1 if self._is_whole else enough_primes(minor_bits, cases, AUDIT_BITS)
+        self._basis = np.arange(0)
+        while len(self._primes) < wanted:
+            (prime,) = draw_primes(1, self._primes)
+            if len(self._basis) < len(rows):
+                self._basis = self._column_basis(prime)
+            self._add_image(prime)
+        zero = np.all([(image == 0).all(axis=1) for image in self._images], axis=0)
+        self.suspects = sorted(int(k) for k in self._basis[zero])
 
-    def _image(self, prime: int) -> np.ndarray:
-        """Return X times random vectors, int64 `[rank, axes]`."""
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64 `[groups]`: clients in each group."""
+        return self._groups.sizes
+
+    @property
+    def single_seconds(self) -> float:
+        """Predicted seconds of one core that one exact vector takes."""
+        return self._exact_seconds(1)
+
+    def _exact_seconds(self, count: int) -> float:
+        """Solutions have as many bits as the minors, found a word at a time."""
+        rank = len(self._rows)
+        lifted = count * (rank * max(self._minor_bits, rank)) ** 2 * _SECONDS_PER_LIFT
+        return lifted + SECONDS_PER_PRODUCT * rank**3
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether there are as many columns as rows: then all of them stand alone."""
+        return len(self._rows) == self._groups.num_groups
+
+    def _column_basis(self, prime: int) -> np.ndarray:
+        """Return as many independent columns as there are independent rows, modulo a prime.
+
+        A random part of the columns spans most of the space; a column that the rest needs is not
+        orthogonal to what annihilates that part.
+        """
         from mrsa_jax.modular import _elimination
 
         rank, columns = self._rows.shape
-        rng = np.random.default_rng([90_003, prime])
-        self._factors = rng.integers(1, prime, (columns, _AXES))
-        self._factors[self._basis] = 0
-        right = _product(self._entries, self._factors, prime)
+        order = self._rng.permutation(columns)
+        part = order[: 2 * rank]
+        vectors = np.ascontiguousarray(residues_of(self._rows[:, part], prime).T)
+        chosen = part[_elimination.independent_rows(vectors, np.uint64(prime))]
+        if len(chosen) == rank:
+            return chosen
+        form, pivots = _elimination.reduced_echelon(vectors, np.arange(rank), np.uint64(prime))
+        free = np.setdiff1d(np.arange(rank), pivots)
+        annihilators = np.zeros((len(free), rank), np.int64)
+        annihilators[np.arange(len(free)), free] = 1
+        annihilators[:, pivots] = (prime - form[:, free].T.astype(np.int64)) % prime
+        images = product(self._rows.T, annihilators.T, prime)
+        _, more = _elimination.reduced_echelon(
+            np.ascontiguousarray(images.T), np.arange(columns), np.uint64(prime)
+        )
+        return np.concatenate([chosen, more])
+
+    def _add_image(self, prime: int) -> None:
+        """Keep X times random vectors, int64 `[rank, axes]`, unless the prime loses the rank."""
+        from mrsa_jax.modular import _elimination
+
+        rank, columns = self._rows.shape
+        if len(self._basis) < rank:
+            return
+        factors = self._rng.integers(1, prime, (columns, _AXES))
+        factors[self._basis] = 0
+        right = product(self._rows, factors, prime)
         system = np.concatenate([residues_of(self._rows[:, self._basis], prime), right], axis=1)
         form, pivots = _elimination.reduced_echelon(
             system, np.arange(rank + _AXES), np.uint64(prime)
         )
-        assert (pivots == np.arange(rank)).all()
-        return form[:, rank:].astype(np.int64)
+        if (pivots == np.arange(rank)).all():
+            self._primes.append(prime)
+            self._factors.append(factors)
+            self._images.append(form[:, rank:].astype(np.int64))
+
+    def alone(self, wanted: list[int], seconds: float) -> Alone:
+        """Return which of some groups stand alone, and from which row on.
+
+        In exact integers where that is predicted to take at most `seconds` of a core.
+        """
+        suspects = np.intersect1d(self.suspects, wanted)
+        if not len(suspects):
+            return Alone((), (), (), None)
+        places = [int(np.flatnonzero(self._basis == k)[0]) for k in suspects]
+        if self._exact_seconds(len(suspects)) <= seconds:
+            return self._exactly(suspects, places)
+        last = np.max([self._last_rows(places, prime) for prime in self._primes], axis=0)
+        chance = error_bits(self._minor_bits, len(self._primes), 2 * self._groups.num_groups)
+        return Alone(tuple(suspects.tolist()), tuple(last.tolist()), (), chance)
+
+    def _exactly(self, suspects: np.ndarray, places: list[int]) -> Alone:
+        solved = solve_each(self._rows, self._basis, places)
+        assert solved is not None  # the columns are independent modulo a prime
+        found = []
+        for k, coefficients in zip(suspects.tolist(), solved, strict=True):
+            support = support_of(coefficients, self._rows)
+            if np.flatnonzero(support).tolist() == [k]:
+                weight = int(self._groups.sizes[k])
+                found.append((k, Vector(weight, support, tuple(coefficients), "column basis")))
+        return Alone(
+            tuple(k for k, _ in found),
+            tuple(vector.last_row for _, vector in found),
+            tuple(vector for _, vector in found),
+            None,
+        )
+
+    def _last_rows(self, places: list[int], prime: int) -> np.ndarray:
+        """Return the last row that is used by the combination for each of the basis' places."""
+        from mrsa_jax.modular import _elimination
+
+        rank = len(self._rows)
+        unit = np.zeros((rank, len(places)), np.uint64)
+        unit[places, np.arange(len(places))] = 1
+        square = residues_of(self._rows[:, self._basis], prime).T
+        form, _ = _elimination.reduced_echelon(
+            np.concatenate([square, unit], axis=1),
+            np.arange(rank + len(places)),
+            np.uint64(prime),
+        )
+        return rank - 1 - (form[:, rank:] != 0)[::-1].argmax(axis=0)
 
     def lightest_single(self) -> Vector | None:
         """Return an exact vector on the lightest group that stands alone."""
-        for k in self.alone:
+        for k in self.suspects:
             vector = self._exact(self._basis, k, "column basis")
-            if vector is not None:
+            if vector is not None and vector.weight == self._groups.sizes[k]:
                 return vector
         return None
 
@@ -181,11 +241,10 @@ class Sieve:
 
         Free columns have independent unit vectors for dual vectors, images of the factors.
         """
-        prime = _SECOND
-        image = self._images[1]
+        prime, image, factors = self._primes[0], self._images[0], self._factors[0]
         free = np.setdiff1d(np.arange(self._rows.shape[1]), self._basis)
         owners = np.concatenate([self._basis, free])
-        vectors = np.concatenate([(prime - image) % prime, self._factors[free]])
+        vectors = np.concatenate([(prime - image) % prime, factors[free]])
         shown = (vectors != 0).any(axis=1)
         owners, vectors = owners[shown], vectors[shown]
         lead = [pow(int(z), -1, prime) if z else 0 for z in vectors[:, 2]]

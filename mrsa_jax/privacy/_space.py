@@ -10,6 +10,7 @@ import numpy as np
 from mrsa_jax.privacy import _search
 from mrsa_jax.privacy._exact import combination_on
 from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._ranks import SECONDS_PER_PRODUCT
 
 __all__ = ["Space", "Vector"]
 
@@ -72,6 +73,11 @@ class Space:
     def singleton(self) -> int:
         """The weighted Singleton bound: the corank + 1 lightest groups carry a vector."""
         return int(self.groups.sizes[: self.corank + 1].sum())
+
+    @property
+    def duals_seconds(self) -> float:
+        """Predicted seconds of one core that its dual vectors take."""
+        return 5 * SECONDS_PER_PRODUCT * self.rank**2 * self.groups.num_groups
 
     @functools.cached_property
     def duals(self) -> _search.Duals | None:

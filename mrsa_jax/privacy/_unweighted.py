@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import functools
 import itertools
 import math
 import os
-import random
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -24,13 +23,14 @@ from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._ranks import CHEAP_SECONDS, ranks_of
 
 __all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
 
 Coefficients = Literal["plain", "plus_minus"]
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 
-_PRIME = 2**61 - 1
+_ABOVE = 2**61  # all primes: sums of two residues fit a word
 _SECONDS = 60.0  # of one core for an effort of 1, by the model below
 _PREFIX_SECONDS = 2.5e-8  # to form a sum but for its last number
 # To put a sum into a table of so many bytes, or to look it up.
@@ -152,7 +152,7 @@ class _Search:
     def __init__(self, groups: Groups, signs: int, largest: int | None, seconds: float) -> None:
         self.groups, self.signs, self.seconds = groups, signs, seconds
         self.weights = [int(size) for size in groups.sizes]
-        self.system = _System(groups.matrix)
+        self.system = _System(groups.matrix, seconds)
         self.best = _smallest_by_hand(groups, signs)
         self.largest = sum(self.weights) if largest is None else largest
 
@@ -194,6 +194,7 @@ class _Search:
         best = self.best
         if best is None:
             none_at_all = finished and self.largest >= sum(self.weights)
+            none_at_all = none_at_all and self.system.is_proven
             lower = None if none_at_all else self.largest + 1 if finished else least
             return UnweightedGroup(lower, None, none_at_all, (), (), ())
         lower = min(best.size, self.largest + 1) if finished else min(best.size, least)
@@ -205,38 +206,41 @@ class _Search:
         )
         support = tuple(client for client, _ in clients)
         signs = tuple(value for _, value in clients)
-        certified = lower == best.size
+        certified = lower == best.size and self.system.is_proven
         return UnweightedGroup(lower, best.size, certified, support, signs, best.witness)
 
 
 class _System:
-    """P's row space: exact rank, a kernel vector modulo a prime, exact combinations."""
+    """P's row space: its rank, a kernel vector modulo a prime, exact combinations.
 
-    def __init__(self, matrix: np.ndarray) -> None:
-        import flint
+    The prime is drawn at random, and again whenever a sum vanishes by accident: a set may be a
+    combination modulo one prime for every kernel vector there is.
+    """
 
+    def __init__(self, matrix: np.ndarray, seconds: float) -> None:
         self.matrix = matrix
         self.rows = [[int(value) for value in row] for row in matrix]
-        self.rank = flint.fmpz_mat(self.rows).rank()
-        self.prime = _PRIME
-        form, found = flint.nmod_mat(flint.fmpz_mat(self.rows), self.prime).rref()
-        while found < self.rank:  # the prime divides all minors of that size
-            self.prime = _prime_below(self.prime)
-            form, found = flint.nmod_mat(flint.fmpz_mat(self.rows), self.prime).rref()
-        width = matrix.shape[1]
-        self.form = [[int(form[i, k]) for k in range(width)] for i in range(self.rank)]
-        self.pivots = [next(k for k, value in enumerate(row) if value) for row in self.form]
-        self.draws = 0
+        ranks = ranks_of(matrix, max(seconds, CHEAP_SECONDS))
+        self.kept = ranks.kept.tolist()
+        self.rank, self.is_proven = len(self.kept), ranks.error_bits is None
         self.redraw()
 
     def redraw(self) -> None:
-        """Take another random kernel vector, one number for each group."""
-        self.draws += 1
-        generator = random.Random(self.draws)
-        values = [generator.randrange(self.prime) for _ in range(self.matrix.shape[1])]
+        """Take another prime and a random kernel vector modulo it, one number for each group."""
+        import flint
+
+        entries = flint.fmpz_mat(self.rows)
+        found = -1
+        while found != self.rank:  # a prime that divides all minors of that size
+            self.prime = _draw_prime()
+            form, found = flint.nmod_mat(entries, self.prime).rref()
+        width = self.matrix.shape[1]
+        rows = [[int(form[i, k]) for k in range(width)] for i in range(self.rank)]
+        self.pivots = [next(k for k, value in enumerate(row) if value) for row in rows]
+        values = [secrets.randbelow(self.prime) for _ in range(width)]
         for pivot in self.pivots:
             values[pivot] = 0
-        for pivot, row in zip(self.pivots, self.form, strict=True):
+        for pivot, row in zip(self.pivots, rows, strict=True):
             values[pivot] = -sum(map(int.__mul__, row, values)) % self.prime
             # a row of the reduced form has no other pivot column: the order does not matter
         self.values = values
@@ -260,14 +264,14 @@ class _System:
         """Return coprime integers z with z P a positive multiple of `entries`, or None."""
         import flint
 
-        square = flint.fmpz_mat([[self.rows[j][k] for j in self._row_basis] for k in self.pivots])
+        square = flint.fmpz_mat([[self.rows[j][k] for j in self.kept] for k in self.pivots])
         target = flint.fmpz_mat(self.rank, 1, [entries[k] for k in self.pivots])
         solution: Any = square.solve(target)
         numerators, scale = solution.numer_denom()
         values = [int(value) for value in numerators.entries()]
         divisor = math.gcd(int(scale), *values)
         witness = [0] * len(self.rows)
-        for j, value in zip(self._row_basis, values, strict=True):
+        for j, value in zip(self.kept, values, strict=True):
             witness[j] = value // divisor
         sums = [0] * self.matrix.shape[1]
         for z, row in zip(witness, self.rows, strict=True):
@@ -276,20 +280,15 @@ class _System:
         factor = int(scale) // divisor
         return tuple(witness) if sums == [factor * value for value in entries] else None
 
-    @functools.cached_property
-    def _row_basis(self) -> list[int]:
-        """Rows that are independent modulo the prime, as many as the rank."""
-        import flint
 
-        form, _ = flint.nmod_mat(flint.fmpz_mat(self.rows).transpose(), self.prime).rref()
-        width = len(self.rows)
-        return [next(j for j in range(width) if int(form[i, j]) != 0) for i in range(self.rank)]
-
-
-def _prime_below(value: int) -> int:
+def _draw_prime() -> int:
+    """Return a random prime between half of `_ABOVE` and it."""
     import flint
 
-    return next(v for v in itertools.count(value - 2, -2) if flint.fmpz(v).is_prime())
+    while True:
+        value = _ABOVE // 2 + secrets.randbelow(_ABOVE // 2) | 1
+        if flint.fmpz(value).is_prime():
+            return value
 
 
 def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:

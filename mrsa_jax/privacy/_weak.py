@@ -11,32 +11,25 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
 from mrsa_jax.privacy import _candidates
-from mrsa_jax.privacy._exact import (
-    PRIME,
-    prefix_ranks,
-    residues_of,
-    support_of,
-    unit_vectors,
-)
-from mrsa_jax.privacy._groups import Groups, collapse, column_codes
+from mrsa_jax.privacy._exact import support_of
+from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._ranks import CHEAP_SECONDS, ranks_of
 from mrsa_jax.privacy._search import Progress
-from mrsa_jax.privacy._sieve import Sieve, independent_by_mixing
+from mrsa_jax.privacy._sieve import Alone, Sieve
 from mrsa_jax.privacy._space import Space, Vector
 
 __all__ = ["WeakPrivacy", "weak_privacy"]
 
-# One search may take this long on one core for each unit of effort.
+# All searches of a history together may take this long on one core for each unit of effort.
 SECONDS_PER_EFFORT = 90.0
-# Searches that cost less run before anything is guessed.
-_CHEAP_SECONDS = 0.3
 _INFORMATION_SETS = 120
 _MOST_PROGRAMS = 60
 # With more groups no kernel basis is built: single groups and pairs alone are decided.
@@ -51,9 +44,10 @@ class WeakPrivacy:
         lower: No non-zero combination of the sums involves fewer clients; None when nobody took
             part.
         upper: `witness` involves this many; None when nobody took part.
-        certified: Whether lower equals upper, the rank is proven, and the witness was
-            checked in exact integers. Otherwise T is only known to lie in [lower, upper].
-        rank: Rank of P over the rationals (a proven lower bound of it where not certified).
+        certified: Whether lower equals upper, what proves it does not rest on an unproven rank,
+            and the witness was checked in exact integers. Otherwise T is only known to lie in
+            [lower, upper].
+        rank: Rank of P over the rationals.
         exposed: Sorted indices of the clients whose own update is a combination of the sums.
         support: Sorted indices of the clients in the witness's combination.
         witness: One Python integer a round: witness . P is non-zero exactly on `support`.
@@ -62,6 +56,10 @@ class WeakPrivacy:
         lower_method: What proves `lower`: "classes", "girth", "lifting", "column basis" or
             "full rank".
         upper_method: What found the witness.
+        exposed_since: For each exposed client the round from which on it is.
+        error_bits: None where rank, exposed clients and `lower` are proven. Otherwise k: primes
+            drawn for the call decided, and something is wrong with error chance below 2**-k,
+            whatever P was made for. So it is where a proof would have cost more than the effort.
     """
 
     lower: int | None
@@ -75,6 +73,22 @@ class WeakPrivacy:
     strong: int | None
     lower_method: str
     upper_method: str
+    exposed_since: tuple[int, ...] = ()
+    error_bits: int | None = None
+
+    @property
+    def verdict(self) -> str:
+        """How sure the interval is, in words."""
+        if self.certified:
+            return "certified"
+        if self.lower != self.upper:
+            return "not decided"
+        return "not certified" if self.error_bits is None else self.surety
+
+    @property
+    def surety(self) -> str:
+        """How sure rank, exposed clients and the lower bound are, in words."""
+        return surety(self.error_bits)
 
     def _repr_html_(self) -> str:
         """Return the certificate for a notebook: the interval, who is exposed, and what proves it.
@@ -88,7 +102,7 @@ class WeakPrivacy:
         interval = str(self.lower) if self.lower == self.upper else f"{self.lower} to {self.upper}"
         rounds = [j for j, coefficient in enumerate(self.witness) if coefficient]
         rows = [
-            ("T", f"{interval} ({'certified' if self.certified else 'not decided'})"),
+            ("T", f"{interval} ({self.verdict})"),
             ("strong T", shown(self.strong)),
             ("exposed clients", f"{len(self.exposed)} ({shown(self.exposed, 80)})"),
             ("rank of the sums", f"{self.rank} for {self.num_groups} groups of clients"),
@@ -109,9 +123,9 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
     Args:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
             sum that the server learnt, skipped rounds being zero rows.
-        effort: How long a search may take: 1.0 allows 90 seconds of one core for each
-            (predicted before it starts). More effort narrows the interval, never
-            widens it.
+        effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core,
+            all together, as predicted before each starts. More effort narrows the interval, never
+            widens it. 0 does only what is cheap.
         progress: Called with a search's name and predicted cost, the parts done and their number.
 
     Returns:
@@ -138,43 +152,62 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
         Multi-RoundSecAgg, Remark 1; the authors' published notebooks take the smallest row
         weight of a floating-point echelon form, which is only an upper bound.
     """
+    *_, last = weak_steps(P, effort=effort, progress=progress)
+    return last
+
+
+def weak_steps(
+    P: Any, *, effort: Any = 1.0, progress: Progress | None = None
+) -> Iterator[WeakPrivacy]:
+    """Yield what `weak_privacy` knows, each time it knows more; the last is its answer.
+
+    The first comes after what costs least and matters most: who is exposed, and the lightest sum.
+    """
     array = np.asarray(as_history(P))
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    seconds = SECONDS_PER_EFFORT * check_effort(effort)
+    budget = Budget(SECONDS_PER_EFFORT * check_effort(effort))
     groups = collapse(array)
     if not groups.num_groups:
-        return WeakPrivacy(None, None, True, 0, (), (), (0,) * len(array), 0, None, "", "")
-    is_wide = groups.num_groups > _MOST_GROUPS
-    if is_wide:
-        kept = independent_by_mixing(groups.matrix)
-        rank, is_proven = len(kept), len(kept) == most_rank(groups.matrix)
-    else:
-        kept = independent(groups.matrix)
-        ranks, proven = prefix_ranks(groups.matrix)
-        rank, is_proven = int(ranks[-1]), bool(proven[-1]) and len(kept) == ranks[-1]
-    space = Space(groups.matrix[kept], groups.sizes)
-    if is_wide:
-        lower, lower_method, best, exposed = _narrow_wide(space, groups)
-    else:
-        lower, lower_method, best = _narrow(space, seconds, progress)
-        exposed = _exposed(space, groups)
-    witness = [0] * len(array)
-    for j, z in zip(kept, best.coefficients, strict=True):
-        witness[j] = z
-    is_checked = _is_witness(witness, groups, best)
-    return WeakPrivacy(
-        lower=lower if is_proven else int(groups.sizes[0]),
-        upper=best.weight,
-        certified=is_proven and is_checked and lower == best.weight,
-        rank=rank,
-        exposed=exposed,
-        support=groups.clients(np.flatnonzero(best.columns)),
-        witness=tuple(witness),
-        num_groups=groups.num_groups,
-        strong=int(groups.sizes[0]),
-        lower_method=lower_method if is_proven else "classes",
-        upper_method=best.method,
+        yield WeakPrivacy(None, None, True, 0, (), (), (0,) * len(array), 0, None, "", "")
+        return
+    ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
+    space = Space(groups.matrix[ranks.kept], groups.sizes)
+    sieve = Sieve(groups, space.rows, ranks.minor_bits)
+    single = [k for k in sieve.suspects if groups.sizes[k] == 1]
+    alone = sieve.alone(single or sieve.suspects[:1], max(budget.left, CHEAP_SECONDS))
+    exposed = sorted(
+        (int(groups.members[k][0]), int(ranks.kept[row]))
+        for k, row in zip(alone.groups, alone.last_rows, strict=True)
+        if groups.sizes[k] == 1
     )
+    sure = [bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None]
+    for step in _narrow(space, sieve, alone, budget, progress):
+        witness = [0] * len(array)
+        for j, z in zip(ranks.kept, step.best.coefficients, strict=True):
+            witness[j] = z
+        # T = 1 needs no more than its witness, and classes of equal columns no rank at all.
+        is_proven = ranks.error_bits is None or step.lower <= int(groups.sizes[0])
+        is_checked = _is_witness(witness, groups, step.best)
+        yield WeakPrivacy(
+            lower=step.lower,
+            upper=step.best.weight,
+            certified=is_proven and is_checked and step.lower == step.best.weight,
+            rank=space.rank,
+            exposed=tuple(client for client, _ in exposed),
+            support=groups.clients(np.flatnonzero(step.best.columns)),
+            witness=tuple(witness),
+            num_groups=groups.num_groups,
+            strong=int(groups.sizes[0]),
+            lower_method=step.method,
+            upper_method=step.best.method,
+            exposed_since=tuple(first for _, first in exposed),
+            error_bits=min(sure, default=None),
+        )
+
+
+def surety(error_bits: int | None) -> str:
+    """Return in words how sure something is that primes drawn at random decided."""
+    return "exact" if error_bits is None else f"error chance below 2^-{error_bits}"
 
 
 def check_effort(effort: Any) -> float:
@@ -185,34 +218,73 @@ def check_effort(effort: Any) -> float:
     return float(effort)
 
 
-def independent(matrix: np.ndarray) -> np.ndarray:
-    """Return the rows that are no combinations of earlier ones (modulo the searches' prime)."""
-    from mrsa_jax.modular import _elimination
+class Budget:
+    """The seconds of one core, as predicted, that a history's searches may still take."""
 
-    return np.flatnonzero(
-        _elimination.independent_rows(residues_of(matrix, PRIME), np.uint64(PRIME))
-    )
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether so much may be spent; what is cheap always may."""
+        return seconds <= max(self.left, CHEAP_SECONDS)
+
+    def spend(self, seconds: float) -> None:
+        """Take note of what was spent."""
+        self.left -= seconds
 
 
-def _narrow(space: Space, seconds: float, progress: Progress | None) -> tuple[int, str, Vector]:
-    """Search up from the lower bound and down from the upper one until they meet or cost stops."""
-    lower, method = space.strong, "classes"
-    best = space.lightest_row()
+class _Step(NamedTuple):
+    """An interval for T, and what is behind it."""
+
+    lower: int
+    method: str
+    best: Vector
+
+
+def _narrow(
+    space: Space, sieve: Sieve, alone: Alone, budget: Budget, progress: Progress | None
+) -> Iterator[_Step]:
+    """Yield narrower and narrower intervals: search up from below and down from above.
+
+    Until both meet or what is left of the budget does not allow a step.
+    """
+    best = min([space.lightest_row(), *alone.vectors], key=lambda vector: vector.weight)
+    if alone.groups and not alone.vectors and budget.allows(sieve.single_seconds):
+        found = sieve.lightest_single()
+        best = best if found is None else min(best, found, key=lambda vector: vector.weight)
+    # Whoever does not stand alone is hidden in two groups at least.
+    sizes = sieve.sizes
+    lower = min([int(sizes[:2].sum()), *(int(sizes[k]) for k in sieve.suspects), best.weight])
+    method = "column basis" if lower > sizes[0] else "classes"
+    first = _Step(max(lower, int(sizes[0])), method, best)
+    yield first
+    steps = _by_pairs if len(sizes) > _MOST_GROUPS else _by_searches
+    yield from steps(space, sieve, first, budget, progress)
+
+
+def _by_searches(
+    space: Space, sieve: Sieve, step: _Step, budget: Budget, progress: Progress | None
+) -> Iterator[_Step]:
+    lower, method, best = step
     has_guessed = False
-    while True:
+    has_duals = False
+    while lower <= min(best.weight, space.singleton) - 1:
         target = min(best.weight, space.singleton) - 1
-        if lower > target:
-            break
-        chosen = space.best_plan(target, _CHEAP_SECONDS)
+        if not has_duals and budget.allows(space.duals_seconds):
+            has_duals = True
+            budget.spend(space.duals_seconds)
+        chosen = space.best_plan(target, CHEAP_SECONDS) if has_duals else None
         if chosen is None or chosen.limit < lower:
             if not has_guessed:
                 has_guessed = True
-                for guess in guesses(space, best.weight):
-                    best = guess if guess.weight < best.weight else best
+                for guess in guesses(space, best.weight, budget, progress):
+                    best = guess
+                    yield _Step(lower, method, best)
                 continue
-            chosen = space.best_plan(target, seconds)
+            chosen = space.best_plan(target, budget.left) if has_duals else None
             if chosen is None or chosen.limit < lower:
                 break
+        budget.spend(chosen.seconds)
         is_proof, vector = space.search(chosen, progress)
         if is_proof:
             lower, method = chosen.limit + 1, chosen.method
@@ -220,65 +292,89 @@ def _narrow(space: Space, seconds: float, progress: Progress | None) -> tuple[in
             best = vector
         else:
             break
-    if space.singleton < best.weight:
+        yield _Step(lower, method, best)
+    if space.singleton < best.weight and budget.allows(sieve.single_seconds):
         counted = space.singleton_vector()
         if counted is not None and counted.weight < best.weight:
             best = counted
     if space.corank == 0:
         method = "full rank"
-    return min(lower, best.weight), method, best
+    yield _Step(min(lower, best.weight), method, best)
 
 
-def most_rank(matrix: np.ndarray) -> int:
-    """Return an upper bound of the rank: the distinct non-zero rows, or the columns."""
-    codes = column_codes((matrix != 0).T if ((matrix == 0) | (matrix == 1)).all() else matrix.T)
-    return min(matrix.shape[1], len(np.unique(codes[(matrix != 0).any(axis=1)])))
-
-
-def _narrow_wide(space: Space, groups: Groups) -> tuple[int, str, Vector, tuple[int, ...]]:
+def _by_pairs(
+    space: Space, sieve: Sieve, step: _Step, budget: Budget, progress: Progress | None
+) -> Iterator[_Step]:
     """Decide single groups and pairs of them; heavier vectors only by differences of rounds."""
-    best = space.lightest_row()
-    lower, method = int(groups.sizes[0]), "classes"
-    for coefficients in _candidates.few_rounds(space.rows, space.weights):
-        vector = space.combination(coefficients, "few rounds")
-        if vector is not None and vector.weight < best.weight:
-            best = vector
-    sieve = Sieve(groups, space.rows)
-    if not sieve.is_sound:
-        return lower, method, best, ()
-    exposed = groups.clients(k for k in sieve.alone if groups.sizes[k] == 1)
-    single = sieve.lightest_single()
-    if single is not None:
-        best = min(best, single, key=lambda vector: vector.weight)
-    two, pair = sieve.lightest_pair()
-    if pair is not None:
-        best = min(best, pair, key=lambda vector: vector.weight)
-    singles = [int(groups.sizes[k]) for k in sieve.alone]
-    three = int(groups.sizes[:3].sum()) if groups.num_groups > 2 else two
-    proved = min([two, three, *singles])
-    if proved > lower:
-        lower, method = proved, "column basis"
-    return min(lower, best.weight), method, best, exposed
+    lower, method, best = step
+    vectors = [best]
+    if budget.allows(_few_seconds(space)):
+        budget.spend(_few_seconds(space))
+        for coefficients in _candidates.few_rounds(space.rows, space.weights):
+            vector = space.combination(coefficients, "few rounds")
+            if vector is not None:
+                vectors.append(vector)
+    if budget.allows(sieve.single_seconds):
+        single = sieve.lightest_single()
+        two, pair = sieve.lightest_pair()
+        vectors += [vector for vector in (single, pair) if vector is not None]
+        sizes = sieve.sizes
+        three = int(sizes[:3].sum()) if len(sizes) > 2 else two
+        proved = min([two, three, *(int(sizes[k]) for k in sieve.suspects)])
+        if proved > lower:
+            lower, method = proved, "column basis"
+    best = min(vectors, key=lambda vector: vector.weight)
+    yield _Step(min(lower, best.weight), method, best)
 
 
-def guesses(space: Space, below: int) -> list[Vector]:
-    """Return exact vectors lighter than a bound from all sources of candidates."""
-    found = []
-    for vector in candidates(space, below, _INFORMATION_SETS, 0, _MOST_PROGRAMS):
-        if vector.weight < below:
-            below = vector.weight
-            found.append(vector)
-    return found
+def guesses(
+    space: Space, below: int, budget: Budget, progress: Progress | None
+) -> Iterator[Vector]:
+    """Yield exact vectors, each lighter than the one before, from all sources of candidates.
+
+    Each source takes at most a third of what is left.
+    """
+    share = max(budget.left / 3, CHEAP_SECONDS)
+    sets = min(_INFORMATION_SETS, int(share / _set_seconds(space)))
+    programs = min(_MOST_PROGRAMS, int(share / _program_seconds(space)))
+    few = _few_seconds(space) <= share
+    budget.spend(guess_seconds(space, sets, programs))
+    yield from candidates(space, below, sets, 0, programs, few, progress)
+
+
+def guess_seconds(space: Space, sets: int, programs: int) -> float:
+    """Predict how long `candidates` take on one core."""
+    return _few_seconds(space) + sets * _set_seconds(space) + programs * _program_seconds(space)
+
+
+def _few_seconds(space: Space) -> float:
+    return 8e-9 * min(space.rank, 400) ** 3
+
+
+def _set_seconds(space: Space) -> float:
+    """Predict an information set's time: an elimination and all pairs of its rows."""
+    return 1e-5 + 2.7e-9 * space.rank**2 * space.groups.num_groups
+
+
+def _program_seconds(space: Space) -> float:
+    return 1e-3 + 6e-7 * space.rank * space.groups.num_groups
 
 
 def candidates(
-    space: Space, below: int, attempts: int, seed: int, programs: int
+    space: Space,
+    below: int,
+    attempts: int,
+    seed: int,
+    programs: int,
+    few: bool = True,
+    progress: Progress | None = None,
 ) -> Iterator[Vector]:
-    """Return exact vectors from all sources of guesses that promise less than a weight.
+    """Yield exact vectors from all sources of guesses, each lighter than a weight and the last.
 
-    `attempts` counts information sets, `programs` the last rows that an L1 program starts from.
+    `attempts` counts information sets, `programs` the last rows that an L1 program starts from;
+    `few` is whether sums of few rounds are tried.
     """
-    for coefficients in _candidates.few_rounds(space.rows, space.weights):
+    for coefficients in _candidates.few_rounds(space.rows, space.weights) if few else ():
         combined = space.combination(coefficients, "few rounds")
         if combined is not None and combined.weight < below:
             below = combined.weight
@@ -290,8 +386,11 @@ def candidates(
         for row in range(last, max(-1, last - programs), -1)
     )
     sets = _candidates.information_sets(matrix, sizes, below, attempts, seed)
-    for method, supports in (("information sets", sets), ("linear program", programmed)):
-        for support in supports:
+    parts = (("information sets", sets, attempts), ("linear program", programmed, programs))
+    for method, supports, total in parts:
+        for done, support in enumerate(supports):
+            if progress is not None:
+                progress(f"looking for light combinations: {method}", min(done, total), total)
             if support is not None and 0 < sizes[support].sum() < below:
                 vector = space.vector(np.flatnonzero(support), method)
                 if vector is not None and vector.weight < below:
@@ -302,9 +401,3 @@ def candidates(
 def _is_witness(witness: list[int], groups: Groups, best: Vector) -> bool:
     """Check in Python integers that the witness is non-zero exactly on the vector's columns."""
     return bool((support_of(witness, groups.matrix) == best.columns).all())
-
-
-def _exposed(space: Space, groups: Groups) -> tuple[int, ...]:
-    """Return the clients alone in their group whose unit vector is in the space."""
-    single = [k for k in range(groups.num_groups) if groups.sizes[k] == 1]
-    return groups.clients(unit_vectors(space.rows, single))

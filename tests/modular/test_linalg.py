@@ -1,5 +1,6 @@
 """Ranks and row spaces against elimination over the exact rationals."""
 
+import math
 from fractions import Fraction
 
 import hypothesis
@@ -14,6 +15,7 @@ from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
 from mrsa_jax.modular import _filter as rank_filter
 from mrsa_jax.modular import _linalg as linalg
 from mrsa_jax.modular import _prime as prime_field
+from mrsa_jax.modular._prime import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
 def exact_rank(rows) -> int:
@@ -88,8 +90,16 @@ def test_known_ranks(matrix, expected):
     assert int(rank_trajectory(matrix)[-1]) == expected
 
 
-def test_the_second_prime_corrects_the_first():
+def test_primes_that_are_known_beforehand_deceive_nobody():
     p, q = PRIMES
+    product = np.diag([p * q, 1])
+    assert int(rank(product)) == 2
+    assert rank_trajectory(product).tolist() == [1, 2]
+    assert is_in_row_space(product[:1], [[1, 0], [0, 1]]).tolist() == [True, False]
+    assert is_in_row_space([[1, 1 + p * q]], [[1, 1]]).tolist() == [False]
+    # a wide one, whose rank no number of distinct lines settles
+    wide = np.array([[1, 1, 2, 3], [1, 1 + p * q, 2, 3], [2, 2, 4, 6]])
+    assert int(rank(wide)) == 2
     assert int(rank(np.diag([p, 1]))) == 2
     assert int(rank(np.diag([q, 1]))) == 2
     assert rank_trajectory(np.diag([p, 1])).tolist() == [1, 2]
@@ -255,3 +265,35 @@ def test_compiled_loops_and_array_code_agree(name: str, monkeypatch: pytest.Monk
         last = plain if name == "rank" else plain[:, -1]
         floats = [np.linalg.matrix_rank(matrix.astype(float)) for matrix in batch]
         np.testing.assert_array_equal(last, floats)
+
+
+def test_drawn_primes_are_many_different_and_prime():
+    first, *others = draw_primes(50)
+    assert len({first, *others}) == 50
+    assert set(draw_primes(50)).isdisjoint(others)  # but for a chance of 1e-3 / 2800
+    for value in (first, *others):
+        assert 2**30 < value < 2**32 / 3.5
+        assert all(value % factor for factor in range(2, math.isqrt(value) + 1))
+
+
+@pytest.mark.slow
+def test_there_are_as_many_primes_to_draw_as_the_chance_of_error_counts():
+    least, most = 2**30, int(2**32 / 3.5)
+    found = np.ones(most - least, bool)
+    small = np.ones(math.isqrt(most) + 1, bool)
+    for factor in range(2, len(small)):
+        if small[factor]:
+            small[factor * factor :: factor] = False
+            found[-least % factor :: factor] = False
+    assert found.sum() >= NUM_PRIMES
+    assert most == 1_227_133_513
+
+
+def test_the_chance_of_error_is_that_of_bad_primes_only():
+    assert error_bits(215.0, 2) == 39  # (7.2 / 7e6)**2, the rank of 120 clients
+    assert error_bits(215.0, 2, 120) == 32
+    assert error_bits(1e9, 3) == 0
+    for bits, cases in ((215.0, 1), (3e3, 1000), (6e4, 10**6)):
+        count = enough_primes(bits, cases)
+        assert error_bits(bits, count, cases) >= 30
+        assert count == 2 or error_bits(bits, count - 1, cases) < 30

@@ -11,6 +11,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES
+from mrsa_jax.modular._prime import fields
 from mrsa_jax.privacy import _exposure, first_exposure
 
 
@@ -103,8 +104,11 @@ def test_blocks_that_only_move_together_are_never_exposed():
     assert first_exposure(history).tolist() == [-1] * 12
 
 
-def test_both_primes_must_agree():
+def test_primes_that_are_known_beforehand_deceive_nobody():
     p, q = PRIMES
+    assert first_exposure([[p * q, 1]]).tolist() == [-1, -1]
+    assert first_exposure([[p * q, 0], [1, 1]]).tolist() == [0, 1]
+    assert first_exposure([[1, 1 + p * q], [1, 1]]).tolist() == [1, 1]
     # mod p the row is (1, 0): the client would seem to be exposed
     assert first_exposure([[1, p]]).tolist() == [-1, -1]
     assert first_exposure([[q, 1]]).tolist() == [-1, -1]
@@ -194,7 +198,8 @@ def test_very_many_clients_are_the_classes_of_equal_columns():
 
 def test_memory_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     shape = jax.ShapeDtypeStruct((1, 2, 20, 50_000), jnp.uint32)
-    needed = _exposure._first_exposure.lower(shape, True).compile().memory_analysis()
+    of = fields(PRIMES)
+    needed = _exposure._first_exposure.lower(shape, of, True).compile().memory_analysis()
     in_all = needed.temp_size_in_bytes + needed.output_size_in_bytes
     assert in_all < 8 * np.prod(shape.shape) * 4
 

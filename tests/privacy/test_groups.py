@@ -212,7 +212,7 @@ def test_a_full_table_grows(monkeypatch):
 
 
 def test_a_sum_that_vanishes_by_accident_is_no_group(monkeypatch):
-    monkeypatch.setattr(_unweighted, "_PRIME", 13)  # one set in thirteen
+    monkeypatch.setattr(_unweighted, "_ABOVE", 32)  # one set in some twenty
     for seed in range(4):
         matrix = random_history(seed, 9, 3, 5)
         for coefficients, values in VALUES.items():
@@ -230,7 +230,9 @@ def test_little_effort_gives_a_true_interval():
     assert found.lower < more.lower <= more.upper <= found.upper
 
 
-def test_a_prime_that_divides_all_minors_is_left():
+def test_no_prime_deceives_and_none_is_kept():
     p = 2**61 - 1
     found = check([[1, 1, 0], [1, 1 + p, 0]], "plain")
     assert (found.lower, found.upper, found.certified) == (1, 1, True)
+    found = check([[p + 1, 1]], "plain")  # modulo p a plain sum, for every kernel vector
+    assert (found.lower, found.upper, found.certified) == (None, None, True)

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 import row_space_oracle as oracle
 
-from mrsa_jax.privacy import _search, _two_adic, _weak, weak_privacy
-from mrsa_jax.privacy._exact import combination_on, prefix_ranks, support_of, unit_vectors
-from mrsa_jax.privacy._groups import collapse
+from mrsa_jax.privacy import _ranks, _search, _two_adic, _weak, weak_privacy
+from mrsa_jax.privacy._exact import combination_on, support_of
+from mrsa_jax.privacy._groups import Groups, collapse
+from mrsa_jax.privacy._ranks import ranks_of
+from mrsa_jax.privacy._sieve import Sieve
 from mrsa_jax.privacy._space import Space
 
 
 def space_of(matrix):
     groups = collapse(np.asarray(matrix))
-    return Space(groups.matrix[_weak.independent(groups.matrix)], groups.sizes)
+    return Space(groups.matrix[ranks_of(groups.matrix).kept], groups.sizes)
 
 
 def small_matrices(count, seed):
@@ -128,20 +130,41 @@ def test_parity_checks_give_up_without_digits_left() -> None:
 
 def test_ranks_of_all_prefixes_are_proven() -> None:
     for matrix in small_matrices(60, 9):
-        ranks, proven = prefix_ranks(collapse(matrix).matrix)
-        assert proven.all()
-        assert ranks.tolist() == [oracle.rank(matrix[: j + 1].tolist()) for j in range(len(matrix))]
+        ranks = ranks_of(collapse(matrix).matrix)
+        assert ranks.proven.all()
+        assert ranks.error_bits is None
+        prefix = [oracle.rank(matrix[: j + 1].tolist()) for j in range(len(matrix))]
+        assert ranks.prefix.tolist() == prefix
+        assert len(ranks.kept) == prefix[-1]
 
 
-def test_a_rank_that_the_first_primes_lose_is_found_by_the_next() -> None:
-    first, second = 2**31 - 1, 2**31 - 19
-    matrix = np.array([[1, 1], [1, 1 + first * second]], object)
-    ranks, proven = prefix_ranks(matrix)
-    assert ranks.tolist() == [1, 2]
-    assert proven.all()
-    ranks, proven = prefix_ranks(np.array([[1, 1], [1, 1 + first]], object), most_primes=1)
-    assert ranks.tolist() == [1, 1]
-    assert proven.tolist() == [True, False]
+def test_a_rank_that_primes_lose_is_found_by_others(monkeypatch) -> None:
+    """Bad primes, put where the drawn ones go, cost neither the rank nor the rows behind it."""
+    bad = [1_199_999_993, 1_199_999_963]
+    matrix = np.array([[1, 1], [1, 1 + bad[0] * bad[1]], [2, 2]], object)
+    drawn = iter(bad)
+    others = _ranks.draw_primes
+    monkeypatch.setattr(
+        _ranks, "draw_primes", lambda n, w: (p,) if (p := next(drawn, None)) else others(n, w)
+    )
+    ranks = ranks_of(matrix)
+    assert (ranks.prefix.tolist(), ranks.kept.tolist()) == ([1, 2, 2], [0, 1])
+    assert ranks.proven.all()
+
+
+def test_an_unproven_rank_states_its_chance_of_error() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-(2**40), 2**40, (12, 30))
+    matrix = np.concatenate([rows, rows[:6] + rows[6:], rows[:5] - rows[3:8]])
+    quick, whole = ranks_of(matrix, 0.0), ranks_of(matrix)
+    assert quick.prefix.tolist() == whole.prefix.tolist() == [*range(1, 13)] + [12] * 11
+    assert quick.proven.tolist() == [True] * 12 + [False] * 11
+    assert quick.error_bits >= 40
+    assert whole.proven.all()
+    assert whole.error_bits is None
+    # bad primes are fewer than bits / 30, each as likely as one in seven million
+    share = whole.minor_bits / 30 / 7e6
+    assert 2.0**-quick.error_bits <= 2 * share**2
 
 
 def test_combinations_vanish_outside_and_units_are_units() -> None:
@@ -162,7 +185,17 @@ def test_combinations_vanish_outside_and_units_are_units() -> None:
             if oracle.rank([*space.rows.tolist(), [int(j == k) for j in range(columns)]])
             == space.rank
         ]  # fmt: skip
-        assert unit_vectors(space.rows, list(range(columns))) == units
+        sieve = Sieve(Groups(space.rows, space.weights, ()), space.rows, 200.0)
+        alone = sieve.alone(list(range(columns)), 1.0)
+        assert (alone.groups, alone.error_bits) == (tuple(units), None)
+        unlifted = sieve.alone(list(range(columns)), 0.0)
+        assert (unlifted.groups, unlifted.last_rows) == (alone.groups, alone.last_rows)
+        assert (unlifted.error_bits is None) == (not units)
+        for k, row in zip(alone.groups, alone.last_rows, strict=True):
+            unit = [int(j == k) for j in range(columns)]
+            for rows, there in ((row, False), (row + 1, True)):
+                before = space.rows[:rows].tolist()
+                assert (oracle.rank([*before, unit]) == oracle.rank(before)) == there
 
 
 def test_many_columns_are_decided_without_a_kernel_basis(monkeypatch) -> None:
