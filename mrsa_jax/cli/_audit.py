@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BELOW_TARGET", "AuditConfig", "run_audit", "title_of"]
 
 BELOW_TARGET = 3  # exit status of a gate that failed
+INTERRUPTED = 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,7 @@ class AuditConfig:
     """Most memory that the history may take as a matrix."""
 
     effort: float = 1.0
-    """How hard weak privacy is tried, in about a minute of two cores."""
+    """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
 
     fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
     """Exit with status 3 unless privacy of at least this T is proven (2: nobody is exposed)."""
@@ -91,13 +92,16 @@ class AuditConfig:
 
 
 def run_audit(config: AuditConfig) -> int:
-    """Audit a log and return the exit status: 0, or 3 where the gate fails."""
+    """Audit a log and return the exit status: 0, 3 where the gate fails, 130 if interrupted."""
     _validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
     with _folder(config) as folder:
         with Bars() as bars:
             log = _read(config, bars)
-            found, gate = _audit(config, log, bars)
+            found, is_whole = _audit(config, log, bars)
+        gate = None
+        if config.fail_below is not None:
+            gate = found.gate(config.fail_below, config.definition)
         _show(config, found, gate)  # before it is saved, which may fail
         if folder is not None:
             from mrsa_jax.cli._audit_folder import save_audit
@@ -112,6 +116,8 @@ def run_audit(config: AuditConfig) -> int:
         sys.stdout.write(
             f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it\n"
         )
+    if not is_whole:
+        return INTERRUPTED
     return 0 if gate is None or gate.passed else BELOW_TARGET
 
 
@@ -155,14 +161,23 @@ def _read(config: AuditConfig, bars: Bars) -> ParticipationLog:
     return log
 
 
-def _audit(config: AuditConfig, log: ParticipationLog, bars: Bars) -> tuple[Audit, Gate | None]:
+def _audit(config: AuditConfig, log: ParticipationLog, bars: Bars) -> tuple[Audit, bool]:
+    """Return what was found, and whether that is all; an interrupt ends it with what there is."""
     from mrsa_jax import privacy
 
-    found = privacy.audit(log, effort=config.effort, progress=_stages(bars))
-    bars.update(1, 1)
-    if config.fail_below is None:
-        return found, None
-    return found, found.gate(config.fail_below, config.definition)
+    found: Audit | None = None
+    try:
+        for step in privacy.audit_steps(log, effort=config.effort, progress=_stages(bars)):
+            if found is None:
+                bars.say("; ".join(": ".join(row[:2]) for row in _first_rows(step)))
+            found = step
+        bars.update(1, 1)
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        bars.say("interrupted: what was found so far follows")
+    assert found is not None
+    return found, not found.pending
 
 
 def _validate(config: AuditConfig) -> None:
@@ -249,13 +264,26 @@ def title_of(file: pathlib.Path, found: Audit) -> str:
     return f"{printable(file)}: {size}, {kind} sums"
 
 
-def _rows(found: Audit) -> list[tuple[str, str, str]]:
-    from mrsa_jax.privacy._audit import share
-
+def _first_rows(found: Audit) -> list[tuple[str, str, str]]:
+    """Return what is known at once."""
     weak = found.weak
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
+    return [
+        ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
+        ("strong privacy T", str(found.strong), "exact"),
+        ("lightest combination so far", f"{weak.upper} clients", "exact"),
+    ]
+
+
+def _rows(found: Audit) -> list[tuple[str, str, str]]:
+    from mrsa_jax.privacy._audit import share
+
+    weak = found.weak
+    exposed, *others = _first_rows(found)
+    if not others:
+        return [exposed]
     leverage = "not computed"
     if found.max_leverage is not None:
         leverage = f"{share(found.max_leverage)} (client {printable(found.max_leverage_client)})"
@@ -268,12 +296,11 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
         plain = [("smallest plain sum", f"{sizes} client{plural}", sure)]
     both = weak.lower == weak.upper
     return [
-        ("exposed clients", f"{len(found.exposed)}{first}", "exact"),
+        exposed,
         ("maximum leverage", leverage, "float64"),
         ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
-         f"{'certified' if weak.certified else 'not decided' if not both else 'not certified'}; "
-         f"from below: {weak.lower_method}, from above: {weak.upper_method}"),
+         f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
         *plain,
         ("strong privacy T", str(found.strong), "exact"),
-        ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", ""),
+        ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What any participation history leaks, computed exactly."""
 
-from mrsa_jax.privacy._audit import Audit, Gate, audit
+from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._log import ParticipationLog, read_log
@@ -28,6 +28,7 @@ __all__ = [
     "WeakPrivacyTrajectory",
     "Witness",
     "audit",
+    "audit_steps",
     "first_exposure",
     "integer_weights",
     "leverage",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,14 +22,14 @@ from mrsa_jax.privacy._log_table import ParticipationLog
 from mrsa_jax.privacy._recipe import Recipe, join_names, listed, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
-from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
+from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
 
-__all__ = ["Audit", "Definition", "Gate", "audit"]
+__all__ = ["Audit", "Definition", "Gate", "audit", "audit_steps"]
 
 Definition = Literal["weak", "strong"]
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
-_GROUP_EFFORT = 0.2  # of the audit's effort
+_GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
 
 
 class Gate(NamedTuple):
@@ -68,6 +68,7 @@ class Audit:
         recipe: The witness of weak privacy with names; None when nobody took part.
         columns_used: The columns of the log that were read; empty where they had no names.
         columns_ignored: Its other columns.
+        pending: What was not finished (`audit_steps`); what is there is sound all the same.
     """
 
     num_rounds: int
@@ -84,6 +85,7 @@ class Audit:
     recipe: Recipe | None
     columns_used: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return the audit for a notebook: its findings in words, and its numbers."""
@@ -101,6 +103,9 @@ class Audit:
 
     def gate(self, target: int, definition: Definition = "weak") -> Gate:
         """Return whether privacy of at least `target` is proven; what is uncertain fails.
+
+        Where a proof would have cost more than the effort, primes drawn at random decide with the
+        error chance that the reason states.
 
         Args:
             target: T demanded, at least 1. A weak T of 2 means that nobody is exposed.
@@ -121,6 +126,8 @@ class Audit:
             reason = "nobody took part, so T is undefined and nothing is proven"
             return Gate(target, definition, False, reason)
         value = f"{definition} privacy T is {_interval(lower, upper)}"
+        if definition == "weak" and self.weak.error_bits is not None:
+            value += f" ({self.weak.surety})"
         if upper < target:
             return Gate(target, definition, False, f"{value}, below {target}")
         if lower < target:
@@ -133,7 +140,7 @@ class Audit:
         if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
             nobody = "Nobody took part in any round: nothing is learnt, and T is undefined."
             return [nobody, *self._columns()]
-        sure = "proven" if self.weak.certified else "not decided at this effort"
+        sure = "proven" if self.weak.certified else self._unsure()
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
             *self._urgent(),
@@ -143,7 +150,13 @@ class Audit:
             *self._plain_sum(),
             f"Strong privacy T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
             *self._columns(),
+            *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]
+
+    def _unsure(self) -> str:
+        if self.weak.lower != self.weak.upper:
+            return "not decided at this effort"
+        return f"not proven at this effort, {self.weak.surety}"
 
     def _columns(self) -> list[str]:
         if not self.columns_used:
@@ -162,6 +175,8 @@ class Audit:
                        f"solve for their own updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
         else:
             exposed = "No client is exposed: nobody's own update follows from the sums."
+        if self.weak.error_bits is not None:
+            exposed += f" Not proven at this effort: {self.weak.surety}."
         if self.max_leverage is None:
             return [exposed]
         mean = self.weak.rank / self.num_clients
@@ -198,10 +213,12 @@ class Audit:
             ],
             "max_leverage": self.max_leverage,
             "max_leverage_client": _plain(self.max_leverage_client),
+            "pending": list(self.pending),
             "weak_privacy": {
                 "lower": weak.lower,
                 "upper": weak.upper,
                 "certified": weak.certified,
+                "error_bits": weak.error_bits,
                 "rank": weak.rank,
                 "num_groups": weak.num_groups,
                 "lower_method": weak.lower_method,
@@ -237,7 +254,8 @@ def audit(
         log_or_P: A log (`read_log`), a table that `read_log` takes, or a participation matrix of
             bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
             from 0.
-        effort: How hard weak privacy is tried, in about a minute of two cores (`weak_privacy`).
+        effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core for
+            weak privacy (`weak_privacy`), and a sixth of that for plain sums.
         progress: Called with the name of a stage, the parts of it that are done, and their number.
 
     Returns:
@@ -256,38 +274,94 @@ def audit(
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); leverage and recipes are this package's.
     """
+    *_, last = audit_steps(log_or_P, effort=effort, progress=progress)
+    return last
+
+
+def audit_steps(
+    log_or_P: Any,
+    *,
+    effort: float | int = 1.0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Iterator[Audit]:
+    """Yield what `audit` has found, each time it has found more, in order of what it costs.
+
+    Choose it over `audit` to show findings as they come, or to keep what is known when the rest
+    is given up. The first one has the exposed clients, strong T and the lightest sum; each is sound
+    as it stands (`Audit.pending` names what it lacks), and the last is what `audit` returns.
+
+    Args:
+        log_or_P: As for `audit`.
+        effort: As for `audit`.
+        progress: As for `audit`.
+
+    Yields:
+        The findings so far.
+
+    Raises:
+        ConfigurationError: As `audit`.
+
+    Examples:
+        >>> first, *_, last = audit_steps([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
+        >>> first.exposed == last.exposed, first.pending, last.pending
+        (True, ('weak privacy', 'leverage', 'plain sums'), ())
+    """
     log = as_log(log_or_P) or _unnamed(log_or_P)
     report = progress or (lambda stage, done, total: None)
     P = log.participation
-    report("weak privacy", 0, 1)
-    weak = weak_privacy(P, effort=effort, progress=report)
-    report("first rounds of exposure", 0, 1)
-    firsts = _wide.first_rounds(P, weak.exposed)
-    by_round = sorted(zip(firsts, weak.exposed, strict=True))
+    report("exposed clients", 0, 1)
+    found: Audit | None = None
+    for weak in weak_steps(P, effort=effort, progress=report):
+        if found is None:
+            found = _first(log, weak, strong_privacy(P))
+        found = _with_weak(found, log, weak)
+        yield found
+        report("weak privacy", 0, 1)
+    assert found is not None
     report("leverage", 0, 1)
-    leverage = _wide.leverages(P, weak.rank) if weak.rank else None
-    top = None if leverage is None else int(np.argmax(leverage))
+    leverage = _wide.leverages(P, weak.rank, weak.exposed) if weak.rank else None
+    found = dataclasses.replace(found, pending=("plain sums",))
+    if leverage is not None:
+        top = int(np.argmax(leverage))
+        largest = float(leverage[top])
+        found = dataclasses.replace(
+            found, max_leverage=largest, max_leverage_client=log.clients[top]
+        )
+    yield found
     report("plain sums", 0, 1)
-    group = None
+    found = dataclasses.replace(found, pending=())
     if effort > 0 and 0 < weak.num_groups <= _MOST_GROUPS:
         group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
-    report("strong privacy", 0, 1)
+        names = tuple(log.clients[i] for i in group.support)
+        found = dataclasses.replace(found, group=group, group_clients=names)
+    yield found
+
+
+def _first(log: ParticipationLog, weak: WeakPrivacy, strong: int | None) -> Audit:
+    P = log.participation
+    since = sorted(zip(weak.exposed_since, weak.exposed, strict=True))
     return Audit(
         num_rounds=P.shape[0],
         num_clients=P.shape[1],
         empty_rounds=int((~(P != 0).any(axis=1)).sum()),
         is_weighted=P.dtype != np.bool_ and not bool(((P == 0) | (P == 1)).all()),
-        exposed=tuple((log.clients[i], log.rounds[j]) for j, i in by_round),
-        max_leverage=None if leverage is None or top is None else float(leverage[top]),
-        max_leverage_client=None if top is None else log.clients[top],
+        exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
+        max_leverage=None,
+        max_leverage_client=None,
         weak=weak,
-        group=group,
-        group_clients=tuple(log.clients[i] for i in group.support) if group else (),
-        strong=strong_privacy(P),
-        recipe=recipe_of(log, weak.witness, weak.support) if weak.rank else None,
+        group=None,
+        group_clients=(),
+        strong=strong,
+        recipe=None,
+        pending=("weak privacy", "leverage", "plain sums"),
         columns_used=log.columns_used,
         columns_ignored=log.columns_ignored,
     )
+
+
+def _with_weak(found: Audit, log: ParticipationLog, weak: WeakPrivacy) -> Audit:
+    recipe = recipe_of(log, weak.witness, weak.support) if weak.rank else None
+    return dataclasses.replace(found, weak=weak, recipe=recipe)
 
 
 def _unnamed(P: Any) -> ParticipationLog:

@@ -1,8 +1,9 @@
 """What an audit found, round by round: who was exposed by then, and between which bounds T lay.
 
-Everything follows from facts that are exact: first exposures, classes of equal columns, the
+Everything follows from first exposures, classes of equal columns, the
 lightest sum so far, the audit's own interval (a lower bound of T after the last round is one after
-every round), and the bounds in bulk where the history is small enough for them.
+every round), and the bounds in bulk where the history is small enough for them, whose primes are
+drawn for the call and err with a chance below 2**-30.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import dataclasses
 
 import numpy as np
 
+from mrsa_jax.modular._linalg import minor_bits
+from mrsa_jax.modular._prime import ERROR_BITS, error_bits
 from mrsa_jax.privacy._audit import Audit
 from mrsa_jax.privacy._log_table import ParticipationLog
 from mrsa_jax.privacy._search import Progress
@@ -78,7 +81,8 @@ def over_rounds(
     if strong is not None:
         lower = np.maximum(lower, strong)
     groups = found.weak.num_groups
-    if 0 < groups <= _MOST_GROUPS and rounds * groups**2 <= _MOST_PRODUCTS:
+    is_small = 0 < groups <= _MOST_GROUPS and rounds * groups**2 <= _MOST_PRODUCTS
+    if is_small and error_bits(minor_bits(P), 2) >= ERROR_BITS:
         bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)
         lower = np.maximum(lower, bulk.lower)
         upper = np.where(seen, np.minimum(upper, bulk.upper), upper)

@@ -1,6 +1,6 @@
 """A figure of our own: who was predicted exposed is who was recovered.
 
-`privacy.first_exposure` is exact arithmetic on a history alone; the attack is floating point on
+`privacy.first_exposure` is integer arithmetic on a history alone; the attack is floating point on
 sums of real updates that do not change. Beside it the error that each other client's leverage
 predicts. Multi-RoundSecAgg, Appendix H.2, has one history and one scheme of each kind.
 """
@@ -69,7 +69,7 @@ def exposed_and_recovered(context: Context) -> Item:
         f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax regression "
         f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at a model of "
         f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} independent normal "
-        "entries. Left: errors of those predicted exposed (in exact integers) and of all others. "
+        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of all others. "
         "Right: error predicted by leverage against measured, of those not exposed.",
     )
 
@@ -159,7 +159,7 @@ def _exact(frame: pd.DataFrame, kind: str) -> Check:
         f"{int(exposed.sum())} exposed; errors up to {errors[exposed].max(initial=0):.1g}, of the "
         f"others from {errors[~exposed].min(initial=np.inf):.1g}",
         tolerance=f"both 1; recovered: relative squared error under {RECOVERED:g}",
-        note="predicted in exact integers from the history alone",
+        note="predicted from the history alone, modulo primes drawn at random",
     )
 
 

@@ -253,9 +253,9 @@ def full_rank(context: Context) -> Item:
         "Theorem 3: full rank after N rounds",
         _theorem_3_checks(data, draws),
         data,
-        f"Share of {draws} histories whose participation matrix has rank N, ranks exact. Crosses: "
-        "the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric value "
-        "(its constant is unknown).",
+        f"Share of {draws} histories whose participation matrix has rank N, ranks by drawn primes. "
+        "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric "
+        "value (its constant is unknown).",
     )
 
 

@@ -248,7 +248,8 @@ def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
 _READING = (
     "T: strong multi-round privacy, the fewest clients whom the sums never separate. Rank: of the "
     "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
-    "update the server can solve for, decided exactly, and from which round on (counted from 1). "
+    "update the server can solve for, and from which round on (counted from 1); ranks and exposure "
+    "are decided modulo primes drawn at random, with error chance below 2^-30 a history. "
     "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
     "error."
 )

@@ -21,8 +21,8 @@ _CAPTIONS = {
     "exposed_clients": "Clients whose own update could be solved for after each round: a "
     "combination of the sums so far is theirs alone.",
     "weak_privacy": "Weak privacy T after each round: the fewest clients in any combination of the "
-    "sums so far, between its proven bounds; 1 means that somebody is exposed. Strong T: the "
-    "fewest clients whom no combination tells apart.",
+    "sums so far, between its bounds (before the last round with error chance below 2^-30); 1 "
+    "means that somebody is exposed. Strong T: the fewest clients whom no combination tells apart.",
 }
 
 _MODEL = (

@@ -87,7 +87,7 @@ class History:
 
 
 def analyse(participation: Any) -> History:
-    """Analyse a participation history bool[..., J, N]; all of it exact but for F and C (floats).
+    """Analyse a participation history bool[..., J, N]; all in integers but F and C.
 
     Trials go through in parts, so that what is held beside the history is bounded.
     """

@@ -340,7 +340,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         assert flag in text
 
 
-def test_an_interrupt_leaves_with_130(tmp_path: pathlib.Path) -> None:
+def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib.Path) -> None:
     online = mj.availability.independent(0.1)
     history = mj.selection.rollout(1, mj.selection.uniform(60, 10), online, 45)
     np.save(tmp_path / "log.npy", np.asarray(history))
@@ -353,13 +353,44 @@ def test_an_interrupt_leaves_with_130(tmp_path: pathlib.Path) -> None:
     )
     try:
         assert process.stderr is not None
-        assert any("weak privacy" in line for line in process.stderr)
+        assert any("exposed clients: 0; strong privacy T: 1" in line for line in process.stderr)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         printed, said = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
-    assert "interrupted" in said
+    assert "interrupted: what was found so far follows" in said
     assert process.returncode == 130
-    assert printed == ""
+    assert "No client is exposed" in printed
+    assert "not decided" in printed
+    assert "Not finished: weak privacy, leverage, plain sums." in printed
+
+
+@pytest.mark.slow
+def test_a_log_of_two_thousand_clients_is_answered_at_once_and_within_its_effort(
+    tmp_path: pathlib.Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    lines = ["round,client"]
+    for j in range(500):
+        cohort = rng.permutation(2000)[: 1 if j == 250 else 40]
+        lines += [f"round-{j:03},site-{i:04}" for i in cohort]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    words = ["audit", str(tmp_path / "log.csv"), "--effort", "0.3"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mrsa_jax", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        first = next(line for line in process.stderr if "exposed clients: " in line)
+        printed, _ = process.communicate(timeout=600)
+    finally:
+        process.kill()
+        process.communicate()
+    assert "exposed clients: 1, first after round round-250" in first
+    assert process.returncode == 0
+    assert "1 of 2000 clients are exposed" in printed

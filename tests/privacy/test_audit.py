@@ -80,7 +80,7 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     assert "client 41 (from round 12 on)" in sentences[0]
     assert "100.0% of the variance of client 41's update, and 60.0%" in sentences[1]
     assert sentences[2].startswith("Weak privacy T is 1 (proven)")
-    assert stages[0][0] == "weak privacy"
+    assert stages[0][0] == "exposed clients"
     assert "leverage" in {stage[0] for stage in stages}
 
 
@@ -257,12 +257,13 @@ def test_many_clients_give_the_same_as_few(monkeypatch: pytest.MonkeyPatch) -> N
         with monkeypatch.context() as patch:
             patch.setattr(_wide, "_MOST_CLIENTS", 5)
             patch.setattr(_wide, "_CHUNK", 4)
-            assert _wide.first_rounds(P, exposed) == wanted[list(exposed)].tolist()
-            wide = _wide.leverages(P, rank)
+            wide = _wide.leverages(P, rank, exposed)
             np.testing.assert_allclose(wide, plain, atol=1e-9)
             patch.setattr(_wide, "_MOST_ROWS", 5)
-            assert _wide.leverages(P, rank) is None
-    assert _wide.first_rounds(P, ()) == []
+            assert _wide.leverages(P, rank, exposed) is None
+        weak = mj.privacy.weak_privacy(P, effort=0)
+        assert weak.exposed == exposed
+        assert list(weak.exposed_since) == wanted[list(exposed)].tolist()
 
 
 def test_it_takes_arrays_of_any_kind() -> None:
