@@ -22,6 +22,7 @@ __all__ = [
     "StoreError",
     "nearest",
     "require",
+    "shortened",
     "writing",
 ]
 
@@ -121,7 +122,7 @@ def require(condition: bool, argument: str, rule: str, *values: Any) -> None:
         mrsa_jax._errors.ConfigurationError: `cohort_size` must be at most `N`; got 5 and 4
     """
     if not condition:
-        got = " and ".join(_shorten(value) for value in values)
+        got = " and ".join(shortened(value) for value in values)
         raise ConfigurationError(f"`{argument}` {rule}" + (f"; got {got}" if values else ""))
 
 
@@ -138,6 +139,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'? ({listing})" if close else listing
 
 
-def _shorten(value: Any) -> str:
-    text = repr(value)
+def shortened(value: Any) -> str:
+    """Return a value as a message shows it: what Python writes of it, cut where it is long."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # too deep, or an integer of too many digits
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 120 else text[:117] + "..."

@@ -283,7 +283,7 @@ def read_array(path: pathlib.Path, name: str) -> np.ndarray:
     try:
         if path.suffix == ".npy":
             return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             names = archive.files
             key = name if name in names else names[0] if len(names) == 1 else None
             rule = f"must hold one array, or one named {name!r}"

@@ -6,7 +6,6 @@ the values in row-major order. Source: LeCun's description beside the MNIST file
 
 from __future__ import annotations
 
-import gzip
 import math
 import pathlib
 from typing import Any
@@ -14,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError, DataNotFoundError
+from mrsa_jax._untrusted import read_bytes
 
 __all__ = ["read_idx", "read_idx_directory"]
 
-_GZIP_MAGIC = b"\x1f\x8b"
+_MOST_BYTES = 2**32
+_MOST_AXES = 8
 _TYPES: dict[int, np.dtype[Any]] = {
     0x08: np.dtype(">u1"),
     0x09: np.dtype(">i1"),
@@ -40,12 +41,12 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
     Raises:
         ConfigurationError: If the file is not a complete IDX file.
     """
-    data = path.read_bytes()
-    if data[:2] == _GZIP_MAGIC:
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError) as error:
-            raise ConfigurationError(f"`{path}` must be a whole gzip file; got {error}") from error
+    try:
+        data = read_bytes(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"`{path}` must be a whole file, plain or by gzip; got {error}"
+        ) from error
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
         raise ConfigurationError(
             f"`{path}` must be an IDX file (two zero bytes and a type code first); got {data[:4]!r}"
@@ -59,6 +60,8 @@ def read_idx(path: pathlib.Path) -> np.ndarray:
         raise ConfigurationError(
             f"`{path}` must hold {expected} bytes, as its header says; got {len(data)}"
         )
+    if num_axes > _MOST_AXES:
+        raise ConfigurationError(f"`{path}` must have at most {_MOST_AXES} axes; got {num_axes}")
     values = np.frombuffer(data, dtype, offset=start)
     return values.reshape(shape).astype(dtype.newbyteorder("="))
 

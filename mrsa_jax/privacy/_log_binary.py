@@ -39,7 +39,11 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     def read(place: int) -> Any:
         _log_table.check_memory((rows, 1), 16, options, str(path))
         with _decoding(path, "a Parquet file"):
-            return file.read(columns=[names[place]], use_threads=False).column(0)
+            values = file.read(columns=[names[place]], use_threads=False).column(0)
+            values.validate(full=True)
+        if len(values) != rows:
+            fault(f"{path}, column {names[place]!r}", f"{rows} rows", str(len(values)))
+        return values
 
     @functools.cache
     def column(place: int) -> Column | None:

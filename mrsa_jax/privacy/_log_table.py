@@ -27,6 +27,7 @@ _MISSING = ("", "nan", "NaN")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
 _MOST_DIGITS = 300  # of a number; what is longer is a name
+_MOST_NAME = 1000  # characters
 _MOST_SHOWN = 200  # characters of what was found
 _BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 
@@ -191,10 +192,11 @@ def _check_rows(
     locate: Callable[[int], str],
 ) -> None:
     faults: list[tuple[int, str, Column]] = []
+    one_line = f"a name in one line, of at most {_MOST_NAME} characters"
     columns = [(rounds, "a round (a number from 0 on, or a name)", _is_round),
                (clients, "the name or number of a client", _is_name),
-               (rounds, "a name in one line", _is_one_line),
-               (clients, "a name in one line", _is_one_line)]  # fmt: skip
+               (rounds, one_line, _is_one_line),
+               (clients, one_line, _is_one_line)]  # fmt: skip
     if weights is not None and values is not None:
         bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
         columns.append((weights, "a weight, a number of 0 or more", lambda name: name not in bad))
@@ -214,7 +216,9 @@ def _is_name(name: Any) -> bool:
 
 
 def _is_one_line(name: Any) -> bool:
-    return not isinstance(name, str) or ("\n" not in name.strip() and "\r" not in name.strip())
+    if not isinstance(name, str):
+        return True
+    return len(name) <= _MOST_NAME and "\n" not in name.strip() and "\r" not in name.strip()
 
 
 def _is_round(name: Any) -> bool:

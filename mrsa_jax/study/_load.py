@@ -10,11 +10,23 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._untrusted import read_bytes
 
-__all__ = ["from_dict", "load_config", "read_value", "to_dict", "to_toml"]
+__all__ = [
+    "from_dict",
+    "load_config",
+    "parse_toml",
+    "read_toml",
+    "read_value",
+    "to_dict",
+    "to_toml",
+]
 
 ConfigT = TypeVar("ConfigT")
+_MOST_BYTES = 2**24
+_MOST_DEPTH = 20
+_MOST_KEY = 100
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -75,11 +87,52 @@ def load_config(cls: type[ConfigT], path: str | pathlib.Path) -> ConfigT:
     """
     path = pathlib.Path(path)
     require(path.is_file(), "config", "must be an existing TOML file", str(path))
+    return from_dict(cls, parse_toml(read_toml(path, "config"), "config", path), "")
+
+
+def read_toml(path: pathlib.Path, argument: str) -> str:
+    """Return the text of a file of settings, or raise the error that names the argument."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"`config` must be valid TOML; {path}: {error}") from error
-    return from_dict(cls, content, "")
+        return read_bytes(path, _MOST_BYTES).decode()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"`{argument}` must be valid TOML; {path}: {error}") from error
+
+
+def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> dict[str, Any]:
+    """Return the content of TOML, whose values are such as every setting can be told of.
+
+    Args:
+        text: What to read.
+        argument: What it is called in messages.
+        path: Its file, if it is from one.
+
+    Raises:
+        ConfigurationError: If it is no TOML, is nested too deeply, or holds an integer beyond 64
+            bits or text with a NUL.
+    """
+    rule = f"`{argument}` must be valid TOML; " + (f"{path}: " if path is not None else "")
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        words = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise ConfigurationError(f"{rule}{words}") from error
+    below: list[tuple[Any, str, int]] = [(content, "", 0)]
+    while below:
+        value, dotted, depth = below.pop()
+        if depth > _MOST_DEPTH:
+            raise ConfigurationError(f"{rule}nested too deeply")
+        if isinstance(value, dict):
+            for key in value:
+                require(len(key) <= _MOST_KEY, dotted or argument, "must have shorter names", key)
+            below += [(key, dotted or key, depth + 1) for key in value]
+            below += [(v, f"{dotted}.{k}" if dotted else k, depth + 1) for k, v in value.items()]
+        elif isinstance(value, list):
+            below += [(item, f"{dotted}[{i}]", depth + 1) for i, item in enumerate(value)]
+        elif isinstance(value, str):
+            require("\0" not in value, dotted, "must hold no NUL", value)
+        elif isinstance(value, int):
+            require(-(2**63) <= value < 2**63, dotted, "must be an integer of 64 bits", value)
+    return content
 
 
 def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
@@ -107,7 +160,7 @@ def read_value(hint: Any, value: Any, dotted: str) -> Any:
         known = typing.get_args(hint)
         if value not in known:
             raise ConfigurationError(
-                f"`{dotted}` must be a known name; got {value!r}; {nearest(value, known)}"
+                f"`{dotted}` must be a known name; got {shortened(value)}; {nearest(value, known)}"
             )
         return value
     if origin is tuple:

@@ -147,7 +147,7 @@ def _read(path: pathlib.Path, *names: str) -> dict[str, Any]:
     """Read a file of results; raise if it is broken or lacks a part."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"`folder` must hold whole results; {str(path)!r} cannot be read ({error})"
         ) from error

@@ -92,7 +92,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any] | None:
     """Return a manifest; None where there is none that can be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) and "config_hash" in content else None
 

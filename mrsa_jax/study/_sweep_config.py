@@ -14,15 +14,14 @@ import itertools
 import json
 import math
 import pathlib
-import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax.study._config import studied
-from mrsa_jax.study._load import from_dict, read_value, to_dict
+from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict
 
 __all__ = [
     "Axis",
@@ -69,7 +68,7 @@ class PointKind:
     settings: type
     resolve: Callable[[Any], Any]
     label: Callable[[str, Any], Any] = _as_it_is
-    implied_axes: Callable[[dict[str, Any]], dict[str, list[Any]]] = _no_axes
+    implied_axes: Callable[[dict[str, Any]], dict[str, Any]] = _no_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,16 +219,12 @@ def load_sweep(path: str | pathlib.Path, kinds: Mapping[str, PointKind]) -> Swee
     """
     path = pathlib.Path(path)
     require(path.is_file(), "study", "must be an existing TOML file", str(path))
-    try:
-        text = path.read_text(encoding="utf-8")
-        return parse_sweep(text, kinds)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"`study` must be valid TOML; {path}: {error}") from error
+    return parse_sweep(read_toml(path, "study"), kinds)
 
 
 def parse_sweep(text: str, kinds: Mapping[str, PointKind]) -> Sweep:
     """Read a sweep from the text of a TOML file; as `sweep_of` its content."""
-    return dataclasses.replace(sweep_of(tomllib.loads(text), kinds), source=text)
+    return dataclasses.replace(sweep_of(parse_toml(text, "study"), kinds), source=text)
 
 
 def sweep_of(content: Mapping[str, Any], kinds: Mapping[str, PointKind]) -> Sweep:
@@ -247,9 +242,9 @@ def sweep_of(content: Mapping[str, Any], kinds: Mapping[str, PointKind]) -> Swee
     """
     left = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = left.pop("command", "simulate")
-    if name not in kinds:
-        hint = nearest(str(name), kinds)
-        raise ConfigurationError(f"`command` must be one that can be swept; got {name!r}; {hint}")
+    if not isinstance(name, str) or name not in kinds:
+        words = f"got {shortened(name)}; {nearest(str(name), kinds)}"
+        raise ConfigurationError(f"`command` must be one that can be swept; {words}")
     kind = kinds[name]
     flags = {}
     for flag in ("skip_impossible", "trajectories"):
@@ -365,14 +360,17 @@ def _expanded(values: Any, path: str) -> Any:
     least, most, form = _RANGES[name]
     good = isinstance(numbers, list) and least <= len(numbers) <= most
     good = good and all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
+        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one)
+        for one in numbers
     )
     require(good, f"{path}.{name}", f"must be {form}", numbers)
     if name == "range":
         whole = all(isinstance(one, int) for one in numbers)
         require(whole and numbers[2:] != [0], f"{path}.range", f"must be whole: {form}", numbers)
-        _check_size(path, len(range(*numbers)))
-        return list(range(*numbers))
+        made = range(*numbers)
+        # one of very many has no length
+        _check_size(path, (made[-1] - made[0]) // made.step + 1 if made else 0)
+        return list(made)
     count = numbers[2]
     require(isinstance(count, int) and count >= 1, f"{path}.{name}", f"must be {form}", numbers)
     _check_size(path, count)
@@ -380,8 +378,8 @@ def _expanded(values: Any, path: str) -> Any:
     require(positive, f"{path}.{name}", "must have positive ends", numbers)
     import numpy as np  # --help must not wait for it
 
-    made = (np.linspace if name == "linspace" else np.geomspace)(*numbers)
-    return [float(f"{one:.12g}") for one in made]  # 0.3, not 0.30000000000000004
+    spaced = (np.linspace if name == "linspace" else np.geomspace)(*numbers)
+    return [float(f"{one:.12g}") for one in spaced]  # 0.3, not 0.30000000000000004
 
 
 def _read(hint: Any, value: Any, path: str) -> Any:

@@ -86,7 +86,7 @@ def _label(field: str, value: Any) -> Any:
     return scheme_label(value) if field == "scheme" else None
 
 
-def _schemes_axis(content: dict[str, Any]) -> dict[str, list[Any]]:
+def _schemes_axis(content: dict[str, Any]) -> dict[str, Any]:
     """Take `schemes` for an axis, as the command's own files have it."""
     if "scheme" in content:
         require("schemes" not in content, "schemes", "must be left out beside `scheme`")

@@ -261,7 +261,8 @@ def test_rounds_that_are_no_rounds_are_named(write: Any) -> None:
         ("-1", "a round .a number from 0 on, or a name.; found '?-1"),
         ("x", "a round's number, as most rounds are .*; found 'x'"),
         ("1/2", "a round's number, as most rounds are .*; found '1/2'"),
-        ("9" * 5000, "a round's number, as most rounds are .*; found '999"),
+        ("9" * 999, "a round's number, as most rounds are .*; found '999"),
+        ("9" * 5000, "a name in one line, of at most 1000 characters; found '999"),
     ):
         for place in range(4):
             rounds = ["1", "2", "3", "4"]
