@@ -22,6 +22,7 @@ __all__ = [
     "StoreError",
     "nearest",
     "require",
+    "require_methods",
     "shortened",
     "writing",
 ]
@@ -124,6 +125,21 @@ def require(condition: bool, argument: str, rule: str, *values: Any) -> None:
     if not condition:
         got = " and ".join(shortened(value) for value in values)
         raise ConfigurationError(f"`{argument}` {rule}" + (f"; got {got}" if values else ""))
+
+
+def require_methods(value: Any, argument: str, *names: str) -> None:
+    """Raise `ConfigurationError` unless a value has methods of these names.
+
+    Examples:
+        >>> require_methods(5, "aggregator", "init", "aggregate")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `aggregator` must have methods init, aggregate; got 5
+    """
+    # mappings and sets have a method `update`, of another meaning
+    has_all = all(callable(getattr(value, name, None)) for name in names)
+    is_one = has_all and not isinstance(value, dict | set)
+    require(is_one, argument, f"must have methods {', '.join(names)}", value)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

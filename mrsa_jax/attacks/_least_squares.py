@@ -19,7 +19,7 @@ from mrsa_jax import modular, privacy
 from mrsa_jax._errors import require
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
-from mrsa_jax.modular._inputs import as_integers, check_integer
+from mrsa_jax.modular._inputs import as_integers, check_integer, host_array
 
 __all__ = [
     "LeastSquares",
@@ -318,7 +318,7 @@ def _relative(squared_error: np.ndarray, squared_norm: np.ndarray) -> np.ndarray
 
 
 def _checked_participation(participation: Any, ndim: int | None = None) -> np.ndarray:
-    weights = np.asarray(as_integers(participation, "participation", min_ndim=1))
+    weights = host_array(as_integers(participation, "participation", min_ndim=1), "participation")
     require(
         weights.ndim >= 2 if ndim is None else weights.ndim == ndim,
         "participation",
@@ -330,7 +330,7 @@ def _checked_participation(participation: Any, ndim: int | None = None) -> np.nd
 
 def _checked_sums(aggregates: Any, weights: np.ndarray) -> np.ndarray:
     """Return the sums as they are (they may lie in a file); whether they are finite shows later."""
-    sums = np.asanyarray(aggregates)
+    sums = host_array(aggregates, "aggregates")
     require(
         sums.ndim == weights.ndim and sums.shape[:-1] == weights.shape[:-1],
         "aggregates",

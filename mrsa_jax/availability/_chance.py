@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import host_array
 
 __all__ = ["check_chances", "happens", "threshold", "threshold_chance"]
 
@@ -26,10 +27,7 @@ def check_chances(argument: str, value: Any) -> np.ndarray:
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
     require(is_number or is_array, argument, "must be a number or one number per client", value)
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
+    array = host_array(value, argument)
     require(array.dtype.kind in "fiu", argument, "must hold real numbers", value)
     array = array.astype(np.float64)
     rule = "must be a number or a vector with one entry per client"

@@ -20,7 +20,7 @@ from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_jax.federated._models import num_outputs, num_parameters
 
-__all__ = ["check_count", "check_model", "check_number"]
+__all__ = ["check_clients", "check_count", "check_model", "check_number"]
 
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
@@ -49,6 +49,12 @@ def check_model(model: nn.Module, client_data: ClientData) -> int:
     )
     _check_values(client_data)
     return dim
+
+
+def check_clients(client_data: Any) -> None:
+    """Raise unless the clients' samples are a `ClientData`."""
+    is_data = isinstance(client_data, ClientData)
+    require(is_data, "client_data", "must be a `data.ClientData`", type(client_data).__name__)
 
 
 def check_number(value: Any, argument: str) -> None:

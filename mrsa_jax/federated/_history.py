@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 
@@ -90,7 +91,7 @@ def checked_order(order: Any, num_clients: int) -> np.ndarray | None:
     """Return the clients in the order in which slots are filled, or raise."""
     if order is None:
         return None
-    own = np.asarray(order)
+    own = host_array(order, "slot_order")
     rule = f"must hold the clients 0 to {num_clients - 1}, each once"
     proper = own.shape == (num_clients,) and own.dtype.kind in "iu"
     require(proper and np.array_equal(np.sort(own), np.arange(num_clients)), "slot_order", rule,
@@ -103,8 +104,8 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
     if isinstance(participation, RoundHistory):
         require(survivors is None, "survivors", "must be left out: the history has its own")
         survivors, keys = participation.survivors, participation.assignment_keys
-        participation = np.asarray(survivors)[..., 0, :]
-    history = np.asarray(participation)
+        participation = host_array(survivors, "survivors")[..., 0, :]
+    history = host_array(participation, "participation")
     require(history.dtype == np.bool_, "participation", "must be boolean", f"dtype {history.dtype}")
     require(
         history.ndim == 2 and history.shape[1] == num_clients,
@@ -114,7 +115,7 @@ def checked_rounds(participation: Any, survivors: Any, num_clients: int) -> Roun
     )
     if survivors is None:
         return Rounds(history[:, None], None)
-    alive = np.asarray(survivors)
+    alive = host_array(survivors, "survivors")
     require(alive.dtype == np.bool_, "survivors", "must be boolean", f"dtype {alive.dtype}")
     shape = (len(history), 5, num_clients)
     require(alive.shape == shape, "survivors", f"must have the shape {shape}", alive.shape)

@@ -23,6 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
+from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import client_update, mapped, measured_width
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
@@ -153,6 +154,7 @@ def _runs(
             name: value[number] if isinstance(value, list) else value
             for name, value in given.items()
         }
+        check_clients(own["client_data"])
         test = prepare_test(_Same(own.pop("test")), own["client_data"].inputs.shape)
         runs.append(
             prepared(

@@ -19,7 +19,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Key
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
@@ -37,6 +37,7 @@ from mrsa_jax.federated._history import (
 from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.secagg import Aggregator
 
 __all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]
@@ -329,6 +330,9 @@ def prepared(
 ) -> Run:
     """Check the arguments of a training (`test` is already `prepared_test`) and lay it out."""
     key = as_key(seed)
+    require_methods(aggregator, "aggregator", "init", "aggregate")
+    if server is not None:
+        require_methods(server, "server", "init", "update")
     history = checked_rounds(participation, survivors, client_data.num_clients)
     dim = check_model(model, client_data)
     _check_trainer(trainer, model, rate_schedule)
@@ -358,7 +362,8 @@ def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
     """Return the test set in batches if it fits the clients' inputs, of shape `shape`."""
     if test is None:
         return None
-    require(len(test) == 2, "test", "must be a pair of inputs and labels", f"{len(test)} items")
+    is_pair = isinstance(test, tuple | list) and len(test) == 2
+    require(is_pair, "test", "must be a pair of inputs and labels", test)
     inputs, labels = test
     own, given = shape[1:], tuple(np.shape(inputs)[1:])
     require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
@@ -377,16 +382,13 @@ def _learnt(out: Any, is_ok: Array, sends: np.ndarray) -> tuple[Any, Any]:
 def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:
     if given is None:
         return initial_parameters(key, model, tuple(client_data.inputs.shape[1:]))
-    require(
-        np.shape(given) == (dim,),
-        "initial_parameters",
-        f"must have the model's {dim} entries",
-        np.shape(given),
-    )
+    shape = host_array(given, "initial_parameters").shape
+    require(shape == (dim,), "initial_parameters", f"must have the model's {dim} entries", shape)
     return jnp.asarray(given, jnp.float32)
 
 
 def _check_trainer(trainer: Any, model: nn.Module, rate_schedule: Any) -> None:
+    require_methods(trainer, "trainer", "update")
     trained = getattr(trainer, "model", model)
     require(trained == model, "trainer", "must train the `model` given", trained, model)
     can_scale = rate_schedule is None or hasattr(trainer, "scaled")

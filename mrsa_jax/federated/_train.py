@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
+from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
@@ -124,6 +125,8 @@ def train(
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
     check_kept(keep_aggregates, checkpoints)
+    _check_function(on_evaluated, "on_evaluated")
+    check_clients(client_data)
     run = prepared(
         seed,
         model,
@@ -161,6 +164,14 @@ def drive(
         checkpoints: Where the state is saved, or None.
         progress: Called after each step with (rounds trained, rounds to train) of all runs.
     """
+    _check_function(progress, "progress")
+    rule = "must be as `federated.checkpoints` gives them"
+    require(
+        checkpoints is None or isinstance(checkpoints, Checkpoints),
+        "checkpoints",
+        rule,
+        checkpoints,
+    )
     total = sum(len(run.to_train) for run in runs)
     store = _store(checkpoints, runs)
     step = 0
@@ -186,8 +197,14 @@ def drive(
 
 def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
     """Raise where every saved step would have to hold all the sums so far."""
+    is_bool = isinstance(keep_aggregates, bool)
+    require(is_bool, "keep_aggregates", "must be True or False", keep_aggregates)
     rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
     require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
+
+
+def _check_function(value: Any, argument: str) -> None:
+    require(value is None or callable(value), argument, "must be a function, or None", value)
 
 
 def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:

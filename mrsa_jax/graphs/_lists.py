@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._inputs import check_integer, host_array
 
 __all__ = ["check_adjacency", "check_graphs", "edges", "neighbour_lists"]
 
@@ -47,7 +47,7 @@ def check_graphs(
     adjacency: ArrayLike | Sequence[Any],
 ) -> Bool[np.ndarray, "*rounds clients clients"]:
     """Return one graph or, along leading axes, many, after the checks of `check_adjacency`."""
-    matrix = np.asarray(adjacency)
+    matrix = host_array(adjacency, "adjacency")
     require(matrix.dtype == np.bool_, "adjacency", "must hold bools", str(matrix.dtype))
     square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")

@@ -12,10 +12,10 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax.modular._inputs import check_integer
 
-__all__ = ["GraphModel", "check_num_clients"]
+__all__ = ["MAX_CLIENTS", "GraphModel", "check_num_clients"]
 
 # The words of pairs are numbered in 32 bits (`_streams.pair_words`).
-_MAX_CLIENTS = 92_681
+MAX_CLIENTS = 92_681
 
 
 @runtime_checkable
@@ -37,4 +37,4 @@ class GraphModel(Protocol):
 
 def check_num_clients(num_clients: object) -> int:
     """Return n as a Python int, or raise naming `num_clients`."""
-    return check_integer(num_clients, "num_clients", 1, _MAX_CLIENTS)
+    return check_integer(num_clients, "num_clients", 1, MAX_CLIENTS)

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Int32
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._inputs import check_integer, check_integers, host_array
 
 __all__ = [
     "SCHEMES",
@@ -31,6 +31,7 @@ __all__ = [
 SchemeName = Literal["sc", "mc", "hc"]
 SCHEMES: tuple[SchemeName, ...] = ("sc", "mc", "hc")
 ALONE = -1
+_MOST_GROUPS = 2**15  # a matrix of 4 GiB
 
 
 def segment_matrix(
@@ -68,11 +69,12 @@ def segment_matrix(
     Source: HeteroSAg, Algorithms 1 and 3; Algorithm 2 is lost and is the inner loop of
     Algorithm 3: in row l the partner of group i is (l + 1 - i) mod G.
     """
-    if scheme not in SCHEMES:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(scheme, SCHEMES)}"
+            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(str(scheme), SCHEMES)}"
         )
     size = check_integer(num_groups, "num_groups", 2)
+    require(size <= _MOST_GROUPS, "num_groups", f"must be at most {_MOST_GROUPS}", size)
     given = hybrid_threshold is not None
     require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
             hybrid_threshold)  # fmt: skip
@@ -187,7 +189,7 @@ def check_matrix(matrix: ArrayLike | Sequence[Any]) -> Int32[np.ndarray, "segmen
         >>> check_matrix([[0, 0], [-1, -1]]).dtype
         dtype('int32')
     """
-    values = np.asarray(matrix)
+    values = host_array(matrix, "matrix")
     require(values.dtype.kind in "iu", "matrix", "must hold integers", f"dtype {values.dtype}")
     proper = values.ndim == 2 and values.size > 0
     require(proper, "matrix", "must have the shape [segments, groups]", values.shape)
@@ -229,6 +231,6 @@ def blocks_of(matrix: ArrayLike | Sequence[Any]) -> tuple[tuple[tuple[int, ...],
 
 
 def _checked_subgroups(subgroups: Sequence[int | np.integer] | np.ndarray) -> list[int]:
-    counts = [check_integer(count, "subgroups", 1) for count in subgroups]
+    counts = check_integers(subgroups, "subgroups", 1)
     require(len(counts) > 0, "subgroups", "must hold a number for each group", counts)
     return counts

@@ -19,7 +19,7 @@ from mrsa_jax._errors import require
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._privacy import check_scheme
 from mrsa_jax.hetero._segments import blocks_of
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._inputs import check_integer, check_integers, host_array
 
 __all__ = ["quantization_error", "quantization_error_bound", "scheme_error_bound"]
 
@@ -224,16 +224,16 @@ def quantization_error(
 
 def check_levels(levels: Any, count: int, of: str) -> list[int]:
     """Return K of each column or group as integers, or raise."""
-    own = [check_integer(level, "levels", 2) for level in levels]
+    own = check_integers(levels, "levels", 2)
     require(len(own) == count, "levels", f"must be one for each {of}", len(own), count)
     require(own == sorted(own), "levels", "must not descend from slower to faster groups", own)
     return own
 
 
 def _sizes(group_size: Any, columns: int) -> list[int]:
-    if np.ndim(group_size) == 0:
+    if host_array(group_size, "group_size").ndim == 0:
         return [check_integer(group_size, "group_size", 1)] * columns
-    sizes = [check_integer(size, "group_size", 0) for size in group_size]
+    sizes = check_integers(group_size, "group_size", 0)
     rule = "must be one number, or one for each column"
     require(len(sizes) == columns, "group_size", rule, len(sizes), columns)
     require(sum(sizes) > 0, "group_size", "must count one client or more", sizes)
@@ -241,8 +241,10 @@ def _sizes(group_size: Any, columns: int) -> list[int]:
 
 
 def _checked_range(value_range: Any) -> tuple[float, float]:
-    require(len(value_range) == 2, "value_range", "must hold two numbers", value_range)
-    low, high = map(float, value_range)
+    pair = host_array(value_range, "value_range")
+    is_pair = pair.shape == (2,) and pair.dtype.kind in "iuf"
+    require(is_pair, "value_range", "must hold two numbers", value_range)
+    low, high = map(float, pair)
     proper = math.isfinite(low) and math.isfinite(high) and low < high
     require(proper, "value_range", "must be finite with r1 < r2", value_range)
     return low, high

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import ConfigurationError, require, shortened
 
 _RULE = "must hold bools or integers"
 
@@ -40,7 +40,7 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
     else:
         if isinstance(values, jax.core.Tracer):
             require(False, argument, _RULE, values.dtype)
-        array = np.asarray(values)
+        array = host_array(values, argument)
     require(array.ndim >= min_ndim, argument, f"must have at least {min_ndim} axes", array.shape)
     require(all(size > 0 for size in array.shape), argument, "must not be empty", array.shape)
     return array if _is_exact(array.dtype) else _whole_numbers(array, argument)
@@ -49,6 +49,27 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
 def is_table(values: Any) -> bool:
     """Return whether a value is a table of a library such as pandas, not an array."""
     return hasattr(values, "columns") and not isinstance(values, np.ndarray | jax.Array)
+
+
+def host_array(values: Any, argument: str) -> np.ndarray:
+    """Return what a user passed as a NumPy array, of whatever it holds.
+
+    Raises:
+        ConfigurationError: If it is traced, as arguments of a function under `jax.jit` are, or
+            nothing that NumPy makes an array of.
+    """
+    is_traced = isinstance(values, jax.core.Tracer)
+    try:
+        if not is_traced:
+            return np.asarray(values)
+    except jax.errors.TracerArrayConversionError:
+        is_traced = True
+    except (TypeError, ValueError, OverflowError):
+        pass
+    rule = "must hold real numbers or bools, all rows of one length"
+    if is_traced:
+        rule = "must be concrete, not traced: call this outside `jax.jit`"
+    raise ConfigurationError(f"`{argument}` {rule}; got {shortened(values)}")
 
 
 def require_array(values: Any, argument: str) -> None:
@@ -127,3 +148,10 @@ def check_integer(
         )
     require(minimum <= number and (maximum is None or number <= maximum), argument, rule, value)
     return number
+
+
+def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
+    """Return a list of integers as Python's, each of at least `minimum`, or raise."""
+    is_list = host_array(values, argument).ndim == 1
+    require(is_list, argument, "must be a list of integers", values)
+    return [check_integer(value, argument, minimum) for value in values]

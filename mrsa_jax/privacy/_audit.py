@@ -16,6 +16,7 @@ import numpy as np
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._log_table import ParticipationLog
@@ -365,7 +366,7 @@ def _with_weak(found: Audit, log: ParticipationLog, weak: WeakPrivacy) -> Audit:
 
 
 def _unnamed(P: Any) -> ParticipationLog:
-    array = np.asarray(as_history(P))
+    array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
     return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))

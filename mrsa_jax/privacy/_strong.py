@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy._groups import column_codes
 from mrsa_jax.privacy._history import as_history
 
@@ -51,7 +52,7 @@ def strong_privacy(P: Any) -> int | None:
         Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
         them the definition is vacuous).
     """
-    array = np.asarray(as_history(P))
+    array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     part = (array != 0).any(axis=0)
     classes = collections.Counter(column_codes(array)[part].tolist())
@@ -87,7 +88,7 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
         weights: Any = array.astype(jnp.int32)
         active: Any = weights != jnp.int32(0)
     else:
-        weights, active = _dense_weights(np.asarray(array))
+        weights, active = _dense_weights(host_array(array, "P"))
     batch = (-1, *array.shape[-2:])
     found = _trajectory(jnp.asarray(weights).reshape(batch), jnp.asarray(active).reshape(batch))
     return found.reshape(array.shape[:-1])

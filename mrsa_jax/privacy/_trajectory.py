@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._cores import num_cores
-from mrsa_jax.modular._inputs import check_integer, residues
+from mrsa_jax.modular._inputs import check_integer, host_array, residues
 from mrsa_jax.modular._prime import draw_primes, fields
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._groups import Groups, collapse
@@ -110,7 +110,7 @@ def weak_privacy_trajectory(
         Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its definitions
         index rounds 0..t-1; entry j here is after rows 0..j, as for all other metrics.
     """
-    array = np.asarray(as_history(P))
+    array = host_array(as_history(P), "P")
     known = isinstance(method, str) and method in METHODS
     hint = nearest(method, METHODS) if isinstance(method, str) else f"known: {', '.join(METHODS)}"
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)

@@ -17,6 +17,7 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy import _candidates
 from mrsa_jax.privacy._exact import support_of
 from mrsa_jax.privacy._groups import Groups, collapse
@@ -163,7 +164,7 @@ def weak_steps(
 
     The first comes after what costs least and matters most: who is exposed, and the lightest sum.
     """
-    array = np.asarray(as_history(P))
+    array = host_array(as_history(P), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     budget = Budget(SECONDS_PER_EFFORT * check_effort(effort))
     groups = collapse(array)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._inputs import check_integer, host_array
 
 __all__ = [
     "RingBudget",
@@ -127,7 +127,7 @@ def check_weights(
         >>> check_weights([3, 0, 5]).tolist()
         [3, 0, 5]
     """
-    array = np.asarray(weights)
+    array = host_array(weights, "weights")
     require(array.dtype.kind in "iu", argument, "must be integers", f"dtype {array.dtype}")
     require(array.ndim == 1 and array.size > 0, argument, "must be one weight a client",
             array.shape)  # fmt: skip

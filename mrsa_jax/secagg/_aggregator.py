@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._errors import require
+from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.availability import StepDropout
@@ -280,8 +280,10 @@ def ring_average(
         HeteroSAg, Section III (quantize, sum in Z_R, decode), with one group; CCESA for `rule`.
     """
     count = check_integer(num_participants, "num_participants", 2)
+    require(count < 2**31, "num_participants", "must be below 2**31", count)
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
+    require_methods(quantizer, "quantizer", "encode", "decode")
     levels = int(quantizer.num_levels)
     if rule is not None:
         own = rule.num_participants

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import host_array
 
 __all__ = [
     "binomial_interval",
@@ -32,7 +33,7 @@ def check_number(argument: str, value: Any) -> float:
     """Return one real number, Python's, NumPy's or JAX's, as a float, or raise naming it."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if isinstance(value, np.ndarray | np.generic | jax.Array):
-        is_number = value.ndim == 0 and np.asarray(value).dtype.kind in "fiu"
+        is_number = value.ndim == 0 and host_array(value, argument).dtype.kind in "fiu"
     require(is_number, argument, "must be a number", value)
     return float(value)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.modular._inputs import check_integer, host_array
 from mrsa_jax.secagg._types import Block, SegmentPlan, complete_plan, segment_plan
 
 __all__ = ["check_inputs", "check_plan", "check_residues", "check_ring"]
@@ -68,7 +68,7 @@ def check_plan(plan: Any, num_clients: int) -> SegmentPlan:
 
 
 def _integers(inputs: Any) -> np.ndarray:
-    values = np.asarray(inputs)
+    values = host_array(inputs, "inputs")
     exact = np.issubdtype(values.dtype, np.integer)
     require(exact, "inputs", "must hold integers", str(values.dtype))
     require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)

@@ -22,6 +22,7 @@ from mrsa_jax._errors import require
 from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.graphs._connectivity import labels
 from mrsa_jax.graphs._lists import check_graphs
+from mrsa_jax.modular._inputs import host_array
 
 __all__ = [
     "check_round",
@@ -267,7 +268,7 @@ def check_round(
 
 def _check_survivors(survivors: _Matrix, clients: int) -> np.ndarray:
     """Return nested bool[..., 5, n]."""
-    alive = np.asarray(survivors)
+    alive = host_array(survivors, "survivors")
     require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
     rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
     require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
@@ -280,7 +281,7 @@ def _check_survivors(survivors: _Matrix, clients: int) -> np.ndarray:
 
 def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: bool) -> np.ndarray:
     """Return int32[] or int32[..., n]."""
-    limits = np.asarray(thresholds)
+    limits = host_array(thresholds, "thresholds")
     kind = "must hold integers" if limits.ndim else "must be an integer"
     require(np.issubdtype(limits.dtype, np.integer), "thresholds", kind, thresholds)
     fits = limits.ndim == 0 or (limits.shape[-1:] == shape and (batch or limits.ndim == 1))

@@ -20,7 +20,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.availability._chance import check_chances
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.graphs._types import MAX_CLIENTS
+from mrsa_jax.modular._inputs import check_integer, host_array
 from mrsa_jax.secagg import _judging
 from mrsa_jax.secagg._binomial import binomial_interval, check_chance
 
@@ -132,6 +133,7 @@ def failure_rates(
     Source: CCESA, Section 4.3 (independent losses with one rate q, one threshold t).
     """
     n = check_integer(n, "n", 2)
+    require(n <= MAX_CLIENTS, "n", f"must be at most {MAX_CLIENTS}", n)
     graph = graphs.erdos_renyi(n, check_chance("p", p))
     losses = check_chances("q", q)
     rule = f"must be one rate or {n}, one for each client"
@@ -188,7 +190,7 @@ def failure_rates_of(
 
 def check_thresholds(argument: str, value: Any, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
-    limits = np.asarray(value)
+    limits = host_array(value, argument)
     rule = "must be an integer of at least 1, or one for each client"
     require(np.issubdtype(limits.dtype, np.integer), argument, rule, value)
     require(limits.shape in ((), (num_clients,)), argument, rule, f"shape {limits.shape}")

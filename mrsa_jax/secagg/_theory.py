@@ -29,6 +29,8 @@ __all__ = [
     "share_threshold_real",
 ]
 
+_MOST_CLIENTS = 2**16
+
 
 def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
     """Return p*, above which CCESA(n, p) is reliable and private asymptotically almost surely.
@@ -269,6 +271,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     which fails for small m (m = 2, p = .25: 1.5; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
+    require(n <= _MOST_CLIENTS, "n", f"must be at most {_MOST_CLIENTS}, whose cuts are summed", n)
     p = check_chance("p", p)
     arrive = _log_arrivals(n, check_chance("q", q))
     if p == 1.0:

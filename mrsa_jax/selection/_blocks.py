@@ -235,6 +235,6 @@ def batch_partitioning(
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
     known = typing.get_args(Fairness)
     hint = f"must be a known mode: {nearest(str(fairness), known)}"
-    require(fairness in known, "fairness", hint, fairness)
+    require(isinstance(fairness, str) and fairness in known, "fairness", hint, fairness)
     blocks = k // t
     return _build(n, t, blocks, {"least_used": 1, "uniform": 0, "greedy": blocks}[fairness])

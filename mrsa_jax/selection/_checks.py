@@ -15,6 +15,7 @@ def check_count(argument: str, value: Any) -> int:
     is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     require(is_count, argument, "must be an integer", value)
     require(int(value) >= 1, argument, "must be at least 1", value)
+    require(int(value) < 2**31, argument, "must be below 2**31", value)
     return int(value)
 
 

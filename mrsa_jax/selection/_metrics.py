@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import require_array
+from mrsa_jax.modular._inputs import host_array, require_array
 
 __all__ = ["Running", "aggregation_cardinality", "as_history", "fairness_gap"]
 
@@ -67,14 +67,16 @@ def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead r
     """Return a participation history as a boolean array, or raise if it is not one."""
     rule = "must be a boolean (or 0/1 integer) array [..., rounds, clients]"
     require_array(participation, "participation")
-    array = jnp.asarray(participation)
+    array: Any = participation
+    if not isinstance(array, jax.Array):
+        array = host_array(array, "participation")
     dtype_ok = array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)
     require(dtype_ok, "participation", rule, f"dtype {array.dtype}")
     require(array.ndim >= 2 and min(array.shape) > 0, "participation", rule, f"shape {array.shape}")
     if array.dtype != jnp.bool_ and not isinstance(array, jax.core.Tracer):
         extremes = {int(np.min(array)), int(np.max(array))}
         require(extremes <= {0, 1}, "participation", rule, *sorted(extremes))
-    return array.astype(jnp.bool_)
+    return jnp.asarray(array).astype(jnp.bool_)
 
 
 def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*lead rounds"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
 import tomllib
 import types
@@ -14,6 +15,7 @@ from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax._untrusted import read_bytes
 
 __all__ = [
+    "check_types",
     "from_dict",
     "load_config",
     "parse_toml",
@@ -145,6 +147,45 @@ def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> Config
             raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
         values[name] = read_value(hints[name], value, dotted)
     return cls(**values)
+
+
+def check_types(config: Any) -> None:
+    """Check that the fields of a configuration hold what their types say, its tables' too.
+
+    Raises:
+        ConfigurationError: Naming the first field that does not.
+
+    Examples:
+        >>> from mrsa_jax.study import SimulateConfig
+        >>> check_types(SimulateConfig(rounds=5))
+    """
+    for name, hint in typing.get_type_hints(type(config)).items():
+        _check_type(hint, getattr(config, name), name)
+
+
+def _check_type(hint: Any, value: Any, name: str) -> None:
+    origin = typing.get_origin(hint)
+    if origin is types.UnionType or origin is typing.Union:
+        if value is not None:
+            _check_type(typing.get_args(hint)[0], value, name)
+    elif origin is Literal:
+        known = typing.get_args(hint)
+        rule = f"must be a known name ({', '.join(known)})"
+        require(isinstance(value, str) and value in known, name, rule, value)
+    elif origin is tuple:
+        require(isinstance(value, tuple | list), name, "must be a tuple", value)
+        for item in value:
+            _check_type(typing.get_args(hint)[0], item, name)
+    elif dataclasses.is_dataclass(hint):
+        own: Any = hint
+        require(isinstance(value, own), name, f"must be a {own.__name__}", value)
+        check_types(value)
+    elif hint is pathlib.Path:
+        require(isinstance(value, str | os.PathLike), name, "must be a path", value)
+    else:
+        is_bool = isinstance(value, bool) and hint is not bool
+        fits = isinstance(value, float | int if hint is float else hint) and not is_bool
+        require(fits, name, f"must be of type {hint.__name__}", value)
 
 
 def read_value(hint: Any, value: Any, dotted: str) -> Any:

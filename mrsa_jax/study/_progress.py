@@ -9,9 +9,19 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 
-__all__ = ["Meter", "Notes", "Progress", "Silent", "bytes_in_words", "note", "performance_words"]
+__all__ = [
+    "Meter",
+    "Notes",
+    "Progress",
+    "Silent",
+    "bytes_in_words",
+    "checked_progress",
+    "note",
+    "performance_words",
+]
 
 
 @runtime_checkable
@@ -48,6 +58,13 @@ class Silent:
 
     def update(self, done: int, total: int) -> None:
         """Do nothing."""
+
+
+def checked_progress(progress: Any) -> Progress:
+    """Return what receives the progress, nobody for None, or raise naming `progress`."""
+    is_one = progress is None or isinstance(progress, Progress)
+    require(is_one, "progress", "must have the methods `stage` and `update`", progress)
+    return Silent() if progress is None else progress
 
 
 class Meter:

@@ -25,7 +25,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._played import segments_of
-from mrsa_jax.study._progress import Notes, Progress, Silent, note
+from mrsa_jax.study._progress import Notes, Progress, checked_progress, note
 from mrsa_jax.study._run_folder import RunFolder, run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._validate import validate
@@ -113,7 +113,7 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
     """
     validate(config)
     _check_schemes(config)
-    progress = progress or Silent()
+    progress = checked_progress(progress)
     if isinstance(config, SimulateConfig):
         return _described(config, _simulate(config, progress))
     return _described(config, train_schemes(config, progress))
@@ -145,9 +145,11 @@ def run_and_save(
     its settings and checkpoints there, from which `resume` goes on; one that is complete is read
     and given back by `resume`. Arguments and errors as for `run`.
     """
+    validate(config)
+    config = dataclasses.replace(config, out=pathlib.Path(config.out))
     _store.restore_replaced(config.out.absolute())
     check(config)
-    progress = progress or Silent()
+    progress = checked_progress(progress)
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder:
             return _save(config, folder, run(config, progress), show)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, writing
+from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
 from mrsa_jax.study._config import Settings, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
     check_not_in_use,
@@ -249,6 +249,8 @@ def open_study(path: str | os.PathLike[str]) -> xr.Dataset:
     from mrsa_jax.study import _accessor
     from mrsa_jax.study._scheme_index import find_schemes
 
+    is_path = isinstance(path, str | os.PathLike)
+    require(is_path, "path", "must be the folder of a study", path)
     folder = pathlib.Path(path)
     manifest = read_json(folder / _MANIFEST)
     if manifest is None or not (folder / _STORE).is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
-from mrsa_jax.study._progress import Progress, Silent, note
+from mrsa_jax.study._progress import Progress, checked_progress, note
 from mrsa_jax.study._sweep_config import Point, Sweep, load_sweep, sweep_of
 from mrsa_jax.study._sweep_kinds import KINDS, runner_of
 from mrsa_jax.study._sweep_points import Machine, Runner
@@ -248,7 +249,16 @@ def sweep(
         >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
         [2, 3]
     """
-    is_file = isinstance(study, str | pathlib.Path)
+    is_file = isinstance(study, str | os.PathLike)
+    rule = "must be a TOML file's path, or a mapping of what one holds"
+    require(is_file or isinstance(study, Mapping), "study", rule, study)
+    is_path = out is None or isinstance(out, str | os.PathLike)
+    require(is_path, "out", "must be the path of a folder", out)
+    require(isinstance(overwrite, bool), "overwrite", "must be True or False", overwrite)
+    for name, value in (("memory_bytes", memory_bytes), ("devices", devices)):
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        require(value is None or is_count, name, "must be a positive integer or None", value)
+    progress = checked_progress(progress)
     read: Any = load_sweep if is_file else sweep_of
     asked: Sweep = read(study, KINDS)
     asked = dataclasses.replace(
@@ -279,7 +289,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     """
     check_sweep_output(plan.sweep)
     store = plan.open_store()
-    count = Count(plan, store, progress or Silent())
+    count = Count(plan, store, checked_progress(progress))
     try:
         while count.missing:
             before = len(count.missing)

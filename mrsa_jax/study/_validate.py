@@ -14,6 +14,7 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
+from mrsa_jax.study._load import check_types
 from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
 from mrsa_jax.study._segment_config import validate_segments
 from mrsa_jax.study._training_config import validate_data, validate_resources, validate_training
@@ -35,8 +36,12 @@ def validate(config: Config) -> None:
         ...
         mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
     """
+    rule = "must be a DemoConfig, SimulateConfig or TrainConfig"
+    require(isinstance(config, Config), "config", rule, config)
+    check_types(config)
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     require(config.rounds >= 1, "rounds", "must be at least 1", config.rounds)
+    require(config.rounds < 2**31, "rounds", "must be below 2**31", config.rounds)
     schemes = schemes_of(config)
     require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
     require(
@@ -51,6 +56,7 @@ def validate(config: Config) -> None:
     validate_protocol(config.protocol)
     if isinstance(config, SimulateConfig):
         require(config.trials >= 1, "trials", "must be at least 1", config.trials)
+        require(config.trials < 2**31, "trials", "must be below 2**31", config.trials)
         assignment = config.population.assignment
         rule = "must be another: a simulation without data knows no labels"
         require(assignment != "by_label", "assignment", rule, assignment)

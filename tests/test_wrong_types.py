@@ -1,0 +1,258 @@
+"""Values of wrong types at every public entry point: errors that name the argument and the rule.
+
+The suite checks annotations at run time, which users' processes do not: the table is tried in a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+WRONG = {
+    "text": "5", "none": None, "dict": {}, "words": ["a"], "nan": float("nan"), "negative": -1,
+    "true": True, "object": object(), "half": 2.5, "ragged": [[1], [1, 2]], "huge": 10**30,
+    "complex": 1j,
+}  # fmt: skip
+
+# what is right for an argument although it stands above, by function and argument
+RIGHT = {
+    "selection.bernoulli.probability": "true",
+    "secagg.connection_probability.n": "huge",
+    "secagg.share_threshold.n": "huge",
+    "secagg.reliability_bound.n": "huge",
+    "secagg.reliability_bound.t": "half huge",
+    "secagg.aggregate.seed": "huge",
+    "secagg.aggregate.modulus_bits": "none",
+    "hetero.quantization_error_bound.group_size": "huge",
+    "hetero.quantization_error_bound.dim": "huge",
+    "selection.fairness_gap.participation": "traced",
+    "selection.aggregation_cardinality.participation": "traced",
+    "privacy.first_exposure.P": "traced",
+    "secagg.ring_average.dim": "huge",
+    "DemoConfig.trim": "nan",  # of no use without segments
+    "TrainConfig.trim": "nan",
+    "federated.train.evaluate_every": "huge",
+    "federated.train.keep_aggregates": "true",
+    "federated.train.memory_bytes": "huge none",
+    "federated.local_sgd.learning_rate": "half huge",
+    "federated.local_sgd.batch_size": "huge",
+}
+
+
+class NoTree:
+    """A selector's and an availability's methods, on what JAX knows no leaves of."""
+
+    def init(self, *args: Any) -> None:
+        """Return no state."""
+
+    def select(self, key: Any, state: Any, available: Any) -> tuple[Any, Any]:
+        """Return everybody."""
+        return available, state
+
+    sample = select
+
+
+def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """Return each entry point of arrays and numbers with right arguments."""
+    import numpy as np
+
+    import mrsa_jax as mj
+
+    P = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], bool)
+    protocol = {
+        "inputs": np.arange(8, dtype=np.uint32).reshape(4, 2),
+        "adjacency": ~np.eye(4, dtype=bool),
+        "survivors": np.ones((5, 4), bool),
+        "thresholds": 2,
+    }
+    conditions = {name: protocol[name] for name in ("adjacency", "survivors", "thresholds")}
+    sizes = {"num_clients": 4, "cohort_size": 2}
+    target = sizes | {"privacy_target": 2}
+    rolled = {
+        "seed": 0, "selector": mj.selection.uniform(4, 2),
+        "availability": mj.availability.independent(0.1), "num_rounds": 3,
+    }  # fmt: skip
+    bound = {
+        "matrix": mj.hetero.segment_matrix("sc", 4), "levels": [4, 8, 16, 32], "group_size": 2,
+        "dim": 10, "value_range": (-1.0, 1.0),
+    }  # fmt: skip
+    rate = {"p": 0.9, "q": 0.1}
+    data = mj.data.iid(0, mj.data.load("digits", seed=0), num_clients=4)
+    model = mj.federated.logistic(10)
+    quantizer = mj.quantize.stochastic(2**16, 0.5)
+    training = {
+        "seed": 0, "model": model, "client_data": data, "participation": P[:2],
+        "trainer": mj.federated.local_sgd(model, 0.1, batch_size=100),
+        "aggregator": mj.secagg.ring_average(quantizer, 2, 650),
+    }  # fmt: skip
+    unset = inspect.signature(mj.federated.train).parameters
+    training |= {n: one.default for n, one in unset.items() if one.default is not one.empty}
+    arguments: dict[str, dict[str, Any]] = {
+        "selection.uniform": sizes,
+        "selection.weighted": sizes,
+        "selection.partition": sizes,
+        "selection.batch_partitioning": target | {"fairness": "uniform"},
+        "selection.bernoulli": {"num_clients": 4, "probability": 0.5},
+        "availability.independent": {"dropout_rate": 0.1},
+        "selection.rollout": rolled,
+        "selection.rollout_trials": rolled | {"num_trials": 2},
+        "selection.fairness_gap": {"participation": P},
+        "selection.aggregation_cardinality": {"participation": P},
+        "selection.expected_cardinality": target | {"dropout_rate": 0.1},
+        "selection.family_size": target,
+        "selection.enumerate_family": target,
+        "privacy.strong_privacy": {"P": P},
+        "privacy.weak_privacy": {"P": P},
+        "privacy.weak_privacy_trajectory": {"P": P, "method": "bounds"},
+        "privacy.first_exposure": {"P": P},
+        "secagg.connection_probability": {"n": 10, "total_dropout_rate": 0.1},
+        "secagg.share_threshold": {"n": 10, "p": 0.9},
+        "secagg.reliability_bound": {"n": 10, **rate, "t": 5},
+        "secagg.privacy_bound": {"n": 10, **rate},
+        "secagg.is_reliable": conditions,
+        "secagg.is_private": conditions,
+        "secagg.aggregate": {"seed": 0} | protocol | {"modulus_bits": 8},
+        "secagg.failure_rates": {"seed": 0, "n": 6, **rate, "t": 3, "num_trials": 50},
+        "secagg.ring_average": {"quantizer": quantizer, "num_participants": 2, "dim": 650},
+        "protocol.run": protocol | {"modulus_bits": 8},
+        "hetero.segment_matrix": {"scheme": "sc", "num_groups": 4},
+        "hetero.segment_matrix_plus": {"scheme": "sc", "subgroups": [2, 1]},
+        "hetero.privacy_level": {"matrix": bound["matrix"]},
+        "hetero.quantization_error_bound": bound,
+        "attacks.least_squares": {"participation": P, "aggregates": P @ np.ones((4, 2))},
+        "federated.local_sgd": {"model": model, "learning_rate": 0.1, "batch_size": 3},
+        "federated.train": training,
+    }
+    found = {}
+    for name, own in arguments.items():
+        family, _, function = name.partition(".")
+        found[name] = getattr(getattr(mj, family), function), own
+    return found
+
+
+def _studies() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+    """Give the entry points of studies, and each field of their configurations."""
+    import mrsa_jax as mj
+
+    study = mj.study
+    for label, value in WRONG.items():
+        for name, argument in (
+            ("run", "config"), ("run_and_save", "config"), ("validate", "config"),
+            ("sweep", "study"), ("open_study", "path"),
+        ):  # fmt: skip
+            if (name, label) != ("sweep", "dict"):  # a sweep of one point
+                call = getattr(study, name)
+                yield f"study.{name}", argument, label, lambda c=call, v=value: c(v)
+        for argument in ("out", "overwrite", "memory_bytes", "devices", "progress"):
+            is_right = argument != "overwrite" and value is None
+            is_right |= (argument, label) in {("out", "text"), ("overwrite", "true")}
+            if not is_right and (argument, label) not in {
+                ("memory_bytes", "huge"),
+                ("devices", "huge"),
+            }:
+                more = {argument: value}
+                yield "study.sweep", argument, label, lambda m=more: study.sweep({}, **m)
+    for kind in (study.SimulateConfig, study.DemoConfig, study.TrainConfig):
+        for path, hint in _fields(kind, ()):
+            for label, value in WRONG.items():
+                if not _is_right(hint, label):
+                    config = _with(kind(), path, value)
+                    call = lambda c=config: study.validate(c)  # noqa: E731
+                    yield kind.__name__, path[-1], label, call
+
+
+def _fields(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for field in dataclasses.fields(kind):
+        inner = getattr(kind(), field.name)
+        yield (*path, field.name), str(field.type)
+        if dataclasses.is_dataclass(inner):
+            yield from _fields(type(inner), (*path, field.name))
+
+
+def _is_right(hint: str, label: str) -> bool:
+    """Return whether a value is of a field's type; whether it makes sense is another question."""
+    plain = hint.removesuffix(" | None")
+    return (
+        (label == "none" and plain != hint)
+        or (label == "true" and plain == "bool")
+        or (label in ("text", "words") and plain in ("str", "pathlib.Path", "tuple[str, ...]"))
+        or (label in ("huge", "half", "negative") and plain in ("int", "float"))
+    )
+
+
+def _with(config: Any, path: tuple[str, ...], value: Any) -> Any:
+    first, *rest = path
+    inner = _with(getattr(config, first), tuple(rest), value) if rest else value
+    return dataclasses.replace(config, **{first: inner})
+
+
+def _cases() -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+    import jax
+    import numpy as np
+
+    table = _table()
+    for name, (function, own) in table.items():
+        for argument, value in own.items():
+            for label, wrong in WRONG.items():
+                if wrong is None and value is None:  # the default
+                    continue
+                more = own | {argument: wrong}
+                yield name, argument, label, lambda f=function, m=more: f(**m)
+            if isinstance(value, int | float | np.ndarray) and not isinstance(value, bool):
+
+                def traced(x: Any, f: Any = function, own: Any = own, a: str = argument) -> int:
+                    f(**(own | {a: x}))
+                    return 0
+
+                yield name, argument, "traced", lambda t=traced, v=value: jax.jit(t)(v)
+    rollout, own = table["selection.rollout"]
+    for argument, swapped in (("selector", "availability"), ("availability", "selector")):
+        for label, wrong in (("tree", NoTree()), ("class", NoTree), ("other", own[swapped])):
+            more = own | {argument: wrong}
+            yield "selection.rollout", argument, label, lambda m=more: rollout(**m)
+    yield from _studies()
+
+
+def _try() -> dict[str, Any]:
+    """Return what was said wrongly, what was let through, and how many cases there were."""
+    import mrsa_jax as mj
+
+    unnamed, accepted, count = [], [], 0
+    for name, argument, label, call in _cases():
+        count += 1
+        try:
+            call()
+        except (mj.MrsaError, TypeError, ValueError) as error:
+            said = str(error)
+            # `schemes` holds each `scheme`
+            is_named = f"`{argument}" in said or f"`{argument.removesuffix('s')}`" in said
+            if not (is_named and "must" in said):
+                unnamed.append(f"{name} {argument}={label}: {type(error).__name__}: {said[:150]}")
+        except Exception as error:
+            unnamed.append(f"{name} {argument}={label}: {type(error).__name__}: {str(error)[:150]}")
+        else:
+            if label not in RIGHT.get(f"{name}.{argument}", "").split():
+                accepted.append(f"{name} {argument}={label}")
+    return {"unnamed": unnamed, "accepted": accepted, "count": count}
+
+
+def test_wrong_types_are_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", __file__],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["unnamed"] == []
+    assert found["accepted"] == []
+    assert found["count"] > 2000
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_try()) + "\n")
