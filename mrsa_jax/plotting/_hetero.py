@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.plotting._accuracy import over_seeds
 from mrsa_jax.plotting._study import _axes, _legend
 from mrsa_jax.plotting._style import style
 
@@ -222,7 +223,7 @@ def plot_seed_curves(
     xlabel: str = "rounds",
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot accuracy over rounds or time: means over seeds with 95 % intervals.
+    """Plot accuracy over rounds or time: means over seeds with 95 % intervals, of two the range.
 
     Args:
         data: Columns seed, accuracy, the one of `curve` and that of `x`.
@@ -231,19 +232,14 @@ def plot_seed_curves(
         xlabel: Its label.
         ax: Where to draw; a figure of its own when None.
     """
-    from scipy import special
-
     with style():
         ax = _axes(ax)
         for i, (name, rows) in enumerate(data.groupby(curve, sort=False)):
-            table = rows.pivot_table(index=x, columns="seed", values="accuracy")
-            mean, seeds = 100 * table.mean(axis=1), table.shape[1]
-            colour = _COLOURS[i % 6]
+            table = 100 * rows.pivot_table(index=x, columns="seed", values="accuracy")
+            colour, mean = _COLOURS[i % 6], table.mean(axis=1)
             ax.plot(table.index, mean, color=colour, ls=_LINES[i % 6], label=str(name))
-            if seeds > 2:  # of two seeds the interval is wider than the axes
-                half = 100 * table.std(axis=1, ddof=1) / np.sqrt(seeds)
-                half *= special.stdtrit(seeds - 1, 0.975)
-                ax.fill_between(table.index, mean - half, mean + half, color=colour, alpha=0.14,
-                                lw=0)  # fmt: skip
+            if table.shape[1] > 1:
+                ends = over_seeds(table)
+                ax.fill_between(table.index, *ends, color=colour, alpha=0.14, lw=0)
         ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100), xlim=(0, None))
     return ax

@@ -61,7 +61,7 @@ def plot_membership_accuracy(data: pd.DataFrame, *, ax: Axes | None = None) -> A
 
     Args:
         data: Columns scheme, n_train, accuracy, lower, upper (shares) and printed (percent, nan
-            where the paper has none), a row for each point.
+            where the paper has none of these data), a row for each point.
         ax: Where to draw; a figure of its own when None.
     """
     with style():
@@ -77,7 +77,8 @@ def plot_membership_accuracy(data: pd.DataFrame, *, ax: Axes | None = None) -> A
                         marker=_MARKERS[k % 7], ms=6, lw=1.4, label=str(name))  # fmt: skip
             ax.plot(places, rows["printed"], ls="none", marker="_", ms=14, mew=2,
                     color=_COLOURS[k % 7], alpha=0.55)  # fmt: skip
-        ax.plot([], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed")
+        if data["printed"].notna().any():
+            ax.plot([], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed")
         ax.axhline(50, color=_LUCK, lw=0.9, ls=":")
         ax.set_xticks(range(len(sizes)), [str(size) for size in sizes])
         ax.set(xlabel="training samples of all clients", ylabel="candidates told right (%)")

@@ -101,7 +101,7 @@ def _members(figure: Figure, data: pd.DataFrame) -> None:
     left, middle, right = figure.subplots(1, 3)
     scores = data[data["measure"] == "scores"]
     main = scores[scores["method"] == "shadow models"]
-    plotting.plot_membership_accuracy(main[main["printed"].notna()], ax=left)
+    plotting.plot_membership_accuracy(main[main["scheme"].map(sum_size) <= 1], ax=left)
     sizes = scores["scheme"].map(sum_size)
     smallest = scores["n_train"] == scores["n_train"].min()
     sums = scores.assign(size=sizes)[(sizes > 0) & smallest]

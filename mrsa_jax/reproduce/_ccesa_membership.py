@@ -24,6 +24,7 @@ from mrsa_jax.data._dataset import host_generator
 from mrsa_jax.reproduce._ccesa_attacks import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
 from mrsa_jax.reproduce._ccesa_guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_jax.reproduce._context import Context, rows_to_frame
+from mrsa_jax.reproduce._datasets import is_data_of
 from mrsa_jax.reproduce._items import Check, Item, state
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def members(context: Context) -> Item:
         context.progress.update(done + 1, len(jobs))
     frame = rows_to_frame(
         [
-            *_labelled("scores", score_rows(guesses), setting),
-            *_labelled("curve", curve_rows(guesses, "likelihood_ratio"), setting),
+            *_labelled("scores", score_rows(guesses), setting, dataset),
+            *_labelled("curve", curve_rows(guesses, "likelihood_ratio"), setting, dataset),
         ]
     )
     return Item(
@@ -206,15 +207,16 @@ def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]
 
 
 def _labelled(
-    measure: str, rows: list[dict[str, Any]], setting: _Setting
+    measure: str, rows: list[dict[str, Any]], setting: _Setting, dataset: data.Dataset
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows with the names that tables show and what the paper prints, in percent."""
+    """Yield rows with the names that tables show and what the paper prints of these data."""
     columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
+    is_own = is_data_of(dataset, "cifar10")
     for row in rows:
         size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
         own = setting.sizes[size]
-        is_judged = method == "shadow" and scheme in columns
-        printed = _PRINTED[own][columns.index(scheme)] if is_judged else (math.nan, math.nan)
+        has_print = is_own and method == "shadow" and scheme in columns
+        printed = _PRINTED[own][columns.index(scheme)] if has_print else (math.nan, math.nan)
         yield {
             "measure": measure, "n_train": _CLIENTS * size, "printed n_train": own,
             "scheme": scheme, "method": _METHODS[method], **row,
@@ -235,7 +237,8 @@ def _checks(scores: pd.DataFrame) -> Iterator[Check]:
     ):
         for scheme in (PLAIN, *hidden):
             rows = own[(own["scheme"] == scheme) & (own[trials] > 0)]
-            paper = ", ".join(f"{value:.2f} %" for value in rows[printed])
+            words = "random guess" if scheme in hidden else "better than a guess"
+            paper = ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
             is_first = what == "accuracy" and scheme == PLAIN
             yield chance_check(
                 f"{what} of the attack, {scheme}",

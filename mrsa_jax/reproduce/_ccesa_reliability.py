@@ -14,7 +14,7 @@ from mrsa_jax import data, federated, secagg
 from mrsa_jax.reproduce._ccesa_theory import TOTALS, step_rate
 from mrsa_jax.reproduce._ccesa_training import Runs, Setting, first_samples
 from mrsa_jax.reproduce._context import Context, rows_to_frame
-from mrsa_jax.reproduce._intervals import Interval, difference, late_accuracy
+from mrsa_jax.reproduce._intervals import Interval, bands, difference, late_accuracy
 from mrsa_jax.reproduce._items import Check, Item, compare, state
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
         f"to {int(sizes.max())} training samples, all asked in every round; a model of {runs.dim} "
         f"parameters, {trainer.num_epochs} local epochs, rate {float(trainer.learning_rate):g}"
         f"{momentum}, batch {trainer.batch_size}, {setting.rounds} rounds, {setting.seeds} paired "
-        f"seeds, {threshold}. Bands: 95 % intervals over seeds. A round whose sum cannot be "
+        f"seeds, {threshold}.{bands(setting.seeds)} A round whose sum cannot be "
         "unmasked leaves the model alone. Right: share of simulated rounds that fail, with "
         f"Clopper-Pearson 95 % intervals, {setting.trials} rounds each, a new graph in each; "
         "triangles: none failed. At most "

@@ -19,9 +19,10 @@ import numpy as np
 from mrsa_jax import data
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.availability import Availability
-from mrsa_jax.reproduce._catalog import trained
+from mrsa_jax.reproduce._catalog import Entry, entry, trained
 from mrsa_jax.reproduce._config import check_items
-from mrsa_jax.reproduce._items import Item
+from mrsa_jax.reproduce._datasets import substitution
+from mrsa_jax.reproduce._items import Item, on_other_data
 from mrsa_jax.selection import Selector
 from mrsa_jax.study import PopulationConfig, Progress, ResourceConfig, _build, parse_scheme
 from mrsa_jax.study._config import SIX_SCHEMES
@@ -29,7 +30,15 @@ from mrsa_jax.study._config import SIX_SCHEMES
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Context", "Silent", "made_items", "make_context", "rows_to_frame"]
+__all__ = [
+    "Context",
+    "Silent",
+    "made_item",
+    "made_items",
+    "make_context",
+    "rows_to_frame",
+    "substituted",
+]
 
 
 class Silent:
@@ -135,7 +144,18 @@ def made_items(
     context = make_context(**settings)
     if set(names) & set(trained(paper)):
         _ = context.images
-    return [makers[name](context) for name in names]
+    return [made_item(context, paper, name, makers[name]) for name in names]
+
+
+def made_item(context: Context, paper: str, name: str, maker: Callable[[Context], Item]) -> Item:
+    """Return an item, its claims marked where it was trained on other data than the paper's."""
+    known, item = entry(paper, name), maker(context)
+    return on_other_data(item) if all(substituted(context, known)) else item
+
+
+def substituted(context: Context, known: Entry) -> tuple[str, str]:
+    """Return in words an item's data set in the paper, and what is in its place, if it trains."""
+    return substitution(context.images, known.data) if known.trains else ("", "")
 
 
 def schemes_for(population: PopulationConfig) -> dict[str, Selector]:

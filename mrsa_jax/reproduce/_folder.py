@@ -15,7 +15,7 @@ from typing import Any
 from mrsa_jax._errors import OutputExistsError
 from mrsa_jax.reproduce._config import ReproduceConfig, Target
 from mrsa_jax.reproduce._figures import Draw, save_figure
-from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.reproduce._items import Check, Item, on_other_data
 from mrsa_jax.study import _store
 
 __all__ = ["Made", "check_folder", "is_made", "kept_item", "write_file", "written_item"]
@@ -118,9 +118,10 @@ def kept_item(config: ReproduceConfig) -> Made:
         pd.read_csv(config.out / f"{content['name']}.csv"),
         content["caption"],
     )
+    is_elsewhere = content["paper_data"] and content["own_data"]
     return Made(
         content["paper"],
-        item,
+        on_other_data(item) if is_elsewhere else item,
         content["seconds"],
         content["paper_data"],
         content["own_data"],

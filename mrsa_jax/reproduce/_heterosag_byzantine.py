@@ -21,7 +21,7 @@ from mrsa_jax.reproduce._heterosag_training import (
     scheme_layout,
     symmetric_range,
 )
-from mrsa_jax.reproduce._intervals import late_accuracy
+from mrsa_jax.reproduce._intervals import bands, late_accuracy, spread
 from mrsa_jax.reproduce._items import Check, Item, state
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def byzantine(context: Context) -> Item:
     return Item(
         "fig3b",
         "Figure 3b: Experiment 2, a Byzantine user under MC",
-        _checks(frame, f"{seeds} paired seeds with 95 % intervals, t = {rounds}", name, width),
+        _checks(frame, f"{seeds} paired seeds, {spread(seeds)}, t = {rounds}", name, width),
         frame,
         f"{name} (the paper: Fashion-MNIST; give its folder or name), {NUM_CLIENTS} users, IID, "
         f"G = 5 groups of four, logistic regression of {paired.dim} parameters, batch 50, rate "
         f".01, one local epoch, clip range [-{width:g}, {width:g}] (the largest entry of any "
         f"user's first update). User 1 (group 0) attacks: by the paper's model its five sums "
-        f"become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means and "
-        f"95 % intervals of {seeds} seeds.",
+        f"become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means of "
+        f"{seeds} seeds.{bands(seeds)}",
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> tuple[Ch
               note=f"without any attacker the median costs {price} points"),
         state("n_B = 1 with the mean", mean.low > 0, paper="distorted",
               ours=f"{mean} points below; with real wrong pads {pads_mean}",
-              tolerance=f"interval above 0; {read}",
+              tolerance=f"95 % interval above 0; {read}",
               note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
               f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}"),
     )  # fmt: skip

@@ -14,15 +14,23 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Interval", "difference", "interval", "late_accuracy"]
+__all__ = ["Interval", "bands", "difference", "interval", "late_accuracy", "spread"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A mean over seeds with its 95 % interval (Student's t)."""
+    """A mean over seeds with its 95 % interval (Student's t).
+
+    Attributes:
+        mean: The mean.
+        half: Half the interval's width; infinite of one seed.
+        few: The values, where they are fewer than three: their range is shown then, as an interval
+            of two is mostly wider than what is measured.
+    """
 
     mean: float
     half: float
+    few: tuple[float, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def low(self) -> float:
@@ -35,7 +43,19 @@ class Interval:
         return self.mean + self.half
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.half:.1f}"
+        return self.text()
+
+    def text(self, spec: str = ".1f") -> str:
+        """Return mean and interval in words, or the range of one or two seeds.
+
+        Examples:
+            >>> interval([1.0, 2.0, 3.0]).text(), interval([3.0, 2.0]).text("+.1f")
+            ('2.0 ± 2.5', '+2.0 to +3.0')
+        """
+        if not self.few:
+            return f"{self.mean:{spec}} ± {self.half:{spec.lstrip('+')}}"
+        ends = dict.fromkeys(f"{end:{spec}}" for end in (min(self.few), max(self.few)))
+        return " to ".join(ends)
 
 
 def interval(values: Any) -> Interval:
@@ -48,10 +68,33 @@ def interval(values: Any) -> Interval:
     from scipy import special
 
     own = np.asarray(values, np.float64)
+    few = tuple(own.tolist()) if len(own) < 3 else ()
     if len(own) < 2:
-        return Interval(float(own.mean()), float("inf"))
+        return Interval(float(own.mean()), float("inf"), few)
     error = float(own.std(ddof=1)) / np.sqrt(len(own))
-    return Interval(float(own.mean()), float(special.stdtrit(len(own) - 1, 0.975) * error))
+    return Interval(float(own.mean()), float(special.stdtrit(len(own) - 1, 0.975) * error), few)
+
+
+def spread(seeds: int) -> str:
+    """Return in words what is shown beside a mean over so many seeds.
+
+    Examples:
+        >>> spread(5), spread(2)
+        ('95 % intervals', 'the range of both seeds')
+    """
+    return (
+        "95 % intervals" if seeds > 2 else "the range of both seeds" if seeds == 2 else "one seed"
+    )
+
+
+def bands(seeds: int) -> str:
+    """Return the sentence of a caption about the bands of its curves; "" where there are none.
+
+    Examples:
+        >>> bands(2), bands(1)
+        (' Bands: the range of both seeds.', '')
+    """
+    return f" Bands: {spread(seeds)}." if seeds > 1 else ""
 
 
 def difference(one: Any, other: Any) -> Interval:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["VERDICTS", "Check", "Item", "Verdict", "compare", "state"]
+__all__ = ["VERDICTS", "Check", "Item", "Verdict", "compare", "on_other_data", "state"]
 
-Verdict = Literal["reproduced", "paper errs", "differs", "no data"]
-"""How a claim fared. `paper errs`: ours differs from the print and is proven right; `no data`:
-not judged, as the data set is not on this machine."""
+Verdict = Literal["reproduced", "holds on other data", "paper errs", "differs", "no data"]
+"""How a claim fared. `holds on other data`: what was trained on stands in for the paper's data
+set, which reproduces nothing; `paper errs`: ours differs from the print and is proven right;
+`no data`: not judged, as the data set is not on this machine."""
 
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "paper errs", "differs", "no data")
+VERDICTS: tuple[Verdict, ...] = (
+    "reproduced", "holds on other data", "paper errs", "differs", "no data",
+)  # fmt: skip
 """All verdicts, from the best to the worst."""
 
 
@@ -31,10 +34,12 @@ class Check:
         paper: The paper's value or statement.
         ours: Our value.
         tolerance: How far they may lie apart, in words.
-        verdict: `"reproduced"`, `"paper errs"`, `"differs"` or `"no data"`.
+        verdict: One of `VERDICTS`.
         note: Erratum, open reading or method, when there is something to say.
         key: What the list of explained misses calls it, where the claim's own words hold numbers
             that hang on the size; the claim itself where empty.
+        of_data: Whether it may hang on the data set; a printed number that follows from a formula
+            does not.
     """
 
     claim: str
@@ -44,6 +49,7 @@ class Check:
     verdict: Verdict
     note: str = ""
     key: str = ""
+    of_data: bool = True
 
     @property
     def name(self) -> str:
@@ -73,6 +79,23 @@ class Item:
     def verdict(self) -> Verdict:
         """The worst verdict among the checks."""
         return max((check.verdict for check in self.checks), key=VERDICTS.index)
+
+
+def on_other_data(item: Item) -> Item:
+    """Return an item that was made on data in place of the paper's: what holds is said so.
+
+    Examples:
+        >>> own = state("SC is better", True, paper="SC", ours="SC", tolerance="exact")
+        >>> on_other_data(Item("fig3a", "", (own,), None, "")).verdict  # type: ignore[arg-type]
+        'holds on other data'
+    """
+    checks = tuple(
+        dataclasses.replace(check, verdict="holds on other data")
+        if check.verdict == "reproduced" and check.of_data
+        else check
+        for check in item.checks
+    )
+    return dataclasses.replace(item, checks=checks)
 
 
 def compare(
@@ -106,7 +129,7 @@ def compare(
     elif truth is not None and abs(ours - truth) <= tolerance:
         verdict = "paper errs"
     within = "exact" if tolerance == 0 else f"within {tolerance:.3g}"
-    return Check(claim, _text(paper), _text(ours), within, verdict, note)
+    return Check(claim, _text(paper), _text(ours), within, verdict, note, of_data=False)
 
 
 def state(

@@ -24,8 +24,14 @@ from mrsa_jax.reproduce import (
 )
 from mrsa_jax.reproduce._catalog import DATA_NAMES, PAPERS, entry
 from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets, item_config
-from mrsa_jax.reproduce._context import Context, Silent, make_context, rows_to_frame
-from mrsa_jax.reproduce._datasets import substitution
+from mrsa_jax.reproduce._context import (
+    Context,
+    Silent,
+    made_item,
+    make_context,
+    rows_to_frame,
+    substituted,
+)
 from mrsa_jax.reproduce._expected import Standing
 from mrsa_jax.reproduce._figures import Draw
 from mrsa_jax.reproduce._folder import (
@@ -184,12 +190,12 @@ def _make(target: Target, context: Context, overall: Overall) -> Made:
     known = entry(paper, name)
     overall.begin(target)
     try:
-        words = substitution(context.images, known.data) if known.trains else ("", "")
+        words = substituted(context, known)
     except DataNotFoundError as error:
         item = _without_data(name, known.title, str(error))
         return Made(paper, item, 0.0, DATA_NAMES.get(known.data or "", ""), "")
     start = time.perf_counter()
-    item = _PAPERS[paper].makers[name](context)
+    item = made_item(context, paper, name, _PAPERS[paper].makers[name])
     return Made(paper, item, time.perf_counter() - start, *words)
 
 

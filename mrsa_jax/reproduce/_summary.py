@@ -34,6 +34,7 @@ class SummaryRow(NamedTuple):
     item: str
     title: str
     reproduced: int
+    on_other_data: int
     paper_errs: int
     differs: int
     unexpected: int
@@ -43,9 +44,10 @@ class SummaryRow(NamedTuple):
     @property
     def verdicts(self) -> str:
         """The numbers of its verdicts in words."""
-        if not self.reproduced + self.paper_errs + self.differs:
+        counts = (self.reproduced, self.on_other_data, self.paper_errs, self.differs)
+        if not sum(counts):
             return "no data"
-        named = zip((self.reproduced, self.paper_errs, self.differs), VERDICTS, strict=False)
+        named = zip(counts, VERDICTS, strict=False)
         words = ", ".join(f"{count} {verdict}" for count, verdict in named if count)
         return words + (f" ({self.unexpected} not expected)" if self.unexpected else "")
 
@@ -74,6 +76,7 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
                 made.name,
                 made.item.title,
                 counts["reproduced"],
+                counts["holds on other data"],
                 counts["paper errs"],
                 counts["differs"],
                 missed,

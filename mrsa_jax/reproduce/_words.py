@@ -36,20 +36,22 @@ def summary_cells(row: SummaryRow) -> tuple[str, ...]:
 
 
 def totals(rows: Sequence[SummaryRow]) -> str:
-    """Say in one line how all items fared.
+    """Say in one line how all items fared, those on other data than the paper's apart.
 
     Examples:
         >>> totals([])
         '0 items, 0 claims: 0 reproduced, 0 paper errs, 0 differ (0 not expected), in 0 s'
     """
-    right, wrong, differ, missed = (
+    right, other, wrong, differ, missed = (
         sum(getattr(row, name) for row in rows)
-        for name in ("reproduced", "paper_errs", "differs", "unexpected")
+        for name in ("reproduced", "on_other_data", "paper_errs", "differs", "unexpected")
     )
+    apart = f" {other} hold on data in place of the paper's," if other else ""
     missing = sum(row.verdicts == "no data" for row in rows)
+    seconds = sum(row.seconds for row in rows)
     return (
-        f"{len(rows)} items, {right + wrong + differ} claims: {right} reproduced, {wrong} paper "
-        f"errs, {differ} differ ({missed} not expected), in {sum(r.seconds for r in rows):.0f} s"
+        f"{len(rows)} items, {right + other + wrong + differ} claims: {right} reproduced,{apart} "
+        f"{wrong} paper errs, {differ} differ ({missed} not expected), in {seconds:.0f} s"
         + (f"; {missing} items have no data" if missing else "")
     )
 

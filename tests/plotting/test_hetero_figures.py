@@ -68,4 +68,8 @@ def test_curves_are_means_over_seeds_with_their_interval() -> None:
     half = 4.302653 * 10 / 3**0.5
     np.testing.assert_allclose([heights.min(), heights.max()], [20 - half, 30 + half], rtol=1e-5)
     two = pd.DataFrame([row for row in rows if row["seed"] < 2])
-    assert not plotting.plot_seed_curves(two, curve="run").collections
+    (band,) = plotting.plot_seed_curves(two, curve="run").collections
+    heights = band.get_paths()[0].vertices[:, 1]  # of two seeds the range
+    np.testing.assert_allclose([heights.min(), heights.max()], [10, 30])
+    one = two[two["seed"] == 0]
+    assert not plotting.plot_seed_curves(one, curve="run").collections

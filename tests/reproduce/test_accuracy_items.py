@@ -10,23 +10,28 @@ import dataclasses
 import pathlib
 import typing
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import ReproduceConfig, check_items, multiround, run_and_save
+from mrsa_jax import plotting
+from mrsa_jax.reproduce import ReproduceConfig, _context, check_items, multiround, run_and_save
 from mrsa_jax.reproduce import _multiround_accuracy as accuracy
 from mrsa_jax.reproduce import _multiround_claims as claims
 from mrsa_jax.reproduce import _multiround_training as training
 from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce._expected import EXPECTED
 from mrsa_jax.reproduce._figures import FIGURES, save_figure
 from mrsa_jax.reproduce._intervals import Interval, difference, interval, late_accuracy
 from mrsa_jax.reproduce._items import Check
 from mrsa_jax.reproduce._multiround_training import Setting
+from mrsa_jax.reproduce._summary import summary
+from mrsa_jax.reproduce._words import totals
 from mrsa_jax.study import _build
 
-READ = claims.Reading(is_fast=False, seeds=5, rounds=100)
+READ = claims.Reading(is_fast=False, seeds=5, rounds=100, is_own=True)
 BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
 
 
@@ -321,13 +326,111 @@ def test_items_say_what_was_run(
     assert ("or by label" in items["table5"].caption) is not fast
     fails = items["fig8"].checks[-1]
     assert fails.claim == "user partition, N = 120, K = 24"
-    assert (fails.verdict, fails.ours[:21]) == ("reproduced", "0 % of the rounds tra")
-    published = items["table4"].data.drop_duplicates(["panel", "scheme"])["published"]
-    assert tuple(published)[:12] == sum(accuracy.PUBLISHED["table4"], ())
-    assert "published" not in items["fig8"].data
+    assert (fails.verdict, fails.ours[:21]) == ("holds on other data", "0 % of the rounds tra")
     if not fast:
         above = {c.claim: c for c in items["table5"].checks}
         check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
         assert check.verdict == "differs"  # alike is not above
         assert "not shown with shuffled rates and not shown with rates by label" in check.note
         assert save_figure(items["table5"], FIGURES["table5"], tmp_path).stat().st_size > 10_000
+
+
+def _printed() -> set[str]:
+    """Every accuracy of the paper's tables, and every difference of two in one column."""
+    found = set()
+    for columns in accuracy.PUBLISHED.values():
+        for column in columns:
+            found |= {f"{value:.2f}" for value in column}
+            found |= {f"{one - other:+.2f}" for one in column for other in column if one != other}
+    return found
+
+
+def _legend(rows: pd.DataFrame) -> list[str]:
+    ax = plotting.plot_accuracy_curves(rows)
+    legend = ax.get_legend()
+    plt.close("all")
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("is_own", [True, False])
+def test_no_printed_number_stands_beside_other_data(
+    fast: bool, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainings are made up, and their data set is once taken for the paper's."""
+    monkeypatch.setattr(training, "_train", _made_up)
+    monkeypatch.setattr(accuracy, "is_own", lambda dataset, item: is_own)
+    printed = _printed()
+    for item in multiround(("table3", "table4", "table5"), fast=fast, dataset="digits"):
+        words = [
+            item.caption,
+            *(
+                text
+                for c in item.checks
+                for text in (c.claim, c.paper, c.ours, c.tolerance, c.note)
+            ),
+        ]
+        for panel, rows in item.data.groupby("panel"):
+            shown = _legend(rows)
+            words += shown
+            assert all(("paper" in one) is is_own for one in shown), panel
+            assert all((" to " in one) is fast or "User" in one for one in shown)
+            assert not any("±" in one for one in shown) or not fast
+        named = [one for one in printed if any(one in text for text in words)]
+        assert bool(named) is is_own, named
+        assert ("published" in item.data) is is_own
+        judged = [check for check in item.checks if not check.of_data]
+        assert bool(judged) is (is_own and not fast)  # two seeds would bear any number out
+        assert ("Bands: the range of both seeds" in item.caption) is fast
+        assert ("Bands: 95 % intervals" in item.caption) is not fast
+
+
+def test_why_a_claim_differs_names_no_number_of_other_data() -> None:
+    for one in EXPECTED:
+        if one.dataset is not None and one.item in accuracy.PUBLISHED:
+            assert not [number for number in _printed() if number in one.why], one
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+def test_below_three_seeds_a_range_is_shown(seeds: int) -> None:
+    values = np.linspace(60.0, 62.0, seeds) if seeds > 1 else np.array([60.0])
+    own = interval(values)
+    text = str(own)
+    assert text == {1: "60.0", 2: "60.0 to 62.0"}.get(seeds, f"{own.mean:.1f} ± {own.half:.1f}")
+    if seeds == 2:
+        assert own.half == pytest.approx(12.706, rel=1e-4)  # what is judged stays Student's
+    rows = pd.DataFrame(
+        [{"scheme": "Random", "seed": k, "round": r, "accuracy": v / 100, "curve": "Random"}
+         for k, v in enumerate(values) for r in (1, 2)]
+    )  # fmt: skip
+    for ax in (plotting.plot_accuracy_curves(rows), plotting.plot_seed_curves(rows, curve="curve")):
+        spans = [one.get_paths()[0].vertices[:, 1] for one in ax.collections]
+        assert len(spans) == (seeds > 1)
+        if seeds == 2:
+            assert (spans[0].min(), spans[0].max()) == pytest.approx((60.0, 62.0))
+        elif seeds > 2:
+            assert spans[0].max() - spans[0].min() == pytest.approx(2 * own.half)
+    (label,) = _legend(rows)
+    assert label == f"Random: {text} %"
+
+
+def test_what_holds_on_other_data_is_counted_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(training, "_train", _made_up)
+    targets = ("multiround.table5", "multiround.fig2")
+    config = ReproduceConfig(targets, fast=True, dataset="digits", out=tmp_path / "out")
+    for saved in (run_and_save(config), run_and_save(config)):  # made, and kept
+        fig2, table5 = summary(saved.items, config)
+        assert (table5.reproduced, table5.on_other_data) == (0, 2)
+        assert (fig2.reproduced, fig2.on_other_data) == (len(saved.items[0].item.checks), 0)
+        assert table5.verdicts == "2 holds on other data"
+        line = totals([fig2, table5])
+        assert f"{fig2.reproduced} reproduced, 2 hold on data in place of the paper's, " in line
+        assert saved.is_as_expected
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "holds on other data" in page
+    theirs = dataclasses.replace(config, overwrite=True, out=tmp_path / "own")
+    monkeypatch.setattr(_context, "substitution", lambda dataset, known: ("MNIST", ""))
+    own = summary(run_and_save(theirs).items, theirs)[1]
+    assert (own.reproduced, own.on_other_data) == (2, 0)

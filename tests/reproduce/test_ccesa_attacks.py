@@ -209,6 +209,30 @@ def test_places_pair_each_client_with_others_of_its_own() -> None:
     assert all(len(set(row.tolist())) == 6 for row in few)
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_printed_shares_stand_beside_the_papers_own_data_alone(
+    is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "is_data_of", lambda dataset, known: is_own)
+    setting = membership._Setting({30: 5000}, seeds=1, epochs=1, shadows=1, ratio_shadows=1)
+    counts = {"right": 60, "trials": 100, "hits": 30, "called": 50, "recall": 0.9, "auc": 0.5,
+              "auc half at 99.9 %": 0.1, "found at 0.1 %": 0.0}  # fmt: skip
+    names = [PLAIN, SECAGG, ccesa_name(membership._CHANCE), *map(membership._sum_name, (2, 4, 12))]
+    rows = [{"size": 30, "method": method, "scheme": name, **counts}
+            for method in ("shadow", "likelihood_ratio") for name in names]  # fmt: skip
+    dataset = mj.data.load("digits")
+    frame = pd.DataFrame(list(membership._labelled("scores", rows, setting, dataset)))
+    assert bool(frame["printed"].notna().any()) is is_own
+    papers = {check.claim: check.paper for check in membership._checks(frame)}
+    for words, one, other in (
+        ("accuracy", "72.49 %", "49.67 %"),
+        ("precision", "70.41 %", "49.78 %"),
+    ):
+        plain, padded = (papers[f"{words} of the attack, {name}"] for name in (PLAIN, SECAGG))
+        assert plain == (one if is_own else "better than a guess")
+        assert padded == (other if is_own else "random guess")
+
+
 # --- items --------------------------------------------------------------------------------------
 
 

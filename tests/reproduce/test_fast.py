@@ -61,7 +61,8 @@ def _of_single_items(saved: SavedReproduction) -> None:
     for name, count in (("fig9", 1), ("motion", 1), ("exposure", 2)):
         checks = items[f"multiround.{name}"].checks
         exact = [check.verdict for check in checks if "predicted exposed" in check.claim]
-        assert exact == ["reproduced"] * count
+        # Figure 9 is of CIFAR-10; the others are in no paper
+        assert exact == ["holds on other data" if name == "fig9" else "reproduced"] * count
     bounds = items["multiround.fig4a"].data.query("panel == 'proven bounds'").dropna()
     assert (bounds["lower"] <= bounds["upper"]).all()
     assert (bounds["upper"] <= 12).all()
