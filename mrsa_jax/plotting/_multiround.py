@@ -133,7 +133,7 @@ def plot_swaps(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_weak_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot proven bounds of weak privacy T over rounds (columns scheme, rounds, lower, upper).
+    """Plot bounds of weak privacy T over rounds (columns scheme, rounds, lower, upper).
 
     T lies in the band; a line is drawn where its edges meet.
     """

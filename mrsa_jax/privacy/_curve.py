@@ -21,6 +21,7 @@ from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 __all__ = ["Curve", "Witness", "certify"]
 
 _SETS_A_LEVEL = 24
+_SEARCHES = 4  # one takes at most a quarter of what is left, so that earlier levels get theirs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +119,7 @@ class _Levels:
         self._progress = progress
         self._vectors: list[Vector] = []
         self._has_guessed = False
+        self._paid: set[int] = set()  # levels whose dual vectors are counted
         count = len(rows)
         self.lower = np.ones(count + 1, np.int64)
         self.upper = np.full(count + 1, int(weights.sum()), np.int64)
@@ -147,7 +149,7 @@ class _Levels:
     def _start(self) -> None:
         loads = (self._rows != 0) @ self._weights
         for row in range(len(self._rows)):
-            if loads[row] < self.upper[row + 1]:
+            if loads[row] < self.upper[row + 1] or row == 0:
                 coefficients = tuple(int(j == row) for j in range(row + 1))
                 self._add(Vector(int(loads[row]), self._rows[row] != 0, coefficients, "one round"))
         for level in range(1, len(self._rows) + 1):
@@ -172,16 +174,18 @@ class _Levels:
     def _improve(self, level: int) -> bool:
         """Narrow the interval of a level; return False when the effort does not allow it."""
         space = self._space(level)
-        if not self._budget.allows(space.duals_seconds):
-            return False
-        self._budget.spend(space.duals_seconds)
+        if level not in self._paid:
+            if not self._budget.allows(space.duals_seconds):
+                return False
+            self._budget.spend(space.duals_seconds)
+            self._paid.add(level)
         target = int(self.upper[level]) - 1
         chosen = space.best_plan(target, CHEAP_SECONDS)
         if chosen is None or chosen.limit < self.lower[level]:
             if not self._has_guessed:
                 self._guess(level)
                 return True
-            chosen = space.best_plan(target, self._budget.left)
+            chosen = space.best_plan(target, self._budget.left / _SEARCHES)
             if chosen is None or chosen.limit < self.lower[level]:
                 return False
         self._budget.spend(chosen.seconds)

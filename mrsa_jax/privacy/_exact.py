@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from mrsa_jax.modular._prime import draw_primes
+
 __all__ = [
     "PRIME",
     "combination_on",
@@ -46,12 +48,13 @@ def combination_on(
     from mrsa_jax.modular import _elimination
 
     rank, columns = matrix.shape
+    (prime,) = draw_primes(1)
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
     kept = np.flatnonzero(inside)
     order = np.concatenate([np.flatnonzero(~inside), kept[np.argsort(-weights[kept])]])
-    residues = residues_of(matrix, PRIME).T[order]
-    grew = _elimination.independent_rows(np.ascontiguousarray(residues), np.uint64(PRIME))
+    residues = residues_of(matrix, prime).T[order]
+    grew = _elimination.independent_rows(np.ascontiguousarray(residues), np.uint64(prime))
     basis = order[np.flatnonzero(grew)]
     # The last column that raises the rank is inside `support` unless those outside have it all.
     if len(basis) < rank or not inside[basis[-1]]:

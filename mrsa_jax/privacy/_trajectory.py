@@ -81,7 +81,7 @@ def weak_privacy_trajectory(
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
             each sum that the server learnt, skipped rounds being zero rows.
         method: "certified" or "bounds".
-        effort: For "certified": how long a search may take, as in `weak_privacy`.
+        effort: For "certified": how much may be tried for each history, as in `weak_privacy`.
         memory_bytes: For "bounds": about how much may be used besides P and the result; histories
             run in chunks that fit, one at a time at least.
         progress: Called with what is done, parts done and their number.

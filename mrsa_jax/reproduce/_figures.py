@@ -38,7 +38,7 @@ def _privacy_over_rounds(figure: Figure, data: pd.DataFrame) -> None:
     figure.set_size_inches(14, 3.9)
     left, middle, right = figure.subplots(1, 3)
     panels = dict(list(data.groupby("panel", sort=False)))
-    plotting.plot_weak_privacy(panels["proven bounds"], ax=left)
+    plotting.plot_weak_privacy(panels["bounds"], ax=left)
     plotting.plot_weak_privacy(panels["one history"], ax=middle)
     plotting.plot_weak_privacy(panels["echelon estimate"], ax=right)
     for axes, title in (

@@ -63,7 +63,7 @@ def _of_single_items(saved: SavedReproduction) -> None:
         exact = [check.verdict for check in checks if "predicted exposed" in check.claim]
         # Figure 9 is of CIFAR-10; the others are in no paper
         assert exact == ["holds on other data" if name == "fig9" else "reproduced"] * count
-    bounds = items["multiround.fig4a"].data.query("panel == 'proven bounds'").dropna()
+    bounds = items["multiround.fig4a"].data.query("panel == 'bounds'").dropna()
     assert (bounds["lower"] <= bounds["upper"]).all()
     assert (bounds["upper"] <= 12).all()
     exact_rows = items["multiround.echelon"].data.query("scheme == 'Random'")
