@@ -7,8 +7,10 @@ are read off the third: seen from it, they lie in one direction.
 
 The walk runs modulo the small prime `SMALL` on a random projection. Independence survives
 neither a projection nor a reduction by accident, so "none found" is a proof wherever the
-rank modulo the prime is the true one; what looks dependent is looked at again modulo two large
-primes. Import inside functions only (see `modular._compiled`).
+rank modulo the prime is the true one; what looks dependent is looked at again modulo a second
+small prime and two large ones. Work is counted in nanoseconds of a core (see `_costs`), so that
+what a search takes can be predicted, compared and limited without a clock. Import inside
+functions only (see `modular._compiled`).
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import numpy as np
 
 from mrsa_jax.modular._compiled import compiled
 from mrsa_jax.modular._elimination import rank_of
+from mrsa_jax.privacy._costs import COORDINATE, NODE, PAIR, POINT, TERM
 
 # Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.
 SMALL, SECOND = 8191, 8179
 
-NONE, FOUND, ANOMALY = 0, 1, 2
+# GAVE_UP: the work was more than was allowed.
+NONE, FOUND, ANOMALY, GAVE_UP = 0, 1, 2, 3
 
 
 @compiled
@@ -47,69 +51,81 @@ def is_dependent(subset, size, kernels, primes):
     return True
 
 
-def _arithmetic(prime):
-    """Return `project` and `flatten` for one prime, which the compiler then knows."""
+@compiled
+def _project(source, target, start, stop, level, chosen):
+    """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
 
-    def project(source, target, start, groups, level, chosen):
-        """Write to `target` the vectors from `start` on without their part along `chosen`.
-
-        `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
-        `chosen` is not zero. Returns False when `chosen` is zero.
-        """
-        axes = source.shape[1] - level
-        pivot = -1
-        for a in range(axes - 1, -1, -1):
-            if source[chosen, a] != 0:
-                pivot = a
-                break
-        if pivot < 0:
-            return False
-        lead = source[chosen, pivot]
-        for k in range(start, groups):
-            factor = source[k, pivot]
-            for a in range(axes - 1):
-                b = axes - 1 if a == pivot else a
-                target[k, a] = (source[k, b] * lead - factor * source[chosen, b]) % prime
-        return True
-
-    def flatten(vectors, start, groups, plane, inverses):
-        """Write x/z and y/z of the vectors (x, y, z) from `start` on into `plane`.
-
-        Coordinates are mixed until no z is zero; False when a vector is zero.
-        """
-        for k in range(start, groups):
-            if vectors[k, 0] == 0 and vectors[k, 1] == 0 and vectors[k, 2] == 0:
-                return False
-        a, b = 0, 0
-        for attempt in range(1, 200):
-            good = True
-            for k in range(start, groups):
-                z = (vectors[k, 2] + a * vectors[k, 0] + b * vectors[k, 1]) % prime
-                if z == 0:
-                    good = False
-                    break
-                inverse = inverses[z]
-                plane[0, k] = vectors[k, 0] * inverse % prime
-                plane[1, k] = vectors[k, 1] * inverse % prime
-            if good:
-                return True
-            a = attempt * 2654435 % prime
-            b = attempt * attempt * 40503 % prime
+    `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
+    `chosen` is not zero. Returns False when `chosen` is zero.
+    """
+    axes = source.shape[1] - level
+    pivot = -1
+    for a in range(axes - 1, -1, -1):
+        if source[chosen, a] != 0:
+            pivot = a
+            break
+    if pivot < 0:
         return False
-
-    return compiled(project), compiled(flatten)
-
-
-_project, _flatten = _arithmetic(SMALL)
-_project_again, _flatten_again = _arithmetic(SECOND)
+    lead = source[chosen, pivot]
+    for k in range(start, stop):
+        factor = source[k, pivot]
+        for a in range(axes - 1):
+            b = axes - 1 if a == pivot else a
+            target[k, a] = (source[k, b] * lead - factor * source[chosen, b]) % SMALL
+    return True
 
 
 @compiled
-def _in_line(plane, i, j, k):
-    """Return whether three points of a plane modulo `SECOND` lie on one line."""
-    ax, ay = plane[0, j] - plane[0, i], plane[1, j] - plane[1, i]
-    bx, by = plane[0, k] - plane[0, i], plane[1, k] - plane[1, i]
-    return (ax * by - ay * bx) % SECOND == 0
+def _flatten(vectors, start, stop, plane, inverses):
+    """Write x/z and y/z of the vectors (x, y, z) `start..stop - 1` into `plane`.
+
+    Coordinates are mixed until no z is zero; False when a vector is zero.
+    """
+    for k in range(start, stop):
+        if vectors[k, 0] == 0 and vectors[k, 1] == 0 and vectors[k, 2] == 0:
+            return False
+    a, b = 0, 0
+    for attempt in range(1, 200):
+        good = True
+        for k in range(start, stop):
+            z = (vectors[k, 2] + a * vectors[k, 0] + b * vectors[k, 1]) % SMALL
+            if z == 0:
+                good = False
+                break
+            inverse = inverses[z]
+            plane[0, k] = vectors[k, 0] * inverse % SMALL
+            plane[1, k] = vectors[k, 1] * inverse % SMALL
+        if good:
+            return True
+        a = attempt * 2654435 % SMALL
+        b = attempt * attempt * 40503 % SMALL
+    return False
+
+
+@compiled
+def _is_confirmed(again, subset, size, inverses_again, work):
+    """Return whether the dual vectors of a set are dependent modulo `SECOND`, on its axes.
+
+    `work` is int32 `[size, axes]` at least.
+    """
+    axes = again.shape[1]
+    for i in range(size):
+        assign(work[i], again[subset[i]], axes)
+    for i in range(size):
+        pivot = -1
+        for a in range(axes):
+            if work[i, a] != 0:
+                pivot = a
+                break
+        if pivot < 0:
+            return True
+        inverse = inverses_again[work[i, pivot]]
+        for k in range(i + 1, size):
+            if work[k, pivot] != 0:
+                factor = SECOND - work[k, pivot] * inverse % SECOND
+                for a in range(axes):
+                    work[k, a] = (work[k, a] + factor * work[i, a]) % SECOND
+    return False
 
 
 @compiled
@@ -126,8 +142,13 @@ def search(
     task,
     tasks,
     found,
+    spent,
+    budget,
 ):
     """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
+
+    Where all weights are equal, only sets of exactly `depth` groups are walked through: whatever
+    smaller set is dependent lies in one of those.
 
     Args:
         vectors: int32 `[groups, depth]`: the dual vectors modulo `SMALL`, projected to `depth`
@@ -143,6 +164,8 @@ def search(
         task: This call's part of the work, of `tasks` equal parts.
         tasks: Number of parts; 1 if `depth` < 5.
         found: int64 `[depth]`: receives the set.
+        spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
+        budget: When more than this is spent, the search gives up.
 
     Returns:
         A status and the size of the set found. ANOMALY: a chosen vector vanished by accident
@@ -150,22 +173,25 @@ def search(
     """
     groups = weights.shape[0]
     last = depth - 3  # vectors are chosen one by one down to here, then three at a time
-    stack = np.zeros((last + 1, groups, depth), np.int32)
+    branch = min(2, last)  # vectors of this level are dealt out to the tasks
+    fill = groups >= depth and weights[0] == weights[groups - 1] and depth * weights[0] <= limit
+    stack = np.empty((last + 1, groups, depth), np.int32)
     for k in range(groups):
         for a in range(depth):
             stack[0, k, a] = vectors[k, a]
-    stack_again = np.zeros((last + 1, groups, depth), np.int32)
-    for k in range(groups):
-        for a in range(depth):
-            stack_again[0, k, a] = again[k, a]
     chosen = np.full(last + 1, -1, np.int64)
     used = np.zeros(last + 2, np.int64)
+    ends = np.full(last + 1, groups, np.int64)  # groups from here on are too heavy
     plane = np.zeros((2, groups), np.int32)
-    plane_again = np.zeros((2, groups), np.int32)
     stamp = np.full(SMALL + 1, -1, np.int64)
     head = np.zeros(SMALL + 1, np.int32)
     following = np.zeros(groups, np.int32)
     subset = np.zeros(depth, np.int64)
+    work = np.empty((depth, depth), np.int32)
+    confirming = TERM * depth * depth * depth
+    deciding = TERM * kernels.shape[0] * depth * depth * kernels.shape[2]
+    while ends[0] > 0 and weights[ends[0] - 1] > limit:
+        ends[0] -= 1
     epoch = 0
     counter = 0
     level = 0
@@ -173,117 +199,121 @@ def search(
     entering = True
     while True:
         start = chosen[level - 1] + 1 if level > 0 else 0
+        stop = ends[level]
         if entering:
             entering = False
-            skip = level == min(2, last) and tasks > 1
-            if skip:
-                counter += 1
-            if not (skip and counter % tasks != task):
-                # A vector that is zero here is a combination of those chosen.
-                for k in range(start, groups):
-                    if used[level] + weights[k] > limit:
+            if spent[0] > budget:
+                return GAVE_UP, 0
+            # A vector that is zero here is a combination of those chosen.
+            for k in range(start, stop):
+                zero = True
+                for a in range(depth - level):
+                    if stack[level, k, a] != 0:
+                        zero = False
                         break
-                    zero = True
-                    for a in range(depth - level):
-                        if stack[level, k, a] != 0:
-                            zero = False
-                            break
-                    if zero:
-                        for i in range(level):
-                            subset[i] = chosen[i]
-                        subset[level] = k
-                        if is_dependent(subset, level + 1, kernels, primes):
-                            assign(found, subset, level + 1)
-                            return FOUND, level + 1
-                        return ANOMALY, 0
-                if level == last:
-                    stop = start
-                    while stop < groups and used[level] + weights[stop] <= limit:
-                        stop += 1
-                    if not _flatten(stack[level], start, stop, plane, inverses):
-                        return ANOMALY, 0
-                    opinion = _flatten_again(
-                        stack_again[level], start, stop, plane_again, inverses_again
-                    )
-                    for i in range(start, groups - 1):
-                        if used[level] + weights[i] + weights[i + 1] > limit:
-                            break
-                        epoch += 1
-                        room = limit - used[level] - weights[i]
-                        xi, yi = plane[0, i], plane[1, i]
-                        for j in range(i + 1, groups):
-                            if weights[j] > room:
-                                break
-                            dx = plane[0, j] - xi
-                            dy = plane[1, j] - yi
-                            if dx < 0:
-                                dx += SMALL
-                            if dx == 0:
-                                if dy == 0:
-                                    # i and j in one direction: a pair, and any third with them
-                                    for t in range(level):
-                                        subset[t] = chosen[t]
-                                    subset[level] = i
-                                    subset[level + 1] = j
-                                    if is_dependent(subset, level + 2, kernels, primes):
-                                        assign(found, subset, level + 2)
-                                        return FOUND, level + 2
-                                    for k in range(i + 1, groups):
-                                        if weights[j] + weights[k] > room:
-                                            break
-                                        if k == j:
-                                            continue
-                                        subset[level + 2] = k
-                                        if is_dependent(subset, level + 3, kernels, primes):
-                                            assign(found, subset, level + 3)
-                                            return FOUND, level + 3
-                                    continue
-                                key = SMALL
-                            else:
-                                key = (dy + SMALL) * inverses[dx] % SMALL
-                            if stamp[key] != epoch:
-                                stamp[key] = epoch
-                                head[key] = j
-                                following[j] = -1
-                                continue
-                            k = head[key]
-                            following[j] = k
-                            head[key] = j
-                            while k >= 0:
-                                likely = not opinion or _in_line(plane_again, i, j, k)
-                                if likely and weights[j] + weights[k] <= room:
-                                    for t in range(level):
-                                        subset[t] = chosen[t]
-                                    subset[level] = i
-                                    subset[level + 1] = k
-                                    subset[level + 2] = j
+                if zero:
+                    for i in range(level):
+                        subset[i] = chosen[i]
+                    subset[level] = k
+                    spent[0] += deciding
+                    if is_dependent(subset, level + 1, kernels, primes):
+                        assign(found, subset, level + 1)
+                        return FOUND, level + 1
+                    return ANOMALY, 0
+            if level == last:
+                if not _flatten(stack[level], start, stop, plane, inverses):
+                    return ANOMALY, 0
+                spent[0] += POINT * (stop - start)
+                for t in range(level):
+                    subset[t] = chosen[t]
+                far = stop
+                for i in range(start, stop - 1):
+                    room = limit - used[level] - weights[i]
+                    if weights[i + 1] > room:
+                        break
+                    while weights[far - 1] > room:
+                        far -= 1
+                    spent[0] += PAIR * (far - i - 1)
+                    epoch += 1
+                    xi, yi = plane[0, i], plane[1, i]
+                    for j in range(i + 1, far):
+                        dx = plane[0, j] - xi
+                        dy = plane[1, j] - yi
+                        if dx < 0:
+                            dx += SMALL
+                        if dx == 0:
+                            if dy == 0:
+                                # i and j in one direction: a pair, and any third with them
+                                subset[level] = i
+                                subset[level + 1] = j
+                                spent[0] += deciding
+                                if is_dependent(subset, level + 2, kernels, primes):
+                                    assign(found, subset, level + 2)
+                                    return FOUND, level + 2
+                                for k in range(i + 1, far):
+                                    if weights[j] + weights[k] > room:
+                                        break
+                                    if k == j:
+                                        continue
+                                    subset[level + 2] = k
+                                    spent[0] += confirming
+                                    if not _is_confirmed(
+                                        again, subset, level + 3, inverses_again, work
+                                    ):
+                                        continue
+                                    spent[0] += deciding
                                     if is_dependent(subset, level + 3, kernels, primes):
                                         assign(found, subset, level + 3)
                                         return FOUND, level + 3
-                                k = following[k]
-                elif level < last:
-                    begin = start
+                                continue
+                            key = SMALL
+                        else:
+                            key = (dy + SMALL) * inverses[dx] % SMALL
+                        if stamp[key] != epoch:
+                            stamp[key] = epoch
+                            head[key] = j
+                            following[j] = -1
+                            continue
+                        k = head[key]
+                        following[j] = k
+                        head[key] = j
+                        while k >= 0:
+                            if weights[j] + weights[k] <= room:
+                                subset[level] = i
+                                subset[level + 1] = k
+                                subset[level + 2] = j
+                                spent[0] += confirming
+                                if _is_confirmed(again, subset, level + 3, inverses_again, work):
+                                    spent[0] += deciding
+                                    if is_dependent(subset, level + 3, kernels, primes):
+                                        assign(found, subset, level + 3)
+                                        return FOUND, level + 3
+                            k = following[k]
             else:
-                begin = groups  # another task's branch
+                begin = start
         # choose the next vector at this level, or go back
-        went = False
-        if level < last:
-            pick = begin
-            if pick + 1 < groups and used[level] + weights[pick] + weights[pick + 1] <= limit:
-                chosen[level] = pick
-                used[level + 1] = used[level] + weights[pick]
-                if not _project(stack[level], stack[level + 1], pick + 1, groups, level, pick):
-                    return ANOMALY, 0
-                if not _project_again(
-                    stack_again[level], stack_again[level + 1], pick + 1, groups, level, pick
-                ):
-                    return ANOMALY, 0
-                level += 1
-                entering = True
+        pick = begin
+        after = depth - level - 1 if fill else 1  # so many must follow it
+        if level < last and pick + after < stop:
+            load = used[level] + weights[pick]
+            if load + weights[pick + 1] <= limit:
                 begin = pick + 1
-                went = True
-        if not went:
-            if level == 0:
-                return NONE, 0
-            level -= 1
-            begin = chosen[level] + 1
+                if level + 1 == branch:
+                    counter += 1
+                    if counter % tasks != task:
+                        continue
+                while load + weights[stop - 1] > limit:
+                    stop -= 1
+                if not _project(stack[level], stack[level + 1], pick + 1, stop, level, pick):
+                    return ANOMALY, 0
+                spent[0] += NODE + COORDINATE * ((stop - pick - 1) * (depth - level - 1))
+                chosen[level] = pick
+                used[level + 1] = load
+                level += 1
+                ends[level] = stop
+                entering = True
+                continue
+        if level == 0:
+            return NONE, 0
+        level -= 1
+        begin = chosen[level] + 1

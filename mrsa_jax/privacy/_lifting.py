@@ -16,8 +16,27 @@ import numpy as np
 
 from mrsa_jax.modular._compiled import compiled
 from mrsa_jax.modular._elimination import power
-from mrsa_jax.privacy._girth import ANOMALY, FOUND, NONE, SMALL, assign, is_dependent, search
-from mrsa_jax.privacy._words import EMPTY, MIX, grow, insert, probe, subsets, unpack
+from mrsa_jax.privacy._costs import CLEAR, HALF, LISTED, MODULAR, TERM, VISIT, WORD
+from mrsa_jax.privacy._girth import (
+    ANOMALY,
+    FOUND,
+    GAVE_UP,
+    NONE,
+    SMALL,
+    assign,
+    is_dependent,
+    search,
+)
+from mrsa_jax.privacy._words import (
+    EMPTY,
+    MIX,
+    MOST_LISTED,
+    grow,
+    insert,
+    probe,
+    subsets,
+    unpack,
+)
 
 
 @compiled
@@ -156,14 +175,16 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):
 
 
 @compiled
-def _extend(chosen, size, room, small, problem, found):
+def _extend(chosen, size, room, small, problem, found, spent, budget):
     """Look for a dependent set that is a given set and further groups within a weight."""
     kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
     groups = weights.shape[0]
     extra = np.searchsorted(prefix, room, side="right") - 1
     others = np.empty(groups, np.int64)
-    work = np.empty((size + groups, small.shape[1]), np.int32)
+    axes, corank = small.shape[1], kernels.shape[2]
+    work = np.empty((size + groups, axes), np.int32)
     if extra <= 0:
+        spent[0] += LISTED + TERM * size * size * axes / 2
         if not _clear(small, chosen, size, inverses, others, np.int64(0), work) and is_dependent(
             chosen, size, kernels, primes
         ):
@@ -179,6 +200,7 @@ def _extend(chosen, size, room, small, problem, found):
             others[count] = k
             count += 1
     if extra == 1:
+        spent[0] += LISTED + TERM * size * (size + count) * axes
         clean = _clear(small, chosen, size, inverses, others, count, work)
         if not clean and is_dependent(chosen, size, kernels, primes):
             assign(found, chosen, size)
@@ -196,6 +218,7 @@ def _extend(chosen, size, room, small, problem, found):
                     assign(found, chosen, size + 1)
                     return FOUND, size + 1
         return NONE, 0
+    spent[0] += 2 * MODULAR * size * (2 * size + count) * corank
     if is_dependent(chosen, size, kernels, primes):
         assign(found, chosen, size)
         return FOUND, size
@@ -212,7 +235,7 @@ def _extend(chosen, size, room, small, problem, found):
         _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
         _quotient(kernels, primes, chosen, size, others, count),
         primes, weights[others[:count]], inverses, inverses_again, room, depth,
-        np.int64(0), np.int64(1), part,
+        np.int64(0), np.int64(1), part, spent, budget,
     )  # fmt: skip
     if status == FOUND:
         assign(found, chosen, size)
@@ -223,7 +246,13 @@ def _extend(chosen, size, room, small, problem, found):
 
 
 @compiled
-def _list_few(count, more, target, reduced, head, links, lefts, rights, table):
+def _most_listed(spent, budget):
+    """Return how many words or sets the budget still allows to be looked at."""
+    return np.int64(min(np.float64(MOST_LISTED), max(0.0, budget - spent[0]) / LISTED))
+
+
+@compiled
+def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
     """List the sets of two or three groups whose keys sum to the target, as `_list_sets`."""
     order = np.uint64(64 - 10)
     found = np.int64(0)
@@ -236,6 +265,8 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table):
             place = np.uint64(head[np.int64((want * MIX) >> order)])
             while place != EMPTY:
                 if reduced[np.int64(place)] == want:
+                    if found >= most:
+                        return lefts, rights, np.int64(-1)
                     if found == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)
@@ -252,7 +283,7 @@ def _list_few(count, more, target, reduced, head, links, lefts, rights, table):
 
 
 @compiled
-def _list_many(count, more, target, reduced, space, lefts, rights, table):
+def _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget):
     """List the sets of four groups or more whose keys sum to the target, as `_list_sets`."""
     sums, packs, head, links = space[2], space[3], space[6], space[7]
     left = more // 2
@@ -261,6 +292,7 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table):
     order = np.uint64(64 - bits)
     for i in range(1 << bits):
         head[i] = EMPTY
+    spent[0] += CLEAR * (1 << bits)
     starts = np.zeros(2, np.int64)
     starts[1] = count
     items = np.arange(count)
@@ -270,16 +302,21 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table):
     for b in range(count):
         for half in range(2):
             low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
-            sums, packs, n = subsets(
+            sums, packs, n, visits = subsets(
                 reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, table
             )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or spent[0] > budget:
+                return lefts, rights, np.int64(-1)
             if half == 1:
                 links, stored = insert(sums, packs, n, head, links, order, stored)
                 continue
             some_left, some_right, found = probe(
                 reduced, target, sums, packs, n, left, table, head, links, order,
-                some_left, some_right,
+                some_left, some_right, _most_listed(spent, budget) - total,
             )  # fmt: skip
+            if found < 0:
+                return lefts, rights, np.int64(-1)
             while total + found > lefts.shape[0]:
                 lefts = grow(lefts)
                 rights = grow(rights)
@@ -291,12 +328,12 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table):
 
 
 @compiled
-def _list_sets(count, more, target, reduced, space, table):
+def _list_sets(count, more, target, reduced, space, table, spent, budget):
     """List the sets of `more` groups whose reduced keys sum to the target.
 
     Returns:
         The numbers of the halves of more // 2 and of the remaining groups, and how many sets
-        there are.
+        there are; -1 for too many.
     """
     lefts, rights = space[4], space[5]
     if more == 0:
@@ -309,12 +346,16 @@ def _list_sets(count, more, target, reduced, space, table):
                 found += 1
         return lefts, rights, found
     if more <= 3:
-        return _list_few(count, more, target, reduced, space[6], space[7], lefts, rights, table)
-    return _list_many(count, more, target, reduced, space, lefts, rights, table)
+        spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
+        return _list_few(
+            count, more, target, reduced, space[6], space[7], lefts, rights, table,
+            _most_listed(spent, budget),
+        )  # fmt: skip
+    return _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget)
 
 
 @compiled
-def _examine(word, size, room, keys, highs, small, problem, space, table, found):
+def _examine(word, size, room, keys, highs, small, problem, space, table, found, spent, budget):
     """Look for a light vector whose odd entries are exactly a word of the binary code.
 
     `room` is the weight left for further groups. With 2 s = the word's checks modulo 4, the
@@ -342,8 +383,14 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found)
     reduced = space[8][:count]
     target = _reduced(keys, word, size, target, outside, count, reduced)
     assign(chosen, word, size)
+    spent[0] += WORD + TERM * size * count
     for more in range(min(extra, count) + 1):
-        lefts, rights, listed = _list_sets(count, more, target, reduced, space, table)
+        lefts, rights, listed = _list_sets(
+            count, more, target, reduced, space, table, spent, budget
+        )
+        if listed < 0:
+            spent[0] = max(spent[0], budget)
+            return GAVE_UP, 0
         for i in range(listed):
             unpack(lefts[i], more // 2, table, chosen, size)
             unpack(rights[i], more - more // 2, table, chosen, size + more // 2)
@@ -352,7 +399,11 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found)
                 chosen[k] = outside[chosen[k]]
                 heavy += weights[chosen[k]]
             if heavy <= room:
-                status, total = _extend(chosen, size + more, room - heavy, small, problem, found)
+                status, total = _extend(
+                    chosen, size + more, room - heavy, small, problem, found, spent, budget
+                )
+                if spent[0] > budget and status == NONE:
+                    status = GAVE_UP
                 if status != NONE:
                     return status, total
     return NONE, 0
@@ -360,8 +411,9 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found)
 
 @compiled
 def words(
-    keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, table, found
-):
+    keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, table, found,
+    spent, budget,
+):  # fmt: skip
     """Go through the words of one size whose left half has given leading bits; examine each.
 
     Args:
@@ -382,9 +434,11 @@ def words(
         slot_bits: log2 of the size of the table of left halves.
         table: `binomials` of the groups, for halves of any set within `limit`.
         found: int64: receives a set that is dependent modulo all large primes.
+        spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
+        budget: When more than this is spent, the search gives up.
 
     Returns:
-        A status, the size of the set found, and how many words were examined.
+        A status and the size of the set found.
     """
     weights = problem[2]
     groups = keys.shape[0]
@@ -396,7 +450,6 @@ def words(
         np.empty(1 << 18, np.uint32), np.empty(length, np.uint64), np.empty(groups, np.uint64),
     )  # fmt: skip
     word = np.zeros(size, np.int64)
-    examined = np.int64(0)
     left = size // 2
     right = size - left
     sums = np.empty(1024, np.uint64)
@@ -417,30 +470,42 @@ def words(
             rights[0] = np.uint64(b)
             matches = 1
         else:
-            sums, packs, n = subsets(
+            sums, packs, n, visits = subsets(
                 keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, table
             )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or spent[0] > budget:
+                return GAVE_UP, 0
             lefts, rights, matches = probe(
-                keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights
-            )
+                keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights,
+                _most_listed(spent, budget),
+            )  # fmt: skip
+        if matches < 0:
+            spent[0] = max(spent[0], budget)
+            return GAVE_UP, 0
         for i in range(matches):
             unpack(rights[i], right, table, word, left)
             unpack(lefts[i], left, table, word, 0)
             heavy = np.int64(0)
             for k in range(size):
                 heavy += weights[word[k]]
+            spent[0] += LISTED
             if heavy > limit:
                 continue
-            examined += 1
-            word.sort()
             status, total = _examine(
-                word, size, limit - heavy, keys, highs, small, problem, space, table, found
-            )
+                word, size, limit - heavy, keys, highs, small, problem, space, table, found,
+                spent, budget,
+            )  # fmt: skip
+            if spent[0] > budget and status == NONE:
+                status = GAVE_UP
             if status != NONE:
-                return status, total, examined
+                return status, total
         if left > 0:
-            sums, packs, n = subsets(
+            sums, packs, n, visits = subsets(
                 keys, 0, b, b, left, shift, part, starts, items, sums, packs, table
             )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or stored + n > MOST_LISTED:
+                return GAVE_UP, 0
             links, stored = insert(sums, packs, n, head, links, order, stored)
-    return NONE, 0, examined
+    return NONE, 0

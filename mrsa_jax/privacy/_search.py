@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.modular._cores import inverses, num_cores
+from mrsa_jax.privacy._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy._exact import PRIME, residues_of
 from mrsa_jax.privacy._two_adic import Checks, parity_checks
 
@@ -23,19 +24,14 @@ __all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
 
 _SMALL_PRIMES = (8191, 8179)
 _LARGE_PRIMES = (PRIME, 1_199_999_993)
-# Measured on one core of the machine of benchmarks/results.
-_SECONDS_PER_KEY = 14e-9  # girth: one pair of vectors
-_SECONDS_PER_HALF = 70e-9  # lifting: one half of a word, stored and looked up
-_SECONDS_PER_WORD = 1.3e-6  # lifting: a word and its second digit
-_SECONDS_PER_SET = 3e-6  # lifting: a determinant
-_HALVES_A_PART = 1 << 23  # so many stored halves stay near the processor
-_MOST_PARTS = 9  # as a power of two; more parts cost more than they win
-_MOST_HALVES = 1 << 26  # a part's, of 16 bytes each
 _MOST_COLUMNS = 4096
 # A search goes in tasks about so long, so that it can be watched and interrupted.
 _SECONDS_A_TASK = 1.0
 _MOST_TASKS = 4096
 _ATTEMPTS = 4
+_MOST_BYTES = 1 << 30  # that a walk's vectors may take
+# A search gives up where it has done so many times the work that was predicted, and some more.
+_PATIENCE, _GRACE_SECONDS = 2.0, 1.0
 
 Progress = Callable[[str, int, int], None]
 
@@ -74,6 +70,11 @@ class Plan:
     limit: int
     seconds: float
 
+    @property
+    def budget(self) -> float:
+        """The work after which the search gives up, in nanoseconds."""
+        return 1e9 * (_PATIENCE * self.seconds + _GRACE_SECONDS)
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -83,11 +84,13 @@ class Outcome:
         is_proof: Whether no vector of weight at most the limit exists.
         subset: Columns that carry a vector within the limit (modulo two large primes), or None.
         method: Which search.
+        work: What it did, counted in nanoseconds of a core.
     """
 
     is_proof: bool
     subset: tuple[int, ...] | None
     method: str
+    work: float
 
 
 def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
@@ -126,109 +129,66 @@ def plan(of: Duals, limit: int) -> Plan | None:
     groups, most = len(of.weights), of.most_groups(limit)
     if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
         return None
-    options = [Plan("girth", limit, girth_seconds(groups, most))]
-    if of.checks is not None and most >= 4 and _fits(groups, of.corank, most):
-        options.append(
-            Plan("lifting", limit, lifting_seconds(groups, of.corank, most, of.checks.is_even))
-        )
-    return min(options, key=lambda option: option.seconds)
-
-
-def _fits(groups: int, corank: int, most: int) -> bool:
-    """Return whether the table of the left halves of words fits its places and the memory."""
-    return math.comb(groups, most // 2) >> _most_parts(corank) <= _MOST_HALVES
-
-
-def _most_parts(corank: int) -> int:
-    """Return in how many parts the halves of words can be stored, as a power of two."""
-    return max(0, min(corank - 2, _MOST_PARTS))
-
-
-def girth_seconds(groups: int, most: int) -> float:
-    """Predict the walk's time on one core: a key for each set of one vector less."""
-    return 1e-4 + _SECONDS_PER_KEY * math.comb(groups, min(most, groups) - 1)
-
-
-def lifting_seconds(groups: int, corank: int, most: int, is_even: bool) -> float:
-    """Predict the lifting's time on one core: halves of words, words, and what follows each."""
-    return 1e-4 + sum(
-        size_seconds(groups, corank, size, most, is_even)
-        for size in range(1, most + 1)
-        if not (is_even and size % 2)
-    )
-
-
-def size_seconds(groups: int, corank: int, size: int, most: int, is_even: bool) -> float:
-    """Predict the part of the lifting's time that words of one size take."""
-    bits = min(corank, 63)
-    words = math.comb(groups, size) / 2.0 ** (bits - is_even)
-    halves = math.comb(groups, size - size // 2) + math.comb(groups, size // 2)
-    each = _word_seconds(groups, bits - size + 1, most - size)
-    return _SECONDS_PER_HALF * halves + words * each
-
-
-def _word_seconds(groups: int, bits: int, extra: int) -> float:
-    """Predict the time for one word with `extra` further groups, in a code of so many checks."""
-    odds = 2.0 ** -max(bits, 0)
-    total = _SECONDS_PER_WORD + odds * _extension_seconds(groups, extra)
-    for size in range(1, extra + 1):
-        if size > 1:
-            total += 4e-9 * math.comb(groups, size - size // 2) + 1e-6
-        total += odds * math.comb(groups, size) * _extension_seconds(groups, extra - size)
-    return total
-
-
-def _extension_seconds(groups: int, extra: int) -> float:
-    if extra == 0:
-        return _SECONDS_PER_SET
-    if extra == 1:
-        return 3 * _SECONDS_PER_SET
-    return 2e-4 + girth_seconds(groups, max(extra, 3))
+    depth = max(most, 3)
+    work = girth_work(of.weights, limit, depth)
+    if 4 * groups * depth * (depth - 2) > _MOST_BYTES:
+        work = math.inf
+    options = [Plan("girth", limit, 1e-4 + work / 1e9)]
+    if of.checks is not None and most >= 4:
+        work = lifting_work(of.weights, of.corank, limit, most, of.checks.is_even)
+        options.append(Plan("lifting", limit, 1e-4 + work / 1e9))
+    best = min(options, key=lambda option: option.seconds)
+    return best if best.seconds < math.inf else None
 
 
 def run(of: Duals, chosen: Plan, progress: Progress | None = None) -> Outcome:
     """Search as planned, on all cores; the same answer whatever their number."""
+    from mrsa_jax.privacy._girth import ANOMALY, NONE
+
     search = _girth_tasks if chosen.method == "girth" else _lifting_tasks
+    work = 0.0
     for attempt in range(_ATTEMPTS):
-        subset, is_clean = _first(search(of, chosen, attempt), chosen, progress)
-        if subset is not None:
-            return Outcome(False, subset, chosen.method)
-        if is_clean:
-            return Outcome(True, None, chosen.method)
-    return Outcome(False, None, chosen.method)
+        status, subset, spent = _first(search(of, chosen, attempt), chosen, progress)
+        work += spent
+        if status != ANOMALY:
+            break
+    return Outcome(status == NONE, subset, chosen.method, work)
 
 
-Task = Callable[[], tuple[int, tuple[int, ...]]]
+# A status, the set found, and the work that was done
+Found = tuple[int, tuple[int, ...], float]
+Task = Callable[[], Found]
 
 
 def _first(
     tasks: list[Task], chosen: Plan, progress: Progress | None
-) -> tuple[tuple[int, ...] | None, bool]:
-    """Run tasks until one finds a set; return the earliest task's, and whether all were clean."""
-    from mrsa_jax.privacy._girth import ANOMALY, FOUND
+) -> tuple[int, tuple[int, ...] | None, float]:
+    """Run tasks until one finds a set, or all together have done more than the plan allows.
+
+    They are taken in order, so that the answer does not depend on which ends first.
+    """
+    from mrsa_jax.privacy._girth import FOUND, GAVE_UP, NONE
 
     label = f"{chosen.method}: weight up to {chosen.limit}, about {chosen.seconds:.0f} core-s"
-    if len(tasks) == 1:
-        status, subset = tasks[0]()
-        return (subset if status == FOUND else None), status != ANOMALY
-    is_clean = True
+    worst, work = NONE, 0.0
     with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
-        pending = _submit(pool, tasks)
+        pending = _submit(pool, tasks) if len(tasks) > 1 else (task() for task in tasks)
         try:
-            for done, (status, subset) in enumerate(pending):
+            for done, (status, subset, spent) in enumerate(pending):
+                work += spent
                 if status == FOUND:
-                    return subset, True
-                is_clean &= status != ANOMALY
-                if progress is not None:
+                    return FOUND, subset, work
+                if status == GAVE_UP or work > chosen.budget:
+                    return GAVE_UP, None, work
+                worst = max(worst, status)
+                if progress is not None and len(tasks) > 1:
                     progress(label, done + 1, len(tasks))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return None, is_clean
+    return worst, None, work
 
 
-def _submit(
-    pool: concurrent.futures.Executor, tasks: list[Task]
-) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _submit(pool: concurrent.futures.Executor, tasks: list[Task]) -> Iterator[Found]:
     """Return the tasks' results in order, only as many running ahead as keep all cores busy."""
     ahead: list[concurrent.futures.Future[Any]] = []
     for task in tasks:
@@ -250,13 +210,14 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
     primes = np.asarray(_LARGE_PRIMES, np.uint64)
 
-    def task(number: int) -> tuple[int, tuple[int, ...]]:
-        found = np.zeros(depth, np.int64)
+    def task(number: int) -> Found:
+        found, spent = np.zeros(depth, np.int64), np.zeros(1)
         status, size = _girth.search(
             first, second, of.kernels, primes, of.weights, inverses(_SMALL_PRIMES[0]),
-            inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found,
+            inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found, spent,
+            chosen.budget,
         )  # fmt: skip
-        return status, tuple(int(k) for k in found[:size])
+        return status, tuple(int(k) for k in found[:size]), float(spent[0])
 
     return [functools.partial(task, number) for number in range(count)]
 
@@ -275,23 +236,21 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     problem = (of.kernels, np.asarray(_LARGE_PRIMES, np.uint64), of.weights,
                inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
 
-    def task(size: int, parts: int, part: int, slots: int) -> tuple[int, tuple[int, ...]]:
-        found = np.zeros(most + 1, np.int64)
+    def task(size: int, parts: int, part: int, slots: int) -> Found:
+        found, spent = np.zeros(most + 1, np.int64), np.zeros(1)
         shift, starts, items = _buckets(keys, bits, parts)
-        status, total, _ = _lifting.words(
+        status, total = _lifting.words(
             keys, highs, small, problem, chosen.limit, size, np.uint64(shift), np.uint64(part),
-            starts, items, slots, table, found,
+            starts, items, slots, table, found, spent, chosen.budget,
         )  # fmt: skip
-        return status, tuple(int(k) for k in found[:total])
+        return status, tuple(int(k) for k in found[:total]), float(spent[0])
 
     tasks: list[Task] = []
     for size in range(1, most + 1):
         if of.checks.is_even and size % 2:
             continue
         halves = math.comb(len(keys), size // 2)
-        seconds = size_seconds(len(keys), of.corank, size, most, of.checks.is_even)
-        wanted = max(1.0, halves / _HALVES_A_PART, seconds / _SECONDS_A_TASK)
-        parts = min(_most_parts(of.corank), math.ceil(math.log2(wanted)))
+        parts = num_parts(len(keys), of.corank, size)
         slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
         for part in range(1 << parts):
             tasks.append(functools.partial(task, size, parts, part, slots))

@@ -24,6 +24,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0xFFFFFFFF)
 # Numbers of sets stay below 2**63, so that no sum of them wraps.
 LARGEST = 2**63 - 1
+# No list grows beyond this: where a code has so many words, the search gives up.
+MOST_LISTED = 1 << 26
 
 
 def binomials(columns: int, most: int) -> np.ndarray:
@@ -55,7 +57,8 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
     `fixed` lies below `low` or from `high` on; `table` holds `binomials`.
 
     Returns:
-        The sums, the sets' numbers, and how many there are.
+        The sums, the sets' numbers, how many there are (-1 for more than `MOST_LISTED`), and how
+        many sets of one column less were gone through.
     """
     if size >= table.shape[0] or max(high, fixed + 1) >= table.shape[1]:
         raise OverflowError("a set of columns has no number in this table")
@@ -68,8 +71,9 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
             sums[0] = keys[fixed]
             packs[0] = number
             count = 1
-        return sums, packs, count
+        return sums, packs, count, np.int64(1)
     free = size - 2
+    visits = np.int64(0)
     place = np.zeros(free + 1, np.int64)
     partial = np.zeros(free + 1, np.uint64)
     packed = np.zeros(free + 1, np.uint64)
@@ -80,6 +84,7 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
     while True:
         row = table[level + 1 + below]
         if level == free:
+            visits += 1
             last = place[free - 1] if free > 0 else low - 1
             key = partial[free]
             bucket = np.int64(part ^ (key >> shift))
@@ -92,6 +97,8 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
                 if j >= high:
                     break
                 if count == sums.shape[0]:
+                    if count >= MOST_LISTED:
+                        return sums, packs, np.int64(-1), visits
                     sums = grow(sums)
                     packs = grow(packs)
                 sums[count] = key ^ keys[j]
@@ -106,7 +113,7 @@ def subsets(keys, low, high, fixed, size, shift, part, starts, items, sums, pack
             continue
         level -= 1
         if level < 0:
-            return sums, packs, count
+            return sums, packs, count, visits
         following = place[level] + 1
 
 
@@ -138,8 +145,13 @@ def _sum_keys(keys, number, size, table, columns):
 
 
 @compiled
-def probe(keys, target, sums, packs, count, left, table, head, links, order, lefts, rights):
-    """Match right halves with the left halves in the table; return the pairs that sum to target."""
+def probe(keys, target, sums, packs, count, left, table, head, links, order, lefts, rights, most):
+    """Match right halves with the left halves in the table.
+
+    Returns:
+        The halves of the pairs that sum to target, and how many there are (-1 for more than
+        `most`).
+    """
     found = np.int64(0)
     columns = np.empty(left, np.int64)
     for i in range(count):
@@ -152,6 +164,8 @@ def probe(keys, target, sums, packs, count, left, table, head, links, order, lef
             if link >> np.uint64(32) == tag:
                 packed = links[2 * np.int64(place) + 1]
                 if _sum_keys(keys, packed, left, table, columns) == want:
+                    if found >= most:
+                        return lefts, rights, np.int64(-1)
                     if found == lefts.shape[0]:
                         lefts = grow(lefts)
                         rights = grow(rights)

@@ -20,7 +20,7 @@ def listed(columns, fixed, low, high, size, table):
     keys = np.random.default_rng(columns).integers(0, 2**62, columns, np.uint64)
     starts, items = np.array([0, columns]), np.arange(columns)
     room = np.empty(4, np.uint64), np.empty(4, np.uint64)
-    sums, numbers, count = _words.subsets(
+    sums, numbers, count, _ = _words.subsets(
         keys, low, high, fixed, size, *WHOLE, starts, items, *room, table
     )
     target = np.zeros(size, np.int64)
@@ -112,7 +112,7 @@ def test_a_planted_vector_is_found_at_its_weight_and_not_below(weight) -> None:
             if method == "girth" and weight > 16:
                 continue
             for limit in (weight - 1, weight):
-                outcome = _search.run(space.duals, _search.Plan(method, limit, 1.0))
+                outcome = _search.run(space.duals, _search.Plan(method, limit, 99.0))
                 assert outcome.is_proof == (limit < weight), (method, odd, limit)
                 if limit == weight:
                     found = space.vector(outcome.subset, method)
@@ -129,15 +129,6 @@ def test_thirty_four_columns_of_rank_eight_are_no_proof(weight) -> None:
     rows[0, rng.permutation(34)[:weight]] = 2 * rng.integers(0, 9, weight) + 1
     groups = collapse(rng.integers(-(2**20), 2**20, (8, 8)) @ rows)
     space = Space(groups.matrix, groups.sizes)
-    outcome = _search.run(space.duals, _search.Plan("lifting", weight, 1.0))
+    outcome = _search.run(space.duals, _search.Plan("lifting", weight, 99.0))
     assert not outcome.is_proof
     assert space.vector(outcome.subset, "lifting").weight == weight
-
-
-def test_every_size_that_is_planned_fits_its_numbers() -> None:
-    """For any number of columns: what `plan` allows never raises where tables are made."""
-    for columns in (30, 64, 120, 257, 700, 1500, 4096):
-        for corank in (4, 12, 25, 60, columns - 2):
-            for most in range(4, min(corank, 60) + 1):
-                if corank < columns and _search._fits(columns, corank, most):
-                    assert math.comb(columns, (most + 1) // 2) <= _words.LARGEST

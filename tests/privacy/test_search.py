@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 import row_space_oracle as oracle
 
-from mrsa_jax.privacy import _ranks, _search, _two_adic, _weak, weak_privacy
+from mrsa_jax.privacy import _costs, _ranks, _search, _two_adic, _weak, weak_privacy
 from mrsa_jax.privacy._exact import combination_on, support_of
 from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._ranks import ranks_of
@@ -39,11 +40,40 @@ def small_matrices(count, seed):
             yield matrix
 
 
+def hidden_matrices(count, seed):
+    """Histories in which only a search sees anything: light vectors under dense changes of basis.
+
+    Odd entries, entries with factors 2 and multiples of the small primes; groups of equal and of
+    unequal sizes; rows that nearly repeat others.
+    """
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        rank = int(rng.integers(1, 7))
+        clients = int(rng.integers(rank + 3, 15))
+        rows = rng.integers(-9, 10, (rank, clients))
+        entries = [[1], [2, 1], [1, -1, 2, 4], [3, 6, 12, 5], [8191, 1, 8179]][number % 5]
+        rows[0] = rng.choice(entries, clients) * (rng.permutation(clients) < number % clients)
+        if number % 3 == 0:
+            rows[1:] *= 2 ** rng.integers(0, 3, (rank - 1, 1))
+        if number % 4 == 0 and rank > 1:
+            rows[-1] = rows[0]
+            rows[-1, rng.integers(clients)] += 1
+        mixed = rng.integers(-99, 100, (rank + number % 2, rank)) @ rows
+        if number % 7 == 0:
+            mixed = np.repeat(mixed, rng.integers(1, 4, clients), axis=1)
+        if np.any(mixed):
+            yield mixed
+
+
 @pytest.mark.parametrize("method", ["girth", "lifting"])
-def test_each_search_finds_exactly_what_is_there(method) -> None:
-    """For every limit below the Singleton bound: a proof iff no vector is that light."""
-    looked = 0
-    for matrix in small_matrices(120, 4):
+@pytest.mark.parametrize("count", [80, pytest.param(3000, marks=pytest.mark.slow)])
+def test_each_search_finds_exactly_what_is_there(method, count) -> None:
+    """For every limit below the Singleton bound: a proof iff no vector is that light.
+
+    Neither where sets are dependent modulo a small prime alone: hardly ever, unless by design.
+    """
+    looked, undecided = 0, 0
+    for matrix in itertools.chain(small_matrices(count, 4), hidden_matrices(count // 2, 5)):
         space = space_of(matrix)
         truth = oracle.weak_privacy(matrix)
         for limit in range(space.strong, space.singleton):
@@ -51,13 +81,17 @@ def test_each_search_finds_exactly_what_is_there(method) -> None:
             if chosen is None or space.duals.checks is None:
                 continue
             is_proof, vector = space.search(dataclasses.replace(chosen, method=method), None)
+            looked += 1
+            if not is_proof and vector is None:
+                undecided += 1
+                continue
             assert is_proof == (truth > limit), (matrix.tolist(), limit)
             if not is_proof:
                 assert truth <= vector.weight <= limit
                 total = np.array(vector.coefficients, object) @ space.rows.astype(object)
                 assert ((total != 0) == vector.columns).all()
-            looked += 1
-    assert looked > 150
+    assert looked > 2 * count
+    assert undecided < looked / 10
 
 
 @pytest.mark.parametrize("method", ["girth", "lifting"])
@@ -97,6 +131,7 @@ def test_parts_of_a_search_cover_it_all(monkeypatch) -> None:
         chosen = dataclasses.replace(space.plan(truth), method=method)
         below = dataclasses.replace(space.plan(truth - 1), method=method)
         monkeypatch.setattr(_search, "_SECONDS_A_TASK", 1e-7)
+        monkeypatch.setattr(_costs, "_HALVES_A_PART", 1)
         tasks = _search._girth_tasks if method == "girth" else _search._lifting_tasks
         assert len(tasks(space.duals, chosen, 0)) > 8
         reports.clear()
