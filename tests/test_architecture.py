@@ -22,6 +22,7 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
     "_errors",
+    "_device",
     "_untrusted",
     "_html",
     "_late",

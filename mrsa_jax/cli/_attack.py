@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
+from mrsa_jax._device import memory_words
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.cli import _attack_setting as setting
 from mrsa_jax.cli._attack_checks import validate
@@ -163,14 +164,18 @@ def run_attack(command: Any) -> int:
     from mrsa_jax.cli._attack_report import Report, print_report, save_report
     from mrsa_jax.study import _store
 
-    (attack,) = (one for one in ATTACKS.values() if one.config is type(config))
+    ((name, attack),) = (pair for pair in ATTACKS.items() if pair[1].config is type(config))
     run = getattr(importlib.import_module(f"mrsa_jax.cli.{attack.module}"), attack.function)
+    from mrsa_jax.cli._sweep_attack_memory import attack_bytes
+
+    words = memory_words(attack_bytes(config), "attack", name, "the sizes of what is attacked")
     start = time.perf_counter()
     _store.restore_replaced(config.out.absolute())
     with _store.study_folder(config) as folder:
         report = Report(folder.path)
         try:
             with Bars() as bars:
+                bars.say(words)
                 run(config, report, bars)
         except KeyboardInterrupt:
             if not report.scores or (config.out / "study.json").exists():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from mrsa_jax._device import memory_words
 from mrsa_jax._errors import require, writing
 from mrsa_jax._untrusted import printable
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BELOW_TARGET", "AuditConfig", "run_audit", "title_of"]
 
+# Measured: what searches and their programs take, and bytes for each entry of the matrix.
+_PROGRAMS, _ENTRY_BYTES = 2**28, 80
 BELOW_TARGET = 3  # exit status of a gate that failed
 INTERRUPTED = 130
 
@@ -98,6 +101,7 @@ def run_audit(config: AuditConfig) -> int:
     with _folder(config) as folder:
         with Bars() as bars:
             log = _read(config, bars)
+            bars.say(_memory(log))
             found, is_whole = _audit(config, log, bars)
         gate = None
         if config.fail_below is not None:
@@ -119,6 +123,14 @@ def run_audit(config: AuditConfig) -> int:
     if not is_whole:
         return INTERRUPTED
     return 0 if gate is None or gate.passed else BELOW_TARGET
+
+
+def _memory(log: ParticipationLog) -> str:
+    """Say what the audit of a log needs, or refuse what the machine has not."""
+    rounds, clients = log.participation.shape
+    reduce = "its rounds or clients"
+    size = f"{rounds} rounds of {clients} clients"
+    return memory_words(_PROGRAMS + _ENTRY_BYTES * rounds * clients, "file", size, reduce)
 
 
 def _show(config: AuditConfig, found: Audit, gate: Gate | None) -> None:

@@ -10,7 +10,7 @@ import tyro
 
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
-from mrsa_jax.cli._console import use_compile_cache
+from mrsa_jax.cli._console import error_console, use_compile_cache
 
 __all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "check_secagg", "run_secagg"]
 
@@ -92,7 +92,11 @@ class SecaggConfig:
 
 def run_secagg(config: SecaggConfig) -> int:
     """Run a round or a study and return the exit status: 0, or 1 for a round that failed."""
+    from mrsa_jax.cli._secagg_memory import stated_memory
+
     check_secagg(config)  # before JAX is imported: a misuse is answered at once
+    words = stated_memory(config)
+    error_console().print(words, highlight=False, markup=False)
     use_compile_cache()
     if config.trials is not None:
         from mrsa_jax.cli._secagg_failures import run_failures

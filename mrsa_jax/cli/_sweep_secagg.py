@@ -11,6 +11,7 @@ import numpy as np
 from mrsa_jax import availability, secagg
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.cli._secagg_failures import RATES, check_risk, log10_bounds
+from mrsa_jax.cli._secagg_memory import secagg_bytes
 from mrsa_jax.cli._secagg_setting import Setting
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._sweep_points import Machine, Variable, variable
@@ -71,7 +72,7 @@ def together(config: SecaggConfig, machine: Machine) -> int:
 
 def memory_bytes(config: SecaggConfig, machine: Machine, count: int) -> int:
     """Return about what the graphs of the rounds in flight need."""
-    return count * 16 * config.num_clients**2
+    return count * secagg_bytes(config)
 
 
 def run(

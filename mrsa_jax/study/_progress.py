@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from mrsa_jax._device import bytes_in_words
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 
@@ -17,7 +18,6 @@ __all__ = [
     "Notes",
     "Progress",
     "Silent",
-    "bytes_in_words",
     "checked_progress",
     "note",
     "performance_words",
@@ -193,18 +193,6 @@ def performance_words(record: dict[str, Any]) -> str:
         if record[name] is not None:
             text += f", {bytes_in_words(record[name])} at most ({where})"
     return text
-
-
-def bytes_in_words(number: int) -> str:
-    """Return a number of bytes in a unit that fits it.
-
-    Examples:
-        >>> bytes_in_words(3 * 2**30), bytes_in_words(2**20)
-        ('3 GiB', '1 MiB')
-    """
-    if number >= 2**30:
-        return f"{number / 2**30:.3g} GiB"
-    return f"{number / 2**20:.3g} MiB"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -24,6 +24,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._memory import stated_memory
 from mrsa_jax.study._played import segments_of
 from mrsa_jax.study._progress import Notes, Progress, checked_progress, note
 from mrsa_jax.study._run_folder import RunFolder, run_folder
@@ -64,13 +65,15 @@ def check(config: Config) -> None:
     """Reject everything that can be rejected before work: settings, data set, output folder.
 
     Raises:
-        ConfigurationError: For a setting that breaks a rule or an unknown data set.
+        ConfigurationError: For a setting that breaks a rule, an unknown data set, or sizes for
+            which memory does not suffice.
         DataNotFoundError: If the data set is not on this machine.
         OutputExistsError: If the output folder holds something else.
     """
     validate(config)
     _store.check_output(config)
     _check_schemes(config)
+    stated_memory(config)
 
 
 def _check_schemes(config: Config) -> None:
@@ -114,7 +117,9 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
     validate(config)
     _check_schemes(config)
     progress = checked_progress(progress)
+    words = stated_memory(config)
     if isinstance(config, SimulateConfig):
+        note(progress, words)
         return _described(config, _simulate(config, progress))
     return _described(config, train_schemes(config, progress))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._device import memory_words
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
@@ -103,6 +104,19 @@ class Plan:
     def memory_bytes(self) -> int:
         """What the largest group needs at once, about, beside JAX itself."""
         return max((group.memory_bytes for group in self.groups), default=0)
+
+    def check_memory(self, processes: int = 1) -> str:
+        """Say what is needed where several processes of this machine compute, or refuse it.
+
+        Raises:
+            ConfigurationError: If memory does not suffice, naming the point that needs most.
+        """
+        if not self.groups:
+            return ""
+        largest = max(self.groups, key=lambda group: group.memory_bytes)
+        name = self.sweep.named(self.points[largest.numbers[0]].index)
+        reduce = "the sizes of that point" + (" or workers" if processes > 1 else "")
+        return memory_words(processes * self.memory_bytes, "grid", name, reduce)
 
     @functools.cached_property
     def twins(self) -> dict[int, list[int]]:
@@ -286,8 +300,10 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     Raises:
         OutputExistsError: If the folder holds something else.
         StoreError: If it cannot be written.
+        ConfigurationError: If a point needs more memory than there is.
     """
     check_sweep_output(plan.sweep)
+    plan.check_memory()
     store = plan.open_store()
     count = Count(plan, store, checked_progress(progress))
     try:

@@ -58,6 +58,8 @@ def run_on_workers(
         StoreError: If the store cannot be written.
     """
     check_sweep_output(plan.sweep)
+    if workers is not None:  # of this machine; a scheduler's have memory of their own
+        plan.check_memory(workers)
     with _client(workers, scheduler) as client:
         store = plan.open_store()
         try:

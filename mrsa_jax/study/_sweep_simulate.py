@@ -12,6 +12,7 @@ from mrsa_jax import modular, privacy, selection
 from mrsa_jax._status import Status
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
+from mrsa_jax.study._memory import simulate_bytes
 from mrsa_jax.study._sweep_points import (
     AFTER_EACH_ROUND,
     Machine,
@@ -24,7 +25,6 @@ from mrsa_jax.study._variables import of_point
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
-_COPIES = 4  # of a history: as rolled out, as integers of two primes, and compressed
 
 
 def group_of(config: SimulateConfig) -> Hashable:
@@ -61,13 +61,13 @@ def variables(configs: Sequence[SimulateConfig], trajectories: bool) -> dict[str
 def together(config: SimulateConfig, machine: Machine) -> int:
     """Return how many points' histories fit the memory at once."""
     bound = machine.memory_bytes or _DEFAULT_BYTES
-    return int(max(1, min(64, bound // memory_bytes(config, machine, 1))))
+    shape = config.trials, config.rounds, config.population.num_clients
+    return int(max(1, min(64, bound // _trial.rolled_bytes(*shape))))
 
 
 def memory_bytes(config: SimulateConfig, machine: Machine, count: int) -> int:
     """Return about what the histories of some points need."""
-    one = config.trials * config.rounds * config.population.num_clients
-    return count * _COPIES * one
+    return simulate_bytes(config, count)
 
 
 def run(

@@ -136,7 +136,9 @@ def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
         test=(dataset.test_inputs, dataset.test_labels),
         mesh=mesh,
     )
-    return int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
+    needed = int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
+    bound = config.resources.memory_gib  # which training keeps to, or refuses itself
+    return needed if bound is None else min(needed, int(bound * 2**30))
 
 
 def _on(config: TrainConfig, machine: Machine) -> TrainConfig:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
+from mrsa_jax._device import memory_words
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of
 from mrsa_jax.study._played import Played, play
-from mrsa_jax.study._progress import Meter, Progress, bytes_in_words, note
+from mrsa_jax.study._progress import Meter, Progress, note
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._variables import (
     coordinates,
@@ -78,9 +79,11 @@ class _Setting:
             bound = self.memory_bytes
             within = needed if bound is None else min(needed, bound)
             self.stated[num_slots] = within * self.sharing
-            words = bytes_in_words(self.stated[num_slots])
-            where = "" if self.mesh is None or self.sharing > 1 else " of each device"
-            note(self.progress, f"training needs about {words} of memory{where}")
+            words = memory_words(
+                self.stated[num_slots], "cohort_size", num_slots, "cohort_size or the model"
+            )
+            where = "" if self.mesh is None or self.sharing > 1 else " on each device"
+            note(self.progress, f"training, {words}{where}")
         return self.stated[num_slots]
 
 

@@ -22,16 +22,20 @@ __all__ = [
     "analyse",
     "analyse_rounds",
     "analyse_sums",
+    "analysed_bytes",
     "attack_frozen",
     "in_parts",
     "joined",
     "learnt_sums",
+    "rolled_bytes",
     "rounds_with_sums",
     "trials_at_once",
 ]
 
 _MOST_TRIALS = 25  # that are analysed together,
 _MOST_ENTRIES = 2**22  # and of their histories
+# Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
+_COPIES, _ENTRY_BYTES = 4, 96
 # A sum over fewer clients would be an input; secure aggregation withholds it.
 _FEWEST_IN_A_SUM = 2
 
@@ -115,6 +119,17 @@ def in_parts(function: Callable[[np.ndarray], Any], histories: np.ndarray) -> li
 def trials_at_once(trials: int, rounds: int, clients: int) -> int:
     """Return how many trials of a shape are analysed together."""
     return max(1, min(trials, _MOST_TRIALS, _MOST_ENTRIES // (rounds * clients)))
+
+
+def rolled_bytes(trials: int, rounds: int, clients: int) -> int:
+    """Return about what histories need until they are analysed."""
+    return _COPIES * trials * rounds * clients
+
+
+def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
+    """Return about what analysing histories needs, as many at once as there are in a part."""
+    together = 1 << (trials_at_once(trials, rounds, clients) - 1).bit_length()
+    return _ENTRY_BYTES * together * rounds * clients
 
 
 def _analyse(history: np.ndarray) -> History:

@@ -44,7 +44,8 @@ def test_a_dry_run_computes_nothing(file, tmp_path, capsys):
     assert content["axes"] == {"scheme": 2, "privacy_target": 2}
     assert (content["cells"], content["points"], content["groups"]) == (4, 3, [3])
     assert content["impossible"] == []
-    assert content["memory_bytes"] == 3 * 4 * 2 * 8 * 12
+    # histories of three points together, and of one while it is analysed
+    assert content["memory_bytes"] == (3 * 4 * 2 + 96 * 2) * 8 * 12
     assert not out.exists()
     assert main(["sweep", str(file), "--out", str(out), "--dry-run"]) == 0
     text = capsys.readouterr().out
