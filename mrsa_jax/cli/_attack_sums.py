@@ -25,7 +25,7 @@ from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
 from mrsa_jax.cli._attack_setting import LeastSquaresConfig
 from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.study import _build, _trial
-from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme
+from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme, secret_seed
 
 if TYPE_CHECKING:
     from mrsa_jax.cli._attack_report import Report
@@ -156,7 +156,9 @@ def _from_run(config: LeastSquaresConfig, bars: Bars) -> _Sums:
     kept = summed_rounds(
         own.seed, model, start, clients, history,
         trainer=_build.build_trainer(own.training, model),
-        aggregator=_build.build_aggregator(own.seed, frozen, width, len(start)),
+        aggregator=_build.build_aggregator(
+            secret_seed(own, label, "attack"), frozen, width, len(start)
+        ),
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=bars.update,
     )  # fmt: skip

@@ -99,7 +99,7 @@ def _real(
         survivors,
         setting.threshold,
         modulus=setting.modulus,
-        entropy=setting.config.seed,
+        entropy=setting.secret_seed(),
         progress=progress,
     )
     return _of(result, inputs, setting.modulus, at_risk)
@@ -112,7 +112,7 @@ def _array(
 
     def once() -> secagg.AggregateResult:
         return secagg.aggregate(
-            setting.config.seed,
+            setting.secret_seed(),
             inputs,
             adjacency,
             survivors,

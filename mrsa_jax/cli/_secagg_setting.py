@@ -14,6 +14,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.modular import check_modulus
+from mrsa_jax.study._config import secret_seed
 
 __all__ = ["Setting", "finite", "log10"]
 
@@ -95,6 +96,11 @@ class Setting:
 
     def _generator(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([_OFFSET, stream, self.config.seed])
+
+    def secret_seed(self) -> bytes:
+        """Return what the round's secrets come from; how it is printed and modelled is no part."""
+        plain = dataclasses.replace(self.config, json=False, up_mbits=None, compute_slowdown=1.0)
+        return secret_seed(plain)
 
     def title(self) -> str:
         """Name the graph and its numbers."""

@@ -26,6 +26,7 @@ __all__ = [
     "pad_seed",
     "refuse_small_order",
     "seal",
+    "setting_entropy",
 ]
 
 KEY_BYTES = 32
@@ -79,6 +80,16 @@ def _seed_bytes(seed: Any) -> bytes:
     integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     require(bool(integer and seed >= 0), "entropy", rule, seed)
     return b"int" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
+
+
+def setting_entropy(seed: int | np.integer | bytes | None, setting: bytes) -> bytes | None:
+    """Return a seed of the clients' streams that is another in each setting; None stays None.
+
+    Examples:
+        >>> setting_entropy(7, b"t = 2") == setting_entropy(7, b"t = 3")
+        False
+    """
+    return None if seed is None else hkdf(_seed_bytes(seed), b"setting" + setting)
 
 
 def hkdf(secret: bytes, info: bytes, *, salt: bytes | None = None, length: int = 32) -> bytes:

@@ -6,6 +6,7 @@ holds its own secrets only, and nothing but bytes passes between them.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
 from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed
+from mrsa_jax.protocol._primitives import setting_entropy
 from mrsa_jax.protocol._server import Server
 from mrsa_jax.secagg import (
     AggregateResult,
@@ -30,6 +32,7 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg._checks import check_inputs
+from mrsa_jax.secagg._seeds import setting_digest
 
 __all__ = ["run"]
 
@@ -68,7 +71,9 @@ def run(
         modulus_bits: b of the ring of R = 2**b, 1 to 32; exactly one of this, `modulus` and `plan`.
         modulus: R: 2**b, or any integer in [2, 2**31).
         entropy: None for the operating system's randomness; bytes or a non-negative integer for
-            a round that can be repeated (tests and simulation only).
+            a round that can be repeated (tests and simulation only). All keys come from it and
+            from the graph, thresholds, blocks, contexts and round; rounds that differ in inputs
+            and losses alone need another.
         round_index: Round, part of every derived key and nonce.
         network: What carries the messages; see `disturbed`.
         progress: Called with (step's name, clients done, clients in all).
@@ -118,9 +123,9 @@ def run(
     is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
     rule = "must be bytes, one for each client"
     require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
-    round_ = _Round(
-        values, graph, script, limits, blocks, entropy, number, carrier, progress, bound
-    )
+    digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in bound)).digest()
+    seed = setting_entropy(entropy, setting_digest(graph, limits, blocks) + digest)
+    round_ = _Round(values, graph, script, limits, blocks, seed, number, carrier, progress, bound)
     return round_.play()
 
 
@@ -134,7 +139,7 @@ class _Round:
         script: np.ndarray,
         thresholds: np.ndarray,
         plan: SegmentPlan,
-        entropy: int | np.integer | bytes | None,
+        entropy: bytes | None,
         round_index: int,
         network: Network,
         progress: Progress | None,

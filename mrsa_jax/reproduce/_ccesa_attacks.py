@@ -103,7 +103,7 @@ def wire(
     own = []
     for number, (name, graph) in enumerate(drawn.items()):
         adjacency = graph.sample(round_key(key, round_index, Stream.ASSIGNMENT))
-        material = secagg.key_material(bytes(_words(key)) + bytes([number]))
+        material = secagg.key_material(b"reproduce wire" + bytes(_words(key)) + bytes([number]))
         pairs = graphs.edges(adjacency)
         seeds = secagg.derive_seeds(material, np.arange(n), round_index, pairs)
         uploads[name] = np.asarray(secagg.pad_inputs(seeds, codes, plan, round_index))

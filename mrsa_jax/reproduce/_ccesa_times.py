@@ -136,9 +136,10 @@ def _measure(pair: list[_Case], repeats: int) -> list[_Found]:
     for repeat in range(3 * repeats):
         for k, case in enumerate(pair):
             words = (case.inputs, case.adjacency, case.survivors, case.t, _BITS)
-            result = protocol.run(*words, entropy=repeat)
+            secret = b"reproduce times " + str(repeat).encode()
+            result = protocol.run(*words, entropy=secret)
             wanted = case.inputs[case.survivors[3]].sum(axis=0, dtype=np.uint32) % 2**_BITS
-            twins = [secagg.aggregate(repeat, *words) for _ in range(1 if repeat else 2)]
+            twins = [secagg.aggregate(secret, *words) for _ in range(1 if repeat else 2)]
             for found in (result, *twins):
                 right[k] &= found.status is Status.OK and np.array_equal(found.total, wanted)
             real[k] = np.minimum(real[k], _milliseconds(result, case))

@@ -196,9 +196,11 @@ def _played(ground: _Ground, target: int, rate: float | None) -> attacks.SummedR
     )
     # updates of a model that moves may grow
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
+    words = np.asarray(jax.random.key_data(ground.key))
     aggregator = secagg.ring_average(
-        quantize.stochastic(_LEVELS, clip), _COHORT, ground.updates.shape[1]
-    )
+        quantize.stochastic(_LEVELS, clip), _COHORT, ground.updates.shape[1],
+        key_material=f"reproduce images {target} {rate} {words.tolist()}".encode(),
+    )  # fmt: skip
     return attacks.summed_rounds(
         ground.key, ground.model, ground.parameters, ground.clients, history,
         trainer=federated.local_sgd(ground.model, _RATE, batch_size=1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax._errors import require
@@ -11,7 +13,7 @@ from mrsa_jax.modular import check_modulus
 from mrsa_jax.modular._inputs import check_integer, host_array
 from mrsa_jax.secagg._types import Block, SegmentPlan, complete_plan, segment_plan
 
-__all__ = ["check_inputs", "check_plan", "check_residues", "check_ring"]
+__all__ = ["check_inputs", "check_plan", "check_residues", "check_ring", "nonce_word"]
 
 
 def check_inputs(
@@ -36,6 +38,21 @@ def check_inputs(
         part = values[list(block.members), block.start : block.stop]
         _check_range(part, block.modulus, f" of block {number}")
     return values[:, :width].astype(np.uint32, copy=False), checked
+
+
+def nonce_word(value: Any, name: str) -> Any:
+    """Return a number of a round or a block as its word in nonces, or raise for one of 2**32 on.
+
+    Arrays of JAX of up to 32 bits, and traced ones, are words by themselves.
+    """
+    is_traced = isinstance(value, jax.core.Tracer)
+    if is_traced or (isinstance(value, jax.Array) and value.dtype.itemsize <= 4):
+        return value.astype(jnp.uint32)
+    values = np.asarray(value)
+    rule = "must be an integer in [0, 2**32)"
+    require(values.dtype.kind in "iu", name, rule, value)
+    require(bool(((values >= 0) & (values < 2**32)).all()), name, rule, value)
+    return values.astype(np.uint32)
 
 
 def check_ring(modulus_bits: Any, modulus: Any) -> int:

@@ -37,7 +37,7 @@ from mrsa_jax.secagg._costs import STEPS, round_costs
 from mrsa_jax.secagg._masking import padded_and_sum
 from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
-from mrsa_jax.secagg._seeds import derive_seeds, key_material
+from mrsa_jax.secagg._seeds import derive_seeds, key_material, setting_digest
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds, SegmentPlan
 
@@ -70,7 +70,9 @@ def aggregate(
     seed is derived from the round's key material, and counts as recovered with the key).
 
     Args:
-        seed: Integer, bytes or key from which every secret is derived; reproducible, so no secret.
+        seed: Integer, bytes or key from which every secret is derived, with the graph, thresholds
+            and blocks; reproducible, so no secret. Rounds that differ in inputs and losses alone
+            need seeds or numbers of their own.
         inputs: Integers in [0, R), [n, d]; with a plan, of each block's ring in its members'
             coordinates of it. What a client holds elsewhere is never read.
         adjacency: bool[n, n], symmetric with an empty diagonal: who shares secrets and pads.
@@ -131,7 +133,7 @@ def aggregate(
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
     sums[_V3] = admitted(blocks, alive[_V3])
     clock = _Clock()
-    material = _material(seed)
+    material = _material(seed, setting_digest(graph, limits, blocks))
     edges = graphs.edges(graph)
     seeds = _seeds(material, n, edges, number) if seeds is None else _fitting(seeds, n, edges)
     keys = _secret_keys(material, n, number)
@@ -219,12 +221,13 @@ class _Holders(NamedTuple):
         return self.clients.astype(np.uint32) + np.uint32(1)
 
 
-def _material(seed: Any) -> Array:
+def _material(seed: Any, setting: bytes) -> Array:
+    """Return the round's key material: that of its seed, graph, thresholds and blocks."""
     if isinstance(seed, jax.Array):
         require(jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.ndim == 0, "seed",
                 "must be an integer, bytes or one typed JAX key", seed.dtype)  # fmt: skip
-        return key_material(np.asarray(jax.random.key_data(seed)).astype("<u4").tobytes())
-    return key_material(seed)
+        seed = np.asarray(jax.random.key_data(seed)).astype("<u4").tobytes()
+    return key_material(np.asarray(key_material(seed)).astype("<u4").tobytes() + setting)
 
 
 def _seeds(material: Array, n: int, edges: np.ndarray, round_index: np.uint32) -> Seeds:

@@ -23,6 +23,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
 from mrsa_jax.modular._cores import num_cores, runs_compiled_loops, start_over_cores
+from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._pads_xla import (
     PAIR_PAD,
     SELF_PAD,
@@ -156,7 +157,7 @@ def padded_and_sum(
 ) -> tuple[Array, RingResult]:
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
-    round_ = round_._replace(first=_word(first_block))
+    round_ = round_._replace(first=nonce_word(first_block, "first_block"))
     leaves = jax.tree.leaves(round_)
     is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     if runs_compiled_loops() and not is_traced:
@@ -201,13 +202,7 @@ def _checked(
         require(here.dtype == np.bool_, "present", "must be bool", here.dtype)
         require(here.shape == (participants,), "present", "must match `inputs`", here.shape)
         shares = sends = here
-    return Round(seeds, values, shares, sends, _word(round_index), np.uint32(0))
-
-
-def _word(round_index: ArrayLike) -> Any:
-    if isinstance(round_index, jax.Array):
-        return round_index.astype(jnp.uint32)
-    return np.asarray(round_index).astype(np.uint32)
+    return Round(seeds, values, shares, sends, nonce_word(round_index, "round_index"), np.uint32(0))
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))

@@ -18,10 +18,11 @@ from jaxtyping import Array, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax.modular import chacha20_columns
+from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._shapes import padded_length
-from mrsa_jax.secagg._types import Seeds
+from mrsa_jax.secagg._types import Seeds, SegmentPlan
 
-__all__ = ["derive_seeds", "key_material"]
+__all__ = ["derive_seeds", "key_material", "setting_digest"]
 
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.
@@ -60,6 +61,18 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
     return jnp.asarray(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
 
 
+def setting_digest(adjacency: np.ndarray, thresholds: np.ndarray, plan: SegmentPlan) -> bytes:
+    """Return 32 bytes that tell apart who shares with whom, at which thresholds, in which blocks.
+
+    Mixed into what a round's secrets come from, so that one seed gives other secrets where they
+    would be shared or used in another way.
+    """
+    blocks = [(block.members, block.start, block.stop, block.modulus) for block in plan]
+    edges = np.packbits(np.triu(adjacency)).tobytes()
+    text = repr((len(adjacency), np.asarray(thresholds).tolist(), blocks)).encode()
+    return hashlib.sha256(hashlib.sha256(text).digest() + edges).digest()
+
+
 def derive_seeds(
     key_material: ArrayLike,
     members: ArrayLike,
@@ -72,11 +85,14 @@ def derive_seeds(
         key_material: uint32[8], see `key_material`.
         members: int32[n], global client ids by slot (distinct wherever somebody is present; a
             place nobody fills may hold anything).
-        round_index: Round, a number that never comes twice under one key material.
+        round_index: Round in [0, 2**32), a number that never comes twice under one key material.
         edges: int[E, 2], pairs of slots i < j that share a seed; all pairs if None.
 
     Returns:
         Seeds: the pair seeds depend on the two clients only, self seeds on client and round.
+
+    Raises:
+        ConfigurationError: If the round is no integer in [0, 2**32).
 
     Examples:
         >>> seeds = derive_seeds(key_material(0), jnp.asarray([7, 3]), 0)
@@ -92,9 +108,7 @@ def derive_seeds(
     if edges is None:
         edges = np.stack(np.triu_indices(members.shape[0], 1), axis=1)
     material = jnp.asarray(key_material, jnp.uint32)
-    # a Python integer from 2**31 on is no default integer of JAX, but a word all the same
-    word = round_index if isinstance(round_index, jax.Array) else np.asarray(round_index)
-    index = jnp.asarray(word.astype(np.uint32))
+    index = jnp.asarray(nonce_word(round_index, "round_index"))
     traced = any(isinstance(x, jax.core.Tracer) for x in (material, members, index, edges))
     if traced or isinstance(edges, jax.Array):
         return _derive(material, members, index, jnp.asarray(edges).astype(jnp.int32))

@@ -365,7 +365,7 @@ def build_rule(
 
 
 def build_aggregator(
-    seed: int,
+    secret_seed: bytes,
     config: AggregationConfig,
     num_participants: int,
     dim: int,
@@ -375,7 +375,8 @@ def build_aggregator(
 ) -> secagg.RingAverage:
     """Return the aggregator: quantize, pad, sum in the ring, decode.
 
-    `samples`, each client's number, bound the weights where the average is a weighted one.
+    All secrets come from `secret_seed`, which is each run's own. `samples`, each client's number,
+    bound the weights where the average is a weighted one.
     """
     quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
     return secagg.ring_average(
@@ -384,7 +385,7 @@ def build_aggregator(
         dim,
         modulus_bits=config.modulus_bits,
         fidelity=config.fidelity,
-        key_material=secagg.key_material(seed),
+        key_material=secret_seed,
         rule=rule,
         max_weight=samples if config.weighted else None,
         clip_rule=CLIP_RULES[config.clip_rule](config),

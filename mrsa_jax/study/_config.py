@@ -370,5 +370,19 @@ def config_hash(config: Settings) -> str:
         >>> config_hash(DemoConfig()) == config_hash(DemoConfig(seed=1))
         False
     """
-    text = json.dumps([type(config).__name__, studied(to_dict(config))], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(secret_seed(config)).hexdigest()[:16]
+
+
+def secret_seed(config: Any, *parts: str) -> bytes:
+    """Return what the secrets of a run come from: its command, all that it studies, and `parts`.
+
+    So two commands, schemes, thresholds or points of a sweep with one seed share no key, and the
+    same settings repeat theirs.
+
+    Examples:
+        >>> one, two = (secret_seed(DemoConfig(rounds=rounds), "Random") for rounds in (8, 9))
+        >>> one == two, one == secret_seed(DemoConfig(rounds=8), "Uniform")
+        (False, False)
+    """
+    content = [type(config).__name__, studied(to_dict(config)), *parts]
+    return json.dumps(content, sort_keys=True).encode()

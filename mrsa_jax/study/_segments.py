@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import attacks, federated, hetero, secagg
+from mrsa_jax import attacks, federated, hetero
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -83,13 +83,13 @@ class SegmentStudy:
     rates: np.ndarray
     threshold: int | None
 
-    def aggregator(self, seed: int, aggregation: AggregationConfig, clip_rule: Any) -> Any:
+    def aggregator(self, secret_seed: bytes, aggregation: AggregationConfig, clip_rule: Any) -> Any:
         """Return the aggregator: quantize by groups, pad, sum in rings, decode, combine."""
         who = np.arange(len(self.order)) < self.config.num_byzantine
         return hetero.segment_average(
             self.layout,
             (-aggregation.clip, aggregation.clip),
-            key_material=secagg.key_material(seed),
+            key_material=secret_seed,
             fidelity=aggregation.fidelity,
             combine=COMBINE[self.config.combine](self.config),
             byzantine=ATTACKS[self.config.attack](who),

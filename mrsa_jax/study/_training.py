@@ -12,7 +12,7 @@ from mrsa_jax import federated, selection
 from mrsa_jax._device import memory_words
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
-from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of
+from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
 from mrsa_jax.study._played import Played, play
 from mrsa_jax.study._progress import Meter, Progress, note
 from mrsa_jax.study._run_folder import DivergedError
@@ -189,7 +189,7 @@ def _train_one(
         setting.clients,
         played.to_train,
         trainer=setting.trainer,
-        aggregator=_aggregator(setting, played),
+        aggregator=_aggregator(setting, scheme, played),
         server=_build.build_server(config.training),
         rate_schedule=_build.build_rate_schedule(config.training),
         slot_order=None if played.segments is None else played.segments.order,
@@ -233,13 +233,14 @@ def _num_slots(played: Played) -> int:
     return most if played.rule is None else int(played.rule.num_participants)
 
 
-def _aggregator(setting: _Setting, played: Played) -> Any:
+def _aggregator(setting: _Setting, scheme: Scheme, played: Played) -> Any:
     config = setting.config
+    secret = secret_seed(config, scheme.label)
     if played.segments is not None:
         rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
-        return played.segments.aggregator(config.seed, config.aggregation, rule)
+        return played.segments.aggregator(secret, config.aggregation, rule)
     return _build.build_aggregator(
-        config.seed, config.aggregation, _num_slots(played), setting.dim,
+        secret, config.aggregation, _num_slots(played), setting.dim,
         rule=played.rule, samples=setting.samples,
     )  # fmt: skip
 
@@ -268,8 +269,8 @@ def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) 
         rows,
         trainer=setting.trainer,
         aggregator=_build.build_aggregator(
-            config.seed, frozen, int(rows.sum(axis=1).max(initial=2)), len(parameters),
-            samples=setting.samples,
+            secret_seed(config, scheme.label, "attack"), frozen,
+            int(rows.sum(axis=1).max(initial=2)), len(parameters), samples=setting.samples,
         ),
         rounds=rounds,
         weights=setting.weights,
