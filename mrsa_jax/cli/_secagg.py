@@ -23,6 +23,7 @@ SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regu
   mrsa-jax secagg --fidelity real --num-clients 30 --dim 1000
   mrsa-jax secagg --graph erdos_renyi --num-clients 500 --step-dropout-rate 0.026
   mrsa-jax secagg --graph harary --degree 20 --up-mbits 10
+  mrsa-jax secagg --fidelity real --num-clients 30 --consistency
   mrsa-jax secagg --graph erdos_renyi --trials 10000 --step-dropout-rate 0.01
 
 Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
@@ -73,6 +74,10 @@ class SecaggConfig:
 
     allow_unmasking_risk: bool = False
     """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+
+    consistency: bool = False
+    """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
+    neighbours have signed the same list of survivors."""
 
     trials: _Count = None
     """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
@@ -131,6 +136,7 @@ def check_secagg(config: SecaggConfig) -> None:
         require(known, "fidelity", "must be sets with --trials", config.fidelity)
         lost = config.dropped_before_unmasking
         require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
+        require(not config.consistency, "consistency", "must be left out with --trials")
         require(speed is None, "up_mbits", "must be left out with --trials", speed)
 
 

@@ -15,8 +15,8 @@ from mrsa_jax._status import Status
 from mrsa_jax.cli._console import Bars, escape
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.cli._secagg_setting import Setting, finite
-from mrsa_jax.secagg._admission import heeded
-from mrsa_jax.secagg._costs import STEPS
+from mrsa_jax.secagg._admission import heeded, signing
+from mrsa_jax.secagg._costs import CHECK, STEPS, STEPS_WITH_CHECK
 
 __all__ = ["run_round"]
 
@@ -101,6 +101,7 @@ def _real(
         modulus=setting.modulus,
         entropy=setting.secret_seed(),
         progress=progress,
+        consistency=setting.config.consistency,
     )
     return _of(result, inputs, setting.modulus, at_risk)
 
@@ -119,6 +120,7 @@ def _array(
             setting.threshold,
             modulus=setting.modulus,
             keep_padded=False,
+            consistency=setting.config.consistency,
         )
 
     bars.stage("round, with compilation", 1)
@@ -158,15 +160,20 @@ def _sets(
     t, n = setting.threshold, setting.config.num_clients
     plan = secagg.complete_plan(n, setting.config.dim, setting.modulus)
     alive = heeded(plan, adjacency, survivors, t)
+    names: tuple[str, ...] = STEPS
+    signs = None
+    if setting.config.consistency:
+        names = STEPS_WITH_CHECK
+        alive, signs = signing(adjacency, alive, t)
     few = alive[3].sum() < 2
     is_reliable = bool(secagg.is_reliable(adjacency, alive, t))
-    costs = secagg.round_costs(adjacency, alive, t, setting.config.dim, setting.modulus)
+    size = (setting.config.dim, setting.modulus)
+    costs = secagg.round_costs(adjacency, alive, t, *size, signers=signs)
+    up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     nan = float("nan")
     steps = tuple(
-        secagg.StepReport(name, int(here.sum()), nan, nan, int(up), int(down))
-        for name, here, up, down in zip(
-            STEPS, alive[1:], costs.server_bytes_up, costs.server_bytes_down, strict=True
-        )
+        secagg.StepReport(name, int(count), nan, nan, int(sent), int(answered))
+        for name, count, sent, answered in zip(names, counts, up, down, strict=True)
     )
     good = Status.OK if is_reliable else Status.UNRELIABLE
     return _Round(
@@ -256,7 +263,15 @@ def _modelled(
 
     everybody = ~np.eye(n, dtype=bool)
     return {
-        "steps": steps(secagg.round_costs(adjacency, survivors, setting.threshold, *size)),
+        "steps": steps(
+            secagg.round_costs(
+                adjacency,
+                survivors,
+                setting.threshold,
+                *size,
+                signers=survivors[4] if config.consistency else None,
+            )
+        ),
         "complete_graph": sum(steps(secagg.round_costs(everybody, survivors, n // 2 + 1, *size))),
         "fedavg": sum(steps(secagg.fedavg_costs(n, *size))),
     }
@@ -297,7 +312,7 @@ def _print(setting: Setting, outcome: _Round, report: dict[str, Any]) -> None:
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the four steps together; those that were not measured add nothing to times."""
+    """Return all steps together; those that were not measured add nothing to times."""
 
     def added(name: str) -> Any:
         known = [step[name] for step in steps if step[name] is not None]
@@ -306,7 +321,7 @@ def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("client_seconds", "server_seconds", "bytes_up", "bytes_down",
              "mean_bytes_of_a_client")  # fmt: skip
     totals = {name: added(name) for name in names}
-    return {"name": "all four", "num_clients": "", **totals}
+    return {"name": "all four" if len(steps) == 4 else "all five", "num_clients": "", **totals}
 
 
 def _cells(step: dict[str, Any]) -> list[str]:
@@ -333,6 +348,7 @@ def _sentences(setting: Setting, outcome: _Round, report: dict[str, Any]) -> lis
     )
     if outcome.total_is_right is not None:
         lines.append(f"The total is the plain sum: {_yes(outcome.total_is_right)}.")
+    lines += _check_words(report["steps"])
     lines += _comparisons(setting, report)
     notes: dict[str, str] = {
         "array": "Times are of all clients together; each keystream is made once, for both ends.",
@@ -343,6 +359,16 @@ def _sentences(setting: Setting, outcome: _Round, report: dict[str, Any]) -> lis
     if outcome.is_first:
         lines.append("They include compilation.")
     return lines
+
+
+def _check_words(steps: list[dict[str, Any]]) -> list[str]:
+    """Say what the consistency check adds, if there is one."""
+    return [
+        f"The consistency check: {2 * step['num_clients']} messages, "
+        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and longer lists of survivors before it."
+        for step in steps
+        if step["name"] == CHECK
+    ]
 
 
 def _comparisons(setting: Setting, report: dict[str, Any]) -> list[str]:

@@ -17,6 +17,8 @@ from mrsa_jax.protocol._messages import (
     MaskedInput,
     ShareKeys,
     ShareList,
+    SignatureList,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
 )
@@ -55,6 +57,8 @@ __all__ = [
     "Server",
     "ShareKeys",
     "ShareList",
+    "SignatureList",
+    "SignedSurvivors",
     "SurvivorList",
     "Tamper",
     "TooFewSurvivorsError",

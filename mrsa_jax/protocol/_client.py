@@ -7,7 +7,7 @@ one's own share of b_i sent too (docs/errata.md); n, t_i, Adj(i), c_i, s_i, b_i 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from mrsa_jax.protocol._messages import (
     MaskedInput,
     ShareKeys,
     ShareList,
+    SignatureList,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
 )
@@ -35,10 +37,13 @@ from mrsa_jax.protocol._primitives import (
     KEY_BYTES,
     Entropy,
     KeyPair,
+    SigningKey,
     channel_key,
+    check_signature,
     open_sealed,
     pad_seed,
     seal,
+    survivors_statement,
 )
 from mrsa_jax.protocol._shamir import share_all
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
@@ -80,6 +85,8 @@ class Client:
         round_index: int = 0,
         entropy: int | np.integer | bytes | None = None,
         context: bytes = b"",
+        signing_key: SigningKey | None = None,
+        known_signers: Mapping[int, bytes] | None = None,
     ) -> None:
         """Prepare a client.
 
@@ -93,6 +100,9 @@ class Client:
             entropy: None for the operating system's randomness, or a seed (tests only).
             context: Goes into the seeds of the pair pads: pads cancel only between clients with
                 the same one.
+            signing_key: Its own, with which it takes part in the consistency check; None for a
+                round without.
+            known_signers: Each client's public signing key, known beforehand (a PKI).
 
         Raises:
             ConfigurationError: If an argument breaks a rule.
@@ -107,6 +117,8 @@ class Client:
         self._plan = plan
         self._values = values
         self._context = context
+        self._signing_key, self._known_signers = signing_key, known_signers or {}
+        self._survivors: tuple[int, ...] = ()  # the list that it signed
         self._entropy = Entropy(entropy, self.round_index, self.client)
         self._answers: dict[int, tuple[bytes, bytes]] = {}
         self._has_stopped = False
@@ -146,18 +158,39 @@ class Client:
         """
         return self._answer(2, message, self._mask)
 
+    def sign_survivors(self, message: bytes) -> bytes:
+        """Consistency check: read `SurvivorList`, sign it, return `SignedSurvivors`.
+
+        It signs one list in a round. Its neighbours hand out no shares before t_j of those who
+        hold shares of theirs have signed the list that they signed themselves.
+
+        Raises:
+            MalformedMessageError, UnexpectedMessageError, TooFewSurvivorsError: As `unmask`
+                without the check; or if it names somebody without a known signing key.
+
+        Source: Bonawitz et al., CCS 2017, Figure 4, Round 3.
+        """
+        return self._answer(3, message, self._sign)
+
     def unmask(self, message: bytes) -> bytes:
         """Step 3: read `SurvivorList`, return the shares it asks for, `UnmaskShares`.
 
+        After the consistency check: read `SignatureList`, return the shares that the list which
+        it signed asks for.
+
         Raises:
-            MalformedMessageError: If the bytes are no `SurvivorList`.
+            AuthenticationError: If a signature is not one of the list that this client signed.
+            MalformedMessageError: If the bytes are no `SurvivorList` (`SignatureList`).
             UnexpectedMessageError: If it is of another step or round, or names a client without
                 shares here, or leaves out this one.
             BothSecretsRequestedError: If shares of one kind were handed out and this message asks
                 for the other kind.
             TooFewSurvivorsError: If fewer than two clients are in the sum, or in the sum of one of
-                its blocks as far as it can see; or if of it and its neighbours fewer than t_i are.
+                its blocks as far as it can see; or if of it and its neighbours fewer than t_i are,
+                or signed.
         """
+        if self._signing_key is not None:
+            return self._answer(4, message, self._reveal_signed)
         if 3 in self._answers and message != self._answers[3][0]:
             self._refuse_other_request(message)
         return self._answer(3, message, self._reveal)
@@ -295,18 +328,44 @@ class Client:
                 padded.add(self.pair_seed(other), PAIR_PAD, 1 if self.client < other else -1)
         return padded.residues()
 
+    def _sign(self, message: bytes) -> bytes:
+        request = self._request(message)
+        self._check_request(request)
+        assert self._signing_key is not None  # `run` asks for it with the check only
+        self._survivors = request.survivors
+        signature = self._signing_key.sign(survivors_statement(self.round_index, request.survivors))
+        return SignedSurvivors(self.round_index, self.client, signature).to_bytes()
+
+    def _reveal_signed(self, message: bytes) -> bytes:
+        signed = SignatureList.from_bytes(message)
+        self._check_round(signed.round_index)
+        near = set(self._survivors).intersection(self.neighbours)
+        self._check_known([signer for signer, _ in signed.signatures], near, "signatures")
+        statement = survivors_statement(self.round_index, self._survivors)
+        for signer, signature in signed.signatures:
+            check_signature(self._known_signers[signer], signature, statement)
+        self._check_floor(1 + len(signed.signatures))
+        return self._shares_for(self._survivors)
+
     def _reveal(self, message: bytes) -> bytes:
         request = self._request(message)
+        self._check_request(request)
+        return self._shares_for(request.survivors)
+
+    def _shares_for(self, survivors: Iterable[int]) -> bytes:
+        """Return the shares of b of those listed and of s^SK of the others in V2."""
+        listed = self._held.keys() & set(survivors)
+        own = tuple((j, self._held[j][0]) for j in sorted(listed))
+        keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
+        return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+
+    def _check_request(self, request: SurvivorList) -> None:
         if request.num_survivors < 2:
             raise TooFewSurvivorsError(
                 f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
             )
         self._check_company(request)
-        self._check_floor(len(request.survivors))
-        listed = set(request.survivors)
-        own = tuple((j, self._held[j][0]) for j in sorted(listed))
-        keys = tuple((j, self._held[j][1]) for j in sorted(self._held.keys() - listed))
-        return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
+        self._check_floor(len(self._held.keys() & set(request.survivors)))
 
     def _check_floor(self, count: int) -> None:
         """Refuse a list that leaves fewer than t_i of those who hold shares of its secrets.
@@ -341,7 +400,12 @@ class Client:
     def _request(self, message: bytes) -> SurvivorList:
         request = SurvivorList.from_bytes(message)
         self._check_round(request.round_index)
-        self._check_known(request.survivors, self._held, "a request for shares")
+        if self._signing_key is None:
+            self._check_known(request.survivors, self._held, "a request for shares")
+        else:  # all of V3: of its neighbours those in V2, of others anybody it knows
+            strangers = self._known_signers.keys() - set(self.neighbours)
+            known = self._held.keys() | strangers
+            self._check_known(request.survivors, known, "a request for shares")
         if self.client not in request.survivors:
             raise UnexpectedMessageError(f"client {self.client} is asked about a sum without it")
         return request

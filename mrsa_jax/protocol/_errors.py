@@ -33,7 +33,7 @@ class UnexpectedMessageError(ProtocolError):
 
 
 class AuthenticationError(ProtocolError):
-    """A ciphertext fails its tag: altered, redirected, or sealed under other public keys."""
+    """A ciphertext fails its tag (altered, redirected, sealed under other keys), or a signature."""
 
 
 class KeyAgreementError(ProtocolError):

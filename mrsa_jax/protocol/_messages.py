@@ -1,4 +1,4 @@
-"""The seven messages of the protocol and their exact form on the wire.
+"""The protocol's seven messages and two of its consistency check, and their form on the wire.
 
 Little-endian. Each begins with a header of 8 bytes: kind, version, spare (uint16), round
 (uint32). Lists are ascending by id, so that every message has one encoding only; anything else
@@ -22,6 +22,7 @@ from mrsa_jax.protocol._wire import (
     KEY_BYTES,
     SEALED_BYTES,
     SHARE_BYTES,
+    SIGNATURE_BYTES,
     WORD,
     Reader,
     check,
@@ -39,6 +40,8 @@ __all__ = [
     "MaskedInput",
     "ShareKeys",
     "ShareList",
+    "SignatureList",
+    "SignedSurvivors",
     "SurvivorList",
     "UnmaskShares",
 ]
@@ -297,7 +300,7 @@ class SurvivorList:
         round_index: Round.
         num_survivors: |V3| of the whole round, as the server says; in the header's spare field,
             where 65535 stands for all larger numbers too.
-        survivors: Ids, ascending.
+        survivors: Ids, ascending; with the consistency check all of V3, not only neighbours.
     """
 
     round_index: int
@@ -386,3 +389,89 @@ class UnmaskShares:
         own, keys = reader.entries(first, SHARE_BYTES), reader.entries(second, SHARE_BYTES)
         reader.end()
         return cls(reader.round_index, client, own, keys)
+
+
+@dataclasses.dataclass(frozen=True)
+class SignedSurvivors:
+    """Consistency check, up: a client's signature of the survivors that it was told.
+
+    Attributes:
+        round_index: Round.
+        client: Who signs.
+        signature: Ed25519, 64 bytes.
+    """
+
+    round_index: int
+    client: int
+    signature: bytes
+    KIND: ClassVar[int] = 8
+
+    def __post_init__(self) -> None:
+        check_words("SignedSurvivors", self.round_index, self.client)
+        fits = len(self.signature) == SIGNATURE_BYTES
+        check(fits, "SignedSurvivors", f"needs a signature of {SIGNATURE_BYTES} bytes")
+
+    @staticmethod
+    def size() -> int:
+        """Return the bytes on the wire.
+
+        Examples:
+            >>> SignedSurvivors.size()
+            76
+        """
+        return HEADER_BYTES + ID_BYTES + SIGNATURE_BYTES
+
+    def to_bytes(self) -> bytes:
+        """Return the message as bytes."""
+        return header(self.KIND, self.round_index) + WORD.pack(self.client) + self.signature
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SignedSurvivors:
+        """Read the message; raise `MalformedMessageError` for anything else."""
+        reader = Reader("SignedSurvivors", cls.KIND, data)
+        (client,) = reader.words(1)
+        message = cls(reader.round_index, client, reader.take(SIGNATURE_BYTES))
+        reader.end()
+        return message
+
+
+@dataclasses.dataclass(frozen=True)
+class SignatureList:
+    """Consistency check, down: the signatures of the recipient's neighbours.
+
+    Attributes:
+        round_index: Round.
+        signatures: (signer, 64 bytes), ascending.
+    """
+
+    round_index: int
+    signatures: tuple[tuple[int, bytes], ...]
+    KIND: ClassVar[int] = 9
+
+    def __post_init__(self) -> None:
+        check_words("SignatureList", self.round_index)
+        check_entries("SignatureList", self.signatures, SIGNATURE_BYTES)
+
+    @staticmethod
+    def size(count: int) -> int:
+        """Return the bytes on the wire for so many signers.
+
+        Examples:
+            >>> SignatureList.size(2)
+            148
+        """
+        return HEADER_BYTES + COUNT_BYTES + count * (ID_BYTES + SIGNATURE_BYTES)
+
+    def to_bytes(self) -> bytes:
+        """Return the message as bytes."""
+        start = header(self.KIND, self.round_index) + WORD.pack(len(self.signatures))
+        return start + pack_entries(self.signatures)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SignatureList:
+        """Read the message; raise `MalformedMessageError` for anything else."""
+        reader = Reader("SignatureList", cls.KIND, data)
+        (count,) = reader.words(1)
+        message = cls(reader.round_index, reader.entries(count, SIGNATURE_BYTES))
+        reader.end()
+        return message

@@ -1,4 +1,4 @@
-"""Cryptography of the protocol: X25519, HKDF-SHA256, AES-256-GCM and secure or replayed randomness.
+"""Cryptography of the protocol: X25519, Ed25519, HKDF-SHA256, AES-256-GCM and randomness.
 
 Thin functions over `cryptography`, which is imported only when they run. Every derived key names
 its purpose, parties and round, so that no key serves two ends (CCESA, Algorithm 1: f, the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,16 @@ from mrsa_jax.protocol._errors import AuthenticationError, KeyAgreementError
 __all__ = [
     "Entropy",
     "KeyPair",
+    "SigningKey",
     "channel_key",
+    "check_signature",
     "hkdf",
     "open_sealed",
     "pad_seed",
     "refuse_small_order",
     "seal",
     "setting_entropy",
+    "survivors_statement",
 ]
 
 KEY_BYTES = 32
@@ -164,6 +168,57 @@ class KeyPair:
         except ValueError as error:
             message = f"the public key {other_public_key.hex()} is of small order"
             raise KeyAgreementError(message) from error
+
+
+class SigningKey:
+    """An Ed25519 key, whose public half all others know beforehand.
+
+    Attributes:
+        public_key: 32 bytes.
+
+    Examples:
+        >>> key = SigningKey(bytes(range(32)))
+        >>> check_signature(key.public_key, key.sign(b"list"), b"list")
+        >>> check_signature(key.public_key, key.sign(b"list"), b"another")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax.protocol._errors.AuthenticationError: a signature fails its check
+
+    Source: RFC 8032, section 5.1.
+    """
+
+    def __init__(self, secret_key: bytes) -> None:
+        """Take 32 secret bytes."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self._private = Ed25519PrivateKey.from_private_bytes(secret_key)
+        self.public_key = self._private.public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes."""
+        return self._private.sign(message)
+
+
+def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None:
+    """Raise `AuthenticationError` unless the owner of a key signed the message."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except InvalidSignature as error:
+        raise AuthenticationError("a signature fails its check") from error
+
+
+def survivors_statement(round_index: int, survivors: Iterable[int]) -> bytes:
+    """Return what clients sign: the round, and who is in its sum.
+
+    Examples:
+        >>> survivors_statement(1, (0, 2)) == survivors_statement(1, (0, 2, 3))
+        False
+    """
+    ids = tuple(survivors)
+    return _DOMAIN + b"survivors" + struct.pack(f"<{len(ids) + 1}I", round_index, *ids)
 
 
 @functools.cache

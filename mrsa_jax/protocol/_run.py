@@ -20,7 +20,7 @@ from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
 from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed
-from mrsa_jax.protocol._primitives import setting_entropy
+from mrsa_jax.protocol._primitives import KEY_BYTES, Entropy, SigningKey, setting_entropy
 from mrsa_jax.protocol._server import Server
 from mrsa_jax.secagg import (
     AggregateResult,
@@ -32,12 +32,13 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg._checks import check_inputs
+from mrsa_jax.secagg._costs import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.secagg._seeds import setting_digest
 
 __all__ = ["run"]
 
 Progress = Callable[[str, int, int], None]
-_STEPS = ("advertise keys", "share keys", "masked input", "unmask")
+_SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id
 
 
 def run(
@@ -54,6 +55,7 @@ def run(
     progress: Progress | None = None,
     plan: SegmentPlan | None = None,
     contexts: Sequence[bytes] | None = None,
+    consistency: bool = False,
 ) -> AggregateResult:
     """Run one round with real messages and real cryptography.
 
@@ -83,6 +85,11 @@ def run(
         contexts: n byte strings that go into the seeds of the pair pads, such as hashes of the
             model that each client was sent: pads cancel only between clients with equal ones, so
             a server that sends different models gets a sum without meaning. None for none.
+        consistency: Add the signed consistency check of Bonawitz et al. between the padded inputs
+            and unmasking: the server names all of V3 to each client, each signs it, and none
+            unmasks before t_i of it and its neighbours have signed the list that it signed. Each
+            client knows the others' signing keys beforehand (a PKI). Who is not in V4 is lost
+            before it signs. `network` sees the signatures as step 3, unmasking as step 4.
 
     Returns:
         The round's outcome. `total` is the sum over V3, zeros unless `status` is OK; with a plan
@@ -98,6 +105,15 @@ def run(
         in one of its blocks counts as lost in all of them (`secagg.admitted`): it is told that it
         is alone, refuses to answer, and what it sent stays hidden by its self pads.
 
+        A client sends no input where of it and its neighbours t_i were in V1 and fewer are in V2,
+        and no shares where fewer than t_i are summed: it refuses such lists, an honest server's
+        as a lying one's. What then still works is a list of its own for each client, which gives
+        sums over few or single clients (`secagg.unmasking_risk`). The consistency check ends
+        that: over the complete graph with 2 t > n all who unmask have signed one list. On a
+        sparse graph a client can check its own neighbourhood only: i and j who unmask have signed
+        one list if fewer than t_i + t_j clients are in Adj(i), Adj(j) or these two. Advertised
+        keys are not signed: a server that makes up clients or keys reads their shares.
+
     Raises:
         ConfigurationError: If an argument breaks a rule.
 
@@ -111,9 +127,12 @@ def run(
 
     Cost: for each edge four X25519 agreements (36 microseconds each) and two keystreams of d
     words (of 2 d if R is no power of two); one of each for each edge between V3 and V2 less V3.
+    The consistency check adds a signature a client and a check of one an edge, each way.
 
     Source: CCESA, Algorithm 1; differs from the paper in sending one's own share of b_i, in
     the signs of its eq. (2) (docs/errata.md), and in binding ciphertexts to the public pad keys.
+    The consistency check: Bonawitz et al., "Practical secure aggregation for privacy-preserving
+    machine learning" (CCS 2017), Figure 4.
     """
     graph, script, limits = check_round(adjacency, survivors, thresholds)
     values, blocks = check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
@@ -124,8 +143,11 @@ def run(
     rule = "must be bytes, one for each client"
     require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
     digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in bound)).digest()
+    digest += bytes([consistency])
     seed = setting_entropy(entropy, setting_digest(graph, limits, blocks) + digest)
-    round_ = _Round(values, graph, script, limits, blocks, seed, number, carrier, progress, bound)
+    round_ = _Round(
+        values, graph, script, limits, blocks, seed, number, carrier, progress, bound, consistency
+    )
     return round_.play()
 
 
@@ -144,30 +166,42 @@ class _Round:
         network: Network,
         progress: Progress | None,
         contexts: list[bytes],
+        consistency: bool,
     ) -> None:
         self._graph, self._script, self._thresholds = graph, script, thresholds
         self._network, self._progress = network, progress
-        self._server = Server(graph, thresholds, script[0], plan, round_index, contexts)
+        keys: dict[int, SigningKey] = {}
+        if consistency:
+            sources = [Entropy(entropy, client=_SIGNERS - i) for i in range(len(graph))]
+            keys = {i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)}
+        known = {i: key.public_key for i, key in keys.items()} or None
+        self._server = Server(graph, thresholds, script[0], plan, round_index, contexts, known)
         self._clients = {
             i: Client(i, np.flatnonzero(graph[i]).tolist(), int(thresholds[i]), values[i], plan,
-                      round_index, entropy, contexts[i])
+                      round_index, entropy, contexts[i], keys.get(i), known)
             for i in np.flatnonzero(script[0]).tolist()
         }  # fmt: skip
+        self._steps = STEPS_WITH_CHECK if consistency else STEPS
 
     def play(self) -> AggregateResult:
         server = self._server
-        close = (server.advertise_keys, server.share_keys, server.masked_input, server.unmask)
+        close: list[Callable[[], Any]] = [
+            server.advertise_keys, server.share_keys, server.masked_input, server.unmask
+        ]  # fmt: skip
+        if len(self._steps) > len(close):
+            close.insert(3, server.sign_survivors)
         inbox = {i: [b""] for i in self._clients}
         reports = []
-        for step, name in enumerate(_STEPS):
+        for step, name in enumerate(self._steps):
             client_seconds, server_seconds, bytes_up, late = self._collect(step, inbox)
             start = time.perf_counter()
             answers: Any = close[step]()
             server_seconds += time.perf_counter() - start
-            outbox: dict[int, bytes] = answers if step < 3 else {}
+            outbox: dict[int, bytes] = answers if close[step] != server.unmask else {}
             for i, message in late:
                 self._receive(step, i, message)
-            count = int(server.survivors[step + 1].sum())
+            heard = server.signed if name == CHECK else server.survivors[min(step + 1, 4)]
+            count = int(heard.sum())
             bytes_down = sum(len(message) for message in outbox.values())
             reports.append(
                 StepReport(name, count, client_seconds, server_seconds, bytes_up, bytes_down)
@@ -193,7 +227,7 @@ class _Round:
             answers = self._answers(step, i, received)
             middle = time.perf_counter()
             client_seconds += middle - start
-            if self._script[step + 1, i]:
+            if self._script[min(step + 1, 4), i]:
                 for answer in answers:
                     for message in self._network.carry(step, i, SERVER, answer):
                         bytes_up += len(message)
@@ -202,14 +236,19 @@ class _Round:
                     late += [(i, message) for message in delayed]
             server_seconds += time.perf_counter() - middle
             if self._progress is not None:
-                self._progress(_STEPS[step], done + 1, len(inbox))
+                self._progress(self._steps[step], done + 1, len(inbox))
         return client_seconds, server_seconds, bytes_up, late
 
     def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
         """Return a client's messages: one, unless it was sent copies or refuses."""
         client = self._clients[i]
-        act = (lambda _: client.advertise_keys(), client.share_keys, client.masked_input,
-               client.unmask)[step]  # fmt: skip
+        act = {
+            "advertise keys": lambda _: client.advertise_keys(),
+            "share keys": client.share_keys,
+            "masked input": client.masked_input,
+            CHECK: client.sign_survivors,
+            "unmask": client.unmask,
+        }[self._steps[step]]
         answers: list[bytes] = []
         for message in received:
             try:

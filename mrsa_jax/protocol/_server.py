@@ -6,7 +6,7 @@ client is sent next. CCESA, Algorithm 1; V1..V4 are those whose messages came in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,11 +19,18 @@ from mrsa_jax.protocol._messages import (
     MaskedInput,
     ShareKeys,
     ShareList,
+    SignatureList,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
 )
 from mrsa_jax.protocol._pads import PadSum
-from mrsa_jax.protocol._primitives import KeyPair, refuse_small_order
+from mrsa_jax.protocol._primitives import (
+    KeyPair,
+    check_signature,
+    refuse_small_order,
+    survivors_statement,
+)
 from mrsa_jax.protocol._shamir import recover
 from mrsa_jax.protocol._unmasking import Unmasking
 from mrsa_jax.protocol._wire import kind_of, limbs_of
@@ -32,20 +39,15 @@ from mrsa_jax.secagg._checks import check_plan
 
 __all__ = ["Server"]
 
-_STEP_OF_KIND = {
-    AdvertiseKeys.KIND: 0,
-    ShareKeys.KIND: 1,
-    MaskedInput.KIND: 2,
-    UnmaskShares.KIND: 3,
-}
-
 
 class Server:
     """The server's state in one round.
 
     Attributes:
-        step: The step that is open, 0 to 3; 4 after the last.
+        step: The step that is open, 0 to 3; 4 after the last. With the consistency check it is
+            step 3 and unmasking step 4.
         survivors: bool[5, n], V0 to V4 as far as they are known.
+        signed: bool[n], who signed the list of survivors in the consistency check.
         summed: bool[n], whose inputs the round sums, once Step 2 is closed: V3 less those who
             would be alone in one of their blocks. These count as lost: of them s_i^SK is
             recovered, never b_i, and their self pads go on hiding what they sent.
@@ -77,6 +79,7 @@ class Server:
         plan: SegmentPlan,
         round_index: int = 0,
         contexts: Sequence[bytes] | None = None,
+        known_signers: Mapping[int, bytes] | None = None,
     ) -> None:
         """Open step 0.
 
@@ -88,6 +91,9 @@ class Server:
             round_index: Round.
             contexts: What each client puts into the seeds of its pair pads, which the server
                 knows where it is a hash of the model that it sent; nothing if None.
+            known_signers: Each client's public signing key, for a round with the consistency
+                check: signatures of the list of survivors are collected before unmasking, and
+                each client is sent its neighbours'. None for a round without.
 
         Raises:
             ConfigurationError: If the plan is none of n clients, or not all of them are in it.
@@ -102,6 +108,18 @@ class Server:
         self._thresholds = [int(t) for t in thresholds]
         self.round_index = round_index
         self._contexts = [b""] * n if contexts is None else list(contexts)
+        takes = [
+            (AdvertiseKeys.KIND, self._take_keys),
+            (ShareKeys.KIND, self._take_shares),
+            (MaskedInput.KIND, self._take_input),
+            (UnmaskShares.KIND, self._take_unmasking),
+        ]
+        self._known_signers = known_signers
+        if known_signers is not None:
+            takes.insert(3, (SignedSurvivors.KIND, self._take_signature))
+        self._kinds, self._takes = zip(*takes, strict=True)
+        self.signed = np.zeros(n, bool)
+        self._signatures: dict[int, bytes] = {}
         self.step = 0
         self.survivors = np.zeros((5, n), bool)
         self.survivors[0] = cohort
@@ -147,24 +165,25 @@ class Server:
                 differs from the client's first, repeats a public key, or does not hold exactly
                 the entries that it should.
             KeyAgreementError: If a public key is of small order.
+            AuthenticationError: If a signature is not one of the list that it sent.
         """
-        step = _STEP_OF_KIND.get(kind_of(message))
-        if step is None:
+        kind = kind_of(message)
+        if kind not in self._kinds:
             raise UnexpectedMessageError(f"client {client} sent a message of the server")
+        step = self._kinds.index(kind)
         if step < self.step:
             return False
         if step > self.step:
             raise UnexpectedMessageError(f"client {client} is at step {step}, not {self.step}")
         if not self._is_in(step, client):
             raise UnexpectedMessageError(f"client {client} is not in V{step}")
-        if step == 3 and not self.summed[client]:
+        if step >= 3 and not self.summed[client]:
             raise UnexpectedMessageError(f"client {client} counts as lost")
         if client in self._inbox:
             if self._inbox[client] == message:
                 return False
             raise UnexpectedMessageError(f"client {client} sent two different messages")
-        accept = (self._take_keys, self._take_shares, self._take_input, self._take_unmasking)[step]
-        accept(client, message)
+        self._takes[step](client, message)
         self._inbox[client] = message
         return True
 
@@ -188,7 +207,8 @@ class Server:
     def masked_input(self) -> dict[int, bytes]:
         """Close step 2, decide who is summed, and return `SurvivorList` for each client of V3.
 
-        It names only clients who are summed, and says how many there are. A client who counts as
+        It names only clients who are summed, the recipient and its neighbours of them or, for the
+        consistency check, all; and says how many there are. A client who counts as
         lost is told that it is alone, which it refuses to answer.
         """
         self._close(2)
@@ -201,23 +221,34 @@ class Server:
             {i: keys[1] for i, keys in self._keys.items()}, self._contexts,
         )  # fmt: skip
         count = len(summed)
+        named = (lambda _: summed) if self._is_checked else self._named
         return {
-            i: SurvivorList(self.round_index, count, tuple(sorted((i, *self._summed_near(i)))))
-            .to_bytes()
+            i: SurvivorList(self.round_index, count, tuple(named(i))).to_bytes()
             if self.summed[i]
             else SurvivorList(self.round_index, 1, (i,)).to_bytes()
             for i in v3
         }  # fmt: skip
 
+    def sign_survivors(self) -> dict[int, bytes]:
+        """Close the consistency check and return `SignatureList` for each client who signed."""
+        self._close(3)
+        return {
+            i: SignatureList(
+                self.round_index,
+                tuple((j, self._signatures[j]) for j in self._summed_near(i) if self.signed[j]),
+            ).to_bytes()
+            for i in np.flatnonzero(self.signed).tolist()
+        }
+
     def unmask(self) -> Status:
-        """Close step 3, recover secrets and remove pads; set the statuses and `totals`.
+        """Close the last step, recover secrets and remove pads; set the statuses and `totals`.
 
         Returns:
             `TOO_FEW_SURVIVORS` if nobody is summed, `UNRELIABLE` if a pad of a block's sum cannot
             be removed or a share is found to be forged, otherwise `OK`. The totals of blocks that
             can be unmasked stand in an unreliable round too: the server has them anyway.
         """
-        self._close(3)
+        self._close(len(self._kinds) - 1)
         if self._unmasking is None or not self.summed.any():
             self.status = Status.TOO_FEW_SURVIVORS
             return self.status
@@ -289,8 +320,13 @@ class Server:
                 total.add_residues(self._sum(row))
         self.totals[number][:] = total.residues()
 
+    @property
+    def _is_checked(self) -> bool:
+        return self._known_signers is not None
+
     def _is_in(self, step: int, client: int) -> bool:
-        return 0 <= client < self.survivors.shape[1] and bool(self.survivors[step, client])
+        here = self.signed if self._is_checked and step == 4 else self.survivors[step]
+        return 0 <= client < len(here) and bool(here[client])
 
     def _members(self, step: int) -> list[int]:
         return np.flatnonzero(self.survivors[step]).tolist()
@@ -298,18 +334,23 @@ class Server:
     def _near(self, client: int, step: int) -> list[int]:
         return sorted(j for j in self._neighbours[client] if self.survivors[step, j])
 
+    def _named(self, client: int) -> list[int]:
+        return sorted((client, *self._summed_near(client)))
+
     def _summed_near(self, client: int) -> list[int]:
         return sorted(j for j in self._neighbours[client] if self.summed[j])
 
     def _close(self, step: int) -> None:
         if step != self.step:
             raise UnexpectedMessageError(f"step {self.step} is open, not {step}")
-        self.survivors[step + 1, list(self._inbox)] = True
+        is_signing = self._is_checked and step == 3
+        heard = self.signed if is_signing else self.survivors[min(step + 1, 4)]
+        heard[list(self._inbox)] = True
         self._inbox = {}
         self.step = step + 1
 
     def _check_sender(self, client: int, message: AdvertiseKeys | ShareKeys | MaskedInput |
-                      UnmaskShares) -> None:  # fmt: skip
+                      SignedSurvivors | UnmaskShares) -> None:  # fmt: skip
         if message.client != client:
             raise UnexpectedMessageError(f"client {client} writes as client {message.client}")
         if message.round_index != self.round_index:
@@ -349,6 +390,14 @@ class Server:
             part = message.residues[start : start + width]
             self.padded_inputs[client, block.start : block.stop] = part
             start += width
+
+    def _take_signature(self, client: int, data: bytes) -> None:
+        message = SignedSurvivors.from_bytes(data)
+        self._check_sender(client, message)
+        statement = survivors_statement(self.round_index, np.flatnonzero(self.summed).tolist())
+        assert self._known_signers is not None  # else nothing takes signatures
+        check_signature(self._known_signers[client], message.signature, statement)
+        self._signatures[client] = message.signature
 
     def _take_unmasking(self, client: int, data: bytes) -> None:
         message = UnmaskShares.from_bytes(data)

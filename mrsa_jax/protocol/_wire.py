@@ -21,6 +21,7 @@ ID_BYTES = COUNT_BYTES = 4
 KEY_BYTES = 32
 SHARE_BYTES = 4 * LIMBS
 """Bytes of one share of a 256-bit secret: nine field elements."""
+SIGNATURE_BYTES = 64
 TAG_BYTES = 16
 SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 """Bytes of the two shares for one neighbour, encrypted, with their tag."""
@@ -46,7 +47,7 @@ def kind_of(data: bytes) -> int:
     kind, version, _, _ = _HEADER.unpack_from(data)
     if version != VERSION:
         raise MalformedMessageError(f"a message has version {version}, not {VERSION}")
-    if not 1 <= kind <= 7:
+    if not 1 <= kind <= 9:
         raise MalformedMessageError(f"a message is of unknown kind {kind}")
     return kind
 

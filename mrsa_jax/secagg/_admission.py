@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from mrsa_jax.secagg._types import SegmentPlan
 
-__all__ = ["admitted", "heeded", "holders", "memberships"]
+__all__ = ["admitted", "heeded", "holders", "memberships", "signing"]
 
 
 def admitted(
@@ -89,6 +89,18 @@ def heeded(
     summed = admitted(plan, alive[3])
     alive[4] &= summed & (holders(adjacency, summed) >= thresholds)
     return alive
+
+
+def signing(
+    adjacency: Bool[np.ndarray, "n n"], alive: Bool[np.ndarray, "5 n"], thresholds: ArrayLike
+) -> tuple[Bool[np.ndarray, "5 n"], Bool[np.ndarray, " n"]]:
+    """Return V0 to V4 with the consistency check, and who signs: V4 without it.
+
+    In V4 are left those of whom, with their neighbours, at least t_i sign.
+    """
+    signs, checked = alive[4].copy(), alive.copy()
+    checked[4] &= holders(adjacency, signs) >= thresholds
+    return checked, signs
 
 
 def holders(

@@ -28,7 +28,7 @@ def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
     Each is the least time of many short batches, so that other load matters little.
 
     Args:
-        budget_seconds: About how long to measure each of the five kinds, positive.
+        budget_seconds: About how long to measure each of the six kinds, positive.
 
     Returns:
         Seconds for `latency_model`; interpolation products count as those of sharing.
@@ -52,6 +52,7 @@ def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
         encryptions=_least(_seal(), budget),
         prg_words=_least(_expand(), budget) / _WORDS,
         interpolation_products=field,
+        signatures=_least(_check_signature(), budget),
     )
 
 
@@ -88,6 +89,14 @@ def _seal() -> Callable[[], Any]:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return lambda: AESGCM(bytes(32)).encrypt(bytes(12), bytes(72), b"")
+
+
+def _check_signature() -> Callable[[], Any]:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    own = Ed25519PrivateKey.generate()
+    signature, public = own.sign(bytes(400)), own.public_key()
+    return lambda: public.verify(signature, bytes(400))
 
 
 def _expand() -> Callable[[], Any]:

@@ -32,6 +32,10 @@ __all__ = [
 
 STEPS = ("advertise keys", "share keys", "masked input", "unmask")
 """Names of the four steps, in order."""
+CHECK = "check survivors"
+"""Name of the step that the signed consistency check adds."""
+STEPS_WITH_CHECK = (*STEPS[:3], CHECK, STEPS[3])
+"""Names of the five steps of a round with it."""
 
 # The wire format of `mrsa_jax.protocol`, in bytes.
 HEADER, IDENTITY, COUNT = 8, 4, 4
@@ -39,6 +43,7 @@ PUBLIC_KEYS = 64  # two X25519 keys
 LIMBS = 9  # of 30 bits each, of a 256-bit secret
 SHARE = 4 * LIMBS
 TAG = 16
+SIGNATURE = 64
 SEALED_SHARES = 2 * SHARE + TAG  # a share of b_i and one of s_i, encrypted
 
 _SECRETS = 2  # b_i and s_i
@@ -48,7 +53,7 @@ _SECRETS = 2  # b_i and s_i
 class Operations:
     """How often one role does what, at each step.
 
-    Clients' fields have shape [..., 4, n], the server's [..., 4].
+    Clients' fields have shape [..., 4, n], the server's [..., 4]; 5 with the consistency check.
 
     Attributes:
         key_pairs: X25519 key pairs drawn.
@@ -59,6 +64,7 @@ class Operations:
         prg_words: 32-bit words of ChaCha20 keystream expanded.
         interpolation_products: Multiplications in the prime field to recover secrets from t
             shares: t^2 for the Lagrange coefficients, t for each limb.
+        signatures: Ed25519 signatures made or checked.
     """
 
     key_pairs: np.ndarray
@@ -67,6 +73,7 @@ class Operations:
     encryptions: np.ndarray
     prg_words: np.ndarray
     interpolation_products: np.ndarray
+    signatures: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,7 +81,8 @@ class RoundCosts:
     """What one round costs, or many: leading axes are rounds.
 
     Integers where counted, float64 where expected. A client counts at a step when its message
-    of that step arrives (V1 to V4), and receives the server's answer then.
+    of that step arrives (V1 to V4), and receives the server's answer then. With the consistency
+    check the steps are five (`STEPS_WITH_CHECK`).
 
     Attributes:
         sends: bool[..., 4, n], whose message of each step arrives; chances when expected.
@@ -109,6 +117,7 @@ def round_costs(
     modulus: int | np.integer | None = None,
     *,
     plan: SegmentPlan | None = None,
+    signers: ArrayLike | Sequence | None = None,
 ) -> RoundCosts:
     """Count the bytes and operations of a round on an actual graph with actual dropouts.
 
@@ -120,6 +129,8 @@ def round_costs(
         dim: Residues of each input, at least 1.
         modulus: R of the ring.
         plan: Blocks of the round, in place of `dim` and `modulus` for one block of everybody.
+        signers: bool[..., n], who signs in the consistency check of `protocol.run`: V4, and in a
+            round that fails those who find too few signatures too. None for a round without.
 
     Returns:
         Exact integers; bytes are those of `protocol.run(...).steps`. The server's operations are
@@ -163,7 +174,44 @@ def round_costs(
         products.sum(axis=-1),
     )))  # fmt: skip
     sends = np.stack([*(alive[..., s, :] for s in (1, 2, 3)), answers], axis=-2)
-    return _assemble(sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes)
+    costs = _assemble(sends, counts, np.broadcast_to(t, counts.near1.shape), residue_bytes)
+    if signers is None:
+        return costs
+    signs = np.asarray(signers)
+    fits = signs.dtype == np.bool_ and signs.shape == summed.shape
+    require(fits, "signers", f"must be bool{list(summed.shape)}", signs.dtype, signs.shape)
+    checked = _near(joined, signs.astype(np.float64)).astype(np.int64)
+    return _with_check(costs, summed, counts.near3, signs, checked)
+
+
+def _with_check(
+    costs: RoundCosts, summed: np.ndarray, near3: np.ndarray, signs: np.ndarray, near: np.ndarray
+) -> RoundCosts:
+    """Return a round's costs with the consistency check before the last step.
+
+    The server names all who are summed to each of them; a client makes a signature and checks
+    those of its neighbours, the server checks all.
+    """
+
+    def inserted(values: np.ndarray, row: Any, axis: int = -2) -> np.ndarray:
+        return np.insert(values, 3, row, axis=axis)
+
+    up, down = costs.bytes_up, costs.bytes_down.copy()
+    everybody = summed.sum(axis=-1, keepdims=True)
+    down[..., 2, :] += IDENTITY * summed * (everybody - near3 - 1)
+    signatures = inserted(costs.client.signatures, signs)
+    signatures[..., 4, :] = costs.sends[..., 3, :] * near
+    fields = [field.name for field in dataclasses.fields(Operations)]
+    client = {name: inserted(getattr(costs.client, name), 0) for name in fields}
+    server = {name: inserted(getattr(costs.server, name), 0, -1) for name in fields}
+    server["signatures"][..., 3] = signs.sum(axis=-1)
+    return RoundCosts(
+        inserted(costs.sends, signs),
+        inserted(up, signs * (HEADER + IDENTITY + SIGNATURE)),
+        inserted(down, signs * (HEADER + COUNT + (IDENTITY + SIGNATURE) * near)),
+        Operations(**client | {"signatures": signatures}),
+        Operations(**server),
+    )
 
 
 def _near(edges: np.ndarray, members: np.ndarray, weights: Any = 1.0) -> np.ndarray:
@@ -328,6 +376,7 @@ def _assemble(
         encryptions=_by_step(sends, zero, near1, near2, zero),
         prg_words=_by_step(sends, zero, zero, counts.pad_words, zero),
         interpolation_products=_by_step(sends, zero, zero, zero, zero),
+        signatures=_by_step(sends, zero, zero, zero, zero),
     )
     none = np.zeros_like(counts.removed_words)
     server = Operations(
@@ -337,6 +386,7 @@ def _assemble(
         encryptions=_last(none),
         prg_words=_last(counts.removed_words),
         interpolation_products=_last(counts.products),
+        signatures=_last(none),
     )
     bytes_up = _by_step(sends, *up)
     everyone = np.broadcast_to(sends, bytes_up.shape)

@@ -30,10 +30,10 @@ from mrsa_jax.modular import (
     words_of_limbs,
 )
 from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.secagg._admission import admitted, heeded
+from mrsa_jax.secagg._admission import admitted, heeded, signing
 from mrsa_jax.secagg._checks import check_inputs
 from mrsa_jax.secagg._conditions import check_round, unmasking_risk
-from mrsa_jax.secagg._costs import STEPS, round_costs
+from mrsa_jax.secagg._costs import STEPS, STEPS_WITH_CHECK, round_costs
 from mrsa_jax.secagg._masking import padded_and_sum
 from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
@@ -61,6 +61,7 @@ def aggregate(
     round_index: int | np.integer = 0,
     keep_padded: bool = True,
     plan: SegmentPlan | None = None,
+    consistency: bool = False,
 ) -> AggregateResult:
     """Run one round of secure aggregation as array operations.
 
@@ -86,6 +87,8 @@ def aggregate(
         keep_padded: Keep what each client sent in the transcript, uint32[n, d].
         plan: Blocks of the round, each client in at least one; pads are shared by neighbours in
             the same block. None for one block of everybody.
+        consistency: Count the consistency check of `protocol.run` too: its bytes, and that who
+            finds fewer than t_i signatures does not unmask.
 
     Returns:
         The round's outcome, with `total` the sum over V3 (zeros unless `status` is OK); with a
@@ -130,6 +133,9 @@ def aggregate(
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
     number = np.uint32(check_integer(round_index, "round_index", 0, 2**32 - 1))
     alive = heeded(blocks, graph, alive, limits)
+    signs: np.ndarray | None = None
+    if consistency:
+        alive, signs = signing(graph, alive, limits)
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
     sums[_V3] = admitted(blocks, alive[_V3])
     clock = _Clock()
@@ -161,7 +167,7 @@ def aggregate(
         unmasking_risk=bool(unmasking_risk(graph, limits).any()),
         transcript=Transcript(alive, padded, recovered),
         seeds=seeds,
-        steps=_reports(clock, graph, alive, limits, blocks),
+        steps=_reports(clock, graph, alive, limits, blocks, signs),
     )
 
 
@@ -347,12 +353,15 @@ def _reports(
     survivors: np.ndarray,
     thresholds: np.ndarray,
     plan: SegmentPlan,
+    signs: np.ndarray | None,
 ) -> tuple[StepReport, ...]:
-    costs = round_costs(graph, survivors, thresholds, plan=plan)
-    up, down = costs.server_bytes_up, costs.server_bytes_down
-    reports = []
-    for step, (name, seconds) in enumerate(zip(STEPS, clock.seconds, strict=True)):
-        count = int(survivors[step + 1].sum())
-        client, server = (seconds, float("nan")) if step < 3 else (float("nan"), seconds)
-        reports.append(StepReport(name, count, client, server, int(up[step]), int(down[step])))
-    return tuple(reports)
+    costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs)
+    up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
+    names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
+    times = [(seconds, nan) for seconds in clock.seconds[:3]] + [(nan, clock.seconds[3])]
+    if signs is not None:
+        times.insert(3, (nan, nan))  # nothing is signed here
+    return tuple(
+        StepReport(name, int(count), *both, int(sent), int(answered))
+        for name, count, both, sent, answered in zip(names, counts, times, up, down, strict=True)
+    )

@@ -41,6 +41,7 @@ _MEASURED = {
     "encryptions": 2.5e-6,
     "prg_words": 2.1e-9,
     "interpolation_products": 7.3e-9,
+    "signatures": 8.3e-5,
 }
 
 
@@ -58,6 +59,7 @@ class OperationSeconds:
     encryptions: Array
     prg_words: Array
     interpolation_products: Array
+    signatures: Array
 
 
 @jax.tree_util.register_dataclass
@@ -95,7 +97,7 @@ class Latency:
     """How long simulated rounds took.
 
     Attributes:
-        seconds: float32[rounds, 4], of each step.
+        seconds: float32[rounds, 4], of each step; 5 with the consistency check.
         late: int32[rounds, 4], clients whose message came after the server had stopped waiting.
             Costs are not changed by them: pass survivors without them to see what is lost.
     """
@@ -281,7 +283,7 @@ def _simulate(
 
 def _one_round(
     model: LatencyModel, key: Key[Array, ""], amounts: _Amounts
-) -> tuple[Float32[Array, " 4"], Any]:
+) -> tuple[Float32[Array, " steps"], Any]:
     num_clients = amounts.sends.shape[-1]
     compute = model.compute_slowdown.sample(fold(key, _COMPUTE), num_clients)
     link = model.link_slowdown.sample(fold(key, _LINK), num_clients)

@@ -19,8 +19,9 @@ class StepReport:
     """What one step of the protocol cost.
 
     Attributes:
-        name: "advertise keys", "share keys", "masked input" or "unmask".
-        num_clients: Clients whose message of this step arrived (V1 to V4).
+        name: "advertise keys", "share keys", "masked input" or "unmask"; before the last "check
+            survivors" in a round with the consistency check.
+        num_clients: Clients whose message of this step arrived (V1 to V4, or who signed).
         client_seconds: Time that all clients together computed; nan where it was not measured.
         server_seconds: Time that the server computed; nan where it was not measured.
         bytes_up: Bytes that reached the server.
@@ -88,7 +89,7 @@ class AggregateResult:
             attack could collect both of its secrets; of no other attack (`unmasking_risk`).
         transcript: What the server saw.
         seeds: The seeds of all pads.
-        steps: What each of the four steps cost.
+        steps: What each step cost.
     """
 
     totals: tuple[np.ndarray, ...]

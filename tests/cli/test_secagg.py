@@ -74,6 +74,7 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         # 2 t = 8 <= 7 + 1 for all 8
         (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or CCESA's App"),
         (["--threshold", "4"], "8 of 8 (--allow-unmasking-risk accepts that); got 4"),
+        (["--consistency", "--trials", "9"], "`consistency` must be left out with --trials"),
         (["--threshold", "4", "--trials", "9"], "`threshold` must be at least 5, or CCESA's App"),
     ],
 )
@@ -349,3 +350,21 @@ def test_help_and_misuse_need_no_jax(words: list[str]) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == (10 if words == ["--help"] else 12), done.stderr
+
+
+def test_the_consistency_check_is_a_step_of_its_own_at_each_fidelity(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--consistency", "--dropped-before-unmasking", "0.25"]
+    found = [_json([*words, "--fidelity", name], capsys) for name in ("real", "array", "sets")]
+    steps = [[(step["name"], step["num_clients"], step["bytes_up"], step["bytes_down"])
+              for step in one["steps"]] for one in found]  # fmt: skip
+    assert steps[0] == steps[1] == steps[2]
+    assert [step[0] for step in steps[0]] == [*STEPS[:3], "check survivors", STEPS[3]]
+    assert steps[0][3] == ("check survivors", 6, 6 * 76, 6 * (12 + 5 * 68))
+    assert all(one["status"] == "OK" and one["total_is_plain_sum"] is not False for one in found)
+    modelled = _json([*words, "--up-mbits", "1"], capsys)["modelled_seconds"]["steps"]
+    assert len(modelled) == 5
+    _, printed = _run([*SMALL, *words, "--fidelity", "sets"], capsys)
+    assert "The consistency check: 12 messages, 2,568 bytes" in printed
+    assert "all five" in printed

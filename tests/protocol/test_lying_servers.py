@@ -15,10 +15,13 @@ import mrsa_jax as mj
 from mrsa_jax.protocol import (
     SERVER,
     AdvertiseKeys,
+    AuthenticationError,
     MaskedInput,
     ShareList,
+    SignatureList,
     SurvivorList,
     TooFewSurvivorsError,
+    UnexpectedMessageError,
     UnmaskShares,
     disturbed,
     recover,
@@ -37,7 +40,7 @@ class Liar:
 
     def __init__(self, share_lists=None, survivor_lists=None):
         self._share_lists = share_lists or {}  # client -> those whose shares it is sent
-        self._survivor_lists = survivor_lists or {}  # client -> those it is told to be in the sum
+        self.survivor_lists = survivor_lists or {}  # client -> those it is told to be in the sum
         self.keys, self.inputs, self.shares = {}, {}, {}
         self.network = disturbed(tamper=self)
 
@@ -49,7 +52,7 @@ class Liar:
         elif step == 2:
             found = MaskedInput.from_bytes(message, ((DIM, MODULUS),))
             self.inputs[sender] = found.residues.astype(int)
-        elif step == 3:
+        elif message[0] == UnmaskShares.KIND:
             answer = UnmaskShares.from_bytes(message)
             for kind, shares in (("self", answer.self_shares), ("key", answer.key_shares)):
                 for owner, share in shares:
@@ -62,9 +65,9 @@ class Liar:
             kept = self._share_lists[recipient]
             entries = tuple(entry for entry in found.ciphertexts if entry[0] in kept)
             return dataclasses.replace(found, ciphertexts=entries).to_bytes()
-        if step == 3 and recipient in self._survivor_lists:
+        if step == 3 and recipient in self.survivor_lists:
             found = SurvivorList.from_bytes(message)
-            told = tuple(sorted(self._survivor_lists[recipient]))
+            told = tuple(sorted(self.survivor_lists[recipient]))
             return dataclasses.replace(found, survivors=told).to_bytes()
         return message
 
@@ -101,9 +104,9 @@ def pad(seed, label):
     return np.frombuffer(stream.encryptor().update(bytes(4 * DIM)), "<u4").astype(int) % MODULUS
 
 
-def attack(liar, threshold, **options):
+def attack(liar, threshold, consistency=False):
     return run(INPUTS, COMPLETE, EVERYBODY, threshold, modulus=MODULUS, entropy=0,
-               network=liar.network, **options)  # fmt: skip
+               network=liar.network, consistency=consistency)  # fmt: skip
 
 
 def others(i):
@@ -176,3 +179,138 @@ def test_own_lists_for_each_client_unmask_sums_over_fewer_than_the_threshold():
     found = liar.sum_over(part, {i: others(i) for i in part}, 7)
     assert len(part) < 7
     assert (found == INPUTS[sorted(part)].sum(axis=0) % MODULUS).all()
+
+
+# --- the signed consistency check
+
+
+FORWARDED = {
+    # to whom which signatures: (signer's list, recipient's list, signer) -> whether; the error
+    "all": (lambda one, own, signer: True, UnexpectedMessageError),
+    "those in its list": (lambda one, own, signer: signer in own, AuthenticationError),
+    "those of its list": (lambda one, own, signer: one == own, TooFewSurvivorsError),
+}
+
+
+@pytest.mark.parametrize("forwards", FORWARDED)
+@pytest.mark.parametrize("threshold", [6, 7])
+def test_own_lists_for_each_client_find_too_few_signatures(threshold, forwards, monkeypatch):
+    """The lists that unmask without the check, by a server that checks nothing itself."""
+    monkeypatch.setattr(mj.protocol._server, "check_signature", lambda *_: None)
+    liar = own_lists_for_the_victim() if threshold == 6 else own_lists_for_a_part()[0]
+    told = liar.survivor_lists
+    is_sent, error = FORWARDED[forwards]
+
+    def forward(step, sender, recipient, message):
+        if (step, sender) == (4, SERVER):
+            found = SignatureList.from_bytes(message)
+            kept = tuple(one for one in found.signatures
+                         if is_sent(told[one[0]], told[recipient], one[0]))  # fmt: skip
+            return dataclasses.replace(found, signatures=kept).to_bytes()
+        return liar(step, sender, recipient, message)
+
+    liar.network = disturbed(tamper=forward)
+    result = attack(liar, threshold, consistency=True)
+    assert refusals(liar) == [(4, i, error) for i in range(N)]
+    assert not liar.shares
+    assert result.status is mj.Status.UNRELIABLE
+    assert not result.total.any()
+
+
+def test_the_server_takes_no_signature_of_another_list():
+    liar = own_lists_for_the_victim()
+    attack(liar, 6, consistency=True)
+    assert [(entry.step, type(entry.error)) for entry in liar.network.refusals] == [
+        (3, AuthenticationError)
+    ] * N
+    assert not liar.shares
+
+
+def signers(change, threshold=6):
+    """Play a checked round whose lists of signatures are changed for client 0; return its error."""
+
+    def alter(step, sender, recipient, message):
+        if (step, sender, recipient) == (4, SERVER, 0):
+            found = SignatureList.from_bytes(message)
+            return change(found).to_bytes()
+        return message
+
+    network = disturbed(tamper=alter)
+    result = run(INPUTS, COMPLETE, EVERYBODY, threshold, modulus=MODULUS, entropy=0,
+                 network=network, consistency=True)  # fmt: skip
+    errors = [(entry.step, entry.client, type(entry.error)) for entry in network.refusals]
+    return result, errors
+
+
+def test_a_client_wants_its_threshold_of_valid_signatures():
+    def first(count):
+        return lambda found: dataclasses.replace(found, signatures=found.signatures[:count])
+
+    def spoilt(found):
+        (one, signature), *rest = found.signatures
+        signature = signature[:9] + bytes([signature[9] ^ 1]) + signature[10:]
+        return dataclasses.replace(found, signatures=((one, signature), *rest))
+
+    def borrowed(found):
+        (one, signature), (two, _), *rest = found.signatures
+        return dataclasses.replace(
+            found, signatures=((one, signature), (two, signature), *rest)
+        )  # fmt: skip
+
+    def other_round(found):
+        return dataclasses.replace(found, round_index=1)
+
+    cases = [(first(5), None), (first(4), TooFewSurvivorsError), (spoilt, AuthenticationError),
+             (borrowed, AuthenticationError), (other_round, UnexpectedMessageError)]  # fmt: skip
+    for change, error in cases:
+        result, errors = signers(change)
+        assert errors == ([] if error is None else [(4, 0, error)])
+        assert result.transcript.survivors[4].tolist() == [error is None] + [True] * 9
+        assert result.status is mj.Status.OK
+        assert result.total.tolist() == (INPUTS.sum(axis=0) % MODULUS).tolist()
+
+
+def test_a_checked_round_gives_what_an_unchecked_one_does():
+    """Over sparse graphs and losses; shares are asked for as ever, and the steps are five."""
+    rng = np.random.default_rng(3)
+    for trial in range(12):
+        n = int(rng.integers(2, 9))
+        graph = np.triu(rng.random((n, n)) < 0.7, 1)
+        graph |= graph.T
+        alive = np.logical_and.accumulate(rng.random((5, n)) > 0.06, axis=0)
+        limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
+        inputs = rng.integers(0, 256, (n, 3))
+        plain, signed = (
+            run(inputs, graph, alive, limits, 8, entropy=trial, consistency=consistency)
+            for consistency in (False, True)
+        )
+        assert plain.status is signed.status
+        assert plain.total.tolist() == signed.total.tolist()
+        if plain.status is mj.Status.OK:
+            assert (plain.transcript.survivors == signed.transcript.survivors).all()
+        array = mj.secagg.aggregate(0, inputs, graph, alive, limits, 8, consistency=True,
+                                    seeds=signed.seeds)  # fmt: skip
+        assert array.status is signed.status
+        assert (array.transcript.survivors == signed.transcript.survivors).all()
+        rows = [[(step.name, step.num_clients, step.bytes_up, step.bytes_down)
+                 for step in result.steps] for result in (array, signed)]  # fmt: skip
+        assert rows[0] == rows[1]
+        assert [row[0] for row in rows[0]][3:] == ["check survivors", "unmask"]
+
+
+def test_the_check_costs_what_is_counted_by_hand():
+    """Four clients: 76 bytes up and 12 + 68 k down, with k neighbours who signed."""
+    graph = ~np.eye(4, dtype=bool)
+    graph[0, 3] = graph[3, 0] = False
+    alive = np.ones((5, 4), bool)
+    plain = mj.secagg.round_costs(graph, alive, 2, 3, 256)
+    costs = mj.secagg.round_costs(graph, alive, 2, 3, 256, signers=alive[4])
+    assert costs.bytes_up[3].tolist() == [76] * 4
+    assert costs.bytes_down[3].tolist() == [12 + 2 * 68, 12 + 3 * 68, 12 + 3 * 68, 12 + 2 * 68]
+    more = costs.bytes_down[2] - plain.bytes_down[2]
+    assert more.tolist() == [4, 0, 0, 4]  # all four are named, to non-neighbours too
+    assert costs.client.signatures[3:].tolist() == [[1] * 4, [2, 3, 3, 2]]
+    assert costs.server.signatures.tolist() == [0, 0, 0, 4, 0]
+    rest = [0, 1, 2, 4]
+    assert (costs.bytes_up[rest] == plain.bytes_up).all()
+    assert costs.client.prg_words[rest].tolist() == plain.client.prg_words.tolist()

@@ -18,6 +18,8 @@ from mrsa_jax.protocol import (
     MaskedInput,
     ShareKeys,
     ShareList,
+    SignatureList,
+    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
     residue_bits,
@@ -43,6 +45,8 @@ MESSAGES = [
     SurvivorList(6, 3, (0, 4)),
     UnmaskShares(7, 4, ((0, body(36)), (4, body(36, 1))), ((2, body(36, 2)),)),
     UnmaskShares(7, 4, (), ()),
+    SignedSurvivors(8, 3, body(64)),
+    SignatureList(9, ((0, body(64)), (2, body(64, 1)))),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 
@@ -80,7 +84,7 @@ def test_headers_are_checked(message):
     data = message.to_bytes()
     with pytest.raises(MalformedMessageError, match="has version 2, not 1"):
         read(type(message), data[:1] + b"\x02" + data[2:])
-    for kind in (0, 8, 255):
+    for kind in (0, 10, 255):
         with pytest.raises(MalformedMessageError, match=f"unknown kind {kind}"):
             read(type(message), bytes([kind]) + data[1:])
     if not isinstance(message, SurvivorList):
@@ -118,10 +122,12 @@ def test_documented_bytes_by_hand():
 def test_sizes():
     assert (HEADER_BYTES, SHARE_BYTES, SEALED_BYTES) == (8, 36, 88)
     sizes = [76, 12 + 2 * 68, 12, 16 + 2 * 92, 16, 12 + 2 * 92, 16 + 10, 12 + 8, 20 + 3 * 40, 20]
+    sizes += [76, 12 + 2 * 68]
     assert [len(message.to_bytes()) for message in MESSAGES] == sizes
     counted = [AdvertiseKeys.size(), KeyList.size(2), KeyList.size(0), ShareKeys.size(2)]
     counted += [ShareKeys.size(0), ShareList.size(2), MaskedInput.size(LAYOUT)]
     counted += [SurvivorList.size(2), UnmaskShares.size(2, 1), UnmaskShares.size(0, 0)]
+    counted += [SignedSurvivors.size(), SignatureList.size(2)]
     assert counted == sizes
 
 
@@ -228,7 +234,7 @@ def test_many_survivors_saturate():
     assert SurvivorList.from_bytes(many).num_survivors == 65535
 
 
-@hypothesis.given(st.binary(max_size=120), st.integers(1, 7))
+@hypothesis.given(st.binary(max_size=120), st.integers(1, 9))
 def test_arbitrary_bytes_are_read_or_refused(tail, kind):
     data = struct.pack("<BBHI", kind, 1, 0, 0) + tail
     for message in MESSAGES:
