@@ -101,6 +101,25 @@ def test_broken_files_are_made_again(
     assert source.num_reads == 2
 
 
+def test_each_flipped_bit_and_each_cut_is_seen(source: _Source, own_folders: pathlib.Path) -> None:
+    source.load()
+    path = _only(own_folders)
+    sound = path.read_bytes()
+    for place in range(0, len(sound), 7):
+        spoilt = bytearray(sound)
+        spoilt[place] ^= 1 << place % 8
+        path.write_bytes(spoilt)
+        assert _cache.read_cached("toy") is None, place
+        path.write_bytes(sound[:place])
+        assert _cache.read_cached("toy") is None, place
+    path.write_bytes(sound)
+    source.load()
+    assert source.num_reads == 1
+    # whole, but in another's place
+    path.rename(path.with_name(f"other-{'0' * 12}.npz"))
+    assert _cache.read_cached("other") is None
+
+
 def test_a_changed_source_is_read_again(source: _Source, own_folders: pathlib.Path) -> None:
     source.load()
     source.path.write_bytes(bytes(100))  # another size
