@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -21,6 +22,7 @@ __all__ = [
     "checked_progress",
     "note",
     "performance_words",
+    "warn",
 ]
 
 
@@ -155,6 +157,14 @@ def note(progress: Progress, text: str) -> None:
     """Show a line that stays, where the watcher shows such."""
     if isinstance(progress, Notes):
         progress.say(text)
+
+
+def warn(progress: Progress, text: str) -> None:
+    """Show a line that stays; a `RuntimeWarning` where the watcher shows none."""
+    if isinstance(progress, Notes):
+        progress.say(text)
+    else:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def peak_process_bytes() -> int | None:

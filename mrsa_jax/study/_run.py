@@ -26,7 +26,7 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._memory import stated_memory
 from mrsa_jax.study._played import segments_of
-from mrsa_jax.study._progress import Notes, Progress, checked_progress, note
+from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._run_folder import RunFolder, run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._validate import validate
@@ -170,7 +170,7 @@ def run_and_save(
             own.checkpoints,
             every=config.checkpoint_every,
             identity=config_hash(config),
-            on_damage=functools.partial(note, progress) if isinstance(progress, Notes) else None,
+            on_damage=functools.partial(warn, progress),
         )
         results = _described(config, train_schemes(config, progress, checkpoints))
         with _store.study_folder(config, is_held=True) as folder:

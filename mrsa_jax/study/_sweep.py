@@ -17,7 +17,7 @@ from mrsa_jax._device import memory_words
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
-from mrsa_jax.study._progress import Progress, checked_progress, note
+from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._sweep_config import Point, Sweep, load_sweep, sweep_of
 from mrsa_jax.study._sweep_kinds import KINDS, runner_of
 from mrsa_jax.study._sweep_points import Machine, Runner
@@ -327,6 +327,9 @@ class Count:
         self._store = store
         self._total = len(plan.points)
         self._progress = progress
+        for index in store.drop_damaged():
+            text = f"{plan.sweep.named(index)} is damaged in {plan.sweep.out}: it is computed again"
+            warn(progress, text)
         done = store.done().ravel()
         self.missing = {number for number in plan.points if not done[number]}
         self.start = len(self.missing)

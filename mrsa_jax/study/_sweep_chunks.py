@@ -49,7 +49,26 @@ class CellArray:
         self._codec = _codec(content["compressor"])
 
     def write(self, index: tuple[int, ...], value: Any) -> None:
-        """Write a cell; what is missing of its shape is filled up.
+        """Write a cell; what is missing of its shape is filled up."""
+        self.put(index, self.encoded(value))
+
+    def put(self, index: tuple[int, ...], content: bytes) -> None:
+        """Write what `encoded` returned of a cell's value."""
+        path = self._path(index)
+        if content:
+            _replace(path, content)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def stored(self, index: tuple[int, ...]) -> bytes:
+        """Return the content of a cell's file; none where there is no file."""
+        with contextlib.suppress(FileNotFoundError), open(self._path(index), "rb") as file:
+            return file.read()
+        return b""
+
+    def encoded(self, value: Any) -> bytes:
+        """Return the content of a cell's file.
 
         As zarr does, nothing is kept of a cell that holds the fill value alone.
         """
@@ -58,13 +77,10 @@ class CellArray:
             whole = np.full(self.inner, self._fill, self.dtype)
             whole[tuple(slice(length) for length in own.shape)] = own
             own = whole
-        path = self._path(index)
         if self._is_empty(own):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            return
+            return b""
         own = np.ascontiguousarray(own)
-        _replace(path, own.tobytes() if self._codec is None else self._codec.encode(own))
+        return own.tobytes() if self._codec is None else bytes(self._codec.encode(own))
 
     def has(self, index: tuple[int, ...]) -> bool:
         """Return whether a cell holds anything but the fill value."""

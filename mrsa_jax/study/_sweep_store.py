@@ -1,6 +1,7 @@
 """The store of a sweep: laid out whole at the start, each point written in its own chunks.
 
-A point's `done` flag is written last, so a kill leaves no half point that counts. Points are
+A point's `done` flag is written last, so a kill leaves no half point that counts; a digest of its
+files is beside it, and a point that is damaged is computed again. Points are
 claimed by locks on single bytes of one file, which the system takes back however a process ends:
 several processes share a store and never do a point twice.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import pathlib
@@ -38,6 +40,7 @@ __all__ = ["SweepStore", "check_sweep_output"]
 _MANIFEST = "study.json"
 _SOURCE = "study.toml"
 _STORE = "results.zarr"
+_DIGESTS = "digests"
 _LOCK = "points.lock"
 _LAYOUT_LOCK = "layout.lock"
 
@@ -92,6 +95,7 @@ class SweepStore:
         self.path = sweep.out.absolute()
         self._arrays: dict[str, CellArray] = {}
         self._claims = _Claims(self.path / _LOCK)
+        self._has_digests = (self.path / _DIGESTS).is_dir()
 
     @classmethod
     def create(
@@ -138,9 +142,47 @@ class SweepStore:
             StoreError: If the disk is full or not writable; the store stays sound.
         """
         with _as_store_errors(self.path):
-            for name, value in {**values, "seconds": seconds}.items():
-                self._array(_stored_name(self.sweep, name)).write(index, value)
-            self._array("done").write(index, True)
+            named = {_stored_name(self.sweep, name): value for name, value in values.items()}
+            named |= {"seconds": seconds, "done": True}  # the flag last
+            contents = {name: self._array(name).encoded(value) for name, value in named.items()}
+            for name, content in contents.items():
+                if name == "done" and self._has_digests:
+                    digests = {one: _digest(index, one, own) for one, own in contents.items()}
+                    self._digests(index).write_text(json.dumps(digests), encoding="ascii")
+                self._array(name).put(index, content)
+
+    def drop_damaged(self) -> list[tuple[int, ...]]:
+        """Return the points whose files are not as they were written; they are no longer done.
+
+        A point that another process holds is left to it, and a store of an earlier version, which
+        kept no digests, is taken as it is.
+        """
+        found = []
+        with _as_store_errors(self.path):
+            for at in np.argwhere(self.done()) if self._has_digests else ():
+                index = tuple(map(int, at))
+                if self._is_sound(index):
+                    continue
+                number = int(np.ravel_multi_index(index, self.sweep.shape))
+                if self._claims.take(number):
+                    if not self._is_sound(index):  # unless it has just been written
+                        self._array("done").put(index, b"")
+                        found.append(index)
+                    self._claims.give(number)
+        return found
+
+    def _is_sound(self, index: tuple[int, ...]) -> bool:
+        try:
+            digests = json.loads(self._digests(index).read_text(encoding="ascii"))
+            return "done" in digests and all(
+                _digest(index, name, self._array(name).stored(index)) == digest
+                for name, digest in digests.items()
+            )
+        except (OSError, ValueError, TypeError, AttributeError):
+            return False
+
+    def _digests(self, index: tuple[int, ...]) -> pathlib.Path:
+        return self.path / _DIGESTS / ".".join(map(str, index))
 
     def _array(self, name: str) -> CellArray:
         if name not in self._arrays:
@@ -212,6 +254,7 @@ def _lay_out(
                 "fill": None if variable.fill != variable.fill else variable.fill,
             }
         )
+    (path / _DIGESTS).mkdir(exist_ok=True)
     if sweep.source:
         (path / _SOURCE).write_text(sweep.source, encoding="utf-8")
     part = path / f"{_MANIFEST}.part"
@@ -225,6 +268,10 @@ def _check_variables(sweep: Sweep, path: pathlib.Path, variables: Mapping[str, V
     missing = [name for name in names if not (path / _STORE / name).is_dir()]
     rule = "must hold a sweep of this version, or be replaced with --overwrite; it lacks"
     require(not missing, "out", f"{rule} {', '.join(missing)}", str(path))
+
+
+def _digest(index: tuple[int, ...], name: str, content: bytes) -> str:
+    return hashlib.sha256(f"{index} {name}\n".encode() + content).hexdigest()
 
 
 def _coordinates(axis: Axis) -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -394,6 +395,49 @@ def test_ten_kills_at_random_moments(file, tmp_path):
         _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone"), KINDS))
     ).load()
     equal_but_for_time(alone, results)
+
+
+def test_a_damaged_point_is_named_and_computed_again(small, tmp_path):
+    """Each file of a point with a bit flipped, cut, emptied or gone; two points' files swapped."""
+    plan, expected = small
+    shutil.copytree(plan.sweep.out, tmp_path / "out")
+    plan = planned(tmp_path / "out")
+    store = plan.open_store()
+    assert store.drop_damaged() == []
+    arrays = tmp_path / "out" / "results.zarr"
+
+    def files(*point):
+        key = ".".join(map(str, point))
+        own = [path for path in arrays.glob(f"*/{key}*") if path.name in (key, f"{key}.0")]
+        return [*own, tmp_path / "out" / "digests" / key]
+
+    def spoilt(content):
+        yield from (None, b"", content[:-1], content + b"0", bytes(len(content)))
+        for place in range(0, len(content), max(len(content) // 12, 1)):
+            yield content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+
+    own, flag = files(1, 0, 1), arrays / "done" / "1.0.1"
+    assert len(own) > 8
+    sound = {path: path.read_bytes() for path in own}
+    for path in own:
+        for content in spoilt(sound[path]):
+            path.unlink() if content is None else path.write_bytes(content)
+            is_dropped = store.drop_damaged() == [(1, 0, 1)]
+            assert is_dropped or (path == flag and content is None), (path, content)
+            assert not flag.exists()
+            for one in (path, flag):
+                one.write_bytes(sound[one])
+    for one, other in zip(own, files(2, 1, 0), strict=True):
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(sound[one])
+    store.close()
+    with pytest.warns(RuntimeWarning, match="is damaged in .*: it is computed again") as said:
+        again = _sweep.run_sweep(plan).load()
+    assert sorted(str(one.message).partition(" is damaged")[0] for one in said) == [
+        "scheme = Multi-RoundSecAgg, privacy_target = 2, dropout_rates = 0.1",
+        "scheme = User partition, privacy_target = 1, dropout_rates = 0.5",
+    ]
+    equal_but_for_time(expected, again)
 
 
 def test_a_point_of_another_process_is_left_to_it(tmp_path):
