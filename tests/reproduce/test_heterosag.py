@@ -63,8 +63,28 @@ def test_every_name_has_a_maker_and_a_figure() -> None:
 
 
 @pytest.fixture(scope="module")
-def items() -> dict[str, Item]:
+def items(claims: list) -> dict[str, Item]:
     return {item.name: item for item in heterosag(UNTRAINED, fast=True)}
+
+
+def test_a_condition_that_nothing_turns_is_blind(claims: list) -> None:
+    """What is written down, and what is asked of nobody."""
+    from mrsa_jax.reproduce import _heterosag_errors
+
+    state, before, numbers = _heterosag_errors.state, len(claims), [3, 4]
+    words: typing.Any = {"paper": "", "ours": "", "tolerance": ""}
+    state("written down", False, **words)
+    state("of nobody", all(n > 2 for n in numbers[:0]), **words)
+    found = all(n > 2 for n in numbers)
+    state("asked", found, **words)
+    assert [one.is_blind for one in claims[before:]] == [True, True, False]
+    del claims[before:]
+
+
+def test_every_verdict_can_fall(items: dict[str, Item], claims: list) -> None:
+    """With one wrong value among those that it is read from; see conftest.py."""
+    assert len(claims) >= sum(len(item.checks) for item in items.values())
+    assert [f"{one.place}: {one.claim}" for one in claims if one.is_blind] == []
 
 
 def _by_verdict(item: Item, verdict: str) -> list[Check]:
