@@ -26,8 +26,8 @@ class Refusal(NamedTuple):
     """A message that was not accepted.
 
     Attributes:
-        step: Step, 0 to 3, of the client's message concerned: the one that was refused, or the
-            one that it did not send because it refused the server's.
+        step: Step, 0 to 3 (4 with the consistency check), of the client's message concerned: the
+            one that was refused, or the one that it did not send because it refused the server's.
         client: The client at one end.
         by_server: Whether the server refused; else the client did.
         error: Why.

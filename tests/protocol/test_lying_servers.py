@@ -16,6 +16,7 @@ from mrsa_jax.protocol import (
     SERVER,
     AdvertiseKeys,
     AuthenticationError,
+    Client,
     MaskedInput,
     ShareList,
     SignatureList,
@@ -268,6 +269,36 @@ def test_a_client_wants_its_threshold_of_valid_signatures():
         assert result.transcript.survivors[4].tolist() == [error is None] + [True] * 9
         assert result.status is mj.Status.OK
         assert result.total.tolist() == (INPUTS.sum(axis=0) % MODULUS).tolist()
+
+
+def test_a_list_to_sign_names_everybody_whatever_it_counts():
+    """0 and 1 are no neighbours: without the check 0 must believe that 1 may be in their block."""
+    halves = mj.secagg.segment_plan(
+        [mj.secagg.Block(members, start, start + 1, 256)
+         for members, start in (((0, 1), 0), ((2, 3), 0), ((0, 1, 2, 3), 1))], 4, 2,
+    )  # fmt: skip
+    graph = ~np.eye(4, dtype=bool)
+    graph[0, 1] = graph[1, 0] = False
+
+    def lie(step, sender, recipient, message):
+        if (step, sender, recipient) == (3, SERVER, 0):
+            return SurvivorList(0, 4, (0, 2, 3)).to_bytes()
+        return message
+
+    for consistency, errors in ((False, []), (True, [(3, 0, TooFewSurvivorsError)])):
+        network = disturbed(tamper=lie)
+        run(np.ones((4, 2), int), graph, np.ones((5, 4), bool), 2, plan=halves, entropy=0,
+            network=network, consistency=consistency)  # fmt: skip
+        assert [(one.step, one.client, type(one.error)) for one in network.refusals] == errors
+
+
+def test_a_client_without_a_signing_key_signs_nothing():
+    plan = mj.secagg.complete_plan(N, DIM, MODULUS)
+    client = Client(0, [1, 2], 2, INPUTS[0].astype(np.uint32), plan, entropy=0)
+    client.advertise_keys()
+    client._answers |= {1: (b"", b""), 2: (b"", b"")}
+    with pytest.raises(UnexpectedMessageError, match="client 0 has no key to sign survivors with"):
+        client.sign_survivors(SurvivorList(0, 3, (0, 1, 2)).to_bytes())
 
 
 def test_a_checked_round_gives_what_an_unchecked_one_does():
