@@ -26,7 +26,7 @@ from mrsa_jax.cli._attack_sums import read_array
 from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.data._cifar import CifarFormat, read_cifar
 from mrsa_jax.data._idx import read_idx
-from mrsa_jax.privacy import read_log
+from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._report_folder import _read as read_results
 from mrsa_jax.study._sweep_config import load_sweep
@@ -291,6 +291,10 @@ def test_logs_that_gave_tracebacks(
         ("round,client\n1,a\n".encode("utf-16"), "bytes that are no text"),
         (b'{"round": 1, "client": "a"}\n', "found JSON"),
         (ARRAYS[4], "found a workbook (save its sheet as CSV)"),
+        (
+            ARRAYS[4][:-30],
+            "an archive of arrays (a workbook is saved as CSV); found one that cannot",
+        ),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "found a workbook (save its sheet as CSV)"),
         ((tmp_path / "nested.parquet").read_bytes(), "plain values in column 'client'; found nest"),
         (TABLES[0][:-20] + TABLES[0][-8:], "expected a Parquet file"),
@@ -412,6 +416,15 @@ def number_of(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def test_coefficients_of_any_length_are_written() -> None:
+    """Python refuses to write integers of more than 4,300 digits; certificates hold them."""
+    recipe = Recipe((("r", 10**5000), ("s", 7 - 10**5000)), (("c", 10**4400 + 10**300),))
+    kinds = [line.split(",") for line in recipe.lines()[1:]]
+    written = ["1" + "0" * 5000, "-" + "9" * 4999 + "3", "1" + "0" * 4099 + "1" + "0" * 300]
+    assert [coefficient for _, _, coefficient in kinds] == written
+    assert "5001 digits" in recipe.text()
 
 
 def test_every_character_is_shown_or_stands_as_its_code() -> None:

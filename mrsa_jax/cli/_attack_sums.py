@@ -294,4 +294,5 @@ def read_array(path: pathlib.Path, name: str) -> np.ndarray:
     except ConfigurationError:
         raise
     except Exception as error:  # NumPy raises whatever it meets in a broken file
-        raise ConfigurationError(f"`{name}` must be a sound array file; {path}: {error}") from error
+        words = f"{path}: {str(error)[:200]}"
+        raise ConfigurationError(f"`{name}` must be a sound array file; {words}") from error

@@ -20,7 +20,7 @@ from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy import _wide
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._log_table import ParticipationLog
-from mrsa_jax.privacy._recipe import Recipe, join_names, listed, recipe_of
+from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
@@ -225,14 +225,14 @@ class Audit:
                 "lower_method": weak.lower_method,
                 "upper_method": weak.upper_method,
                 "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
-                "witness": [str(value) for value in weak.witness],
+                "witness": [digits(value) for value in weak.witness],
             },
             "unweighted_group": None if self.group is None else {
                 "lower": self.group.lower,
                 "upper": self.group.upper,
                 "certified": self.group.certified,
                 "support": [_plain(name) for name in self.group_clients],
-                "witness": [str(value) for value in self.group.witness],
+                "witness": [digits(value) for value in self.group.witness],
             },
             "strong_privacy": self.strong,
             "recipe": None if recipe is None else {
@@ -398,4 +398,4 @@ def _plain(name: Any) -> Any:
 
 
 def _terms(kind: str, terms: tuple[tuple[Hashable, int], ...]) -> list[dict[str, Any]]:
-    return [{kind: _plain(name), "coefficient": str(value)} for name, value in terms]
+    return [{kind: _plain(name), "coefficient": digits(value)} for name, value in terms]

@@ -126,7 +126,10 @@ def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read the only array of an archive, or the named one."""
-    with _decoding(path, "an archive of arrays"), zipfile.ZipFile(path) as archive:
+    with (
+        _decoding(path, "an archive of arrays (a workbook is saved as CSV)"),
+        zipfile.ZipFile(path) as archive,
+    ):
         names = archive.namelist()
         if "[Content_Types].xml" in names or "mimetype" in names:
             fault(str(path), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")

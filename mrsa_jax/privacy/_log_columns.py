@@ -20,6 +20,7 @@ from mrsa_jax.privacy._log_table import (
     Layout,
     ParticipationLog,
     assemble,
+    clean,
     fault,
     from_matrix,
     parse_number,
@@ -54,9 +55,10 @@ _VALUE_SAYS = re.compile(
     r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:ok|okay|success(?:ful)?|succeeded|completed?|"
     r"fail(?:ed|ure|s)?|finished|done|drop(?:ped|out|s)?|error|exception|accepted|rejected|"
     r"abort(?:ed)?|cancel(?:l?ed)?|crash(?:ed)?|discarded|excluded|included|skipped|aggregated|"
-    r"survived|straggler|time[ _-]?out|timed[ _-]?out|disconnected|offline|missing|lost|late|"
+    r"survived|straggler|timeout|timed|disconnected|offline|missing|lost|late|"
     r"status|examples|samples)(?![a-z])"
 )
+_WORD = re.compile(r"[A-Za-z]{2,}")
 _FLAGS = {"", "0", "1", "0.0", "1.0", "true", "false", "t", "f", "yes", "no", "y", "n", "none",
           "nan"}  # fmt: skip
 
@@ -79,6 +81,7 @@ class Table(NamedTuple):
         locate: Names the place of a row.
         path: Names the table.
         head: Names the place of its header.
+        is_text: Whether its columns hold text as it is written, numbers too.
     """
 
     header: Sequence[str]
@@ -86,6 +89,7 @@ class Table(NamedTuple):
     locate: Callable[[int], str]
     path: str
     head: str
+    is_text: bool = False
 
 
 def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -300,8 +304,8 @@ def _values_say(values: Sequence[Any]) -> bool:
     texts = {_text(value).lower() for value in values[: len(_FLAGS) + 1]}
     if len(values) <= len(_FLAGS) and texts <= _FLAGS and len(texts) > 1:
         return True
-    words = "\n".join(value for value in values if isinstance(value, str))
-    return _VALUE_SAYS.search(words) is not None
+    written = "\n".join(value for value in values if isinstance(value, str))
+    return any(_VALUE_SAYS.search(word) for word in set(_WORD.findall(written)))
 
 
 def _examples(values: Sequence[Any]) -> str:
@@ -324,7 +328,7 @@ def _plain_column(table: Table, place: int) -> Column:
     column = table.column(place)
     if column is None:
         fault(table.path, f"plain values in column {_short(table.header[place])}", "nested ones")
-    return column
+    return clean(column) if table.is_text else column
 
 
 def _kept(read: Mapping[int, Column], columns: Columns, table: Table) -> np.ndarray:

@@ -84,9 +84,9 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
     @functools.cache
     def column(place: int) -> Column:
-        return _log_table.clean(_column(read.column(place)))
+        return _column(read.column(place))
 
-    table = _log_columns.Table(header, column, locate, str(path), where)
+    table = _log_columns.Table(header, column, locate, str(path), where, is_text=True)
     return _log_columns.read_table(table, options)
 
 

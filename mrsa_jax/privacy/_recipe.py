@@ -12,11 +12,12 @@ import numpy as np
 from mrsa_jax._untrusted import cell, printable
 from mrsa_jax.privacy._log_table import ParticipationLog
 
-__all__ = ["Recipe", "join_names", "listed", "recipe_of"]
+__all__ = ["Recipe", "digits", "join_names", "listed", "recipe_of"]
 
 _MOST_NAMES = 10
 _MOST_TERMS = 12
 _MOST_DIGITS = 6
+_MOST_BITS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Recipe:
         """
         lines = ["kind,name,coefficient"]
         for kind, terms in (("round", self.rounds), ("client", self.clients)):
-            lines += [f"{kind},{_quoted(name)},{coefficient}" for name, coefficient in terms]
+            lines += [f"{kind},{_quoted(name)},{digits(value)}" for name, value in terms]
         return lines
 
 
@@ -123,7 +124,16 @@ def _is_long(coefficients: Sequence[int]) -> bool:
     return len(coefficients) > _MOST_TERMS or max(map(abs, coefficients)) >= 10**_MOST_DIGITS
 
 
-def _digits(value: int) -> int:
+def digits(value: int) -> str:
+    """Return an integer in decimal; Python itself refuses those of thousands of digits."""
+    if value.bit_length() <= _MOST_BITS:
+        return str(value)
+    import flint
+
+    return str(flint.fmpz(value))
+
+
+def _num_digits(value: int) -> int:
     return max(1, math.ceil(abs(value).bit_length() * math.log10(2)))
 
 
@@ -131,13 +141,13 @@ def _sizes(coefficients: Sequence[int]) -> str:
     largest = max(map(abs, coefficients))
     if largest < 10**_MOST_DIGITS:
         return f"whole coefficients up to {largest}"
-    return f"whole coefficients of up to {_digits(largest)} digits"
+    return f"whole coefficients of up to {_num_digits(largest)} digits"
 
 
 def _number(value: int) -> str:
     if abs(value) < 10**_MOST_DIGITS:
         return str(value)
-    return f"(a whole number of {_digits(value)} digits)"
+    return f"(a whole number of {_num_digits(value)} digits)"
 
 
 def _terms(kind: str, terms: Sequence[tuple[Hashable, int]]) -> str:
