@@ -14,16 +14,12 @@ import numpy as np
 from mrsa_jax.modular._prime import draw_primes
 
 __all__ = [
-    "PRIME",
     "combination_on",
     "residues_of",
     "solve_each",
     "solve_on",
     "support_of",
 ]
-
-# The prime of the searches: products of two residues fit 62 bits.
-PRIME = 2**31 - 1
 
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:

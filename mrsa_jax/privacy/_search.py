@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.modular._cores import inverses, num_cores
+from mrsa_jax.modular._prime import draw_primes
 from mrsa_jax.privacy._costs import girth_work, lifting_work, num_parts
-from mrsa_jax.privacy._exact import PRIME, residues_of
+from mrsa_jax.privacy._exact import residues_of
 from mrsa_jax.privacy._two_adic import Checks, parity_checks
 
 __all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
 
 _SMALL_PRIMES = (8191, 8179)
-_LARGE_PRIMES = (PRIME, 1_199_999_993)
 _MOST_COLUMNS = 4096
 # A search goes in tasks about so long, so that it can be watched and interrupted.
 _SECONDS_A_TASK = 1.0
@@ -42,12 +42,14 @@ class Duals:
 
     Attributes:
         weights: int64 `[groups]`, ascending.
+        primes: uint64 `[2]`, two large ones drawn for these vectors.
         kernels: uint64 `[2, groups, corank]`, modulo the large primes.
         small: int64 `[2, groups, corank]`, modulo the small ones; None when the rank falls there.
         checks: The lattice modulo 4, if it could be computed.
     """
 
     weights: np.ndarray
+    primes: np.ndarray
     kernels: np.ndarray
     small: np.ndarray | None
     checks: Checks | None
@@ -95,7 +97,8 @@ class Outcome:
 
 def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
     """Return the dual vectors of independent integer rows; None if a large prime loses rank."""
-    kernels = [_kernel(matrix, prime) for prime in _LARGE_PRIMES]
+    primes = draw_primes(2)
+    kernels = [_kernel(matrix, prime) for prime in primes]
     corank = matrix.shape[1] - matrix.shape[0]
     if any(kernel.shape[1] != corank for kernel in kernels):
         return None
@@ -103,6 +106,7 @@ def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
     whole = all(kernel.shape[1] == corank for kernel in small)
     return Duals(
         weights,
+        np.asarray(primes, np.uint64),
         np.stack(kernels),
         np.stack(small).astype(np.int64) if whole else None,
         parity_checks(matrix) if whole else None,
@@ -208,12 +212,11 @@ def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
         count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
     first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
-    primes = np.asarray(_LARGE_PRIMES, np.uint64)
 
     def task(number: int) -> Found:
         found, spent = np.zeros(depth, np.int64), np.zeros(1)
         status, size = _girth.search(
-            first, second, of.kernels, primes, of.weights, inverses(_SMALL_PRIMES[0]),
+            first, second, of.kernels, of.primes, of.weights, inverses(_SMALL_PRIMES[0]),
             inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found, spent,
             chosen.budget,
         )  # fmt: skip
@@ -233,7 +236,7 @@ def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
     table = _words.binomials(len(keys), (most + 1) // 2)
     again = inverses(_SMALL_PRIMES[1])
     prefix = np.concatenate([[0], np.cumsum(of.weights)])
-    problem = (of.kernels, np.asarray(_LARGE_PRIMES, np.uint64), of.weights,
+    problem = (of.kernels, of.primes, of.weights,
                inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
 
     def task(size: int, parts: int, part: int, slots: int) -> Found:
