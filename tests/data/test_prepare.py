@@ -60,7 +60,7 @@ def test_the_extra_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("tensorflow_datasets")
     plan = mj.data.plan_preparation("mnist", directory=tmp_path)
     monkeypatch.setattr(_prepare.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(mj.DataNotFoundError, match=r"mrsa_jax\[tfds-prepare\]"):
+    with pytest.raises(mj.DataNotFoundError, match=r"pip install .tensorflow"):
         mj.data.prepare(plan)
 
 
