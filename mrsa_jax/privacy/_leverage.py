@@ -70,7 +70,7 @@ def leverage(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... clients"]:
     never by a tolerance. A new row at relative distance delta from the span of the earlier
     ones costs accuracy: about 1e-16 / delta.
 
-    Cost: four products of a row with an N x N basis a round, and the exact ranks.
+    Cost: four products of a row with a basis a round, min(J, N) x N, and the exact ranks.
 
     Source:
         The linear estimator behind Section 6 of Multi-RoundSecAgg (least squares); leverage is
@@ -212,22 +212,29 @@ def _noisy(
 
 
 def _noisy_history(rows: Array, sigma: Array, last_only: bool) -> Array:
-    """Update R = (I + P^T (sigma^2 D)^-1 P)^-1, of which h is 1 - the diagonal, row by row."""
-    clients = rows.shape[1]
+    """Update R = (I + P^T (sigma^2 D)^-1 P)^-1, of which h is 1 - the diagonal, row by row.
+
+    R is I less u u^T for a vector u of each round: it is kept as these where they are fewer than
+    the clients.
+    """
+    rounds, clients = rows.shape
+    is_wide = rounds < clients
     zero = jnp.float64(0)
 
-    def one_round(carry: tuple[Array, Array], row: Array) -> Any:
-        residual, found = carry
+    def one_round(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
+        (kept, found), (index, row) = carry, step
         squares = jnp.sum(row * row)
-        rest = residual @ row
+        rest = row - (kept @ row) @ kept if is_wide else kept @ row
         # R's eigenvalues lie in [0, 1], so x^T R x >= |R x|^2, which rounding must not break.
         explained = jnp.maximum(jnp.sum(row * rest), jnp.sum(rest * rest))
         total = explained + sigma * sigma * squares
         unit = jnp.where(squares > zero, rest / jnp.sqrt(jnp.maximum(total, squares * 1e-30)), zero)
-        residual = residual - unit[:, None] * unit[None, :]
+        kept = kept.at[index].set(unit) if is_wide else kept - unit[:, None] * unit[None, :]
         found = jnp.minimum(found + unit * unit, jnp.float64(math.nextafter(1.0, 0.0)))
-        return (residual, found), None if last_only else found
+        return (kept, found), None if last_only else found
 
-    start = (jnp.eye(clients, dtype=jnp.float64), jnp.zeros(clients, jnp.float64))
-    (_, last), every = lax.scan(one_round, start, rows)
+    first = jnp.zeros(rows.shape, jnp.float64) if is_wide else jnp.eye(clients, dtype=jnp.float64)
+    start = (first, jnp.zeros(clients, jnp.float64))
+    steps = (jnp.arange(rounds, dtype=jnp.int32), rows)
+    (_, last), every = lax.scan(one_round, start, steps)
     return last if last_only else every

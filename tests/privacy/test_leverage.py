@@ -203,6 +203,29 @@ def test_scaling_rows_changes_nothing(rows, scales):
         np.testing.assert_allclose(leverage(scaled, noise=noise), expected, atol=1e-12)
 
 
+def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
+    """Repeated rounds, weights and blocks among them."""
+    generator = np.random.default_rng(4)
+    for noise in (1e-3, 0.1, 30.0):
+        for weights in (2, 9):
+            history = generator.integers(0, weights, (9, 24)) * (generator.random((9, 24)) < 0.4)
+            history[3] = 0
+            history[7] = history[2]
+            history[:, 20:] = history[:, 19:20]
+            every = leverage_trajectory(history, noise=noise)
+            for count in range(1, 10):
+                expected = noisy_leverage(history[:count], noise)
+                np.testing.assert_allclose(every[count - 1], expected, atol=1e-9)
+
+
+def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
+    with jax.enable_x64(True):
+        shape = jax.ShapeDtypeStruct((1, 20, 50_000), jnp.float64)
+        sigma = jax.ShapeDtypeStruct((), jnp.float64)
+        needed = _leverage._noisy.lower(shape, sigma, True).compile().memory_analysis()
+    assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 4 * 8 * np.prod(shape.shape)
+
+
 @pytest.mark.parametrize("noise", [1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0])
 def test_noise_against_a_direct_solve(noise):
     weights = np.random.default_rng(1).integers(-3, 4, (30, 20))
