@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.privacy._weights import integer_rows
+from mrsa_jax.privacy._integer_rows import integer_rows
 
 __all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "check_rounds",
            "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",

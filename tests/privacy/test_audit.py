@@ -170,7 +170,7 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         names = (tuple(f"r{j}" for j in range(7)), tuple(f"c{i}" for i in range(8)))
         log = ParticipationLog(P, *names)
         if trial % 2:
-            from mrsa_jax.privacy._weights import integer_rows
+            from mrsa_jax.privacy._integer_rows import integer_rows
 
             whole, scales = integer_rows(rng.choice(weights, (7, 8)), "w", primitive=False)
             log = ParticipationLog(whole, *names, scales)
