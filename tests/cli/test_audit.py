@@ -142,6 +142,39 @@ def test_gates(
     assert ("PASSED" if status == 0 else "FAILED") in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_hidden_sum_of_eighteen_is_not_certified_away(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Non-negative weights, the lightest round of 19; a combination of all rounds has 18.
+
+    Its entries are odd and every round has an even number of those, so only words of the binary
+    code with 18 places lead to it; no round or guess comes near.
+    """
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 60, (12, 34))
+    rows[0] = 0
+    rows[0, rng.permutation(34)[:19]] = rng.integers(1, 60, 19)
+    for row in rows[:11]:
+        row[np.flatnonzero(row)[0]] += row.sum() % 2
+    hidden = np.zeros(34, np.int64)
+    signs, sizes = rng.choice([-1, 1], 18), 2 * rng.integers(50, 150, 18) + 1
+    hidden[rng.permutation(34)[:18]] = signs * sizes
+    rows[11] = hidden + rng.integers(1, 5, 11) @ rows[:11]
+    assert rows.min() >= 0
+    path = tmp_path / "hidden.csv"
+    np.savetxt(path, rows, "%d", delimiter=",")
+    words = ["audit", str(path), "--layout", "matrix", "--json", "--fail-below", "19"]
+    assert main(words) == 3
+    found = json.loads(capsys.readouterr().out)["weak_privacy"]
+    assert found["lower"] <= 18
+    if found["upper"] == 18:
+        witness = [int(z) for z in found["witness"]]
+        assert np.count_nonzero(witness @ rows) == 18
+    else:
+        assert not found["certified"]
+
+
 def test_a_history_of_nobody_fails_every_gate(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
