@@ -19,7 +19,7 @@ NODE, COORDINATE, POINT, PAIR, TERM = 60.0, 1.5, 12.0, 4.0, 1.0
 # The lifting (`_lifting`): a half of a word, stored or looked up; a set that only lacks its last
 # column; a word or set that is looked at, and a word's second digit; an operation modulo a large
 # prime; an entry of a table to clear.
-HALF, VISIT, LISTED, WORD, MODULAR, CLEAR = 60.0, 8.0, 60.0, 400.0, 4.0, 0.2
+HALF, VISIT, LISTED, WORD, MODULAR, CLEAR = 60.0, 20.0, 60.0, 400.0, 4.0, 0.2
 
 _MOST_UNITS = 512  # weights are counted in parts of the limit, at most so fine
 _MOST_DEPTH = 64  # sets of more groups of unequal weights are too many in any case
