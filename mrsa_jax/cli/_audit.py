@@ -285,7 +285,11 @@ def _first_rows(found: Audit) -> list[tuple[str, str, str]]:
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
         ("strong privacy T", str(found.strong), "exact"),
-        ("lightest combination so far", f"{weak.upper} clients", "exact"),
+        (
+            "lightest combination so far",
+            f"{weak.upper} client{'' if weak.upper == 1 else 's'}",
+            "exact",
+        ),
     ]
 
 
