@@ -87,7 +87,8 @@ def run(words: list[str], monkeypatch: pytest.MonkeyPatch, stdout: Any) -> tuple
 
 def findings(text: str) -> str:
     """Return what was found, without times and places."""
-    return re.sub(r"(?m)^(Written|Wrote|\d+ of \d+ cells).*\n?|\n+\Z|[\d.]+ s\b", "", text).strip()
+    kept = re.sub(r"(?m)^(Written|Wrote|\d+ of \d+ cells).*\n?|[\d.]+ s\b", "", text)
+    return " ".join(kept.replace("-", " ").replace("=", " ").split())  # columns follow the times
 
 
 @contextlib.contextmanager
