@@ -60,8 +60,8 @@ def _of_sums(config: Any) -> int:
         files, frozen = _sizes_of(config.updates), False
         return pool + files + _of_rounds(dim, n, k, rounds, frozen)
     if config.aggregates is not None:  # read in pieces where it is an .npy; pages count as read
-        n = _shape_of(config.participation)[-1] if config.participation is not None else 0
-        d = _shape_of(config.aggregates)[-1]
+        n = _shape_of(config, "participation")[-1] if config.participation is not None else 0
+        d = _shape_of(config, "aggregates")[-1]
         return _sizes_of(config.aggregates, config.updates) + 8 * n * d
     pool, shape, classes = _data(config.dataset, None, config.seed)
     dim = _dim(config.model, shape, classes)
@@ -82,9 +82,9 @@ _IN_A_ROUND = 10  # arrays of a cohort's updates: trained, masked, drawn, coded,
 def _of_columns(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
-        rounds, dim = _shape_of(config.aggregates)
-        who = config.counts if config.counts is not None else config.participation
-        n, is_simulated, schemes = _shape_of(who)[-1], False, 1
+        rounds, dim = _shape_of(config, "aggregates")
+        who = "counts" if config.counts is not None else "participation"
+        n, is_simulated, schemes = _shape_of(config, who)[-1], False, 1
     else:
         rounds, dim, n = config.rounds, config.dim, config.num_clients
         is_simulated, schemes = True, len(config.schemes)
@@ -213,10 +213,10 @@ def _width(dim: int) -> int:
     return measured_width(dim)
 
 
-def _shape_of(path: Any) -> tuple[int, ...]:
+def _shape_of(config: Any, name: str) -> tuple[int, ...]:
     from mrsa_jax.cli._attack_sums import read_array
 
-    return tuple(read_array(path, path.name).shape)
+    return tuple(read_array(getattr(config, name), name).shape)
 
 
 def _sizes_of(*paths: Any) -> int:

@@ -261,7 +261,7 @@ def sweep(
         ...     found = sweep({"rounds": 9, "trials": 2, "population": small, "grid": grid},
         ...                   out=folder).load()
         >>> found["strong_privacy"].sel(scheme="Multi-RoundSecAgg").min("trial").values.tolist()
-        [2, 3]
+        [2.0, 3.0]
     """
     is_file = isinstance(study, str | os.PathLike)
     rule = "must be a TOML file's path, or a mapping of what one holds"

@@ -82,7 +82,7 @@ def test_a_missing_extra_is_told_before_any_question(
         lambda name, *rest: None if name == "tensorflow" else real(name, *rest),
     )
     assert main(["data", "prepare", "mnist"]) == 2
-    assert "mrsa_jax[tfds-prepare]" in " ".join(capsys.readouterr().err.split())
+    assert "pip install 'tensorflow-cpu" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_list_in_words(capsys: pytest.CaptureFixture[str]) -> None:

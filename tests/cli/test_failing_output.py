@@ -87,7 +87,8 @@ def run(words: list[str], monkeypatch: pytest.MonkeyPatch, stdout: Any) -> tuple
 
 def findings(text: str) -> str:
     """Return what was found, without times and places."""
-    kept = re.sub(r"(?m)^(Written|Wrote|\d+ of \d+ cells).*\n?|[\d.]+ s\b", "", text)
+    times = r"[\d.]+ s\b|\d+\.\d\s*\|?\s*$"
+    kept = re.sub(rf"(?m)^(Written|Wrote|\d+ of \d+ cells).*\n?|{times}", "", text)
     return " ".join(kept.replace("-", " ").replace("=", " ").split())  # columns follow the times
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax._errors import StoreError
-from mrsa_jax.study import _sweep, _sweep_store
+from mrsa_jax.study import _sweep, _sweep_store, _trial
 from mrsa_jax.study._sweep_config import parse_sweep
 from mrsa_jax.study._sweep_kinds import KINDS
 from mrsa_jax.study._sweep_points import Machine
@@ -106,8 +106,9 @@ def test_one_program_computes_all_targets_and_rates(small):
     )
     # two sizes, and Bernoulli selection beside block selection
     assert sorted(len(group.numbers) for group in shapes.groups) == [2, 2, 4, 4]
-    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms
-    assert shapes.memory_bytes == 4 * 4 * 3 * 12 * 24
+    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms, and one analysed
+    histories = 4 * 4 * 3 * 12 * 24
+    assert shapes.memory_bytes == histories + _trial.analysed_bytes(3, 12, 24)
 
 
 def test_memory_bounds_how_many_points_run_at_once(tmp_path):

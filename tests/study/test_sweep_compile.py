@@ -125,6 +125,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
 
 
 def test_trainings_compile_once_a_group(tmp_path):
+    jax.clear_caches()  # of tests that train the same model in this process
     _, first = compiled(TRAIN + ONE_TRAINING, tmp_path / "one")
     for name in ("_sharded", "_roll", "_step", "evaluation"):
         assert first[name] == 1, name
