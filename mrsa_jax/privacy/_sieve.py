@@ -62,10 +62,11 @@ class Sieve:
         self._primes: list[int] = []
         self._images: list[np.ndarray] = []
         self._factors: list[np.ndarray] = []
-        cases = groups.num_groups
-        wanted = 1 if self._is_whole else enough_primes(minor_bits, cases, AUDIT_BITS)
+        self._cases = 2 * groups.num_groups  # who is alone, and from which row on
+        self._wanted = enough_primes(minor_bits, self._cases, AUDIT_BITS)
         self._basis = np.arange(0)
-        while len(self._primes) < wanted:
+        # with as many columns as rows all of them stand alone, and one image has it all
+        while len(self._primes) < (1 if self._is_whole else self._wanted):
             (prime,) = draw_primes(1, self._primes)
             if len(self._basis) < len(rows):
                 self._basis = self._column_basis(prime)
@@ -150,8 +151,11 @@ class Sieve:
         places = [int(np.flatnonzero(self._basis == k)[0]) for k in suspects]
         if self._exact_seconds(len(suspects)) <= seconds:
             return self._exactly(suspects, places)
-        last = np.max([self._last_rows(places, prime) for prime in self._primes], axis=0)
-        chance = error_bits(self._minor_bits, len(self._primes), 2 * self._groups.num_groups)
+        more = draw_primes(self._wanted - len(self._primes), self._primes)
+        found = [self._last_rows(places, prime) for prime in (*self._primes, *more)]
+        kept = [rows for rows in found if rows is not None]
+        last = np.max(kept, axis=0)
+        chance = error_bits(self._minor_bits, len(kept), self._cases)
         return Alone(tuple(suspects.tolist()), tuple(last.tolist()), (), chance)
 
     def _exactly(self, suspects: np.ndarray, places: list[int]) -> Alone:
@@ -170,19 +174,24 @@ class Sieve:
             None,
         )
 
-    def _last_rows(self, places: list[int], prime: int) -> np.ndarray:
-        """Return the last row that is used by the combination for each of the basis' places."""
+    def _last_rows(self, places: list[int], prime: int) -> np.ndarray | None:
+        """Return the last row that is used by the combination for each of the basis' places.
+
+        None if the prime loses the rank.
+        """
         from mrsa_jax.modular import _elimination
 
         rank = len(self._rows)
         unit = np.zeros((rank, len(places)), np.uint64)
         unit[places, np.arange(len(places))] = 1
         square = residues_of(self._rows[:, self._basis], prime).T
-        form, _ = _elimination.reduced_echelon(
+        form, pivots = _elimination.reduced_echelon(
             np.concatenate([square, unit], axis=1),
             np.arange(rank + len(places)),
             np.uint64(prime),
         )
+        if (pivots != np.arange(rank)).any():
+            return None
         return rank - 1 - (form[:, rank:] != 0)[::-1].argmax(axis=0)
 
     def lightest_single(self) -> Vector | None:
