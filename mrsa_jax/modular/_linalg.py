@@ -187,7 +187,7 @@ def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
     if isinstance(array, jax.core.Tracer):
         return PRIMES
-    return draw_primes(enough_primes(minor_bits(np.asarray(array))))
+    return draw_primes(enough_primes(minor_bits(np.asarray(array)), cases=2))
 
 
 def kernel_step(

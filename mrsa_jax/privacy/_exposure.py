@@ -45,7 +45,7 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     The definition is over the rationals: the smallest j with e_i in the row space of rows 0..j,
     for updates that stay the same over the rounds. Computed online modulo 31-bit primes that are
     drawn for the call and must agree: wrong anywhere in a history with error chance below 2**-30,
-    whatever it was made for (`audit` and `weak_privacy` prove their answers). Never in floating
+    whatever it was made for (`weak_privacy` proves what its effort allows). Never in floating
     point, which errs near full rank.
 
     Args:
@@ -85,7 +85,9 @@ def _of_all_rows(array: np.ndarray | Array) -> Int32[Array, "... clients"]:
     batch = (-1, *array.shape[-2:])
     primes: tuple[int, ...] = PRIMES
     if not isinstance(array, jax.core.Tracer):
-        primes = draw_primes(enough_primes(minor_bits(np.asarray(array)), array.shape[-1]))
+        # with the ranks, decided before, all of a history stays below the chance that is stated
+        cases = 4 * array.shape[-1]
+        primes = draw_primes(enough_primes(minor_bits(np.asarray(array)), cases))
     rows = [residues(array, prime).reshape(batch) for prime in primes]
     found = _first_exposure(jnp.stack(rows, axis=1), fields(primes), _is_binary(array))
     return found.reshape(*array.shape[:-2], array.shape[-1])
