@@ -21,6 +21,7 @@ _NAMES = {
     "OutputExistsError": "mrsa_jax._errors",
     "Status": "mrsa_jax._status",
     "cite": "mrsa_jax.study._cite",
+    "use_form": "mrsa_jax._device",
 }
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "secagg",
     "selection",
     "study",
+    "use_form",
 ]
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
         selection,
         study,
     )
+    from mrsa_jax._device import use_form
     from mrsa_jax._errors import (
         ConfigurationError,
         DataNotFoundError,

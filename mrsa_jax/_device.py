@@ -1,139 +1,330 @@
-"""What memory the machine has left, and the one rule by which work is refused for want of it."""
+"""The one place that knows the device: what it is, which form of an operation runs, how much of it.
+
+An operation may have up to three forms that give the same integers: loops compiled for the CPU's
+cores (numba), array programs (XLA), and kernels written for NVIDIA GPUs (Pallas, through Triton).
+The best one for the device runs, unless `use_form` or the environment variable `MRSA_JAX_FORM`
+asks for another. How many trials, matrices or columns go at once is decided here too.
+"""
 
 from __future__ import annotations
 
-import pathlib
-import sys
-from typing import Any
+import concurrent.futures
+import functools
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from mrsa_jax._errors import require
+import jax
+import numpy as np
 
-__all__ = ["bytes_in_words", "free_bytes", "memory_words"]
+from mrsa_jax._errors import ConfigurationError, require
 
-_GROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells what a container may take
-_PROCESS = pathlib.Path("/proc/self")
-_MACHINE = pathlib.Path("/proc/meminfo")
+__all__ = [
+    "Form",
+    "at_once",
+    "chosen_form",
+    "compiling_for",
+    "in_context",
+    "interprets_kernels",
+    "is_traced",
+    "lanes",
+    "memory_stats",
+    "num_cores",
+    "over_cores",
+    "platform",
+    "start_over_cores",
+    "use_form",
+    "within_memory",
+]
+
+Form = Literal["loops", "xla", "pallas"]
+FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")
+_VARIABLE = "MRSA_JAX_FORM"
+
+# Best first. Loops need the values, so they stay last elsewhere: for what has no other form.
+_PREFERRED: dict[str, tuple[Form, ...]] = {
+    "cpu": ("loops", "xla", "pallas"),
+    "cuda": ("pallas", "xla", "loops"),
+    "rocm": ("xla", "loops"),
+    "tpu": ("xla", "loops"),
+}
 
 
-def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
-    """Say how much memory work needs and how much there is, or refuse it.
+class _Work(NamedTuple):
+    """How much of one kind of work goes at once.
 
-    Every command states its need by this before it begins.
+    Attributes:
+        cpu_bytes: In flight on a CPU: what was measured to stay in cache.
+        lane_bytes: In flight for each lane of an accelerator: enough that launches are few.
+    """
+
+    cpu_bytes: int
+    lane_bytes: int
+
+
+_WORK = {
+    # words of clients, over all trials of a chunk
+    "selection": _Work(2**18, 2**10),
+    # of the results of one chunk, which are joined after it
+    "results": _Work(2**28, 2**14),
+}
+_SHARE = 8  # of an accelerator's memory, one part may be in flight
+_LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
+
+# Part of the cache key of `jax.jit`: what was traced under one form is never run under another.
+_FORM = jax.make_user_context(None)
+_TARGET = jax.make_user_context(None)
+
+_Result = TypeVar("_Result")
+
+
+class _Target(NamedTuple):
+    """A device that is compiled for but not there."""
+
+    platform: str
+    lanes: int
+    memory_bytes: int
+
+
+# ---- what the device is
+
+
+def platform() -> str:
+    """Return "cpu", "cuda", "rocm" or "tpu": where the default device's programs run."""
+    if _TARGET.value is not None:
+        return str(_TARGET.value.platform)
+    device = _default_device()
+    name = device if isinstance(device, str) else str(device.platform)
+    if name != "gpu":
+        return name
+    version = "" if isinstance(device, str) else str(device.client.platform_version)
+    return "rocm" if "rocm" in version.lower() else "cuda"
+
+
+def lanes() -> int:
+    """Return how many 32-bit numbers the device works on at a time when it is full."""
+    if _TARGET.value is not None:
+        return int(_TARGET.value.lanes)
+    if platform() == "cpu":
+        return 8 * num_cores()
+    if platform() == "tpu":
+        return 2**15
+    return 2048 * int(getattr(_default_device(), "core_count", 0) or 128)
+
+
+def memory_stats() -> dict[str, int]:
+    """Return what the default device tells of its memory; nothing on a CPU."""
+    if _TARGET.value is not None:
+        return {"bytes_limit": int(_TARGET.value.memory_bytes)}
+    device = _default_device()
+    if isinstance(device, str) or device.platform == "cpu":
+        return {}
+    return {name: int(value) for name, value in (device.memory_stats() or {}).items()}
+
+
+def _default_device() -> Any:
+    """Return the default device, or the name of its platform."""
+    chosen: Any = getattr(jax.config, "jax_default_device", None)
+    return jax.local_devices()[0] if chosen is None else chosen
+
+
+@contextmanager
+def compiling_for(kind: str, num_lanes: int, memory_bytes: int) -> Iterator[None]:
+    """Trace as if this accelerator were the default device, to compile for one that is not here.
 
     Args:
-        needed: Bytes, about, beyond what the process holds.
-        argument: Name of the argument that the need grows with most.
-        value: What was given for it.
-        reduce: Which arguments are to be reduced, as in "num_clients or trials".
+        kind: "cuda" or "tpu".
+        num_lanes: As `lanes`.
+        memory_bytes: Of one device.
+    """
+    with _TARGET(_Target(kind, num_lanes, memory_bytes)):
+        yield
 
-    Returns:
-        Such as "memory: about 3 GiB of 20 GiB that are free".
+
+# ---- which form runs
+
+
+@contextmanager
+def use_form(form: str | None) -> Iterator[None]:
+    """Run every operation that has it in this form: to compare forms, or to rule one out.
+
+    Args:
+        form: "loops" (compiled for the CPU's cores, needs numba), "xla" (array programs), "pallas"
+            (kernels for NVIDIA GPUs; interpreted, and slow, anywhere else), or None: the best for
+            the device. What has no such form runs in its best. The environment variable
+            `MRSA_JAX_FORM` does the same for a whole process.
 
     Raises:
-        ConfigurationError: If more is needed than there is, where the system tells what is free.
+        ConfigurationError: If there is no such form.
 
     Examples:
-        >>> words = memory_words(2**20, "num_clients", 8, "num_clients or trials")
-        >>> words.startswith("memory: about 1 MiB")
-        True
+        >>> import mrsa_jax as mj
+        >>> with mj.use_form("xla"):
+        ...     int(mj.modular.rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
+        3
     """
-    there = free_bytes()
-    need = bytes_in_words(needed)
-    if there is None:
-        return f"memory: about {need}"
-    free = bytes_in_words(there)
-    rule = f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
-    require(needed <= there, argument, rule, value)
-    return f"memory: about {need} of {free} that are free"
+    require(form is None or form in FORMS, "form", f"must be one of {FORMS} or None", form)
+    with _FORM(form):
+        yield
 
 
-def free_bytes() -> int | None:
-    """Return how much more memory this process can take; None where the system does not say.
+def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
+    """Return in which of its forms an operation runs.
 
-    The least of what the machine has, what the process's control groups and its own limit leave,
-    and what an accelerator has left where JAX runs on one.
+    Args:
+        offered: The operation's forms.
+        values: What it works on: compiled loops take nothing that is traced.
+
+    Raises:
+        ConfigurationError: If it has compiled loops only and numba is not there.
     """
-    known = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
-    return min((max(one, 0) for one in known if one is not None), default=None)
+    possible: list[Form] = [form for form in offered if form != "loops"]
+    if "loops" in offered and not is_traced(*values) and _has_numba():
+        possible.append("loops")
+    rule = f"must be installed for what has the forms {offered} only"
+    require(bool(possible), "numba", rule, "no numba, or traced values")
+    asked = forced_form()
+    if asked in possible:
+        return asked
+    return next(form for form in _PREFERRED[platform()] if form in possible)
 
 
-def bytes_in_words(number: int) -> str:
-    """Return a number of bytes in a unit that fits it.
-
-    Examples:
-        >>> bytes_in_words(3 * 2**30), bytes_in_words(2**20)
-        ('3 GiB', '1 MiB')
-    """
-    if number >= 2**30:
-        gib = number / 2**30
-        return f"{gib:.3g} GiB" if gib < 999.5 else f"{gib:,.0f} GiB"
-    if number >= 2**20 or number == 0:
-        return f"{number / 2**20:.3g} MiB"
-    return f"{number / 2**10:.3g} KiB"
+def forced_form() -> Form | None:
+    """Return the form that the caller or the environment asks for."""
+    inner: Form | None = _FORM.value
+    if inner is not None:
+        return inner
+    named = os.environ.get(_VARIABLE) or None
+    require(named is None or named in FORMS, _VARIABLE, f"must be one of {FORMS}", named)
+    return named  # type: ignore[return-value]
 
 
-def _machine_bytes() -> int | None:
-    text = _read(_MACHINE)
-    for line in (text or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+def interprets_kernels() -> bool:
+    """Return whether kernels are interpreted: there is no NVIDIA GPU to run them."""
+    return platform() != "cuda"
 
 
-def _group_bytes() -> list[int]:
-    """Return what the limit of each control group above this process leaves (both versions)."""
-    found = []
-    for line in (_read(_PROCESS / "cgroup") or "").splitlines():
-        _, names, path = line.split(":", 2)
-        if names not in ("", "memory"):
-            continue
-        root = _GROUPS / names
-        most, used = ("memory.max", "memory.current") if not names else (
-            "memory.limit_in_bytes", "memory.usage_in_bytes")  # fmt: skip
-        here = root / path.lstrip("/")
-        for folder in (here, *here.parents):
-            limit, current = _read(folder / most), _read(folder / used)
-            if limit and current and limit.strip().isdigit():
-                found.append(int(limit) - int(current) + _cached_bytes(folder))
-            if folder == root:
-                break
-    return found
+def is_traced(*values: Any) -> bool:
+    """Return whether a leaf of these pytrees is known to a transformation only."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def _cached_bytes(group: pathlib.Path) -> int:
-    """Return what a group holds of files only, which is given up when memory is asked for."""
-    for line in (_read(group / "memory.stat") or "").splitlines():
-        if line.split()[0] in ("inactive_file", "total_inactive_file"):
-            return int(line.split()[1])
-    return 0
-
-
-def _limit_bytes() -> int | None:
-    """Return what the process's own limit of address space leaves (`ulimit -v`)."""
+@functools.cache
+def _has_numba() -> bool:
     try:
-        import resource
-    except ImportError:  # not on this system
-        return None
-    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-    pages = _read(_PROCESS / "statm")
-    if soft == resource.RLIM_INFINITY or pages is None:
-        return None
-    return int(soft) - int(pages.split()[0]) * resource.getpagesize()
+        return importlib.util.find_spec("numba") is not None
+    except ImportError:  # somebody forbids it
+        return False
 
 
-def _accelerator_bytes() -> int | None:
-    """Return what the first accelerator has left; None on a CPU, or while JAX is not imported."""
-    jax = sys.modules.get("jax")
-    if jax is None or jax.default_backend() == "cpu":
-        return None
-    stats = jax.local_devices()[0].memory_stats() or {}
-    if "bytes_limit" not in stats:
-        return None
-    return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+# ---- how much goes at once
 
 
-def _read(path: pathlib.Path) -> str | None:
+def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
+    """Return how many items of a kind of work go at once.
+
+    As many as stay in a CPU's cache or fill an accelerator, never more than an eighth of its
+    memory holds.
+
+    Args:
+        kind: Name of a row of the table above.
+        item_bytes: What one item has in flight.
+        least: At least so many.
+    """
+    work = _WORK[kind]
+    if platform() == "cpu":
+        budget = work.cpu_bytes
+    else:
+        memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
+        budget = min(work.lane_bytes * lanes(), memory // _SHARE)
+    return max(least, budget // max(1, item_bytes))
+
+
+def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what: str) -> _Result:
+    """Return `run(chunk)`; if the device's memory does not hold it, `run` of half the chunk.
+
+    Args:
+        run: Does all the work, so many items at once, and waits for it.
+        chunk: How many.
+        argument: Name of the argument to reduce if half of the chunk does not fit either.
+        what: The work, as in "ranking 1,024 matrices".
+
+    Raises:
+        ConfigurationError: If it does not fit: what needs how much.
+    """
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return None
+        return run(chunk)
+    except jax.errors.JaxRuntimeError as error:
+        if not _is_full(error):
+            raise
+        if chunk == 1:
+            raise _too_much(error, argument, what, chunk) from error
+    try:
+        return run(-(-chunk // 2))
+    except jax.errors.JaxRuntimeError as error:
+        if not _is_full(error):
+            raise
+        raise _too_much(error, argument, what, -(-chunk // 2)) from error
+
+
+def _is_full(error: Exception) -> bool:
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _too_much(error: Exception, argument: str, what: str, chunk: int) -> ConfigurationError:
+    found = re.search(r"allocat\w+ ([\d.]+ ?[KMGT]?i?B|\d+ bytes)", str(error))
+    needed = f" (it asked for {found.group(1)})" if found else ""
+    rule = f"must fit into the device's memory{needed}: {what}"
+    return ConfigurationError(f"`{argument}` {rule}; got {chunk} at once")
+
+
+# ---- the CPU's cores
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+    """Return `map(part, *arguments)` as a list, worked off by one thread a core.
+
+    For loops that release the interpreter's lock and call nothing that comes back here: the
+    threads are kept from call to call, because starting them takes as long as a small round.
+    """
+    return [job.result() for job in start_over_cores(part, *arguments)]
+
+
+def start_over_cores(
+    part: Callable[..., Any], *arguments: Iterable[Any]
+) -> list[concurrent.futures.Future[Any]]:
+    """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
+    pool = _pool(os.getpid(), num_cores())
+    return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(_process: int, cores: int) -> concurrent.futures.ThreadPoolExecutor:
+    """Make the threads, anew in a forked process, which inherits none."""
+    return concurrent.futures.ThreadPoolExecutor(cores, "mrsa_jax")
+
+
+def in_context(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Return the function under the caller's form, target and width of numbers, for a thread."""
+    form, target = _FORM.value, _TARGET.value
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> _Result:
+        with ExitStack() as settings:
+            settings.enter_context(_FORM(form))
+            settings.enter_context(_TARGET(target))
+            settings.enter_context(jax.enable_x64(bool(wide)))
+            return function(*arguments)
+
+    return call

@@ -1,158 +1,136 @@
-"""What memory there is, and what each command says and refuses for want of it."""
+"""The device, the forms of operations, and how much goes at once."""
 
 from __future__ import annotations
 
-import os
-import pathlib
-import re
-import subprocess
-import sys
-from typing import Any
-
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, _device
-from mrsa_jax.cli import main
-from mrsa_jax.study import PopulationConfig, SimulateConfig, _memory
-
-UNITS = {"MiB": 2**20, "GiB": 2**30}
+from mrsa_jax import ConfigurationError, _device, use_form
 
 
-def write(path: pathlib.Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+def test_the_best_form_of_each_platform() -> None:
+    every: tuple[_device.Form, ...] = ("loops", "xla", "pallas")
+    assert _device.platform() == "cpu"
+    with use_form(None):
+        assert _device.chosen_form(every) == "loops"
+    with _device.compiling_for("cuda", 2**18, 2**36):
+        assert _device.platform() == "cuda"
+        assert _device.chosen_form(every) == "pallas"
+        assert _device.chosen_form(("loops", "xla")) == "xla"
+        assert _device.chosen_form(("loops",)) == "loops"
+        assert not _device.interprets_kernels()
+    with _device.compiling_for("tpu", 2**15, 2**34):
+        assert _device.chosen_form(every) == "xla"
+    assert _device.interprets_kernels()
 
 
-@pytest.fixture
-def machine(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
-    """Return the folder of a machine of which nothing is known."""
-    monkeypatch.setattr(_device, "_MACHINE", tmp_path / "meminfo")
-    monkeypatch.setattr(_device, "_PROCESS", tmp_path / "self")
-    monkeypatch.setattr(_device, "_GROUPS", tmp_path / "groups")
-    return tmp_path
+def test_a_forced_form_runs_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with use_form("pallas"):
+        assert _device.chosen_form(("loops", "xla", "pallas")) == "pallas"
+        with use_form("xla"):
+            assert _device.chosen_form(("loops", "xla", "pallas")) == "xla"
+        assert _device.chosen_form(("loops",)) == "loops"  # there is no other
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
+    assert _device.chosen_form(("loops", "xla")) == "xla"
+    with use_form("loops"):
+        assert _device.chosen_form(("loops", "xla")) == "loops"
+    monkeypatch.setenv("MRSA_JAX_FORM", "cuda")
+    with pytest.raises(ConfigurationError, match=r"`MRSA_JAX_FORM` must be one of .*; got 'cuda'"):
+        _device.chosen_form(("loops", "xla"))
 
 
-def test_the_least_of_machine_and_groups_is_free(machine: pathlib.Path) -> None:
-    assert _device.free_bytes() is None
-    assert _device.memory_words(2**60, "n", 1, "n") == "memory: about 1,073,741,824 GiB"
-    write(machine / "meminfo", "MemTotal: 9000 kB\nMemAvailable:    7000 kB\nSwapFree: 1 kB\n")
-    assert _device.free_bytes() == 7000 * 1024
-    # version 2: the group above is the tighter one, a group without a limit says nothing
-    write(machine / "self" / "cgroup", "0::/outer/inner\n")
-    groups = machine / "groups"
-    write(groups / "outer" / "inner" / "memory.max", "max\n")
-    write(groups / "outer" / "inner" / "memory.current", "1000\n")
-    write(groups / "outer" / "memory.max", "6000\n")
-    write(groups / "outer" / "memory.current", "2500\n")
-    assert _device.free_bytes() == 3500
-    write(groups / "outer" / "memory.stat", "anon 1500\ninactive_file 1000\n")
-    assert _device.free_bytes() == 4500
-    write(groups / "outer" / "memory.current", "9000\n")
-    assert _device.free_bytes() == 0
-    # version 1, beside groups of other things
-    write(machine / "self" / "cgroup", "3:cpu:/outer\n2:memory:/one\n")
-    write(groups / "memory" / "one" / "memory.limit_in_bytes", "5000\n")
-    write(groups / "memory" / "one" / "memory.usage_in_bytes", "1200\n")
-    assert _device.free_bytes() == 3800
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"`form` must be one of .*; got 'triton'"):
+        use_form("triton").__enter__()
 
 
-def test_work_is_refused_exactly_where_it_needs_more_than_there_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_device, "free_bytes", lambda: 2**30)
-    words = _device.memory_words(2**30, "n", 5, "n or m")
-    assert words == "memory: about 1 GiB of 1 GiB that are free"
-    with pytest.raises(ConfigurationError) as caught:
-        _device.memory_words(2**30 + 1, "n", 5, "n or m")
-    rule = "`n` must fit into memory: about 1 GiB of 1 GiB that are free; reduce n or m; got 5"
-    assert str(caught.value) == rule
+def test_what_was_traced_under_one_form_is_not_run_under_another() -> None:
+    @jax.jit
+    def traced(x: jax.Array) -> jax.Array:
+        return x + jnp.int32(_device.chosen_form(("xla", "pallas")) == "pallas")
+
+    found = []
+    for form in ("xla", "pallas", "xla"):
+        with use_form(form):
+            found.append(int(traced(jnp.int32(0))))
+    assert found == [0, 1, 0]
 
 
-STUDY = "rounds = 3\ntrials = 2\n[population]\nnum_clients = 8\ncohort_size = 4\n[grid]\n"
-SMALL = ["--num-clients", "8", "--cohort-size", "4"]
-COMMANDS = {
-    "simulate": ["--out", "{out}", "--schemes", "uniform", *SMALL],
-    "demo": ["--out", "{out}", "--schemes", "uniform", *SMALL],
-    "train": ["--out", "{out}", "--scheme", "uniform", *SMALL],
-    "audit": ["{log}", "--out", "{out}"],
-    "secagg": [],
-    "secagg --trials": ["9"],
-    "attack": ["disaggregation", "--out", "{out}", *SMALL],
-    "sweep": ["{study}", "--out", "{out}"],
-}
+def test_loops_take_nothing_traced_and_need_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def body(x: jax.Array) -> jax.Array:
+        seen.append(_device.chosen_form(("loops", "xla"), {"a": x}))
+        return x
+
+    jax.jit(body)(jnp.int32(0))
+    assert seen == ["xla"]
+    monkeypatch.setattr(_device, "_has_numba", lambda: False)
+    assert _device.chosen_form(("loops", "xla")) == "xla"
+    with pytest.raises(ConfigurationError, match="`numba` must be installed"):
+        _device.chosen_form(("loops",))
 
 
-def test_every_command_refuses_what_the_machine_has_not(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "log").write_text("round,client\n1,a\n1,b\n2,b\n2,c\n")
-    (tmp_path / "study").write_text(STUDY + 'scheme = ["uniform"]\n')
-    places = {name: str(tmp_path / name) for name in ("log", "study", "out")}
-    monkeypatch.setattr(_device, "free_bytes", lambda: 512)
-    for command, words in COMMANDS.items():
-        assert main([*command.split(), *(word.format(**places) for word in words)]) == 2
-        told = capsys.readouterr()
-        assert told.err.count("error: `") == 1
-        sentence = told.err[told.err.index("error: `") :].strip()
-        assert re.fullmatch(
-            r"error: `\w+` must fit into memory: about [\d.]+ [KM]iB of 0.5 KiB that are free; "
-            r"reduce [^;]+; got .+",
-            sentence,
-        ), sentence
-        assert told.out == ""
-        assert not (tmp_path / "out").exists()
+def test_chunks_fill_the_device_within_its_memory() -> None:
+    on_cpu = _device.at_once("selection", 480)
+    assert on_cpu == 2**18 // 480
+    with _device.compiling_for("cuda", 132 * 2048, 80 * 2**30):
+        assert _device.at_once("selection", 480) > 100_000
+        assert _device.at_once("selection", 480) * 480 <= 10 * 2**30
+    with _device.compiling_for("cuda", 132 * 2048, 2**20):
+        assert _device.at_once("selection", 2**17) == 1
+    assert _device.at_once("selection", 2**40) == 1
+    assert _device.at_once("selection", 2**40, least=4) == 4
 
 
-def test_what_no_machine_has_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (
-        ["simulate", "--num-clients", "1000000000000", "--schemes", "uniform"],
-        ["train", "--num-clients", "1000000000000", "--scheme", "uniform"],
-        ["secagg", "--num-clients", "10000000"],
-        ["secagg", "--num-clients", "10000000", "--trials", "5"],
-        ["secagg", "--num-clients", "100", "--dim", "1000000000000"],
-    ):
-        assert main(words) == 2
-        assert "must fit into memory: about " in capsys.readouterr().err
+def _full(*limits: int) -> tuple[list[int], object]:
+    tried: list[int] = []
+
+    def run(chunk: int) -> int:
+        tried.append(chunk)
+        if chunk > limits[0]:
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 123456 bytes."
+            )
+        return chunk
+
+    return tried, run
 
 
-def test_need_grows_with_clients_and_not_with_pairs_of_them() -> None:
-    def needed(clients: int, rounds: int = 20) -> int:
-        population = PopulationConfig(num_clients=clients, cohort_size=100)
-        return _memory.simulate_bytes(
-            SimulateConfig(rounds=rounds, trials=50, population=population)
-        )
+def test_a_chunk_is_halved_once_and_then_the_need_is_named() -> None:
+    tried, run = _full(50)
+    assert _device.within_memory(run, 99, "trials", "a study") == 50  # type: ignore[arg-type]
+    assert tried == [99, 50]
+    tried, run = _full(10)
+    words = (
+        r"`trials` must fit into the device's memory \(it asked for 123456 bytes\): a study; got 50"
+    )
+    with pytest.raises(ConfigurationError, match=words):
+        _device.within_memory(run, 100, "trials", "a study")  # type: ignore[arg-type]
+    assert tried == [100, 50]
+    tried, run = _full(0)
+    with pytest.raises(ConfigurationError, match="got 1 at once"):
+        _device.within_memory(run, 1, "trials", "a study")  # type: ignore[arg-type]
+    assert tried == [1]
 
-    assert needed(10**5) < 2**30
-    assert needed(10**6) <= 10 * needed(10**5)
-    assert needed(10**5, rounds=40) <= 2 * needed(10**5)
+
+def test_other_errors_of_the_device_pass() -> None:
+    def run(chunk: int) -> int:
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        _device.within_memory(run, 8, "trials", "a study")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("clients", "rounds", "trials"), [(100_000, 20, 20), (20_000, 100, 4)])
-def test_a_study_of_very_many_clients_keeps_to_what_it_states(
-    clients: int, rounds: int, trials: int, tmp_path: pathlib.Path
-) -> None:
-    def run(*sizes: Any) -> tuple[int, str]:
-        flags = ("--num-clients", "--cohort-size", "--rounds", "--trials")
-        words = [word for pair in zip(flags, sizes, strict=True) for word in map(str, pair)]
-        out = tmp_path / "-".join(map(str, sizes))
-        code = (
-            "import sys; from mrsa_jax.cli import main; status = main(sys.argv[1:]); "
-            # not getrusage, whose peak a child has from its parent
-            "peak = open('/proc/self/status').read().split('VmHWM:')[1].split()[0]; "
-            "print(peak, file=sys.stderr); sys.exit(status)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, "simulate", *words, "--out", str(out),
-             "--schemes", "uniform", "weighted", "batch_partitioning:4", "--json"],
-            capture_output=True, check=True, text=True, env=dict(os.environ),
-        )  # fmt: skip
-        return int(done.stderr.split()[-1]) * 1024, done.stderr
+def test_a_thread_inherits_form_target_and_width() -> None:
+    def seen(_: int) -> tuple[str, str, bool]:
+        wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+        return _device.chosen_form(("loops", "xla")), _device.platform(), bool(wide)
 
-    base, _ = run(120, 12, 9, 1)
-    peak, told = run(clients, clients // 100, rounds, trials)
-    stated = re.search(r"memory: about ([\d.]+) (\w+) of", told)
-    assert stated is not None
-    in_bytes = float(stated[1]) * UNITS[stated[2]]
-    assert peak - base <= 1.2 * in_bytes
-    assert in_bytes <= 5 * (peak - base)
+    with use_form("xla"), _device.compiling_for("tpu", 1, 1), jax.enable_x64(True):
+        (found,) = _device.over_cores(_device.in_context(seen), [0])
+    assert found == ("xla", "tpu", True)
+    with use_form(None):
+        assert _device.over_cores(_device.in_context(seen), [0]) == [("loops", "cpu", False)]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
-from mrsa_jax._device import memory_words
 from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax._memory import memory_words
 from mrsa_jax.cli import _attack_setting as setting
 from mrsa_jax.cli._attack_checks import validate
 from mrsa_jax.cli._console import Bars, error_console, use_compile_cache, use_cores

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
-from mrsa_jax._device import memory_words
 from mrsa_jax._errors import require, writing
+from mrsa_jax._memory import memory_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.cli._console import Bars, escape, use_compile_cache
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrsa_jax._device import memory_words
+from mrsa_jax._memory import memory_words
 from mrsa_jax.cli._secagg import SecaggConfig
 
 __all__ = ["secagg_bytes", "stated_memory"]

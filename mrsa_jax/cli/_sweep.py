@@ -171,7 +171,7 @@ def _run(plan: Plan, command: SweepCommand, bars: Bars) -> Any:
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
     from rich.console import Console
 
-    from mrsa_jax._device import bytes_in_words
+    from mrsa_jax._memory import bytes_in_words
 
     sweep = plan.sweep
     content = {

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._device import platform
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 
@@ -107,7 +108,7 @@ def client_update(
 
 def measured_width(dim: int) -> int:
     """Return how many clients of d parameters train side by side where memory is no matter."""
-    on_cpu = jax.default_backend() == "cpu"
+    on_cpu = platform() == "cpu"
     entries = _ENTRIES_AT_ONCE_ON_CPU if on_cpu else _ENTRIES_AT_ONCE_ELSEWHERE
     return max(entries // dim, 1)
 

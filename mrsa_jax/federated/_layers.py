@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from mrsa_jax._device import platform
 from mrsa_jax.federated import _winograd
 from mrsa_jax.federated._tile_conv import pooled_size, tile_conv_relu_pool, windows
 
@@ -118,4 +119,4 @@ def conv_relu_pool(
 def _has_few_products(inputs: Array, kernel: Array) -> bool:
     """Return whether to save products: their transforms want float32, and a CPU's caches."""
     is_float32 = inputs.dtype == kernel.dtype == jnp.float32
-    return is_float32 and jax.default_backend() == "cpu" and _winograd.serves(kernel.shape)
+    return is_float32 and platform() == "cpu" and _winograd.serves(kernel.shape)

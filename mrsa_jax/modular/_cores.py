@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
-import importlib.util
-import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
-import jax
 import numpy as np
+
+from mrsa_jax._device import num_cores, over_cores
 
 __all__ = [
     "compiled_prefix_ranks",
     "compiled_ranks",
     "inverses",
-    "num_cores",
-    "over_cores",
-    "runs_compiled_loops",
-    "start_over_cores",
 ]
 
 _FEWEST_A_CORE = 8
-
-
-@functools.cache
-def _has_numba() -> bool:
-    try:
-        return importlib.util.find_spec("numba") is not None
-    except ImportError:  # somebody forbids it
-        return False
-
-
-def runs_compiled_loops() -> bool:
-    """Return whether exact loops run compiled: on the CPU, with numba installed."""
-    return jax.default_backend() == "cpu" and _has_numba()
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def compiled_ranks(matrices: np.ndarray, prime: int | None = None) -> np.ndarray:
@@ -81,29 +54,6 @@ def _residues(matrices: np.ndarray, prime: int, dtype: np.dtype) -> np.ndarray:
     if matrices.dtype != object and matrices.dtype.itemsize < 8:
         matrices = matrices.astype(np.int64)
     return (matrices % prime).astype(dtype)
-
-
-def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-    """Return `map(part, *arguments)` as a list, worked off by one thread a core.
-
-    For loops that release the interpreter's lock and call nothing that comes back here: the
-    threads are kept from call to call, because starting them takes as long as a small round.
-    """
-    return [job.result() for job in start_over_cores(part, *arguments)]
-
-
-def start_over_cores(
-    part: Callable[..., Any], *arguments: Iterable[Any]
-) -> list[concurrent.futures.Future[Any]]:
-    """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
-    pool = _pool(os.getpid(), num_cores())
-    return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
-
-
-@functools.lru_cache(maxsize=1)
-def _pool(_process: int, cores: int) -> concurrent.futures.ThreadPoolExecutor:
-    """Make the threads, anew in a forked process, which inherits none."""
-    return concurrent.futures.ThreadPoolExecutor(cores, "mrsa_jax")
 
 
 def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:

@@ -18,12 +18,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from mrsa_jax._device import chosen_form
 from mrsa_jax._errors import require
-from mrsa_jax.modular._cores import (
-    compiled_prefix_ranks,
-    compiled_ranks,
-    runs_compiled_loops,
-)
+from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks
 from mrsa_jax.modular._filter import rank_lower_bounds, rank_upper_bounds, round_up
 from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._prime import (
@@ -84,7 +81,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         both = [_prefix_ranks(array, prime)[:, -1] for prime in PRIMES]
         return jnp.maximum(*both).reshape(array.shape[:-2])
     host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-    is_compiled = runs_compiled_loops()
+    is_compiled = chosen_form(("loops", "xla")) == "loops"
     ranks = compiled_ranks(host) if is_compiled else rank_lower_bounds(host)
     bounds = np.full(len(host), host.shape[1], np.int32)
     left = np.flatnonzero(ranks < bounds)
@@ -118,7 +115,7 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     """
     array = as_integers(matrix, "matrix")
     primes = _drawn_for(array)
-    if runs_compiled_loops() and not isinstance(array, jax.core.Tracer):
+    if chosen_form(("loops", "xla"), array) == "loops":
         host = np.asarray(array).reshape((-1, *array.shape[-2:]))
         ranks = np.max([compiled_prefix_ranks(host, prime) for prime in primes], axis=0)
         return jnp.asarray(ranks.reshape(array.shape[:-1]), jnp.int32)

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from mrsa_jax._device import num_cores
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.modular._cores import num_cores
 from mrsa_jax.modular._inputs import check_integer, host_array, residues
 from mrsa_jax.modular._prime import draw_primes, fields
 from mrsa_jax.privacy._curve import Witness, certify

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
+from mrsa_jax._device import chosen_form, num_cores, over_cores, platform
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, independent_steps
 from mrsa_jax.graphs import Complete, ErdosRenyi
-from mrsa_jax.modular._cores import num_cores, over_cores, runs_compiled_loops
 from mrsa_jax.secagg._planting import Planted
 from mrsa_jax.secagg._verdicts import (
     DISCONNECTED,
@@ -54,14 +54,18 @@ _FEWEST_A_CORE = 8
 def default_chunk(num_clients: int, compiled: bool) -> int:
     """Return how many rounds to run at once: tens of megabytes of graphs on the CPU."""
     # Compiled loops hold one graph a core; their chunk is a tenth of a second of work.
-    pairs = 2**25 if compiled else 2**23 if jax.default_backend() == "cpu" else 2**27
+    pairs = 2**25 if compiled else 2**23 if platform() == "cpu" else 2**27
     return max(1, min(2**13, pairs // num_clients**2))
 
 
 def is_compiled(graph: Any, steps: Any) -> bool:
     """Return whether rounds of these models run in compiled loops."""
     kinds = isinstance(graph, ErdosRenyi | Complete) and isinstance(steps, IndependentSteps)
-    return kinds and runs_compiled_loops()
+    return kinds and _runs_loops()
+
+
+def _runs_loops() -> bool:
+    return chosen_form(("loops", "xla")) == "loops"
 
 
 def edge_limit(graph: ErdosRenyi | Complete) -> np.uint32:
@@ -158,7 +162,7 @@ def judge_planted(
     graph: ErdosRenyi, rounds: Planted, thresholds: np.ndarray, key: Array, first: int, count: int
 ) -> np.ndarray:
     """Return the bytes of the first `count` rounds, of which all but the free edges is given."""
-    if not runs_compiled_loops():
+    if not _runs_loops():
         everybody_stays = independent_steps(0.0)
         drawn, _ = _draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
         arrays = (jnp.asarray(each) for each in (*rounds, thresholds))

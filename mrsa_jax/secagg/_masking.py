@@ -19,10 +19,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._device import chosen_form, is_traced, num_cores, start_over_cores
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
-from mrsa_jax.modular._cores import num_cores, runs_compiled_loops, start_over_cores
 from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._pads_xla import (
     PAIR_PAD,
@@ -158,11 +158,9 @@ def padded_and_sum(
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
     round_ = round_._replace(first=nonce_word(first_block, "first_block"))
-    leaves = jax.tree.leaves(round_)
-    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-    if runs_compiled_loops() and not is_traced:
+    if chosen_form(("loops", "xla"), round_) == "loops":
         return _compiled(round_, plan, padded)
-    if not is_traced:
+    if not is_traced(round_):
         return _xla(round_, plan, padded)
     everything = tuple(Edges(edge_places(block, round_), round_.seeds.pair_seed) for block in plan)
     return pads_by_xla(round_, everything, plan, padded)

@@ -175,7 +175,7 @@ def rare_failure_rates(
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
     require(progress is None or callable(progress), "progress", "must be callable", progress)
     graph = graphs.erdos_renyi(n, p)
-    compiled = _judging.runs_compiled_loops()
+    compiled = _judging._runs_loops()
     chunk = min(_LARGEST_CHUNK, _judging.default_chunk(n, compiled))
 
     def seen(table: np.ndarray, plant: Any, own: Array, before: int) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import Availability
@@ -102,7 +103,7 @@ def rollout_many(
         parts = [_on_mesh(k, s, rounds, trials, mesh) for k, s in zip(keys, schemes, strict=True)]
         return np.stack(parts)
     num_clients = selectors[0].num_clients
-    together = max(1, _rollout._CHUNK_CLIENTS // (num_clients * trials))
+    together = at_once("selection", 4 * num_clients * trials)
     if together == 1:
         return np.stack([
             np.asarray(_rollout._in_chunks(
@@ -155,7 +156,7 @@ def _on_mesh(
     require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
     # chunks bound what is held, as on one device
     num_clients = schemes[0].num_clients
-    share = max(1, min(-(-trials // mesh.size), _rollout._CHUNK_CLIENTS // num_clients))
+    share = min(-(-trials // mesh.size), at_once("selection", 4 * num_clients))
     size = share * mesh.size
     parts = []
     for start in range(0, trials, size):

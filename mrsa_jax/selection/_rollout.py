@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._device import at_once, in_context, is_traced, num_cores, platform
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax.availability import Availability
@@ -178,8 +177,8 @@ def _in_chunks(
     """
     num_clients = schemes[0].num_clients
     workers = _workers((key, schemes))
-    limit = min(_CHUNK_CLIENTS // num_clients, _CHUNK_BYTES // (row_bytes * num_rounds))
-    chunk = min(max(limit, 1), max(-(-num_trials // workers), _CHUNK_LEAST))
+    limit = min(at_once("selection", 4 * num_clients), at_once("results", row_bytes * num_rounds))
+    chunk = min(limit, max(-(-num_trials // workers), _CHUNK_LEAST))
     chunk = min(chunk, num_trials)
     starts = range(0, num_trials, chunk)
     if len(starts) == 1:
@@ -193,19 +192,12 @@ def _in_chunks(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
 
 
-_CHUNK_CLIENTS = 2**16  # clients (over all trials of a chunk) in flight: 256 KiB of words
-_CHUNK_BYTES = 2**28  # of one chunk's result
 _CHUNK_LEAST = 64  # trials that fill a core's vectors; fewer are not worth a thread
 
 
 def _in_threads(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:
-    """Call `one` for each start, several at once, under the caller's x64 setting."""
-    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
-
-    def call(start: int) -> Any:
-        with jax.enable_x64(wide):  # a thread does not inherit it
-            return jax.block_until_ready(one(start))
-
+    """Call `one` for each start, several at once, under the caller's settings."""
+    call = in_context(lambda start: jax.block_until_ready(one(start)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, starts))
 
@@ -215,11 +207,7 @@ def _workers(inputs: Any) -> int:
 
     One under a transformation, and on accelerators, which parallelise within a chunk.
     """
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
-        return 1
-    if jax.default_backend() != "cpu":
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if is_traced(inputs) or platform() != "cpu" else num_cores()
 
 
 def _start(key: Array, selector: Selector, availability: Availability) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrsa_jax._device import memory_words
+from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _trial
 from mrsa_jax.study._config import Config, SimulateConfig, schemes_of
 

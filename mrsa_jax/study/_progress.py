@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from mrsa_jax._device import bytes_in_words
 from mrsa_jax._errors import require
+from mrsa_jax._memory import bytes_in_words
 from mrsa_jax._status import Status
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._device import memory_words
 from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._device import memory_words
+from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed

@@ -251,7 +251,7 @@ def test_rounds_differ_in_rounding_alone():
 def test_a_plan_in_parts_has_the_pads_of_the_whole(engine, modulus, monkeypatch):
     """Sums alone would agree whatever the pads are: compare what is sent under them."""
     if engine == "xla":
-        monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+        monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     first, last = Block((0, 1), 0, 5, 64), Block((0, 1, 2), 5, 9, modulus)
     inputs = np.random.default_rng(0).integers(0, 64, (3, 9)).astype(np.uint32)
     seeds = derive_seeds(key_material(0), np.arange(3), 2)

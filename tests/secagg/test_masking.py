@@ -49,7 +49,7 @@ BOTH = pytest.mark.parametrize(
 def engine(request, monkeypatch):
     """How the pads are made: "compiled" or "xla"."""
     if request.param == "xla":
-        monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+        monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     return request.param
 
 
@@ -141,7 +141,7 @@ def test_padded_inputs_equal_openssl(name, engine):
 
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
-    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     monkeypatch.setattr(pads_xla, "_CHUNK_COLUMNS", 2)
     monkeypatch.setattr(pads_xla, "_SMALLEST_CHUNK", 2)
     jax.clear_caches()  # the chunk size is read while tracing
@@ -214,7 +214,7 @@ def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch)
         survivors = np.arange(40)[None, :] < np.asarray([40, 39, 38, 30, 20])[:, None]
         results = []
         for compiled in (True, False):
-            monkeypatch.setattr(masking, "runs_compiled_loops", lambda use=compiled: use)
+            monkeypatch.setenv("MRSA_JAX_FORM", "loops" if compiled else "xla")
             results.append(masking.padded_and_sum(seeds, inputs, plan, 2, survivors=survivors))
         assert np.array_equal(results[0][0], results[1][0])
         assert np.array_equal(results[0][1].total, results[1][1].total)
@@ -311,7 +311,7 @@ def test_ring_sums_of_any_size(participants, dim, modulus, seed):
 
 
 def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
-    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     inputs = inputs_for(ONE)
     counts = []
     for round_index in range(3):
@@ -323,7 +323,7 @@ def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
 
 
 def test_blocks_of_about_one_size_share_a_program(monkeypatch):
-    monkeypatch.setattr(masking, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     rings = (37, 1000, 2**31 - 1, 29)
     blocks = [Block((2 * k, 2 * k + 1, 8), 11 * k, 11 * k + 10 + k % 2, ring)
               for k, ring in enumerate(rings)]  # fmt: skip

@@ -19,10 +19,10 @@ from mrsa_jax.secagg._binomial import binomial_interval
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
 
 
-@pytest.fixture(params=["loops", "arrays"])
+@pytest.fixture(params=["loops", "xla"])
 def backend(request, monkeypatch):
     """Run a test in the compiled loops and as array operations."""
-    monkeypatch.setattr(_judging, "runs_compiled_loops", lambda: request.param == "loops")
+    monkeypatch.setenv("MRSA_JAX_FORM", request.param)
     return request.param
 
 
@@ -268,7 +268,7 @@ def test_results_do_not_depend_on_chunks_or_backends(monkeypatch):
     setting = (9, 6, 0.3, 0.05, 2)
     whole = mj.secagg.failure_rates(*setting, 500)
     assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=77)
-    monkeypatch.setattr(_judging, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=300)
     with jax.enable_x64(True):
         assert whole == mj.secagg.failure_rates(*setting, 500, chunk_size=300)
@@ -297,7 +297,7 @@ def test_progress_is_told_after_each_chunk():
 
 
 def test_a_sweep_compiles_once(monkeypatch):
-    monkeypatch.setattr(_judging, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     mj.secagg.failure_rates(0, 6, 0.5, 0.1, 2, 30)
     functions = (_judging._draw_arrays, _judging._judge_arrays)
     compiled = [function._cache_size() for function in functions]
@@ -472,7 +472,7 @@ def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
     whole = mj.secagg.rare_failure_rates(*setting, 300)
     monkeypatch.setattr(_rare_failures, "_LARGEST_CHUNK", 128)
     assert whole == mj.secagg.rare_failure_rates(*setting, 300)
-    monkeypatch.setattr(_judging, "runs_compiled_loops", lambda: False)
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     told = []
     assert whole == mj.secagg.rare_failure_rates(
         *setting, 300, progress=lambda *args: told.append(args)

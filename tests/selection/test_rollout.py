@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError
+from mrsa_jax import ConfigurationError, _device
 from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.selection import (
     SelectorState,
@@ -43,6 +43,10 @@ SELECTORS = {
 }
 SELECTOR = SELECTORS["batch_partitioning"]
 ONLINE = independent(np.resize(RATES, 12))
+
+
+def limit_work(monkeypatch: pytest.MonkeyPatch, kind: str, item_bytes: int) -> None:
+    monkeypatch.setitem(_device._WORK, kind, _device._Work(item_bytes, 1))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_a_trial_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.Mon
     assert many.dtype == jnp.bool_
     assert (many[0] == rollout(6, selector, ONLINE, 30)).all()
     assert (many[:3] == rollout_trials(6, selector, ONLINE, 30, 3)).all()
-    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 24)  # two trials in a chunk
+    limit_work(monkeypatch, "selection", 4 * 24)  # two trials in a chunk
     assert (many == rollout_trials(6, selector, ONLINE, 30, 7)).all()
     assert len(np.unique(np.asarray(many).reshape(7, -1), axis=0)) == 7
     assert (many[:, :11] == rollout_trials(6, selector, ONLINE, 11, 7)).all()
@@ -101,7 +105,7 @@ def test_scalar_rate_equals_equal_rates() -> None:
 def test_streamed_metrics_equal_those_of_the_history(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 24)
+    limit_work(monkeypatch, "selection", 4 * 24)
     history = rollout_trials(1, SELECTORS[name], ONLINE, 25, 5)
     streamed = rollout_metrics(1, SELECTORS[name], ONLINE, 25, 5)
     assert (streamed.fairness_gap == fairness_gap(history)).all()
@@ -166,7 +170,7 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
 
 
 def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK_CLIENTS", 12)  # a thread for each trial
+    limit_work(monkeypatch, "selection", 4 * 12)  # a thread for each trial
     plain = {name: np.asarray(rollout_trials(5, s, ONLINE, 20, 2)) for name, s in SELECTORS.items()}
     with jax.enable_x64(True):
         for name, selector in SELECTORS.items():
@@ -178,7 +182,7 @@ def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_chunks_work_under_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 12 * 5)  # one trial of five rounds
+    limit_work(monkeypatch, "results", 12 * 5)  # one trial of five rounds
     keys = jax.random.split(jax.random.key(2), 2)
     selector = SELECTORS["bernoulli"]
     mapped = jax.vmap(lambda key: rollout_trials(key, selector, ONLINE, 5, 3))(keys)

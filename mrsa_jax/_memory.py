@@ -1,0 +1,140 @@
+"""What memory the machine has left, and the one rule by which work is refused for want of it."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Any
+
+from mrsa_jax._errors import require
+
+__all__ = ["bytes_in_words", "free_bytes", "memory_words"]
+
+_GROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells what a container may take
+_PROCESS = pathlib.Path("/proc/self")
+_MACHINE = pathlib.Path("/proc/meminfo")
+
+
+def memory_words(needed: int, argument: str, value: Any, reduce: str) -> str:
+    """Say how much memory work needs and how much there is, or refuse it.
+
+    Every command states its need by this before it begins.
+
+    Args:
+        needed: Bytes, about, beyond what the process holds.
+        argument: Name of the argument that the need grows with most.
+        value: What was given for it.
+        reduce: Which arguments are to be reduced, as in "num_clients or trials".
+
+    Returns:
+        Such as "memory: about 3 GiB of 20 GiB that are free".
+
+    Raises:
+        ConfigurationError: If more is needed than there is, where the system tells what is free.
+
+    Examples:
+        >>> words = memory_words(2**20, "num_clients", 8, "num_clients or trials")
+        >>> words.startswith("memory: about 1 MiB")
+        True
+    """
+    there = free_bytes()
+    need = bytes_in_words(needed)
+    if there is None:
+        return f"memory: about {need}"
+    free = bytes_in_words(there)
+    rule = f"must fit into memory: about {need} of {free} that are free; reduce {reduce}"
+    require(needed <= there, argument, rule, value)
+    return f"memory: about {need} of {free} that are free"
+
+
+def free_bytes() -> int | None:
+    """Return how much more memory this process can take; None where the system does not say.
+
+    The least of what the machine has, what the process's control groups and its own limit leave,
+    and what an accelerator has left where JAX runs on one.
+    """
+    known = [_machine_bytes(), *_group_bytes(), _limit_bytes(), _accelerator_bytes()]
+    return min((max(one, 0) for one in known if one is not None), default=None)
+
+
+def bytes_in_words(number: int) -> str:
+    """Return a number of bytes in a unit that fits it.
+
+    Examples:
+        >>> bytes_in_words(3 * 2**30), bytes_in_words(2**20)
+        ('3 GiB', '1 MiB')
+    """
+    if number >= 2**30:
+        gib = number / 2**30
+        return f"{gib:.3g} GiB" if gib < 999.5 else f"{gib:,.0f} GiB"
+    if number >= 2**20 or number == 0:
+        return f"{number / 2**20:.3g} MiB"
+    return f"{number / 2**10:.3g} KiB"
+
+
+def _machine_bytes() -> int | None:
+    text = _read(_MACHINE)
+    for line in (text or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _group_bytes() -> list[int]:
+    """Return what the limit of each control group above this process leaves (both versions)."""
+    found = []
+    for line in (_read(_PROCESS / "cgroup") or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names not in ("", "memory"):
+            continue
+        root = _GROUPS / names
+        most, used = ("memory.max", "memory.current") if not names else (
+            "memory.limit_in_bytes", "memory.usage_in_bytes")  # fmt: skip
+        here = root / path.lstrip("/")
+        for folder in (here, *here.parents):
+            limit, current = _read(folder / most), _read(folder / used)
+            if limit and current and limit.strip().isdigit():
+                found.append(int(limit) - int(current) + _cached_bytes(folder))
+            if folder == root:
+                break
+    return found
+
+
+def _cached_bytes(group: pathlib.Path) -> int:
+    """Return what a group holds of files only, which is given up when memory is asked for."""
+    for line in (_read(group / "memory.stat") or "").splitlines():
+        if line.split()[0] in ("inactive_file", "total_inactive_file"):
+            return int(line.split()[1])
+    return 0
+
+
+def _limit_bytes() -> int | None:
+    """Return what the process's own limit of address space leaves (`ulimit -v`)."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    pages = _read(_PROCESS / "statm")
+    if soft == resource.RLIM_INFINITY or pages is None:
+        return None
+    return int(soft) - int(pages.split()[0]) * resource.getpagesize()
+
+
+def _accelerator_bytes() -> int | None:
+    """Return what the accelerator has left; None on a CPU, or while JAX is not imported."""
+    if "jax" not in sys.modules:
+        return None
+    from mrsa_jax import _device
+
+    stats = _device.memory_stats()
+    if "bytes_limit" not in stats:
+        return None
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+
+
+def _read(path: pathlib.Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
