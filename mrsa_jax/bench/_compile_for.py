@@ -1,0 +1,230 @@
+"""Compile programs for accelerators that are not here, to count what they would do there.
+
+XLA compiles for an NVIDIA GPU or a TPU without one: real fusions, real kernels, a real plan of
+the memory. For GPUs the plugin and NVIDIA's compiler suffice, without the libraries that run
+anything; for TPUs `libtpu`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+from jax.experimental.compilation_cache import compilation_cache
+from jax.sharding import SingleDeviceSharding
+
+from mrsa_jax import _device
+from mrsa_jax._errors import MrsaError, nearest, require
+from mrsa_jax.bench._hlo import Counts, counts_of
+
+__all__ = ["LIMITS", "TARGETS", "Limits", "MissingCompilerError", "Target", "compiled", "count",
+           "target"]  # fmt: skip
+
+
+class MissingCompilerError(MrsaError, RuntimeError):
+    """What compiles for an accelerator is not installed, or is another JAX's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a device can do at most.
+
+    Attributes:
+        memory: Bytes a second.
+        int32: Additions, logic and shifts of 32-bit integers a second.
+        launch: Seconds from one kernel's launch to the next one's, one after another.
+        matrix: Multiply-adds of matrix products in bfloat16, times 2, a second.
+    """
+
+    memory: float
+    int32: float
+    launch: float
+    matrix: float
+
+
+# Data sheets; the CUDA programming guide's throughputs: 64 results a clock and multiprocessor.
+_HOPPER_INT32 = 132 * 64 * 1.755e9
+LIMITS = {
+    "H100": Limits(3.35e12, _HOPPER_INT32, 2.5e-6, 989e12),
+    "H200": Limits(4.8e12, _HOPPER_INT32, 2.5e-6, 989e12),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """An accelerator that is not here.
+
+    Attributes:
+        name: "H100", "H200" or "TPU v5e".
+        device: What stands for one of them.
+        platform: "cuda" or "tpu".
+        num_lanes: As `mrsa_jax._device.lanes`.
+        memory_bytes: Of one.
+    """
+
+    name: str
+    device: Any
+    platform: str
+    num_lanes: int
+    memory_bytes: int
+
+    @contextmanager
+    def assumed(self) -> Iterator[None]:
+        """Trace as if this were the default device."""
+        with _device.compiling_for(self.platform, self.num_lanes, self.memory_bytes):
+            yield
+
+
+# name -> bytes a second and bytes of memory; XLA's name of a slice of TPUs and bytes of one's
+_GPUS = {"H100": (3_352_320_000_000, 84_978_434_048), "H200": (4_800_000_000_000, 150_000_000_000)}
+_TPUS = {"TPU v5e": ("v5e:2x2", 16 * 2**30)}
+TARGETS = (*_GPUS, *_TPUS)
+_MULTIPROCESSORS, _THREADS = 132, 2048
+_GPU = """
+gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: 233472
+  threads_per_core_limit: {threads}
+  core_count: {cores}
+  fpus_per_core: 128
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: {bandwidth}
+  l2_cache_size: 52428800
+  clock_rate_ghz: 1.98
+  device_memory_size: {memory}
+  shared_memory_per_block_optin: 232448
+  cuda_compute_capability {{ major: 9 }}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 1 }}
+device_description_str: "sm_90"
+"""
+
+
+@functools.cache
+def target(name: str) -> Target:
+    """Return what programs are compiled for.
+
+    Args:
+        name: One of `TARGETS`.
+
+    Raises:
+        ConfigurationError: If there is no such target.
+        MissingCompilerError: If its compiler is not there; the message says what to install.
+    """
+    require(name in TARGETS, "name", f"must be a known target; {nearest(name, TARGETS)}", name)
+    platform = "cuda" if name in _GPUS else "tpu"
+    _check_installed(platform)
+    try:
+        if platform == "tpu":
+            os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # asks no cloud whose TPU this is
+            described, memory = _TPUS[name]
+            topology = topologies.get_topology_desc(platform="tpu", topology_name=described)
+            return Target(name, topology.devices[0], platform, 2**15, memory)
+        bandwidth, memory = _GPUS[name]
+        description = _GPU.format(
+            bandwidth=bandwidth, memory=memory, cores=_MULTIPROCESSORS, threads=_THREADS
+        )
+        topology = topologies.get_topology_desc(
+            topology_name="", platform="cuda", topology="1x1x1", target_config=description
+        )
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        words = f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        raise MissingCompilerError(f"JAX {jax.__version__} cannot compile for it: {words}") from (
+            error
+        )
+    lanes = _MULTIPROCESSORS * _THREADS
+    return Target(name, topology.devices[0], platform, lanes, memory)
+
+
+# distributions that compile; those in the first tuple go with one release of JAX
+_NEEDED = {
+    "cuda": (("jax-cuda12-plugin", "jax-cuda12-pjrt"), ("nvidia-cuda-nvcc-cu12",)),
+    "tpu": ((), ("libtpu",)),
+}
+
+
+def how_to_install(platform: str) -> str:
+    """Return the command that installs what compiles for "cuda" or "tpu"."""
+    own, others = _NEEDED[platform]
+    pinned = [f"{name}=={jax.__version__}" for name in own]
+    # without what runs programs, which is ten times as large
+    flags = ["--no-deps"] if own else []
+    return " ".join(["pip", "install", *flags, *pinned, *others])
+
+
+def _check_installed(platform: str) -> None:
+    """Raise unless what compiles for the platform is installed, in this JAX's version."""
+    own, others = _NEEDED[platform]
+    found = {name: _version(name) for name in (*own, *others)}
+    missing = [name for name, version in found.items() if version is None]
+    if missing:
+        raise MissingCompilerError(f"{' and '.join(missing)} not installed")
+    wrong = [f"{name} {found[name]}" for name in own if found[name] != jax.__version__]
+    if wrong:
+        raise MissingCompilerError(f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> Any:
+    """Compile a jitted function for a target.
+
+    Args:
+        function: What `jax.jit` returned.
+        where: The target.
+        arguments: Pytrees of arrays, of `jax.ShapeDtypeStruct` or of Python numbers.
+        static: Its static arguments, by name.
+
+    Returns:
+        A `jax.stages.Compiled` that cannot be called here.
+    """
+    placed = jax.tree.map(lambda leaf: _placed(leaf, where), arguments)
+    with where.assumed():
+        lowered = function.trace(*placed, **static).lower(lowering_platforms=(where.platform,))
+    with _without_cache():
+        return lowered.compile()
+
+
+@contextmanager
+def _without_cache() -> Iterator[None]:
+    """Keep off the compile cache: it cannot read what no device here runs."""
+    before = bool(getattr(jax.config, "jax_enable_compilation_cache"))  # noqa: B009
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+        compilation_cache.reset_cache()
+
+
+def count(function: Any, where: Target, *arguments: Any, **static: Any) -> Counts:
+    """Compile a jitted function for a target, as `compiled`, and count what it does."""
+    return counts_of(compiled(function, where, *arguments, **static))
+
+
+def _placed(leaf: Any, where: Target) -> Any:
+    if isinstance(leaf, bool | int | float):
+        return leaf
+    sharding = SingleDeviceSharding(where.device)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -1,0 +1,224 @@
+"""Count what an optimized program does, from XLA's text of it: launches, bytes, loops.
+
+Nothing runs, so there are no times. Loops are multiplied out where XLA knows their length; a
+conditional counts as its dearer branch; a fusion moves what it reads and writes, of an operand
+that it only takes slices of no more than these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any, NamedTuple
+
+__all__ = ["Counts", "Program", "counts_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """What a compiled program would do in one call.
+
+    Attributes:
+        launches: Kernels, copies and library calls, loops' bodies as often as they run.
+        unknown_loops: Loops whose number of rounds XLA does not know; their bodies count once.
+        host: Names of the calls that go back to the host.
+        moved_bytes: What these kernels read and write in the device's memory.
+        least_bytes: Arguments and results: what a perfectly fused program moves.
+        temporary_bytes: Of memory, at the peak, beside arguments and results.
+        busiest_loop: (rounds, kernels each round, largest output of a kernel in bytes) of the
+            loop that launches most.
+    """
+
+    launches: int
+    unknown_loops: int
+    host: tuple[str, ...]
+    moved_bytes: int
+    least_bytes: int
+    temporary_bytes: int
+    busiest_loop: tuple[int, int, int]
+
+    def __add__(self, other: Counts) -> Counts:
+        """Return the counts of one program after the other."""
+        return Counts(
+            self.launches + other.launches,
+            self.unknown_loops + other.unknown_loops,
+            self.host + other.host,
+            self.moved_bytes + other.moved_bytes,
+            self.least_bytes + other.least_bytes,
+            max(self.temporary_bytes, other.temporary_bytes),
+            max(self.busiest_loop, other.busiest_loop, key=lambda loop: loop[0] * loop[1]),
+        )
+
+
+def counts_of(compiled: Any) -> Counts:
+    """Count what a compiled program (`jax.stages.Compiled`) does."""
+    program = Program(compiled.as_text())
+    memory = compiled.memory_analysis()
+    return Counts(
+        launches=program.launches,
+        unknown_loops=program.unknown_loops,
+        host=tuple(sorted(program.host)),
+        moved_bytes=program.moved_bytes,
+        least_bytes=memory.argument_size_in_bytes + memory.output_size_in_bytes,
+        temporary_bytes=memory.temp_size_in_bytes,
+        busiest_loop=program.busiest_loop,
+    )
+
+
+_SIZES = {
+    **dict.fromkeys(("pred", "s8", "u8"), 1),
+    **dict.fromkeys(("s16", "u16", "bf16", "f16"), 2),
+    **dict.fromkeys(("s32", "u32", "f32"), 4),
+    **dict.fromkeys(("s64", "u64", "f64", "c64"), 8),
+    "c128": 16,
+}
+_SHAPE = re.compile(rf"\b({'|'.join(_SIZES)})\[([\d,]*)\]")
+_COMPUTATION = re.compile(r"^(ENTRY\s+)?%?([\w.\-]+)\s*\(.*->.*\{\s*$")
+_LINE = re.compile(r"^\s*(?:ROOT\s+)?%?([\w.\-]+)\s*=\s*(.*)$")
+_CALLED = re.compile(r"(?:calls|body|to_apply)=%?([\w.\-]+)")
+_ROUNDS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_FREE = {
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "iota",
+    "partition-id", "replica-id", "opt-barrier",
+}  # fmt: skip
+_SLICES = ("dynamic-slice", "slice", "gather")
+
+
+class _Operation(NamedTuple):
+    name: str
+    shape: str
+    opcode: str
+    operands: list[str]
+    rest: str  # what follows the operands: attributes
+
+    @property
+    def num_bytes(self) -> int:
+        return _num_bytes(self.shape)
+
+
+def _num_bytes(shape: str) -> int:
+    found = _SHAPE.findall(shape)
+    return sum(_SIZES[kind] * math.prod(int(d) for d in dims.split(",") if d)
+               for kind, dims in found)  # fmt: skip
+
+
+def _closed(text: str) -> int:
+    """Return the place of the bracket that closes the first one of a text."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place
+    return len(text) - 1
+
+
+def _operation(name: str, right: str) -> _Operation | None:
+    """Take the right-hand side of one line apart."""
+    if right.startswith("("):
+        end = _closed(right) + 1
+        shape, tail = right[:end], right[end:]
+    else:
+        shape, _, tail = right.partition(" ")
+    found = re.match(r"\s*([\w\-]+)(\(.*)$", tail)
+    if not found:
+        return None
+    opcode, tail = found.groups()
+    end = _closed(tail)
+    names = re.findall(r"%([\w.\-]+)", tail[:end])
+    return _Operation(name, shape, opcode, names, tail[end + 1 :])
+
+
+class Program:
+    """An optimized program as XLA prints it.
+
+    Attributes:
+        launches: As in `Counts`, like the others.
+        moved_bytes: As in `Counts`.
+        unknown_loops: As in `Counts`.
+        host: As in `Counts`.
+        busiest_loop: As in `Counts`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.unknown_loops = 0
+        self.host: set[str] = set()
+        self.busiest_loop = (0, 0, 0)
+        self._costs: dict[str, tuple[int, int]] = {}
+        self._computations: dict[str, list[_Operation]] = {}
+        entry = self._read(text)
+        self.launches, self.moved_bytes = self._cost(entry)
+
+    def _read(self, text: str) -> str:
+        """Read all computations; return the name of the one that is run."""
+        entry = ""
+        current: list[_Operation] | None = None
+        for line in text.splitlines():
+            if opened := _COMPUTATION.match(line):
+                current = self._computations.setdefault(opened.group(2), [])
+                entry = opened.group(2) if opened.group(1) else entry
+            elif line.startswith("}"):
+                current = None
+            elif current is not None and (found := _LINE.match(line)):
+                operation = _operation(*found.groups())
+                if operation is not None:
+                    current.append(operation)
+        return entry
+
+    def _cost(self, name: str) -> tuple[int, int]:
+        """Return (launches, bytes moved) of a computation."""
+        if name not in self._costs:
+            operations = self._computations.get(name, [])
+            shapes = {one.name: one.shape for one in operations}
+            costs = [self._cost_of(one, shapes) for one in operations]
+            self._costs[name] = sum(c[0] for c in costs), sum(c[1] for c in costs)
+        return self._costs[name]
+
+    def _cost_of(self, one: _Operation, shapes: dict[str, str]) -> tuple[int, int]:
+        if one.opcode in _FREE or one.opcode.endswith("-done"):
+            return 0, 0
+        called = _CALLED.findall(one.rest)
+        if one.opcode == "while":
+            return self._cost_of_loop(one, called[0])
+        if one.opcode == "conditional":
+            named = re.findall(r"%([\w.\-]+)", one.rest)
+            costs = [self._cost(branch) for branch in named if branch in self._computations]
+            return max((c[0] for c in costs), default=0), max((c[1] for c in costs), default=0)
+        if one.opcode in ("call", "async-start") and called:
+            return self._cost(called[0])
+        if one.opcode == "custom-call" and "callback" in one.rest:
+            self.host.add(one.name)
+        return 1, self._moved(one, shapes, called)
+
+    def _cost_of_loop(self, one: _Operation, body: str) -> tuple[int, int]:
+        known = _ROUNDS.search(one.rest)
+        self.unknown_loops += known is None
+        rounds = int(known.group(1)) if known else 1
+        launches, moved = self._cost(body)
+        if rounds * launches > self.busiest_loop[0] * self.busiest_loop[1]:
+            inside = (o for o in self._computations.get(body, []) if o.opcode not in _FREE)
+            largest = max((o.num_bytes for o in inside if o.opcode != "while"), default=0)
+            self.busiest_loop = rounds, launches, largest
+        return rounds * launches, rounds * moved
+
+    def _moved(self, one: _Operation, shapes: dict[str, str], called: list[str]) -> int:
+        """Return bytes read and written; slices of an operand count as what they take."""
+        if one.opcode == "dynamic-update-slice":
+            return 2 * _num_bytes(shapes.get(one.operands[1], ""))
+        if one.opcode in _SLICES:
+            return 2 * one.num_bytes
+        if one.opcode != "fusion" or not called or called[0] not in self._computations:
+            return one.num_bytes + sum(_num_bytes(shapes.get(name, "")) for name in one.operands)
+        body = self._computations[called[0]]
+        inside = {other.name: other.shape for other in body}
+        read, written = 0, one.num_bytes
+        for parameter in (other for other in body if other.opcode == "parameter"):
+            users = [other for other in body if parameter.name in other.operands]
+            if users and all(user.opcode in _SLICES for user in users):
+                read += sum(user.num_bytes for user in users)
+            elif users and all(user.opcode == "dynamic-update-slice" for user in users):
+                update = sum(_num_bytes(inside.get(user.operands[1], "")) for user in users)
+                written -= sum(user.num_bytes for user in users) - update
+            else:
+                read += parameter.num_bytes
+        return max(written, 0) + read
