@@ -15,17 +15,19 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
-from mrsa_jax.secagg._masking import Fidelity, ring_sum
+from mrsa_jax.secagg._masking import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._rules import GraphRule, SlotRound
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._seeds import key_material as material_of
@@ -146,8 +148,9 @@ class RingAverage:
     ) -> tuple[AggregateOut, AggregatorState]:
         """Average one round's updates.
 
-        Call it outside `jit`: encoding, sum and decoding are compiled apart, which is what
-        makes the result independent of `fidelity` to the last bit.
+        Encoding, sum and decoding are compiled apart, which is what makes the result independent
+        of `fidelity` to the last bit. Under `jit`, `vmap` or `scan` (rounds of a training in one
+        program) it gives the same; there nothing raises for what is known to the program only.
 
         Args:
             key: Randomness of the rounding; a client's draw depends on its id, not its slot.
@@ -158,7 +161,8 @@ class RingAverage:
                 left (nobody is lost without it).
             weights: Integers w_i by slot, if the aggregator is a weighted one (1 each if None).
                 Each client multiplies its codes by its weight before it pads them, and sends the
-                weight as one more padded coordinate.
+                weight as one more padded coordinate. Traced ones (or a traced cohort) are not
+                held to the budget: beyond it the sum wraps round.
             assignment_key: From which the graph is drawn; derived from `key` if None.
 
         Returns:
@@ -170,14 +174,16 @@ class RingAverage:
             ConfigurationError: If weights are given to an aggregator without, or are no integers,
                 negative, or more than its budget together.
         """
-        members = jnp.asarray(members).astype(jnp.int32)
+        members, values = jnp.asarray(members).astype(jnp.int32), jnp.asarray(updates)
         alive = self._alive(key, jnp.asarray(survivors))
+        shape = (self.num_participants, self.plan[0].stop - (self.total_weight is not None))
+        require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         quantizer = self.quantizer
         if self.clip_rule is not None:
             quantizer = self.clip_rule.apply(quantizer, state.half_width)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
         round_ = _decide(self.rule, graph_key, alive, members)
-        codes, clipped = _encode(quantizer, key, jnp.asarray(updates), members, alive[3])
+        codes, clipped = _encode(quantizer, key, values, members, alive[3])
         dim = codes.shape[1]
         if self.total_weight is not None or weights is not None:
             codes = _weigh(codes, self._checked_weights(weights, alive))
@@ -207,10 +213,17 @@ class RingAverage:
         """Return uint32[n], 0 for those who were not asked."""
         rule = "must be left out: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
-        given = np.ones(self.num_participants, np.uint32) if weights is None else weights
-        own = check_weights(given, "weights")
+        given: Any = np.ones(self.num_participants, np.uint32) if weights is None else weights
+        if is_traced(given):
+            integers = bool(jnp.issubdtype(given.dtype, jnp.integer))
+            require(integers, "weights", "must be integers", f"dtype {given.dtype}")
+            own: Any = given.astype(jnp.uint32)
+        else:
+            own = check_weights(given, "weights")
         fits = own.shape == (self.num_participants,)
         require(fits, "weights", f"must be {self.num_participants}, one a slot", own.shape)
+        if is_traced(own, alive):
+            return jnp.where(alive[0], own, jnp.uint32(0))
         own = np.where(np.asarray(alive[0]), own, np.uint32(0))
         total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
         require(total <= most, "weights", "must not add up to more than the ring's budget allows",
@@ -327,11 +340,11 @@ def _ring_sum(
     average: RingAverage, codes: Array, members: Array, round_index: Array, round_: SlotRound
 ) -> RingResult:
     """Sum over V3 with pads along the round's graph; nobody's inputs if the round failed."""
-    seeds = _graph_seeds(average, members, round_index, round_.adjacency)
     alive = round_.survivors & round_.summed.any()
-    return ring_sum(
-        seeds, codes, average.plan, round_index, survivors=alive, fidelity=average.fidelity
-    )
+    if average.fidelity == "sets":
+        return plain_sums(codes, alive[3], average.plan)
+    seeds = _graph_seeds(average, members, round_index, round_.adjacency)
+    return ring_sum(seeds, codes, average.plan, round_index, survivors=alive)
 
 
 def _graph_seeds(
@@ -339,7 +352,14 @@ def _graph_seeds(
 ) -> Seeds:
     if average.rule is None:
         return derive_seeds(average.key_material, members, round_index)
-    edges = graphs.edges(adjacency)
+    if is_traced(adjacency):
+        # the number of edges is no shape here: every pair, and of those that are none the first
+        # slot twice, whose pad it both adds and subtracts
+        pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(np.int32)
+        near = adjacency[pairs[:, 0], pairs[:, 1]]
+        edges: Any = jnp.where(near[:, None], pairs, pairs[:, :1])
+    else:
+        edges = graphs.edges(adjacency)
     return derive_seeds(average.key_material, members, round_index, edges)
 
 
@@ -352,6 +372,7 @@ def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
 def _encode(
     quantizer: Quantizer, key: Array, updates: Array, members: Array, present: Array
 ) -> tuple[Array, Array]:
+    quantizer, updates = lax.optimization_barrier((quantizer, updates))  # as when compiled apart
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
     codes = jax.vmap(lambda own, values: quantizer.encode(own, values))(keys, updates)
     fractions = jnp.where(present, quantizer.clipped_fraction(updates), jnp.float32(0))
@@ -375,9 +396,11 @@ def _totals(total: Array, summed: Array, status: Array, dim: int) -> tuple[Array
 
 @jax.jit
 def _decode(quantizer: Quantizer, total: Array, weight: Array, status: Array) -> Array:
+    quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
     divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)
     mean = quantizer.decode(total, weight) / divisor
-    return jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
+    mean = jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
+    return lax.optimization_barrier(mean)
 
 
 @jax.jit

@@ -36,7 +36,7 @@ from mrsa_jax.secagg._pads_xla import (
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
-__all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "ring_sum"]
+__all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "plain_sums", "ring_sum"]
 
 Fidelity = Literal["array", "sets"]
 
@@ -141,7 +141,7 @@ def ring_sum(
             first_block=first_block,
         )[1]  # fmt: skip
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
-    return _plain_sums(round_.inputs, round_.sends, plan)
+    return plain_sums(round_.inputs, round_.sends, plan)
 
 
 def padded_and_sum(
@@ -204,7 +204,7 @@ def _checked(
 
 
 @functools.partial(jax.jit, static_argnames=("plan",))
-def _plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
+def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
     totals, statuses = [], []
     for block in plan:
         members = np.asarray(block.members)

@@ -381,3 +381,41 @@ def test_other_thresholds_graphs_and_ranges_compile_nothing_new() -> None:
         cached = (_aggregator._decide, _aggregator._encode, _aggregator._decode)
         sizes.append([function._cache_size() for function in cached])
     assert sizes[0] == sizes[-1]
+
+
+@pytest.mark.parametrize("fidelity", ["array", "sets"])
+def test_rounds_in_one_scan_are_the_rounds_one_by_one(fidelity) -> None:
+    """Graphs, losses, weights and ranges of 24 rounds, none of them known while tracing."""
+    n, d, rounds, rng = 6, 9, 24, np.random.default_rng(6)
+    average = ring_average(
+        stochastic(2**10, 1.0), n, d, fidelity=fidelity, max_weight=20, modulus_bits=20,
+        rule=graph_rule(graphs.erdos_renyi(n, 0.7), 40, threshold=3, policy="drop_block", blocks=2),
+        clip_rule=following_range(2.0, floor=0.1),
+    )  # fmt: skip
+    given = (
+        jax.random.split(jax.random.key(1), rounds),
+        jnp.asarray(rng.uniform(-1, 1, (rounds, n, d)), jnp.float32),
+        jnp.asarray(np.sort([rng.choice(40, n, False) for _ in range(rounds)], axis=1), jnp.int32),
+        jnp.asarray([nested(rng, n, stay=0.95, asked=1.0) for _ in range(rounds)]),
+        jnp.asarray(rng.integers(0, 21, (rounds, n)), jnp.uint32),
+    )
+
+    def step(state, own):
+        key, updates, members, survivors, weights = own
+        out, state = average.aggregate(key, state, updates, members, survivors, weights)
+        return state, out
+
+    last, outs = jax.jit(lambda *all_: jax.lax.scan(step, average.init(), all_))(*given)
+    state = average.init()
+    for r in range(rounds):
+        state, out = step(state, [leaf[r] for leaf in given])
+        for name, mine, theirs in zip(out._fields, out, outs, strict=True):
+            assert np.array_equal(mine, theirs[r]), (r, name)
+    assert float(last.half_width) == float(state.half_width)
+    statuses = np.asarray(outs.status)
+    assert {int(mj.Status.OK), int(mj.Status.UNRELIABLE)} <= set(statuses.tolist())
+    if fidelity == "array":
+        return
+    batch = jax.vmap(lambda *own: step(average.init(), own)[1])(*given)
+    assert np.array_equal(batch.status, statuses)  # round 0 in each: other pads, the same graphs
+    assert np.array_equal(batch.components, outs.components)
