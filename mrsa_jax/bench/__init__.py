@@ -2,6 +2,7 @@
 
 from mrsa_jax.bench._harness import (
     Measurement,
+    NotHereError,
     ResultsDifferError,
     compare,
     cores,
@@ -10,7 +11,8 @@ from mrsa_jax.bench._harness import (
     row,
 )
 from mrsa_jax.bench._peers import PEERS, Peer, PeerError, how_to_make, python_of
-from mrsa_jax.bench._run import Failure, Report, Watch, check_topics, missing_peers, run
+from mrsa_jax.bench._reading import Reading
+from mrsa_jax.bench._run import Failure, LeftOut, Report, Watch, check_topics, missing_peers, run
 from mrsa_jax.bench._topics import TOPICS, Case, Topic, cases_of
 
 __all__ = [
@@ -18,9 +20,12 @@ __all__ = [
     "TOPICS",
     "Case",
     "Failure",
+    "LeftOut",
     "Measurement",
+    "NotHereError",
     "Peer",
     "PeerError",
+    "Reading",
     "Report",
     "ResultsDifferError",
     "Topic",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
-import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,15 +21,12 @@ from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import SingleDeviceSharding
 
 from mrsa_jax import _device
-from mrsa_jax._errors import MrsaError, nearest, require
+from mrsa_jax._errors import nearest, require
+from mrsa_jax.bench._harness import NotHereError
 from mrsa_jax.bench._hlo import Counts, counts_of
 
-__all__ = ["LIMITS", "TARGETS", "Limits", "MissingCompilerError", "Target", "compiled", "count",
+__all__ = ["LIMITS", "TARGETS", "Limits", "Target", "compiled", "count",
            "target"]  # fmt: skip
-
-
-class MissingCompilerError(MrsaError, RuntimeError):
-    """What compiles for an accelerator is not installed, or is another JAX's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,59 +120,80 @@ def target(name: str) -> Target:
 
     Raises:
         ConfigurationError: If there is no such target.
-        MissingCompilerError: If its compiler is not there; the message says what to install.
+        NotHereError: If its compiler is not there, or is another JAX's.
     """
     require(name in TARGETS, "name", f"must be a known target; {nearest(name, TARGETS)}", name)
     platform = "cuda" if name in _GPUS else "tpu"
     _check_installed(platform)
     try:
         if platform == "tpu":
-            os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # asks no cloud whose TPU this is
-            described, memory = _TPUS[name]
-            topology = topologies.get_topology_desc(platform="tpu", topology_name=described)
-            return Target(name, topology.devices[0], platform, 2**15, memory)
-        bandwidth, memory = _GPUS[name]
-        description = _GPU.format(
-            bandwidth=bandwidth, memory=memory, cores=_MULTIPROCESSORS, threads=_THREADS
-        )
-        topology = topologies.get_topology_desc(
-            topology_name="", platform="cuda", topology="1x1x1", target_config=description
-        )
-    except (RuntimeError, NotImplementedError, ValueError) as error:
-        words = f"{str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise MissingCompilerError(f"JAX {jax.__version__} cannot compile for it: {words}") from (
-            error
-        )
-    lanes = _MULTIPROCESSORS * _THREADS
-    return Target(name, topology.devices[0], platform, lanes, memory)
+            return _tpu(name)
+        return _gpu(name)
+    except Exception as error:  # whatever plugins of other versions raise
+        words = (str(error) or type(error).__name__).splitlines()[0]
+        reason = f"JAX {jax.__version__} cannot compile for it: {words}"
+        raise NotHereError(platform, reason, how_to_install(platform)) from error
 
 
-# distributions that compile; those in the first tuple go with one release of JAX
-_NEEDED = {
-    "cuda": (("jax-cuda12-plugin", "jax-cuda12-pjrt"), ("nvidia-cuda-nvcc-cu12",)),
-    "tpu": ((), ("libtpu",)),
+def _gpu(name: str) -> Target:
+    bandwidth, memory = _GPUS[name]
+    description = _GPU.format(
+        bandwidth=bandwidth, memory=memory, cores=_MULTIPROCESSORS, threads=_THREADS
+    )
+    topology = topologies.get_topology_desc(
+        topology_name="", platform="cuda", topology="1x1x1", target_config=description
+    )
+    return Target(name, topology.devices[0], "cuda", _MULTIPROCESSORS * _THREADS, memory)
+
+
+def _tpu(name: str) -> Target:
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # asks no cloud whose TPU this is
+    described, memory = _TPUS[name]
+    topology = topologies.get_topology_desc(platform="tpu", topology_name=described)
+    return Target(name, topology.devices[0], "tpu", 2**15, memory)
+
+
+# ---- what must be installed
+
+# by version of CUDA: what goes with one release of JAX, and NVIDIA's compiler
+_CUDA = {
+    "12": (("jax-cuda12-plugin", "jax-cuda12-pjrt"), "nvidia-cuda-nvcc-cu12"),
+    "13": (("jax-cuda13-plugin", "jax-cuda13-pjrt"), "nvidia-cuda-nvcc"),
 }
 
 
-def how_to_install(platform: str) -> str:
-    """Return the command that installs what compiles for "cuda" or "tpu"."""
-    own, others = _NEEDED[platform]
-    pinned = [f"{name}=={jax.__version__}" for name in own]
+def how_to_install(platform: str) -> tuple[str, ...]:
+    """Return the command that installs what compiles for "cuda" or "tpu" here."""
+    if platform == "tpu":
+        return (" ".join(["pip", "install", f"'{_pinned('jax[tpu]')}'"]),)
+    plugins, compiler = _CUDA["12"]
     # without what runs programs, which is ten times as large
-    flags = ["--no-deps"] if own else []
-    return " ".join(["pip", "install", *flags, *pinned, *others])
+    return (" ".join(["pip", "install", "--no-deps", *map(_pinned, plugins), compiler]),)
+
+
+def _pinned(name: str) -> str:
+    return f"{name}=={jax.__version__}"
 
 
 def _check_installed(platform: str) -> None:
     """Raise unless what compiles for the platform is installed, in this JAX's version."""
-    own, others = _NEEDED[platform]
-    found = {name: _version(name) for name in (*own, *others)}
+    if platform == "tpu":
+        problems = [_problem((), "libtpu")]
+    else:
+        problems = [_problem(*needed) for needed in _CUDA.values()]
+    if all(problems):
+        nearest_first = sorted(problems, key=lambda words: words.count(" and "))
+        raise NotHereError(platform, nearest_first[0], how_to_install(platform))
+
+
+def _problem(plugins: tuple[str, ...], other: str) -> str:
+    """Return what is wrong with these distributions, "" if nothing is."""
+    found = {name: _version(name) for name in (*plugins, other)}
     missing = [name for name, version in found.items() if version is None]
     if missing:
-        raise MissingCompilerError(f"{' and '.join(missing)} not installed")
-    wrong = [f"{name} {found[name]}" for name in own if found[name] != jax.__version__]
-    if wrong:
-        raise MissingCompilerError(f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}")
+        return f"{' and '.join(missing)} not installed"
+    wrong = [f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__]
+    return f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}" if wrong else ""
 
 
 def _version(name: str) -> str | None:

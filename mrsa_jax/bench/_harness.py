@@ -18,11 +18,36 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Measurement", "ResultsDifferError", "compare", "cores", "machine", "record", "row"]
+from mrsa_jax._errors import MrsaError
+from mrsa_jax.bench._reading import Reading
+
+__all__ = [
+    "Measurement",
+    "NotHereError",
+    "ResultsDifferError",
+    "compare",
+    "cores",
+    "machine",
+    "record",
+    "row",
+]
 
 
 class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""
+
+
+class NotHereError(MrsaError, RuntimeError):
+    """What a case needs is not installed, or does not fit what is.
+
+    Attributes:
+        name: Of what is needed.
+        make: Commands that install it.
+    """
+
+    def __init__(self, name: str, reason: str, make: tuple[str, ...]) -> None:
+        super().__init__(reason)
+        self.name, self.make = name, make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +91,10 @@ class Measurement:
     def ratio(self) -> float | None:
         """Our rate over the peer's, fastest call against fastest call."""
         return None if self.peer_seconds_min is None else self.peer_seconds_min / self.seconds_min
+
+    def derived(self) -> dict[str, Any]:
+        """Return what a record holds beside the fields."""
+        return {"rate": self.rate, "ratio": self.ratio}
 
 
 def _block(value: Any) -> Any:
@@ -211,8 +240,8 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
-    """Return a measurement as one record: its fields, rate, ratio, the machine and the time.
+def row(item: Measurement | Reading, where: dict[str, Any], when: str) -> dict[str, Any]:
+    """Return a measurement as one record: its fields, what follows, the machine and the time.
 
     Args:
         item: The measurement.
@@ -224,12 +253,7 @@ def row(item: Measurement, where: dict[str, Any], when: str) -> dict[str, Any]:
         >>> row(item, {}, "2026-01-01T00:00:00+00:00")["rate"]
         3.0
     """
-    return dataclasses.asdict(item) | {
-        "rate": item.rate,
-        "ratio": item.ratio,
-        "machine": where,
-        "time": when,
-    }
+    return dataclasses.asdict(item) | item.derived() | {"machine": where, "time": when}
 
 
 def record(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> None:

@@ -214,9 +214,11 @@ class Program:
         read, written = 0, one.num_bytes
         for parameter in (other for other in body if other.opcode == "parameter"):
             users = [other for other in body if parameter.name in other.operands]
-            if users and all(user.opcode in _SLICES for user in users):
+            # an index or an update is read as it is; what is cut or written into is not
+            is_base = all(user.operands[0] == parameter.name for user in users) and bool(users)
+            if is_base and all(user.opcode in _SLICES for user in users):
                 read += sum(user.num_bytes for user in users)
-            elif users and all(user.opcode == "dynamic-update-slice" for user in users):
+            elif is_base and all(user.opcode == "dynamic-update-slice" for user in users):
                 update = sum(_num_bytes(inside.get(user.operands[1], "")) for user in users)
                 written -= sum(user.num_bytes for user in users) - update
             else:

@@ -67,7 +67,8 @@ class HotPath(NamedTuple):
     """A row.
 
     Attributes:
-        name: What it does, with its sizes.
+        name: What it does.
+        sizes: What of, at the sizes that users have.
         unit: Of its work.
         build: Takes whether sizes are to be small; called under the form and the device that it
             is compiled for.
@@ -75,6 +76,7 @@ class HotPath(NamedTuple):
     """
 
     name: str
+    sizes: str
     unit: str
     build: Callable[[bool], Work]
     bounds: dict[Form, Bound]
@@ -218,7 +220,7 @@ def _local_training(
     from mrsa_jax.data import ClientData
     from mrsa_jax.federated._cohort import cohort_updates
 
-    clients, samples = (2, 2 * batch) if quick else (clients, samples)
+    clients, samples, batch = (2, 8, 4) if quick else (clients, samples, batch)
     network = getattr(federated, model)(10)
     trainer = federated.local_sgd(network, 0.05, batch_size=batch)
     dim = federated.num_parameters(network, shape)
@@ -247,70 +249,80 @@ _lenet = functools.partial(
 _power = functools.partial(_padded_round, modulus=2**32)
 _prime = functools.partial(_padded_round, modulus=2**31 - 1)
 
-_ROUND = "padded round, n = 100 complete, d = 1,000,000"
+_ROUND = "n = 100 complete, d = 1,000,000"
 HOT_PATHS: dict[str, HotPath] = {
     "ranks": HotPath(
-        "ranks of 16,384 x [120, 120] bools, small prime",
+        "ranks, small prime",
+        "16,384 x [120, 120] bools",
         "matrices",
         _ranks,
         {"pallas": Bound(20, 3.0), "xla": Bound(8_000)},
     ),
     "trajectory": HotPath(
-        "rank trajectories of 1,024 x [150, 120]",
+        "rank trajectories",
+        "1,024 x [150, 120]",
         "histories",
         _trajectory,
         {"pallas": Bound(100, 20.0), "xla": Bound(16_000)},
     ),
     "exposure": HotPath(
-        "first exposure of 1,024 x [150, 120]",
+        "first exposure",
+        "1,024 x [150, 120]",
         "histories",
         _exposure,
         {"pallas": Bound(100, 20.0), "xla": Bound(8_000)},
     ),
     "weak-bounds": HotPath(
-        "bounds of weak privacy, 64 x [150, 120]",
+        "bounds of weak privacy",
+        "64 x [150, 120]",
         "histories",
         _weak_bounds,
         {"xla": Bound(40_000, unknown_loops=4)},
     ),
     "chacha20": HotPath(
-        "ChaCha20, 64 MiB", "bytes", _chacha20, {"pallas": Bound(2, 1.2), "xla": Bound(100)}
+        "ChaCha20", "64 MiB", "bytes", _chacha20, {"pallas": Bound(2, 1.2), "xla": Bound(100)}
     ),
     "pads": HotPath(
-        f"{_ROUND}, 2^32",
+        "padded round, 2^32",
+        _ROUND,
         "coordinates",
         _power,
         {"pallas": Bound(20, 1.5), "xla": Bound(20_000)},
     ),
     "pads-prime": HotPath(
-        f"{_ROUND}, 2^31 - 1",
+        "padded round, 2^31 - 1",
+        _ROUND,
         "coordinates",
         _prime,
         {"pallas": Bound(20, 1.5), "xla": Bound(40_000)},
     ),
-    "shamir": HotPath("Shamir's shares and back, n = 40", "secrets", _shares, {"xla": Bound(400)}),
+    "shamir": HotPath(
+        "Shamir's shares and back", "n = 40", "secrets", _shares, {"xla": Bound(400)}
+    ),
     "segments": HotPath(
-        "HeteroSAg's pads, N = 128, G = 7, d = 100,000",
+        "HeteroSAg's pads",
+        "N = 128, G = 7, d = 100,000",
         "coordinates",
         _segments,
         {"pallas": Bound(100, 1.5)},
     ),
     "selection": HotPath(
-        "selection, 100,000 trials x 200 rounds, N = 120",
+        "selection",
+        "100,000 trials x 200 rounds, N = 120",
         "rounds",
         _selection,
         {"xla": Bound(6_000, 41.0)},
     ),
     "failures": HotPath(
-        "failure study, 8,192 rounds, n = 100", "rounds", _failures, {"xla": Bound(40, 3.0)}
+        "failure study", "8,192 rounds, n = 100", "rounds", _failures, {"xla": Bound(40, 3.0)}
     ),
     "mlp": HotPath(
-        "a minibatch step of an MLP, 12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}
+        "a minibatch step of an MLP", "12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}
     ),
     "cnn": HotPath(
-        "a minibatch step of a CNN, 12 clients", "samples", _cnn, {"xla": Bound(60, None, 1)}
+        "a minibatch step of a CNN", "12 clients", "samples", _cnn, {"xla": Bound(60, None, 1)}
     ),
     "lenet": HotPath(
-        "a minibatch step of LeNet, 12 x 417", "samples", _lenet, {"xla": Bound(60, None, 1)}
+        "a minibatch step of LeNet", "12 x 417", "samples", _lenet, {"xla": Bound(60, None, 1)}
     ),
 }

@@ -7,11 +7,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, machine, now, row
-from mrsa_jax.bench._peers import PeerError, how_to_make, python_of
+from mrsa_jax.bench._harness import (
+    Measurement,
+    NotHereError,
+    ResultsDifferError,
+    machine,
+    now,
+    row,
+)
+from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
+from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import TOPICS, Case, cases_of
 
-__all__ = ["Failure", "Report", "Watch", "check_topics", "missing_peers", "run"]
+__all__ = ["Failure", "LeftOut", "Report", "Watch", "check_topics", "missing_peers", "run"]
 
 
 @runtime_checkable
@@ -27,12 +35,13 @@ class Watch(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A case that was not measured because something was wrong.
+    """A case that was not measured because something was wrong, or counts beyond a bound.
 
     Attributes:
         benchmark: Its topic.
         case: Its name.
-        reason: The difference between two results, or a peer's last words.
+        reason: The difference between two results, a peer's last words, or what is more than a
+            bound allows.
     """
 
     benchmark: str
@@ -41,20 +50,37 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """Cases that were not measured because something is not installed.
+
+    Attributes:
+        why: E.g. "beside FedJAX: no environment".
+        make: Commands that install it.
+        cases: Their names.
+    """
+
+    why: str
+    make: tuple[str, ...]
+    cases: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """What a run found.
 
     Attributes:
-        measurements: One for each case that was measured.
-        failures: One for each case that was not, because a result was wrong or a peer broke down.
-        left_out: System in an environment of its own that has none here -> the cases left out.
+        measurements: One for each case that was measured or counted.
+        failures: One for each case that was not, because a result was wrong or a peer broke down,
+            and one for each count that is beyond its bound.
+        left_out: System in an environment of its own that has none here, or platform that
+            nothing here compiles for -> the cases left out.
         machine: Where it ran.
         time: When it began.
     """
 
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[Measurement | Reading, ...]
     failures: tuple[Failure, ...]
-    left_out: dict[str, tuple[str, ...]]
+    left_out: dict[str, LeftOut]
     machine: dict[str, Any]
     time: str
 
@@ -64,10 +90,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything that was found, for JSON."""
-        left_out = {
-            name: {"cases": list(cases), "make": list(how_to_make(name))}
-            for name, cases in self.left_out.items()
-        }
+        left_out = {name: dataclasses.asdict(each) for name, each in self.left_out.items()}
         failures = [dataclasses.asdict(failure) for failure in self.failures]
         return {"measurements": self.rows(), "failures": failures, "left_out": left_out}
 
@@ -132,25 +155,39 @@ def run(
     chosen = check_topics(topics)
     told: Watch = _Silent() if watch is None else watch
     when, where = now(), machine()
-    measurements: list[Measurement] = []
-    failures: list[Failure] = []
-    left_out: dict[str, tuple[str, ...]] = {}
+    found = _Found([], [], {})
     for topic in chosen:
         cases = [case for case in cases_of(topic, quick=quick) if peers or case.needs is None]
         told.stage(topic, len(cases))
         for done, case in enumerate(cases):
-            if case.needs is not None and python_of(case.needs) is None:
-                left_out[case.needs] = (*left_out.get(case.needs, ()), case.name)
-            else:
-                _measure(topic, case, measurements, failures)
+            _measure(topic, case, found)
             told.update(done + 1, len(cases))
-    return Report(tuple(measurements), tuple(failures), left_out, where, when)
+    return Report(tuple(found.measurements), tuple(found.failures), found.left_out, where, when)
 
 
-def _measure(
-    topic: str, case: Case, measurements: list[Measurement], failures: list[Failure]
-) -> None:
+@dataclasses.dataclass
+class _Found:
+    measurements: list[Measurement | Reading]
+    failures: list[Failure]
+    left_out: dict[str, LeftOut]
+
+    def leave_out(self, name: str, why: str, make: tuple[str, ...], case: str) -> None:
+        before = self.left_out.get(name, LeftOut(why, make))
+        self.left_out[name] = dataclasses.replace(before, cases=(*before.cases, case))
+
+
+def _measure(topic: str, case: Case, found: _Found) -> None:
+    if case.needs is not None and python_of(case.needs) is None:
+        beside = f"beside {PEERS[case.needs][0]}"
+        found.leave_out(case.needs, beside, how_to_make(case.needs), case.name)
+        return
     try:
-        measurements.append(case.measure(case.name))
+        item = case.measure(case.name)
+    except NotHereError as error:
+        found.leave_out(error.name, f"compiled for {error.name}: {error}", error.make, case.name)
     except (ResultsDifferError, PeerError) as error:
-        failures.append(Failure(topic, case.name, str(error).strip()))
+        found.failures.append(Failure(topic, case.name, str(error).strip()))
+    else:
+        found.measurements.append(item)
+        excesses = item.excesses() if isinstance(item, Reading) else ()
+        found.failures += [Failure(topic, case.name, words) for words in excesses]

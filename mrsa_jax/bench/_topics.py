@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mrsa_jax.bench._harness import Measurement
+from mrsa_jax.bench._reading import Reading
 
 __all__ = ["TOPICS", "Case", "Topic", "cases_of"]
 
@@ -25,7 +26,7 @@ class Case(NamedTuple):
     """
 
     name: str
-    measure: Callable[[str], Measurement]
+    measure: Callable[[str], Measurement | Reading]
     needs: str | None = None
 
 
@@ -99,6 +100,10 @@ TOPICS: dict[str, Topic] = {
         "gradient inversion, restarts, least squares from file to file",
         "one restart after another; NumPy's pseudo-inverse",
         ("breaching",),
+    ),
+    "accelerators": Topic(
+        "hot paths compiled for GPUs and TPUs, launches and bytes; run where one is",
+        "bounds, and the limits of the device",
     ),
 }
 

@@ -15,7 +15,7 @@ from mrsa_jax._errors import require, writing
 from mrsa_jax.cli._console import Bars, error_console, escape, use_cores
 
 if TYPE_CHECKING:
-    from mrsa_jax.bench import Measurement, Report
+    from mrsa_jax.bench import Measurement, Reading, Report
 
 __all__ = ["DESCRIPTION", "BenchConfig", "run_bench"]
 
@@ -137,11 +137,20 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
 
 
 def _print_tables(report: Report, seconds: float) -> None:
+    from mrsa_jax.bench import Reading
+
     console = _console()
-    if report.measurements:
+    readings = [item for item in report.measurements if isinstance(item, Reading)]
+    rest = [item for item in report.measurements if not isinstance(item, Reading)]
+    if rest:
         table = _table("Topic", "Case", "Rate", "Ratio", "Aim", "Beside")
-        for item in report.measurements:
+        for item in rest:
             table.add_row(*_cells(item))
+        console.print(table)
+    if readings:
+        table = _table(*_READ)
+        for reading in readings:
+            table.add_row(*_reading_cells(reading))
         console.print(table)
     where = report.machine
     _print_words(
@@ -154,14 +163,11 @@ def _print_tables(report: Report, seconds: float) -> None:
     for failure in report.failures:
         words = f"[bold red]wrong:[/] {escape(f'{failure.benchmark}, {failure.case}')}"
         errors.print(f"{words}: {escape(failure.reason)}", highlight=False)
-    if report.left_out:
-        from mrsa_jax import bench
-
-        for name, cases in report.left_out.items():
-            count = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
-            errors.print(f"[yellow]left out:[/] {count} beside {bench.PEERS[name][0]}; to make it:")
-            for command in bench.how_to_make(name):
-                _print_words(errors, f"    {command}")
+    for each in report.left_out.values():
+        count = f"{len(each.cases)} case{'' if len(each.cases) == 1 else 's'}"
+        errors.print(f"[yellow]left out:[/] {count} {escape(each.why)}; to make it:")
+        for command in each.make:
+            _print_words(errors, f"    {command}")
 
 
 def _cells(item: Measurement) -> tuple[str, ...]:
@@ -175,13 +181,44 @@ def _cells(item: Measurement) -> tuple[str, ...]:
     return (*map(escape, words), ratio, aim, escape(item.peer or ""))
 
 
+_READ = (
+    "Device", "Program", "Form", "Launches", "bound", "Moved / least", "bound ", "GB",
+    "Open loops", "Seconds", "Of the limits",
+)  # fmt: skip
+_NUMBERS = {"Rate", "Ratio", "Aim", *_READ[3:10]}
+
+
+def _reading_cells(item: Reading) -> tuple[str, ...]:
+    """Return a row of counts; what is beyond its bound is red."""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in item.shares.items())
+    return (
+        item.device,
+        escape(item.case.split(": ", 1)[-1].removesuffix(f", {item.form}")),
+        item.form or "best",
+        _bounded(f"{item.launches:,}", item.launches, item.most_launches),
+        "" if item.most_launches is None else f"{item.most_launches:,}",
+        _bounded(f"{item.moved:,.2f}", item.moved, item.most_moved),
+        "" if item.most_moved is None else f"{item.most_moved:g}",
+        f"{item.moved_bytes / 1e9:,.3f}",
+        _bounded(f"{item.unknown_loops}", item.unknown_loops, item.most_unknown_loops),
+        "" if item.seconds_min is None else f"{item.seconds_min:.3g}",
+        shares,
+    )
+
+
+def _bounded(words: str, value: float | int, most: float | int | None) -> str:
+    if most is None:
+        return words
+    return f"[{'green' if value <= most else 'red'}]{words}"
+
+
 def _table(*headings: str) -> Any:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
-        side: Any = "right" if heading in ("Rate", "Ratio", "Aim") else "left"
+        side: Any = "right" if heading in _NUMBERS else "left"
         table.add_column(heading, overflow="fold", justify=side)
     return table
 

@@ -59,10 +59,11 @@ def test_one_failure_ends_nothing() -> None:
     assert [item.case for item in report.measurements] == ["good", "last"]
     reasons = [(failure.case, failure.reason) for failure in report.failures]
     assert reasons == [("wrong", "1 is not 2"), ("broken", "ended with 1")]
-    assert report.left_out == {"flower": ("absent",)}
+    assert {name: each.cases for name, each in report.left_out.items()} == {"flower": ("absent",)}
+    assert report.left_out["flower"].why == "beside Flower"
     assert (stages, steps) == ([("rank", 5)], [1, 2, 3, 4, 5])
     content = report.as_json()
-    assert content["left_out"]["flower"]["cases"] == ["absent"]
+    assert content["left_out"]["flower"]["cases"] == ("absent",)
     assert len(content["measurements"]) == 2
     assert content["measurements"][0]["machine"]["processor"]
 

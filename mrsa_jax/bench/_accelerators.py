@@ -1,0 +1,204 @@
+"""The hot paths compiled for accelerators, counted against their bounds, and run where one is.
+
+Without an accelerator: launches, bytes and loops of each path's programs for an H100, an H200 and
+a TPU v5e, if what compiles for them is installed. On a machine that has one the programs run
+there too, and their times stand beside its limits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import _device
+from mrsa_jax.bench._compile_for import LIMITS, TARGETS, Target, compiled, target
+from mrsa_jax.bench._hlo import Counts, counts_of
+from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Call, Work
+from mrsa_jax.bench._reading import Reading
+from mrsa_jax.bench._topics import Case
+
+__all__ = ["cases", "filled", "forms_on", "read_compiled", "read_run"]
+
+_REPEATS = 10
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return each path for each target and form, then those that run here.
+
+    Where there is no accelerator nothing runs but at the small sizes, and these have no bounds. An
+    H200 runs an H100's programs in other chunks: at small sizes the same.
+    """
+    found = [
+        Case(
+            f"{name}: {_named(path, quick)}, {form}",
+            functools.partial(read_compiled, name, path, form, quick=quick),
+        )
+        for name in TARGETS
+        if not (quick and name == "H200")
+        for path in HOT_PATHS
+        for form in forms_on(name, path)
+    ]
+    if quick or _device.platform() != "cpu":
+        found += [
+            Case(f"here: {_named(path, quick)}", functools.partial(read_run, path, quick=quick))
+            for path in HOT_PATHS
+        ]
+    return found
+
+
+def _named(path: str, quick: bool) -> str:
+    return f"{HOT_PATHS[path].name}, {'small' if quick else HOT_PATHS[path].sizes}"
+
+
+def forms_on(name: str, path: str) -> tuple[_device.Form, ...]:
+    """Return the forms of a path that a target can run."""
+    return tuple(
+        form for form in HOT_PATHS[path].bounds if form == "xla" or not name.startswith("TPU")
+    )
+
+
+def read_compiled(
+    name: str, path: str, form: _device.Form, case: str, *, quick: bool = False
+) -> Reading:
+    """Compile one form of a path for a target and count.
+
+    Args:
+        name: One of `TARGETS`.
+        path: Key of `HOT_PATHS`.
+        form: One of its forms.
+        case: What the record is called.
+        quick: Small sizes; they have no bounds, like targets that are no NVIDIA GPU.
+
+    Raises:
+        NotHereError: If nothing here compiles for the target.
+    """
+    where = target(name)
+    start = time.perf_counter()
+    with _device.use_form(form), where.assumed():
+        work = HOT_PATHS[path].build(quick)
+        counts = _sum([counts_of(_compiled(where, call)) for call in work.calls])
+    seconds = time.perf_counter() - start
+    is_bound = where.platform == "cuda" and not quick
+    bound = HOT_PATHS[path].bounds[form] if is_bound else None
+    return _reading(case, name, path, form, work, counts, seconds, bound)
+
+
+def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEATS) -> Reading:
+    """Compile the best form of a path for the default device, run and time it.
+
+    Args:
+        path: Key of `HOT_PATHS`.
+        case: What the record is called.
+        quick: Small sizes.
+        repeats: Timed calls, after one to warm up.
+    """
+    start = time.perf_counter()
+    work = HOT_PATHS[path].build(quick)
+    programs = [_lowered(call).compile() for call in work.calls]
+    compile_seconds = time.perf_counter() - start
+    inputs = [filled(call.arguments) for call in work.calls]
+
+    def run() -> float:
+        begin = time.perf_counter()
+        pairs = zip(programs, inputs, strict=True)
+        jax.block_until_ready([program(*arguments) for program, arguments in pairs])
+        return time.perf_counter() - begin
+
+    run()
+    seconds = [run() for _ in range(repeats)]
+    counts = _sum([counts_of(program) for program in programs])
+    kind = jax.local_devices()[0].device_kind
+    reading = _reading(case, kind, path, _device.forced_form(), work, counts, compile_seconds, None)
+    return _timed(reading, work, seconds)
+
+
+def _timed(reading: Reading, work: Work, seconds: list[float]) -> Reading:
+    """Return the reading with its times, and their shares of what the device could do."""
+    best = min(seconds)
+    limits = next((own for name, own in LIMITS.items() if name in reading.device), None)
+    shares = {}
+    if limits is not None:
+        shares = {
+            "memory": reading.moved_bytes / best / limits.memory,
+            "int32": work.int32 / best / limits.int32,
+            "launches": reading.launches * limits.launch / best,
+            "matrix": work.flops / best / limits.matrix,
+        }
+    return dataclasses.replace(
+        reading,
+        seconds_min=best,
+        seconds_median=statistics.median(seconds),
+        shares={name: share for name, share in shares.items() if share},
+    )
+
+
+def filled(arguments: Any) -> Any:
+    """Return arguments with values in place of `jax.ShapeDtypeStruct`s.
+
+    Bools are true one time in ten, integers any words (of signed ones their last bit), floats
+    standard normal; the rest stays.
+    """
+    rng = np.random.default_rng(0)
+
+    def value(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        if leaf.dtype == jnp.bool_:
+            return jnp.asarray(rng.random(leaf.shape, np.float32) < 0.1)
+        if leaf.dtype == jnp.float32:
+            return jnp.asarray(rng.standard_normal(leaf.shape, np.float32))
+        words = rng.integers(0, 2**32, leaf.shape, np.uint32)
+        return jnp.asarray(words if leaf.dtype == jnp.uint32 else (words & 1).astype(leaf.dtype))
+
+    return jax.tree.map(value, arguments)
+
+
+def _compiled(where: Target, call: Call) -> Any:
+    return compiled(call.function, where, *call.arguments, **call.static)
+
+
+def _lowered(call: Call) -> Any:
+    return call.function.lower(*call.arguments, **call.static)
+
+
+def _sum(counts: list[Counts]) -> Counts:
+    return functools.reduce(lambda a, b: a + b, counts)
+
+
+def _reading(
+    case: str,
+    device: str,
+    path: str,
+    form: str | None,
+    work: Work,
+    counts: Counts,
+    seconds: float,
+    bound: Bound | None,
+) -> Reading:
+    return Reading(
+        benchmark="accelerators",
+        case=case,
+        device=device,
+        path=path,
+        form=form,
+        unit=HOT_PATHS[path].unit,
+        work=float(work.amount),
+        compile_seconds=seconds,
+        launches=counts.launches,
+        moved_bytes=counts.moved_bytes,
+        least_bytes=counts.least_bytes if work.least_bytes is None else work.least_bytes,
+        temporary_bytes=counts.temporary_bytes,
+        unknown_loops=counts.unknown_loops,
+        host_calls=len(counts.host),
+        busiest_loop=counts.busiest_loop,
+        most_launches=None if bound is None else bound.launches,
+        most_moved=None if bound is None else bound.moved,
+        most_unknown_loops=None if bound is None else bound.unknown_loops,
+    )

@@ -1,0 +1,93 @@
+"""What the topic `accelerators` records: counts of a compiled program, and its time where it runs.
+
+Nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = ["Reading"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """One hot path, compiled for one device and perhaps run on it.
+
+    Attributes:
+        benchmark: Topic.
+        case: Device, path and form.
+        device: What it was compiled for, e.g. "H100".
+        path: Key of `HOT_PATHS`.
+        form: The form that was asked for; None: the best for the device.
+        unit: Of `work`.
+        work: Units done in one call.
+        compile_seconds: Of tracing and compiling.
+        launches: Kernels, copies and library calls in one call.
+        moved_bytes: That these read and write in the device's memory.
+        least_bytes: That one call must move.
+        temporary_bytes: Of memory at the peak, beside arguments and results.
+        unknown_loops: Loops whose length XLA does not know; their bodies count once.
+        host_calls: Calls back to the host.
+        busiest_loop: Rounds, kernels a round, and bytes of its largest output, of the loop that
+            launches most.
+        most_launches: Bound; None if this form has none here.
+        most_moved: Bound of `moved`; None likewise.
+        most_unknown_loops: Bound; None likewise.
+        seconds_min: Fastest call; None where nothing ran.
+        seconds_median: Median call; None likewise.
+        shares: Of the limits of the device: "memory", "int32", "launches", "matrix", those that
+            are known.
+    """
+
+    benchmark: str
+    case: str
+    device: str
+    path: str
+    form: str | None
+    unit: str
+    work: float
+    compile_seconds: float
+    launches: int
+    moved_bytes: int
+    least_bytes: int
+    temporary_bytes: int
+    unknown_loops: int
+    host_calls: int
+    busiest_loop: tuple[int, int, int]
+    most_launches: int | None = None
+    most_moved: float | None = None
+    most_unknown_loops: int | None = None
+    seconds_min: float | None = None
+    seconds_median: float | None = None
+    shares: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def moved(self) -> float:
+        """Bytes moved over the least."""
+        return self.moved_bytes / max(1, self.least_bytes)
+
+    @property
+    def rate(self) -> float | None:
+        """Units a second of the fastest call."""
+        return None if self.seconds_min is None else self.work / self.seconds_min
+
+    def excesses(self) -> tuple[str, ...]:
+        """Return what lies beyond a bound, in words; a call back to the host always does."""
+        found = [
+            f"{value:,.3g} {what}, at most {most:,g} are allowed"
+            for what, value, most in (
+                ("launches", self.launches, self.most_launches),
+                ("times the least bytes are moved", self.moved, self.most_moved),
+                ("loops of unknown length", self.unknown_loops, self.most_unknown_loops),
+            )
+            if most is not None and value > most
+        ]
+        if self.host_calls:
+            found.append(f"{self.host_calls} calls back to the host")
+        return tuple(found)
+
+    def derived(self) -> dict[str, Any]:
+        """Return what a record holds beside the fields."""
+        return {"moved": self.moved, "rate": self.rate, "excesses": list(self.excesses())}

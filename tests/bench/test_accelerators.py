@@ -1,0 +1,285 @@
+"""Hot paths compiled for accelerators: counts of a text worked by hand, bounds, what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, bench
+from mrsa_jax.bench import _accelerators, _compile_for, _hlo, _hot_paths
+from mrsa_jax.cli import main
+
+# Two nested loops of 5 and 3 rounds; a loop that ends when the data say so; a conditional; a call
+# back to the host; a fusion that reads a slice of its operand.
+_TEXT = """HloModule handmade, entry_computation_layout={(f32[8,4]{1,0})->f32[4]{0}}
+
+%sliced (p: f32[8,4], at: s32[]) -> f32[4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %at = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %cut = f32[1,4]{1,0} dynamic-slice(%p, %at, %zero), dynamic_slice_sizes={1,4}
+  ROOT %flat = f32[4]{0} bitcast(%cut)
+}
+
+%inner (c: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %c = (s32[], f32[4]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%c), index=0
+  %v = f32[4]{0} get-tuple-element(%c), index=1
+  %next = s32[] add(%i, %i)
+  %twice = f32[4]{0} add(%v, %v)
+  ROOT %out = (s32[], f32[4]{0}) tuple(%next, %twice)
+}
+
+%outer (c: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %c = (s32[], f32[4]{0}) parameter(0)
+  %w = (s32[], f32[4]{0}) while(%c), condition=%more, body=%inner, backend_config={"known_trip_count":{"n":"3"}}
+  %i = s32[] get-tuple-element(%w), index=0
+  %v = f32[4]{0} get-tuple-element(%w), index=1
+  %minus = f32[4]{0} negate(%v)
+  ROOT %out = (s32[], f32[4]{0}) tuple(%i, %minus)
+}
+
+%open (c: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %c = (s32[], f32[4]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%c), index=0
+  %v = f32[4]{0} get-tuple-element(%c), index=1
+  %minus = f32[4]{0} negate(%v)
+  ROOT %out = (s32[], f32[4]{0}) tuple(%i, %minus)
+}
+
+%cheap (v: f32[4]) -> f32[4] {
+  %v = f32[4]{0} parameter(0)
+  ROOT %same = f32[4]{0} copy(%v)
+}
+
+%dear (v: f32[4]) -> f32[4] {
+  %v = f32[4]{0} parameter(0)
+  %a = f32[4]{0} negate(%v)
+  %b = f32[4]{0} negate(%a)
+  ROOT %d = f32[4]{0} negate(%b)
+}
+
+ENTRY %main (x: f32[8,4], k: s32[]) -> f32[4] {
+  %x = f32[8,4]{1,0} parameter(0)
+  %k = s32[] parameter(1)
+  %row = f32[4]{0} fusion(%x, %k), kind=kLoop, calls=%sliced
+  %start = (s32[], f32[4]{0}) tuple(%k, %row)
+  %loop = (s32[], f32[4]{0}) while(%start), condition=%more, body=%outer, backend_config={"known_trip_count":{"n":"5"}}
+  %until = (s32[], f32[4]{0}) while(%loop), condition=%more, body=%open
+  %v = f32[4]{0} get-tuple-element(%until), index=1
+  %either = f32[4]{0} conditional(%k, %v, %v), branch_computations={%cheap, %dear}
+  ROOT %told = f32[4]{0} custom-call(%either), custom_call_target="xla_ffi_python_gpu_callback"
+}
+"""  # noqa: E501
+
+
+def test_a_text_worked_by_hand() -> None:
+    found = _hlo.Program(_TEXT)
+    # fusion 1, loop 5 x (3 x 2 + 1), open loop 1, dearer branch 3, call 1
+    assert found.launches == 1 + 5 * 7 + 1 + 3 + 1
+    assert found.unknown_loops == 1
+    assert found.host == {"told"}
+    # fusion: a row of 16 bytes and an index of 4 read, 16 written; the loop's rounds: integers
+    # 3 x 4 and vectors 3 x 16 thrice, 32 for the sign; the rest 16 in and out each
+    assert found.moved_bytes == 36 + 5 * (3 * (12 + 48) + 32) + 32 + 3 * 32 + 32
+    assert found.busiest_loop == (5, 7, 16)
+
+
+def test_counts_of_a_program_compiled_here() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 7, lambda i, y: jnp.cumsum(y * y), x)
+
+    compiled = jax.jit(program).lower(jnp.ones(1000, jnp.float32)).compile()
+    found = _hlo.counts_of(compiled)
+    assert found.least_bytes >= 8000
+    assert found.busiest_loop[0] == 7
+    assert found.launches >= 7
+    both = found + found
+    assert both.launches == 2 * found.launches
+    assert both.temporary_bytes == found.temporary_bytes
+
+
+# ---- what is missing
+
+
+def test_an_unknown_target() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'H100'"):
+        _compile_for.target("H10")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return versions of distributions, which a test sets."""
+    versions: dict[str, str] = {}
+    monkeypatch.setattr(_compile_for, "_version", versions.get)
+    _compile_for.target.cache_clear()
+    return versions
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "reason", "command"),
+    [
+        ("H200", "jax-cuda12-plugin and jax-cuda12-pjrt and nvidia-cuda-nvcc-cu12 not", "pjrt=="),
+        ("TPU v5e", "libtpu not installed", "install 'jax[tpu]=="),
+    ],
+)
+def test_what_is_not_installed_is_named(name: str, reason: str, command: str) -> None:
+    with pytest.raises(bench.NotHereError, match=reason) as caught:
+        _compile_for.target(name)
+    assert command + jax.__version__ in caught.value.make[0]
+
+
+def test_a_plugin_of_another_jax(installed: dict[str, str]) -> None:
+    now = jax.__version__
+    plugins = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
+    installed |= dict(zip(plugins, (now, now), strict=True))
+    with pytest.raises(bench.NotHereError, match=r"^nvidia-cuda-nvcc-cu12 not installed"):
+        _compile_for.target("H100")
+    installed |= {"nvidia-cuda-nvcc-cu12": "12.9", "jax-cuda12-pjrt": "0.4.30"}
+    with pytest.raises(bench.NotHereError, match=f"jax-cuda12-pjrt 0.4.30 cannot serve JAX {now}"):
+        _compile_for.target("H100")
+
+
+def test_a_plugin_that_fails_is_said(
+    installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: object) -> None:
+        raise NotImplementedError("topologies of it\nnot here")
+
+    installed["libtpu"] = "0"
+    monkeypatch.setattr(_compile_for.topologies, "get_topology_desc", fails)
+    with pytest.raises(bench.NotHereError, match=r"for it: topologies of it$"):
+        _compile_for.target("TPU v5e")
+
+
+# ---- the topic
+
+
+def _reading(**changes: object) -> bench.Reading:
+    plain = bench.Reading(
+        "accelerators", "H100: sums, 3 x 3, xla", "H100", "sums", "xla", "sums", 6.0, 1.0,
+        40, 300, 100, 0, 0, 0, (5, 7, 16), 40, 3.0, 0,
+    )  # fmt: skip
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_beyond_a_bound() -> None:
+    assert _reading().excesses() == ()
+    assert _reading(launches=41).excesses() == ("41 launches, at most 40 are allowed",)
+    (words,) = _reading(moved_bytes=301).excesses()
+    assert words == "3.01 times the least bytes are moved, at most 3 are allowed"
+    assert len(_reading(unknown_loops=1, host_calls=2).excesses()) == 2
+    free = _reading(most_launches=None, most_moved=None, most_unknown_loops=None, launches=10**9)
+    assert free.excesses() == ()
+
+
+def test_arguments_are_filled() -> None:
+    struct = jax.ShapeDtypeStruct
+    given = (struct((4, 4), jnp.uint32), struct((3,), jnp.float32), struct((9,), jnp.bool_),
+             struct((5,), jnp.int32), jnp.arange(3), jax.random.key(0))  # fmt: skip
+    found = _accelerators.filled(given)
+    assert [leaf.dtype for leaf in found[:4]] == [leaf.dtype for leaf in given[:4]]
+    assert [leaf.shape for leaf in found[:4]] == [leaf.shape for leaf in given[:4]]
+    assert found[4] is given[4]
+    assert set(np.asarray(found[3]).tolist()) <= {0, 1}
+
+
+def test_every_row_is_built_at_both_sizes() -> None:
+    for path in _hot_paths.HOT_PATHS.values():
+        assert path.bounds
+        for quick in (True, False):
+            work = path.build(quick)
+            assert work.amount > 0
+            assert work.calls
+
+
+@pytest.fixture
+def one_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(quick: bool) -> _hot_paths.Work:
+        size = 10 if quick else 1000
+        call = _hot_paths.Call(jax.jit(jnp.cumsum), (jax.ShapeDtypeStruct((size,), jnp.float32),))
+        return _hot_paths.Work([call], size, int32=float(size))
+
+    row = _hot_paths.HotPath("sums", "1,000", "sums", build, {"xla": _hot_paths.Bound(1)})
+    monkeypatch.setattr(_accelerators, "HOT_PATHS", {"sums": row})
+
+
+@pytest.mark.usefixtures("one_path", "installed")
+def test_the_topic_where_nothing_compiles(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "accelerators", "--quick", "--json"]) == 0
+    report = capsys.readouterr().out
+    assert '"case": "here: sums, small"' in report
+    assert '"why": "compiled for tpu: libtpu not installed"' in report
+    assert main(["bench", "accelerators", "--quick"]) == 0
+    captured = capsys.readouterr()
+    assert "sums, small" in captured.out
+    assert "Launches" in captured.out
+    assert "left out: 1 case compiled for cuda" in " ".join(captured.err.split())
+
+
+@pytest.mark.usefixtures("one_path")
+def test_times_stand_beside_the_limits_where_they_are_known() -> None:
+    here = _accelerators.read_run("sums", "here", quick=True, repeats=2)
+    assert here.shares == {}  # of a CPU no limits are known
+    assert here.seconds_min is not None
+    assert here.rate == 10 / here.seconds_min
+    work = _accelerators.HOT_PATHS["sums"].build(True)
+    seconds = 1e-3
+    there = dataclasses.replace(
+        here, device="NVIDIA H100 80GB HBM3", launches=4, moved_bytes=335 * 10**6
+    )
+    found = _accelerators._timed(there, work, [2e-3, seconds])
+    assert found.seconds_median == 1.5e-3
+    np.testing.assert_allclose(found.shares["memory"], 0.1)
+    np.testing.assert_allclose(found.shares["launches"], 0.01)
+    np.testing.assert_allclose(found.shares["int32"], 10 / seconds / 14.8e12, rtol=1e-2)
+    assert "matrix" not in found.shares
+
+
+def test_help_says_that_the_topic_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "accelerators", "--help"]) == 0
+    assert "--list" in capsys.readouterr().out
+    assert main(["bench", "accelerators", "--list"]) == 0
+    assert "launches and bytes" in " ".join(capsys.readouterr().out.split())
+
+
+# ---- the bounds; what they need is mostly not installed
+
+
+def _has(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+_CUDA = pytest.mark.skipif(not _has("jax-cuda12-plugin"), reason="needs jax-cuda12-plugin")
+_TPU = pytest.mark.skipif(not _has("libtpu"), reason="needs libtpu")
+
+
+@pytest.mark.slow
+@_CUDA
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [(path, form) for path, row in _hot_paths.HOT_PATHS.items() for form in row.bounds],
+)
+def test_counts_stay_below_their_bounds_on_an_h100(path: str, form: str) -> None:
+    found = _accelerators.read_compiled("H100", path, form, "case")  # type: ignore[arg-type]
+    assert found.excesses() == ()
+
+
+@pytest.mark.slow
+@_TPU
+@pytest.mark.parametrize("path", _hot_paths.HOT_PATHS)
+def test_every_path_compiles_for_a_tpu(path: str) -> None:
+    for form in _accelerators.forms_on("TPU v5e", path):
+        found = _accelerators.read_compiled("TPU v5e", path, form, "case", quick=True)
+        assert found.launches > 0
+        assert found.host_calls == 0
