@@ -68,6 +68,8 @@ class _Work(NamedTuple):
 _WORK = {
     # words of clients, over all trials of a chunk
     "selection": _Work(2**18, 2**10),
+    # words of shares: what a step of Horner's rule reads
+    "shares": _Work(2**18, 2**10),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
 }

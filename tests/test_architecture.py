@@ -23,6 +23,7 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 ORDER = (
     "_errors",
     "_device",
+    "_tracing",
     "_memory",
     "_untrusted",
     "_html",

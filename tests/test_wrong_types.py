@@ -27,6 +27,11 @@ RIGHT = {
     "secagg.share_threshold.n": "huge",
     "secagg.reliability_bound.n": "huge",
     "secagg.reliability_bound.t": "half huge",
+    **{
+        f"secagg.{name}.{argument}": "traced"
+        for name in ("is_reliable", "is_private")
+        for argument in ("adjacency", "survivors", "thresholds")
+    },
     "secagg.aggregate.seed": "huge",
     "secagg.aggregate.modulus_bits": "none",
     "hetero.quantization_error_bound.group_size": "huge",

@@ -19,6 +19,7 @@ from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
@@ -52,6 +53,7 @@ class DenseRecovery:
     layer: str | None
     tolerance: float
 
+    @needs_values
     def run(self, key: Key[Array, ""] | int, view: UpdateView) -> RecoveredInputs:
         """Read the layer's inputs off each update of a view.
 

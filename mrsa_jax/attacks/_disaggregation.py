@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
@@ -81,6 +82,7 @@ class Disaggregation:
     tolerance: float
     seconds: float
 
+    @needs_values
     def run(
         self,
         key: Key[Array, ""] | int,

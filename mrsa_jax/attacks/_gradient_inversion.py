@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Float32, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
@@ -81,6 +82,7 @@ class GradientInversion:
     smoothness: float
     pixel_range: tuple[float, float]
 
+    @needs_values
     def run(
         self,
         key: Key[Array, ""] | int,
@@ -190,6 +192,7 @@ def total_variation(images: Float[Array, "*lead height width channels"]) -> Floa
     return jnp.mean(down, axis=axes) + jnp.mean(across, axis=axes)
 
 
+@needs_values
 def inferred_labels(view: UpdateView) -> Int32[Array, ...]:
     """Return how often each label occurs behind an update, told from the last layer's bias.
 

@@ -27,6 +27,7 @@ from mrsa_jax import protocol
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key, fold
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.federated._models import num_outputs
@@ -78,6 +79,7 @@ class ModelInconsistency:
     modulus_bits: int
     is_bound: bool
 
+    @needs_values
     def run(
         self,
         key: Key[Array, ""] | int,
@@ -163,6 +165,7 @@ def model_inconsistency(
     return ModelInconsistency(model, trainer, quantizer, bits, bool(is_bound))
 
 
+@needs_values
 def silenced(
     model: nn.Module, input_shape: tuple[int, ...], parameters: Float32[Array, " dim"]
 ) -> tuple[Float32[Array, " dim"], np.ndarray]:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float64, Key
 
 from mrsa_jax import modular, privacy
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
 from mrsa_jax.modular._inputs import as_integers, check_integer, host_array
@@ -70,6 +71,7 @@ class LeastSquares:
         unexplained = 1.0 - inverse @ weights.sum(axis=1, dtype=np.float64)
         return inverse + unexplained[:, None] / total
 
+    @needs_values
     def run(self, key: Key[Array, ""] | None, view: AggregateView) -> Float64[np.ndarray, ...]:
         """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
         del key
@@ -140,6 +142,7 @@ def least_squares_attack(
 _PLAIN = least_squares_attack()
 
 
+@needs_values
 def least_squares(
     participation: Any,
     aggregates: Any,
@@ -185,6 +188,7 @@ def least_squares(
     return attack.estimates(participation, aggregates, out)
 
 
+@needs_values
 def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
     """Return windows of consecutive rounds, as a view: [windows, length, ...].
 
@@ -214,6 +218,7 @@ def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
     return np.moveaxis(view[::stride], -1, 1)
 
 
+@needs_values
 def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, ...]:
     """Return the error to expect for each client: 1 minus its leverage.
 
@@ -237,6 +242,7 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
     return np.asarray(1.0 - privacy.leverage(participation, noise=noise))
 
 
+@needs_values
 def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, ...]:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
@@ -273,6 +279,7 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
     return _relative(np.square(truth - guess).sum(axis=-1), np.square(truth).sum(axis=-1))
 
 
+@needs_values
 def streamed_errors(
     participation: Any, aggregates: Any, true_updates: Any, *, attack: LeastSquares = _PLAIN
 ) -> Float64[np.ndarray, ...]:

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
@@ -70,6 +71,7 @@ class Membership:
     num_shadows: int
     shadow_size: int
 
+    @needs_values
     def run(self, key: Key[Array, ""] | int, view: MembershipView) -> MembershipScores:
         """Score every candidate of a view.
 
@@ -167,6 +169,7 @@ def membership(
     )
 
 
+@needs_values
 def true_logits(
     model: Any,
     parameters: Float32[Array, "models dim"],

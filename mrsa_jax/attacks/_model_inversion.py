@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
@@ -56,6 +57,7 @@ class ModelInversion:
     enough: float
     pixel_range: tuple[float, float]
 
+    @needs_values
     def run(self, key: Key[Array, ""] | int | None, view: ModelView) -> InvertedClasses:
         """Return an image of each class; nothing is drawn from `key`.
 
@@ -123,6 +125,7 @@ def model_inversion(
     )
 
 
+@needs_values
 def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     """Return what an eavesdropper reads who takes each upload for a quantized model.
 
@@ -147,6 +150,7 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     return np.stack([np.asarray(seen.quantizer.decode(jnp.asarray(one), 1)) for one in uploads])
 
 
+@needs_values
 def identified(images: Any, references: Any) -> Bool[np.ndarray, ...]:
     """Return for each image whether its own reference is the most similar one.
 

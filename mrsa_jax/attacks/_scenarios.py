@@ -18,6 +18,7 @@ from mrsa_jax import graphs, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, WireView
 from mrsa_jax.data import ClientData
@@ -49,6 +50,7 @@ class SummedRounds:
     parameters: np.ndarray
 
 
+@needs_values
 def summed_rounds(
     seed: int | Key[Array, ""],
     model: Any,
@@ -196,6 +198,7 @@ class WireRound:
     status: Status
 
 
+@needs_values
 def wire_round(
     seed: int | Key[Array, ""],
     values: Float32[Array, "clients dim"] | np.ndarray,

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 
 __all__ = [
     "MembershipScore",
@@ -28,6 +29,7 @@ _IMAGES_AT_ONCE = 1024
 _WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
 
 
+@needs_values
 def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"]:
     """Return each image's mean squared error over its pixels and channels.
 
@@ -50,6 +52,7 @@ def mean_squared_error(images: Any, truth: Any) -> Float64[np.ndarray, "*images"
     return np.asarray(np.square(given - real).mean(axis=(-3, -2, -1)))
 
 
+@needs_values
 def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
     """Return each image's peak signal-to-noise ratio in decibels.
 
@@ -74,6 +77,7 @@ def psnr(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
         return np.asarray(10 * np.log10(data_range**2 / error))
 
 
+@needs_values
 def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndarray, "*images"]:
     """Return each image's mean structural similarity, at most 1, which only equal images reach.
 
@@ -119,6 +123,7 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
     return np.concatenate(parts).reshape(shape)
 
 
+@needs_values
 def matched_images(images: Any, truth: Any) -> Int64[np.ndarray, " originals"]:
     """Return for each original the reconstruction that is its own, by least total squared error.
 
@@ -173,6 +178,7 @@ class MembershipScore(NamedTuple):
     true_positive_rates: tuple[float, ...]
 
 
+@needs_values
 def membership_score(
     scores: Any,
     is_member: Any,

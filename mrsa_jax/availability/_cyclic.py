@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._chance import check_chances, happens, threshold
 from mrsa_jax.availability._checks import check_integers, check_numbers, is_integer, spread
 
@@ -94,6 +95,7 @@ def cyclic(
     return Cyclic(jnp.asarray(threshold(rates)), jnp.asarray(places.astype(np.int32)))
 
 
+@needs_values
 def diurnal(
     dropout_rate: float, amplitude: float, period: int, phase: ArrayLike | Sequence[int] = 0
 ) -> Cyclic:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._streams import as_key, client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._chance import check_chances, happens, threshold
 
 __all__ = ["Independent", "assign_rates", "independent"]
@@ -101,6 +102,7 @@ def independent(dropout_rate: Any) -> Independent:
     return Independent(jnp.asarray(threshold(rates)))
 
 
+@needs_values
 def assign_rates(
     seed: int | Key[Array, ""],
     rates: Sequence[float],

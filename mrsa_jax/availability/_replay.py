@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 
 __all__ = ["Replay", "replay"]
 
@@ -65,6 +66,7 @@ class Replay:
         return row, jnp.where(self.repeats, following % length, following)
 
 
+@needs_values
 def replay(
     trace: ArrayLike | Sequence[Any], *, beyond: Beyond = "repeat", start: Start = "first"
 ) -> Replay:

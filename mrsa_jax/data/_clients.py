@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._dataset import Dataset, check_labels
 
 __all__ = [
@@ -53,6 +54,7 @@ class ClientData:
         return self.indices.shape[0]
 
 
+@needs_values
 def check_client_data(clients: ClientData) -> ClientData:
     """Raise unless clients' data are sound; return them.
 
@@ -103,6 +105,7 @@ def check_client_data(clients: ClientData) -> ClientData:
     return clients
 
 
+@needs_values
 def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
     """Count each client's samples of each class; a shared sample counts for each who holds it.
 
@@ -121,6 +124,7 @@ def class_counts(client_data: ClientData) -> Int[np.ndarray, "clients classes"]:
     return counts
 
 
+@needs_values
 def label_dropout_rates(
     client_data: ClientData,
     rates: Sequence[Any] | np.ndarray = (0.1, 0.2, 0.3, 0.4, 0.5),

@@ -15,6 +15,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
 from mrsa_jax.data._dataset import Dataset, host_generator
 from mrsa_jax.data._partition import check_partition
@@ -22,6 +23,7 @@ from mrsa_jax.data._partition import check_partition
 __all__ = ["dirichlet_by_class", "dirichlet_by_client"]
 
 
+@needs_values
 def dirichlet_by_class(
     seed: int | Key[Array, ""],
     dataset: Dataset,
@@ -73,6 +75,7 @@ def dirichlet_by_class(
     return client_data(dataset, [np.concatenate(parts) for parts in held])
 
 
+@needs_values
 def dirichlet_by_client(
     seed: int | Key[Array, ""],
     dataset: Dataset,

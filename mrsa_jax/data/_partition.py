@@ -14,12 +14,14 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
 from mrsa_jax.data._dataset import Dataset, check_dataset, host_generator
 
 __all__ = ["check_partition", "iid", "shards", "shards_with_shared"]
 
 
+@needs_values
 def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.integer) -> ClientData:
     """Deal the shuffled training samples to the clients in turn; sizes differ by at most one.
 
@@ -48,6 +50,7 @@ def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.inte
     return client_data(dataset, np.array_split(order, num_clients))
 
 
+@needs_values
 def shards(
     seed: int | Key[Array, ""],
     dataset: Dataset,
@@ -110,6 +113,7 @@ def shards(
     return client_data(dataset, [np.concatenate([pieces[s] for s in row]) for row in dealt])
 
 
+@needs_values
 def shards_with_shared(
     seed: int | Key[Array, ""],
     dataset: Dataset,

@@ -21,6 +21,7 @@ from jaxtyping import Array
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
@@ -34,6 +35,7 @@ from mrsa_jax.federated._train import Local, check_kept, drive
 __all__ = ["train_many"]
 
 
+@needs_values
 def train_many(
     seeds: Any,
     model: nn.Module,

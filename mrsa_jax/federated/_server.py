@@ -17,6 +17,7 @@ import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32, Int32
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.federated._checks import check_count
 from mrsa_jax.federated._models import apply_flat, num_outputs
 
@@ -32,6 +33,7 @@ class Evaluation(NamedTuple):
     loss: float
 
 
+@needs_values
 def evaluate(
     model: nn.Module,
     parameters: Float32[Array, " dim"] | np.ndarray,

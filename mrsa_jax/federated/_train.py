@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
@@ -34,6 +35,7 @@ __all__ = ["Local", "check_kept", "drive", "train"]
 Local = Callable[[list[Run]], Iterable[list[tuple[Run, Trained]]]]
 
 
+@needs_values
 def train(
     seed: int | Key[Array, ""],
     model: nn.Module,

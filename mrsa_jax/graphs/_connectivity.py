@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 
 __all__ = ["component_labels", "degrees", "is_connected", "labels"]
 
@@ -131,5 +132,6 @@ def labels(
         jumped = hooked[hooked]
         return jumped, jnp.any(jumped != label)
 
-    found, _ = jax.lax.while_loop(lambda carry: carry[1], step, (index, jnp.bool_(True)))
+    start = varying_like((index, jnp.bool_(True)), edge)
+    found, _ = jax.lax.while_loop(lambda carry: carry[1], step, start)
     return jnp.where(alive, found, jnp.int32(-1))

@@ -38,19 +38,25 @@ def check_adjacency(adjacency: ArrayLike | Sequence[Any]) -> Bool[np.ndarray, "c
         >>> check_adjacency([[False, True], [True, False]]).sum()
         np.int64(2)
     """
-    matrix = check_graphs(adjacency)
+    matrix = np.asarray(check_graphs(host_array(adjacency, "adjacency")))
     require(matrix.ndim == 2, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
     return matrix
 
 
 def check_graphs(
     adjacency: ArrayLike | Sequence[Any],
-) -> Bool[np.ndarray, "*rounds clients clients"]:
-    """Return one graph or, along leading axes, many, after the checks of `check_adjacency`."""
-    matrix = host_array(adjacency, "adjacency")
+) -> Bool[np.ndarray | Array, "*rounds clients clients"]:
+    """Return one graph or, along leading axes, many, after the checks of `check_adjacency`.
+
+    Of traced ones only shape and type are known.
+    """
+    is_traced = isinstance(adjacency, jax.core.Tracer)
+    matrix: Any = adjacency if is_traced else host_array(adjacency, "adjacency")
     require(matrix.dtype == np.bool_, "adjacency", "must hold bools", str(matrix.dtype))
     square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
+    if is_traced:
+        return matrix
     loops = np.argwhere(np.diagonal(matrix, axis1=-2, axis2=-1))
     rule = "must not join a client to itself"
     require(len(loops) == 0, "adjacency", rule, *[f"client {at[-1]}" for at in loops[:1]])

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import pair_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs._types import check_num_clients
 
 __all__ = ["Complete", "ErdosRenyi", "complete", "erdos_renyi"]
@@ -91,6 +92,7 @@ def complete(num_clients: int | np.integer) -> Complete:
     return Complete(check_num_clients(num_clients))
 
 
+@needs_values
 def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike) -> ErdosRenyi:
     """Return G(n, p): each of the n (n - 1) / 2 pairs is joined independently with chance p.
 

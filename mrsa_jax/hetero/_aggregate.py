@@ -20,6 +20,7 @@ from mrsa_jax import graphs, protocol
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, round_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._average import check_thresholds, clipped_share, cut
 from mrsa_jax.hetero._coding import ValueRange, check_range, check_updates
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
@@ -67,6 +68,7 @@ class SegmentResult:
     result: AggregateResult | None
 
 
+@needs_values
 def aggregate(
     seed: int | np.integer | Key[Array, ""],
     updates: _Updates,

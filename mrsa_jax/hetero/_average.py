@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_range, range_bounds
 from mrsa_jax.hetero._layout import SegmentLayout
@@ -98,6 +99,7 @@ class SegmentAverage:
         width = None if self.clip_rule is None else self.clip_rule.init(self.quantizer)
         return AggregatorState(jnp.int32(0), width)
 
+    @needs_values
     def aggregate(
         self,
         key: Key[Array, ""],
@@ -290,6 +292,7 @@ def _advance(clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array)
     return clip_rule.advance(width, update, is_learnt)
 
 
+@needs_values
 def segment_average(
     layout: SegmentLayout,
     value_range: ValueRange,

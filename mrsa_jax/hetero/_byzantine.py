@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import random_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._ring import multiply_wide
 
 __all__ = [
@@ -222,6 +223,7 @@ class GaussianAverage:
         return jnp.where(is_touched, noise, average)
 
 
+@needs_values
 def wrong_pads(is_byzantine: _Clients) -> Byzantine:
     """Return clients that pad with arbitrary words: each of their blocks sums to uniform residues.
 
@@ -249,6 +251,7 @@ def wrong_pads(is_byzantine: _Clients) -> Byzantine:
     return Byzantine(_checked_clients(is_byzantine), on_residues=UniformResidues())
 
 
+@needs_values
 def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
     """Return clients that send -factor times their update (clipped like everybody's).
 
@@ -269,6 +272,7 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
     return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(jnp.float32(-number)))
 
 
+@needs_values
 def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
     """Return clients that send their update times a factor (clipped like everybody's).
 
@@ -290,6 +294,7 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
     return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(number))
 
 
+@needs_values
 def collusion(
     is_byzantine: _Clients, kind: str = "little_is_enough", strength: float | int = 1.5
 ) -> Byzantine:
@@ -326,6 +331,7 @@ def collusion(
     return Byzantine(_checked_clients(is_byzantine), on_updates=attack)
 
 
+@needs_values
 def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine:
     """Return the paper's model of wrong pads: touched averages are replaced by N(0, std^2).
 

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Int32, Int64
 
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.selection._round_rules import block_labels
@@ -62,6 +63,7 @@ class CohortGroups:
         return tuple(number for number, slots in enumerate(self.groups) if slots)
 
 
+@needs_values
 def align_groups(
     group_of: ArrayLike | Sequence[int], blocks: ArrayLike | Sequence[int] | int
 ) -> Int32[np.ndarray, " clients"]:
@@ -90,6 +92,7 @@ def align_groups(
     return slowest[labels]
 
 
+@needs_values
 def fixed_groups(
     cohorts: ArrayLike | Sequence[Any],
     group_of: ArrayLike | Sequence[int],
@@ -147,6 +150,7 @@ def fixed_groups(
     return tuple(finish(cohort, np.where(cohort, groups, _APART)) for cohort in asked)
 
 
+@needs_values
 def ranked_groups(
     cohorts: ArrayLike | Sequence[Any],
     rates: ArrayLike | Sequence[float | int],

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol import MaskedInput, residue_bits
@@ -87,6 +88,7 @@ class CommunicationTimes:
         )
 
 
+@needs_values
 def communication_times(
     layout: SegmentLayout, rates_bits_per_second: ArrayLike | Sequence[Any]
 ) -> CommunicationTimes:

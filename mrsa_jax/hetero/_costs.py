@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._chance import check_chances
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular._inputs import check_integer
@@ -214,6 +215,7 @@ class SegmentCosts:
         return int(self.payload_bits.sum())
 
 
+@needs_values
 def segment_costs(
     layout: SegmentLayout, present: ArrayLike | Sequence[bool] | None = None
 ) -> SegmentCosts:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import largest_levels
 from mrsa_jax.secagg import Slowdown
@@ -141,6 +142,7 @@ def slowed_rates(bits_per_second: float | int, slowdown: Slowdown) -> SlowedRate
     return SlowedRates(jnp.float32(rate), slowdown)
 
 
+@needs_values
 def rate_groups(
     rates: _Numbers,
     num_groups: int | np.integer,
@@ -194,6 +196,7 @@ def rate_groups(
     return tuple(tuple(sorted(order[a:b].tolist())) for a, b in itertools.pairwise(cuts))
 
 
+@needs_values
 def levels_for_rates(
     rates: _Numbers,
     slowest_levels: int | np.integer = 2,

@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int32
 from mrsa_jax import privacy
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.modular._inputs import check_integer
@@ -139,6 +140,7 @@ class SegmentLeakage:
         return min(self.exposure[:, whole].max(axis=0).tolist(), default=-1)
 
 
+@needs_values
 def segment_participation(
     layouts: SegmentLayout | Sequence[SegmentLayout | None],
     survivors: Any = None,
@@ -219,6 +221,7 @@ def segment_participation(
     )
 
 
+@needs_values
 def segment_leakage(history: SegmentHistory, *, effort: float | None = 0.0) -> SegmentLeakage:
     """Return what the server can solve for in each segment, and how much of each update that is.
 

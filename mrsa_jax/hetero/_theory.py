@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._privacy import check_scheme
 from mrsa_jax.hetero._segments import blocks_of
@@ -175,6 +176,7 @@ def _hybrid_counts(parts: list[int], threshold: int, as_printed: bool) -> list[i
     return counts
 
 
+@needs_values
 def quantization_error(
     updates: ArrayLike | Sequence[Any], layout: SegmentLayout, value_range: _Range
 ) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import blocks_of
 from mrsa_jax.modular._inputs import check_integer
 
@@ -51,6 +52,7 @@ class ByzantineTolerance:
         return self.together == self.together_at_most
 
 
+@needs_values
 def tolerated_byzantine(
     matrix: ArrayLike | Sequence[Any],
     *,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["UnequalFailures", "unequal_moduli_failures", "unequal_moduli_tuples"]
@@ -36,6 +37,7 @@ class UnequalFailures(NamedTuple):
     example: tuple[tuple[int, ...], tuple[int, ...], int, int] | None
 
 
+@needs_values
 def unequal_moduli_tuples(
     moduli: Sequence[int | np.integer],
 ) -> tuple[tuple[int, ...], ...]:
@@ -63,6 +65,7 @@ def unequal_moduli_tuples(
     return tuple(pads for pads in every if sum(pads) % max(rings) == 0)
 
 
+@needs_values
 def unequal_moduli_failures(
     moduli: Sequence[int | np.integer], levels: Sequence[int | np.integer]
 ) -> UnequalFailures:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from mrsa_jax._errors import ConfigurationError, require, shortened
+from mrsa_jax._tracing import KNOWN
 
 _RULE = "must hold bools or integers"
 
@@ -68,7 +69,7 @@ def host_array(values: Any, argument: str) -> np.ndarray:
         pass
     rule = "must hold real numbers or bools, all rows of one length"
     if is_traced:
-        rule = "must be concrete, not traced: call this outside `jax.jit`"
+        rule = KNOWN
     raise ConfigurationError(f"`{argument}` {rule}; got {shortened(values)}")
 
 

@@ -16,7 +16,9 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.modular._ring import add, multiply_wide, reduce_words, subtract
 
@@ -38,8 +40,6 @@ MOST_POINTS = 2**16 - 1
 """Largest point: one multiplication by a point then stays within 32 bits a part."""
 
 _LIMB_BITS = 30
-# Words of shares computed at a time: what a step of Horner's rule reads stays in cache.
-_CHUNK_WORDS = 2**16
 
 
 @jax.jit
@@ -129,6 +129,7 @@ def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Ar
         secret, higher, at = one
         x = at[None, :]
         start = jnp.zeros((secret.shape[0], at.shape[0]), jnp.uint32)
+        start = varying_like(start, one)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
             return add(_times_point(value, x, prime), _across(coefficient, value), prime), None
@@ -136,8 +137,7 @@ def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Ar
         value, _ = lax.scan(step, start, higher, reverse=True)
         return add(_times_point(value, x, prime), _across(secret, value), prime)
 
-    each = max(1, secrets.shape[1] * points.shape[1])
-    batch = max(1, _CHUNK_WORDS // each)
+    batch = at_once("shares", 4 * secrets.shape[1] * points.shape[1])
     return lax.map(horner, (secrets, coefficients, points), batch_size=batch)
 
 
@@ -189,7 +189,7 @@ def _recover(shares: Array, points: Array, used: Array, prime: int) -> Array:
         terms = jnp.where(chosen[None, :], terms, jnp.uint32(0))
         return lax.reduce(terms, jnp.uint32(0), lambda a, b: add(a, b, prime), (1,))
 
-    batch = max(1, _CHUNK_WORDS // max(1, points.shape[1]))
+    batch = at_once("shares", 4 * points.shape[1])
     return lax.map(one, (shares, points, used), batch_size=batch)
 
 
@@ -207,7 +207,7 @@ def _lagrange(points: Array, used: Array, prime: int) -> Array:
         return above, _multiply(below, jnp.where(counts, difference, one), prime)
 
     start = (one % jnp.uint32(prime), jnp.ones_like(points))
-    above, below = lax.fori_loop(0, points.shape[0], step, start)
+    above, below = lax.fori_loop(0, points.shape[0], step, varying_like(start, points, used))
     # the product of all x_k holds x_j once too often
     below = _multiply(below, jnp.where(used, points, one), prime)
     return _multiply(jnp.broadcast_to(above, below.shape), _inverse(below, prime), prime)
@@ -222,7 +222,7 @@ def _inverse(values: Array, prime: int) -> Array:
         result = jnp.where(bit, _multiply(result, square, prime), result)
         return (result, _multiply(square, square, prime)), None
 
-    start = (jnp.ones_like(values), values)
+    start = (varying_like(jnp.ones_like(values), values), values)
     return lax.scan(step, start, jnp.asarray(bits))[0][0]
 
 

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, independent_steps
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
@@ -48,6 +49,7 @@ class PolicyPrivacy:
     cardinality: np.ndarray
 
 
+@needs_values
 def policy_privacy(
     seed: int | Key[Array, ""],
     selector: Selector,

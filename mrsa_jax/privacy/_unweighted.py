@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
@@ -61,6 +62,7 @@ class UnweightedGroup:
     witness: tuple[int, ...]
 
 
+@needs_values
 def unweighted_group(
     P: Any, *, coefficients: Any = "plain", max_size: Any = None, effort: Any = 1.0
 ) -> UnweightedGroup:

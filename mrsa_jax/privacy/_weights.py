@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import is_table
 from mrsa_jax.privacy._integer_rows import integer_rows
 from mrsa_jax.privacy._log import read_log
@@ -13,6 +14,7 @@ from mrsa_jax.privacy._log import read_log
 __all__ = ["integer_weights"]
 
 
+@needs_values
 def integer_weights(weights: Any) -> np.ndarray:
     """Return integer rows that span what rational weights span, exactly.
 

@@ -12,11 +12,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg._types import SegmentPlan
 
 __all__ = ["admitted", "heeded", "holders", "memberships", "signing"]
 
 
+@needs_values
 def admitted(
     plan: SegmentPlan, sends: Bool[np.ndarray, "*rounds participants"]
 ) -> Bool[np.ndarray, "*rounds participants"]:

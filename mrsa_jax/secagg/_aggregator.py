@@ -24,6 +24,7 @@ from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
@@ -231,6 +232,7 @@ class RingAverage:
         return jnp.asarray(own)
 
 
+@needs_values
 def ring_average(
     quantizer: Quantizer,
     num_participants: int | np.integer,

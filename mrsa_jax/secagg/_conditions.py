@@ -18,7 +18,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.graphs._connectivity import labels
 from mrsa_jax.graphs._lists import check_graphs
@@ -39,7 +41,7 @@ _Matrix = ArrayLike | Sequence[Any]
 
 def is_reliable(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> bool | Bool[np.ndarray, "*rounds"]:
+) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether the sum over V_3 can be unmasked (Theorem 1).
 
     It can if and only if every client of V_3+ = V_3 u {i in V_2: Adj(i) n V_3 not empty} is
@@ -55,7 +57,8 @@ def is_reliable(
     Each may have leading axes for rounds; they broadcast against each other.
 
     Returns:
-        A bool for one round, an array over the leading axes for several.
+        A bool for one round, an array over the leading axes for several. Of traced arguments an
+        array of JAX; their values are not checked.
 
     Raises:
         ConfigurationError: See `check_round`.
@@ -77,7 +80,7 @@ def is_reliable(
 
 def is_private(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> bool | Bool[np.ndarray, "*rounds"]:
+) -> bool | Bool[np.ndarray | Array, "*rounds"]:
     """Return whether no sum over a part of V_3 can be unmasked (Theorem 2).
 
     None can if and only if G_3 is connected, or every component C_l has in C_l+ = C_l u
@@ -91,7 +94,8 @@ def is_private(
     Each may have leading axes for rounds; they broadcast against each other.
 
     Returns:
-        A bool for one round, an array over the leading axes for several.
+        A bool for one round, an array over the leading axes for several. Of traced arguments an
+        array of JAX; their values are not checked.
 
     Raises:
         ConfigurationError: See `check_round`.
@@ -114,7 +118,7 @@ def is_private(
 
 def informative(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> Bool[np.ndarray, " clients"]:
+) -> Bool[np.ndarray | Array, " clients"]:
     """Return of whom enough shares came back: |(Adj(i) u {i}) n V_4| >= t_i.
 
     For a client of V_3 the shares are those of b_i, for one of V_2 - V_3 those of its secret
@@ -126,7 +130,7 @@ def informative(
         thresholds: Integer or int[n].
 
     Returns:
-        bool[n].
+        bool[n]; of traced arguments an array of JAX.
 
     Raises:
         ConfigurationError: See `check_round`.
@@ -137,12 +141,12 @@ def informative(
 
     Source: CCESA, Definition 3.
     """
-    return np.asarray(_jitted(_informative)(*_arrays(adjacency, survivors, thresholds)))
+    return _of_one_round(_informative, adjacency, survivors, thresholds)
 
 
 def learnt_components(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> Int32[np.ndarray, " clients"]:
+) -> Int32[np.ndarray | Array, " clients"]:
     """Return which component's sum each client of V_3 is in, if that sum can be unmasked.
 
     What can be computed from a round are exactly the sums over the components C_l of G_3 all of
@@ -169,7 +173,7 @@ def learnt_components(
 
     Source: CCESA, proof of Theorem 2, with C_l+ for C_l in its converse.
     """
-    return np.asarray(_jitted(_learnt_components)(*_arrays(adjacency, survivors, thresholds)))
+    return _of_one_round(_learnt_components, adjacency, survivors, thresholds)
 
 
 def learned_sets(
@@ -195,10 +199,11 @@ def learned_sets(
         array([[1, 0, 0],
                [0, 0, 1]])
     """
-    label = learnt_components(adjacency, survivors, thresholds)
+    label = np.asarray(learnt_components(*check_round(adjacency, survivors, thresholds)))
     return label[None, :] == np.unique(label[label >= 0])[:, None]
 
 
+@needs_values
 def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, " clients"]:
     """Return whom CCESA's Appendix F attack can unmask: clients with 2 t_i <= |Adj(i)| + 1.
 
@@ -234,6 +239,7 @@ def unmasking_risk(adjacency: _Matrix, thresholds: _Matrix) -> Bool[np.ndarray, 
     return 2 * limits.astype(np.int64) <= matrix.sum(axis=1) + 1
 
 
+@needs_values
 def check_round(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
 ) -> tuple[
@@ -267,12 +273,19 @@ def check_round(
     return matrix, alive, np.broadcast_to(limits, (clients,)).copy()
 
 
-def _check_survivors(survivors: _Matrix, clients: int) -> np.ndarray:
-    """Return nested bool[..., 5, n]."""
-    alive = host_array(survivors, "survivors")
+def _known(values: _Matrix, argument: str) -> Any:
+    """Return what is traced as it is, the rest as a NumPy array."""
+    return values if isinstance(values, jax.core.Tracer) else host_array(values, argument)
+
+
+def _check_survivors(survivors: _Matrix, clients: int) -> Any:
+    """Return bool[..., 5, n], nested unless it is traced."""
+    alive = _known(survivors, "survivors")
     require(alive.dtype == np.bool_, "survivors", "must hold bools", str(alive.dtype))
     rule = f"must have shape (5, {clients}): V_0 to V_4 of the graph's clients"
     require(alive.shape[-2:] == (5, clients), "survivors", rule, alive.shape)
+    if is_traced(alive):
+        return alive
     back = np.argwhere(alive[..., 1:, :] & ~alive[..., :-1, :])
     rule = "must be nested, each set within the one before"
     found = [f"client {at[-1]} in V_{at[-2] + 1} and not in V_{at[-2]}" for at in back[:1]]
@@ -280,40 +293,41 @@ def _check_survivors(survivors: _Matrix, clients: int) -> np.ndarray:
     return alive
 
 
-def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: bool) -> np.ndarray:
+def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: bool) -> Any:
     """Return int32[] or int32[..., n]."""
-    limits = host_array(thresholds, "thresholds")
+    limits = _known(thresholds, "thresholds")
     kind = "must hold integers" if limits.ndim else "must be an integer"
     require(np.issubdtype(limits.dtype, np.integer), "thresholds", kind, thresholds)
     fits = limits.ndim == 0 or (limits.shape[-1:] == shape and (batch or limits.ndim == 1))
     rule = f"must be one for all or one for each of the {shape[0]} clients"
     require(fits, "thresholds", rule, f"shape {limits.shape}")
+    if is_traced(limits):
+        return limits.astype(np.int32)
     bad = limits[(limits < 1) | (limits > np.iinfo(np.int32).max)]
     require(bad.size == 0, "thresholds", "must lie in [1, 2**31)", *bad.ravel()[:1].tolist())
     return limits.astype(np.int32)
 
 
-def _arrays(adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix) -> tuple[Array, ...]:
-    return tuple(jnp.asarray(a) for a in check_round(adjacency, survivors, thresholds))
-
-
 def _check_rounds(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> tuple[tuple[np.ndarray, ...], tuple[int, ...]]:
+) -> tuple[tuple[Array, ...], tuple[int, ...]]:
     """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
     graphs = check_graphs(adjacency)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
     limits = _check_thresholds(thresholds, (clients,), batch=True)
-    limits = np.broadcast_to(limits, limits.shape or (clients,))
+    xp = jnp if is_traced(graphs, alive, limits) else np
+    limits = xp.broadcast_to(limits, limits.shape or (clients,))
     try:
         rounds = np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
     except ValueError:
         shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
         require(False, "survivors", "must have leading axes that broadcast with the rest", *shapes)
     return tuple(
-        np.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
-            -1, *a.shape[a.ndim - own :]
+        jnp.asarray(
+            xp.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
+                -1, *a.shape[a.ndim - own :]
+            )
         )
         for a, own in ((graphs, 2), (alive, 2), (limits, 1))
     ), rounds
@@ -321,12 +335,23 @@ def _check_rounds(
 
 def _verdict(
     core: Callable[..., Array], adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> bool | np.ndarray:
+) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
     arrays, rounds = _check_rounds(adjacency, survivors, thresholds)
-    if not rounds:
-        return bool(_jitted(core)(*(jnp.asarray(a[0]) for a in arrays)))
-    return np.asarray(_mapped(core)(*(jnp.asarray(a) for a in arrays))).reshape(rounds)
+    found = _mapped(core)(*arrays) if rounds else _jitted(core)(*(a[0] for a in arrays))
+    if is_traced(found):
+        return found.reshape(rounds)
+    return np.asarray(found).reshape(rounds) if rounds else bool(found)
+
+
+def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
+    """Apply a function of one round: NumPy's, or of traced arguments an array of JAX."""
+    if not is_traced(given):
+        return np.asarray(_jitted(core)(*(jnp.asarray(a) for a in check_round(*given))))
+    arrays, rounds = _check_rounds(*given)
+    rule = "must be those of one round; use `vmap` for several"
+    require(rounds == (), "survivors", rule, f"leading axes {rounds}")
+    return _jitted(core)(*(a[0] for a in arrays))
 
 
 @functools.cache

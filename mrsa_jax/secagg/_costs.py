@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus, words_per_residue
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._admission import admitted, memberships
@@ -109,6 +110,7 @@ class RoundCosts:
         return self.bytes_down.sum(axis=-1)
 
 
+@needs_values
 def round_costs(
     adjacency: ArrayLike | Sequence,
     survivors: ArrayLike | Sequence,

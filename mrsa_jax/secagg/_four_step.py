@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax import graphs
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import (
     LIMBS,
     MOST_POINTS,
@@ -48,6 +49,7 @@ _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
 _V2, _V3, _V4 = 2, 3, 4
 
 
+@needs_values
 def aggregate(
     seed: int | np.integer | bytes | Key[Array, ""],
     inputs: ArrayLike | list[Any],

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._costs import Operations, RoundCosts
 from mrsa_jax.secagg._stragglers import Slowdown, not_negative, positive, steady
@@ -196,6 +197,7 @@ def latency_model(
     )
 
 
+@needs_values
 def round_latency(
     seed: int | Key[Array, ""],
     costs: RoundCosts,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Key
 from mrsa_jax import graphs
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.availability._chance import check_chances
 from mrsa_jax.graphs._types import MAX_CLIENTS
@@ -87,6 +88,7 @@ class FailureRates:
     mean_survivors: float
 
 
+@needs_values
 def failure_rates(
     seed: int | Key[Array, ""],
     n: int | np.integer,
@@ -142,6 +144,7 @@ def failure_rates(
     return _count(seed, graph, independent_steps(losses), limits, num_trials, chunk_size, progress)
 
 
+@needs_values
 def failure_rates_of(
     seed: int | Key[Array, ""],
     graph: graphs.GraphModel,

@@ -18,6 +18,7 @@ from jaxtyping import Array, Key
 from mrsa_jax import graphs
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg import _judging
 from mrsa_jax.secagg._binomial import binomial_interval, check_chance, log_sum
@@ -116,6 +117,7 @@ class RareFailureRates:
     log_cuts: float
 
 
+@needs_values
 def rare_failure_rates(
     seed: int | Key[Array, ""],
     n: int | np.integer,

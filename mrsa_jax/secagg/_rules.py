@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._conditions import _learnt_components
@@ -120,6 +121,7 @@ class GraphRule:
         )
 
 
+@needs_values
 def graph_rule(
     graph: GraphModel,
     num_clients: int | np.integer,

@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection._checks import check_count, check_sizes
 
@@ -55,6 +56,7 @@ class ConvexConstants:
         return self.minimum - (total if form == "printed" else total / num_clients)
 
 
+@needs_values
 def convex_constants(
     *,
     smoothness: float,
@@ -108,6 +110,7 @@ def convex_constants(
     )
 
 
+@needs_values
 def convergence_bound(
     num_clients: int,
     cohort_size: int,

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 from mrsa_jax.selection._checks import check_count
@@ -46,6 +47,7 @@ def program_of(tree: Any) -> tuple[Any, ...]:
     return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
 
 
+@needs_values
 def rollout_many(
     seeds: Sequence[int | Key[Array, ""]],
     selectors: Sequence[Selector],

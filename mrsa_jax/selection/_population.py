@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection._blocks import Fairness, batch_partitioning
@@ -32,6 +33,7 @@ __all__ = ["BlockPolicy", "changing_population", "form_blocks", "rollout_populat
 BlockPolicy = Literal["keep", "refill", "reform"]
 
 
+@needs_values
 def changing_population(
     seed: int | Key[Array, ""],
     num_clients: int,
@@ -84,6 +86,7 @@ def changing_population(
     return (rows >= joins) & (rows < joins + np.minimum(stays, float(rounds)))
 
 
+@needs_values
 def form_blocks(
     members: ArrayLike | Sequence[Any], privacy_target: int, policy: BlockPolicy = "keep"
 ) -> Int32[np.ndarray, "rounds clients"]:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_count, check_sizes
@@ -108,6 +109,7 @@ class PowerOfChoice:
         return cohort, PowerOfChoiceState(counts, jnp.where(cohort, lower, higher))
 
 
+@needs_values
 def power_of_choice(
     num_clients: int,
     cohort_size: int,

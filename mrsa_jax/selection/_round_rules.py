@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._status import Status
+from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.selection._checks import check_count
 
 __all__ = [
@@ -151,7 +152,7 @@ def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
         size = check_count("blocks", blocks)
         return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
-    array = np.asarray(blocks)
+    array = host_array(blocks, "blocks")
     rule = f"must be a block size, or {num_clients} numbers of blocks"
     is_labels = array.dtype.kind in "iu" and array.shape == (num_clients,)
     require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._round_rules import (
@@ -172,6 +173,7 @@ def component_sums(
     return jnp.expand_dims(rows, -2) & (each == index)
 
 
+@needs_values
 def learnt_rows(
     history: RoundHistory,
 ) -> tuple[Bool[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:

@@ -1,6 +1,7 @@
 """The aggregator for training: the same bits as one round after the other, and as a mean."""
 
 import dataclasses
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,7 @@ def test_rejects_what_is_no_round(change, message):
     arguments = {"updates": UPDATES, "members": IDS, "survivors": jnp.ones(6, bool)} | change
     with pytest.raises((mj.ConfigurationError, TypeError), match=message):
         # annotations would reject the second and third under the suite's hook
-        getattr(type(average).aggregate, "__wrapped__", type(average).aggregate)(
+        inspect.unwrap(type(average).aggregate)(
             average, jax.random.key(0), average.init(), **arguments
         )
 

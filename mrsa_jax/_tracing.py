@@ -1,0 +1,99 @@
+"""What functions of arrays owe to a caller's `jit`, `vmap` and `shard_map`.
+
+A function whose work is a program takes traced arrays as they come. One that must know the values
+(its result is a Python value, a search on the CPU, an array whose shape depends on them) refuses
+them with a sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+from jax import lax
+
+from mrsa_jax._device import is_traced
+from mrsa_jax._errors import require
+
+__all__ = ["KNOWN", "needs_values", "varying_like"]
+
+KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
+"""What is said of an argument that must not be traced."""
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def needs_values(
+    function: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
+    """Make a function refuse traced arguments.
+
+    With values it runs as it does outside, even where it is called while a caller's function is
+    traced.
+
+    Args:
+        function: Of arrays whose values it has to know.
+
+    Returns:
+        The function; it raises `ConfigurationError`, which names the argument.
+
+    Examples:
+        >>> total = needs_values(lambda weights: float(sum(weights)))
+        >>> total([1.0, 2.0])
+        3.0
+        >>> jax.jit(total)([1.0, 2.0])
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `weights` must be known, not traced: call this ...
+    """
+
+    @functools.wraps(function)
+    def checked(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        if _holds_traced((given, named)):
+            bound = inspect.signature(function).bind(*given, **named).arguments
+            argument, value = next(item for item in bound.items() if _holds_traced(item[1]))
+            require(False, argument, KNOWN, value)
+        with jax.ensure_compile_time_eval():
+            return function(*given, **named)
+
+    return checked
+
+
+def _holds_traced(values: Any) -> bool:
+    """Return whether anything in these values, fields of plain dataclasses among it, is traced."""
+    leaves = jax.tree.leaves(values)
+    records = [leaf for leaf in leaves if dataclasses.is_dataclass(leaf)]
+    return is_traced(leaves) or any(is_traced(list(vars(record).values())) for record in records)
+
+
+def varying_like(start: Any, *values: Any) -> Any:
+    """Return what a loop starts from, as what may differ between the devices that its data does.
+
+    Inside a caller's `shard_map`, constants are the same on all devices of the mesh and data are
+    not; a loop must start from what it ends in.
+
+    Args:
+        start: A pytree of arrays.
+        values: What the loop's results depend on, pytrees of arrays.
+
+    Returns:
+        The same values; outside of `shard_map` the same arrays.
+    """
+    axes = frozenset[str]().union(*(_axes(leaf) for leaf in jax.tree.leaves(values)))
+    if not axes:
+        return start
+
+    def spread(leaf: Any) -> Any:
+        return lax.pcast(leaf, tuple(sorted(axes - _axes(leaf))), to="varying")
+
+    return jax.tree.map(spread, start)
+
+
+def _axes(leaf: Any) -> frozenset[str]:
+    """Return the axes of a mesh along which an array may differ from device to device."""
+    return frozenset(jax.typeof(leaf).manual_axis_type.varying)
