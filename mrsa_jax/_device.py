@@ -32,12 +32,14 @@ __all__ = [
     "is_traced",
     "lanes",
     "memory_stats",
+    "multiplies_wide",
     "num_cores",
     "over_cores",
     "platform",
     "start_over_cores",
     "use_form",
     "within_memory",
+    "writing_kernel",
 ]
 
 Form = Literal["loops", "xla", "pallas"]
@@ -70,6 +72,8 @@ _WORK = {
     "selection": _Work(2**18, 2**10),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
+    # residues of a history in elimination: on a CPU one after another, which leaves out rounds
+    "exposures": _Work(1, 2**13),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
 }
@@ -79,6 +83,7 @@ _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
 # Part of the cache key of `jax.jit`: what was traced under one form is never run under another.
 _FORM = jax.make_user_context(None)
 _TARGET = jax.make_user_context(None)
+_IN_KERNEL = jax.make_user_context(False)
 
 _Result = TypeVar("_Result")
 
@@ -207,6 +212,18 @@ def forced_form() -> Form | None:
 def interprets_kernels() -> bool:
     """Return whether kernels are interpreted: there is no NVIDIA GPU to run them."""
     return platform() != "cuda"
+
+
+@contextmanager
+def writing_kernel() -> Iterator[None]:
+    """Trace the body of a kernel, which has fewer instructions than XLA."""
+    with _IN_KERNEL(True):
+        yield
+
+
+def multiplies_wide() -> bool:
+    """Return whether `lax.mulhi` compiles here: neither for TPUs nor by Triton."""
+    return platform() != "tpu" and not _IN_KERNEL.value
 
 
 def is_traced(*values: Any) -> bool:

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax.modular._ring import divide_step, multiply_wide
+from mrsa_jax._device import multiplies_wide
+from mrsa_jax.modular._ring import divide_step, multiply_high, multiply_wide
 
 # All primes lie between 2**30 and 2**32 / 3.5: 31 bits, and 3.5 p still fits in a word (`scale`).
 _LEAST, _MOST = 2**30, 1_227_133_513
@@ -117,9 +118,14 @@ def companion(factor: Array, of: Field) -> Array:
 def scale(values: Array, factor: Array, factor_companion: Array, of: Field) -> Array:
     """Return values * factor mod p for residues; all three broadcast against each other.
 
-    The quotient is estimated from 16-bit halves without their lowest product: short by less
-    than 3.5 in all, so the remainder lies below 3.5 p < 2**32 and two subtractions reduce it.
+    The quotient by the companion is short by less than 2, so one subtraction reduces the
+    remainder. Where words have no upper product, 16-bit halves without their lowest product
+    estimate it: short by less than 3.5 in all, so that the remainder lies below 3.5 p < 2**32 and
+    takes two.
     """
+    if multiplies_wide():
+        remainder = values * factor - multiply_high(values, factor_companion) * of.prime
+        return jnp.minimum(remainder, remainder - of.prime)
     sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
     high, low = values >> sixteen, values & half
     factor_high, factor_low = factor_companion >> sixteen, factor_companion & half

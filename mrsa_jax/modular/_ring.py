@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._device import multiplies_wide
 from mrsa_jax._errors import require
 from mrsa_jax.modular._inputs import check_integer
 
@@ -252,11 +253,17 @@ def divide_step(high: Array, low: Array, divisor: Array, reciprocal: Array) -> t
 
 def multiply_wide(left: Array, right: Array) -> tuple[Array, Array]:
     """Return the upper and the lower word of left * right."""
+    return multiply_high(left, right), left * right
+
+
+def multiply_high(left: Array, right: Array) -> Array:
+    """Return the upper word of left * right, by one instruction where there is one."""
+    if multiplies_wide():
+        return lax.mulhi(*jnp.broadcast_arrays(left, right))
     sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
     left_high, left_low = left >> sixteen, left & half
     right_high, right_low = right >> sixteen, right & half
     low = left_low * right_low
     middle = left_high * right_low + (low >> sixteen)
     cross = left_low * right_high + (middle & half)
-    high = left_high * right_high + (middle >> sixteen) + (cross >> sixteen)
-    return high, left * right
+    return left_high * right_high + (middle >> sixteen) + (cross >> sixteen)

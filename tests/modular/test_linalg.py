@@ -1,5 +1,6 @@
 """Ranks and row spaces against elimination over the exact rationals."""
 
+import contextlib
 import math
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._device import writing_kernel
 from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
 from mrsa_jax.modular import _filter as rank_filter
 from mrsa_jax.modular import _linalg as linalg
@@ -166,7 +168,14 @@ def test_entries_of_any_size_and_sign():
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_field_operations_against_python_integers(prime):
+@pytest.mark.parametrize("words", [contextlib.nullcontext, writing_kernel])
+def test_field_operations_against_python_integers(prime, words):
+    """With whole words' upper products, and with those of halves."""
+    with words():
+        check_field_operations(prime)
+
+
+def check_field_operations(prime):
     rng = np.random.default_rng(3)
     edges = [0, 1, 2, prime - 1, prime - 2, prime // 2, 2**30, 2**16, 2**16 - 1]
     left = np.array([a for a in edges for _ in edges] + list(rng.integers(0, prime, 4000)))
