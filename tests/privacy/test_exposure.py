@@ -1,5 +1,6 @@
 """First exposures against exact elimination over the rationals, prefix by prefix."""
 
+import functools
 from fractions import Fraction
 
 import hypothesis
@@ -11,8 +12,10 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES
+from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import fields
-from mrsa_jax.privacy import _exposure, first_exposure
+from mrsa_jax.privacy import first_exposure
+from mrsa_jax.privacy._exposure_xla import first_rounds
 
 
 def solvable(rows, client) -> bool:
@@ -198,12 +201,97 @@ def test_very_many_clients_are_the_classes_of_equal_columns():
 
 def test_memory_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     shape = jax.ShapeDtypeStruct((1, 2, 20, 50_000), jnp.uint32)
-    of = fields(PRIMES)
-    needed = _exposure._first_exposure.lower(shape, of, True).compile().memory_analysis()
+    needed = first_rounds.lower(shape, fields(PRIMES), 1).compile().memory_analysis()
     in_all = needed.temp_size_in_bytes + needed.output_size_in_bytes
     assert in_all < 8 * np.prod(shape.shape) * 4
 
 
-def test_a_form_of_too_many_rows_is_refused():
-    with pytest.raises(mj.ConfigurationError, match=r"`P` must have at most 65536 .*; got \(70000"):
-        jax.eval_shape(first_exposure, jax.ShapeDtypeStruct((70_000, 70_000), jnp.bool_))
+def unit_rows(rows, prime) -> tuple[int, set[int]]:
+    """The rank of residues, and which unit vectors are combinations of them, by Gauss-Jordan."""
+    rows = [[int(value) % prime for value in row] for row in rows]
+    rank = 0
+    for column in range(len(rows[0])):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        inverse = pow(rows[rank][column], -1, prime)
+        rows[rank] = [value * inverse % prime for value in rows[rank]]
+        for i, row in enumerate(rows):
+            if i != rank and row[column]:
+                factor = row[column]
+                rows[i] = [(a - factor * b) % prime for a, b in zip(row, rows[rank], strict=True)]
+        rank += 1
+    alone = [row for row in rows if sum(value != 0 for value in row) == 1]
+    return rank, {next(i for i, value in enumerate(row) if value) for row in alone}
+
+
+def by_primes(history, primes) -> list[int]:
+    """The rule: from the first round on in which all primes of the largest rank agree."""
+    clients = len(history[0])
+    found = [-1] * clients
+    for j in range(len(history)):
+        verdicts = [unit_rows(history[: j + 1], prime) for prime in primes]
+        best = max(rank for rank, _ in verdicts)
+        for i in range(clients):
+            agreed = all(i in units for rank, units in verdicts if rank == best)
+            found[i] = j if agreed and found[i] < 0 else found[i]
+    return found
+
+
+P, Q = PRIMES
+EDGES = [
+    0,
+    0,
+    1,
+    1,
+    2,
+    P,
+    Q,
+    P - 1,
+    Q - 1,
+    P + 1,
+    Q + 1,
+    P // 2,
+    2**31 - 1,
+    -1,
+    -P,
+    P * Q,
+    P * Q + 1,
+]
+
+
+def ragged(count, rounds, clients, seed) -> np.ndarray:
+    """Histories of all sizes up to these, of weights at the primes' edges, with equal columns."""
+    generator = np.random.default_rng(seed)
+    found = np.zeros((count, rounds, clients), np.int64)
+    for number in range(count):
+        j, n = generator.integers(1, rounds + 1), generator.integers(1, clients + 1)
+        kinds = [generator.choice(EDGES, (j, n)), generator.integers(0, 2, (j, n))]
+        history = kinds[number % 2] * (generator.random((j, n)) < 0.6)
+        if number % 3 == 0:
+            history[:, generator.integers(n)] = history[:, generator.integers(n)]
+        if number % 5 == 0:
+            history[generator.integers(j)] = 0
+        found[number, :j, generator.permutation(clients)[:n]] = history.T
+    return found
+
+
+def programs(form):
+    """The programs of a form, by how many histories go at once."""
+    return [functools.partial(first_rounds, tile=tile) for tile in {"xla": (1, 4, 1000)}[form]]
+
+
+@pytest.mark.parametrize("form", ["xla"])
+def test_all_forms_follow_the_rule_of_the_primes(form):
+    """Two primes that divide entries and minors, so that their ranks and verdicts differ."""
+    for shape in [(60, 7, 6), (7, 1, 1), (5, 9, 2), (6, 2, 5)]:
+        histories = ragged(*shape, seed=sum(shape))
+        expected = [by_primes(history.tolist(), PRIMES) for history in histories]
+        rows = jnp.stack([residues(histories, prime) for prime in PRIMES], axis=1)
+        for program in programs(form):
+            assert program(rows, fields(PRIMES)).tolist() == expected
+        ones = (histories % 2).astype(np.uint8)
+        expected = [by_primes(history.tolist(), PRIMES) for history in ones]
+        for program in programs(form):
+            assert program(jnp.asarray(ones)[:, None], fields(PRIMES)).tolist() == expected

@@ -1,0 +1,157 @@
+"""First exposures as an array program: histories, primes and entries side by side.
+
+The rows are brought to reduced row-echelon form mod p, each up to a factor, one round after
+another and each in its place: e_i lies in the span of the first rounds exactly if a multiple of it
+is one of their rows in the form. Such a row stays from then on, so that the round which changed it
+last is the one in which it became one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int32, UInt8, UInt32
+
+from mrsa_jax.modular._prime import Field, companion, scale, subtract
+
+__all__ = ["first_rounds", "joined"]
+
+# uint32 [primes, rounds, clients], each round's row in the form; int32 [primes, rounds], the round
+# that changed it last
+_Form = tuple[Array, Array]
+
+
+@functools.partial(jax.jit, static_argnames=("tile",))
+def first_rounds(
+    rows: UInt32[Array, "batch primes rounds clients"] | UInt8[Array, "batch 1 rounds clients"],
+    of: Field,
+    tile: int,
+) -> Int32[Array, "batch clients"]:
+    """Return the first exposures of histories, modulo the primes of `of`.
+
+    Args:
+        rows: Residues modulo each prime; one for all of them where they are 0 or 1.
+        of: The fields, stacked.
+        tile: Histories that go at once. One at a time leaves out the rounds that add nothing.
+    """
+    one = functools.partial(_one_history, of=of, skips=tile == 1)
+    if tile >= rows.shape[0] > 1:
+        return jax.vmap(one)(rows)
+    return lax.map(one, rows, batch_size=None if tile == 1 else tile)
+
+
+def joined(
+    first: Int32[Array, "*batch primes clients"], ranks: Int32[Array, "*batch primes rounds"]
+) -> Int32[Array, "*batch clients"]:
+    """Return the first round in which all primes of the largest rank so far expose a client.
+
+    Args:
+        first: The round of each prime's own verdict, the number of rounds where there is none.
+        ranks: Of the first j + 1 rows modulo each prime.
+
+    Returns:
+        -1 where there is no such round.
+    """
+    rounds = ranks.shape[-1]
+    behind = ranks < jnp.max(ranks, axis=-2, keepdims=True)
+    index = jnp.arange(rounds, dtype=jnp.int32).reshape((1,) * first.ndim + (rounds,))
+    agreed = jnp.all((first[..., None] <= index) | behind[..., None, :], axis=-3)
+    found = jnp.min(jnp.where(agreed, index[0], jnp.int32(rounds)), axis=-1)
+    return jnp.where(found < jnp.int32(rounds), found, jnp.int32(-1))
+
+
+def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:
+    primes = of.prime.shape[0]
+    _, rounds, clients = rows.shape
+    start = (
+        jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients)),
+        jnp.zeros((primes, rounds), jnp.int32),
+    )
+    if skips:
+        body: object = functools.partial(_next_round, of=of)
+        form, changed = lax.fori_loop(0, rounds, body, start)
+    else:
+        body = functools.partial(_next_new, of=of)
+        form, changed = lax.fori_loop(0, min(rounds, clients), body, start)
+    entries = form != jnp.uint32(0)
+    count = jnp.sum(entries, axis=2, dtype=jnp.int32)
+    is_unit = entries & (count == jnp.int32(1))[..., None]
+    first = jnp.min(jnp.where(is_unit, changed[..., None], jnp.int32(rounds)), axis=1)
+    return joined(first, jnp.cumsum(count > jnp.int32(0), axis=1, dtype=jnp.int32))
+
+
+def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
+    """Take a round into the form, if anything is left of its row."""
+    places = jnp.broadcast_to(index, of.prime.shape)
+
+    def taken() -> _Form:
+        steps = jax.vmap(_step)(form[0], places, jnp.ones_like(places, jnp.bool_), of)
+        # a branch of its own, so that its factors are not computed again for each entry
+        return lax.cond(jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form)
+
+    return lax.cond(jnp.any(form[0][:, index] != jnp.uint32(0)), taken, lambda: form)
+
+
+def _next_new(count: Array, form: _Form, *, of: Field) -> _Form:
+    """Take the next round of whose row anything is left, by each prime, into the form.
+
+    The rows before it that are not zero are the form's, as many as its rank.
+    """
+    is_left = jnp.any(form[0] != jnp.uint32(0), axis=2)
+    is_next = is_left & (jnp.cumsum(is_left, axis=1, dtype=jnp.int32) == count + jnp.int32(1))
+    places = jnp.argmax(is_next, axis=1).astype(jnp.int32)
+    return _taken(form, jax.vmap(_step)(form[0], places, jnp.any(is_next, axis=1), of), of)
+
+
+class _Step(NamedTuple):
+    """What one round does to the rows of one prime.
+
+    Attributes:
+        row: uint32 [clients], what is left of its own.
+        head: uint32 [1, 2], its pivot and the companion; all other rows are multiplied by it.
+        factors: uint32 [rounds, 2], of the row that is then taken from each, and the companions.
+        is_touched: bool [rounds], which rows change but for a factor.
+        place: int32, the round.
+    """
+
+    row: Array
+    head: Array
+    factors: Array
+    is_touched: Array
+    place: Array
+
+
+def _step(rows: Array, place: Array, is_due: Array, of: Field) -> _Step:
+    row = lax.dynamic_index_in_dim(rows, place, 0, keepdims=False)
+    pivot = jnp.argmax(row != jnp.uint32(0))
+    column = lax.dynamic_index_in_dim(rows, pivot, 1, keepdims=False)
+    own = jnp.arange(column.shape[0], dtype=jnp.int32) == place
+    is_new = is_due & (row[pivot] != jnp.uint32(0))
+    head = jnp.where(is_new, row[pivot], jnp.uint32(1))[None]
+    factors = jnp.where(is_new & ~own, column, jnp.uint32(0))
+    is_touched = is_new & (own | (column != jnp.uint32(0)))
+    return _Step(row, _with_companion(head, of), _with_companion(factors, of), is_touched, place)
+
+
+def _with_companion(factors: Array, of: Field) -> Array:
+    return jnp.stack([factors, companion(factors, of)], axis=-1)
+
+
+def _taken(form: _Form, steps: _Step, of: Field) -> _Form:
+    """Clear the pivot of a round's row from all others.
+
+    Without a division: whether an entry is zero does not depend on its row's scale.
+    """
+    rows, changed = form
+
+    def cleared(rows: Array, step: _Step, of: Field) -> Array:
+        kept = scale(rows, step.head[:, :1], step.head[:, 1:], of)
+        taken = scale(step.row[None, :], step.factors[:, :1], step.factors[:, 1:], of)
+        return subtract(kept, taken, of)
+
+    changed = jnp.where(steps.is_touched, steps.place[:, None], changed)
+    return jax.vmap(cleared)(rows, steps, of), changed
