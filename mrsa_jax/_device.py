@@ -76,6 +76,13 @@ _WORK = {
     "exposures": _Work(1, 2**13),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
+    # parameters of the clients that train side by side, as many as their activations leave room
+    # for; on a CPU weights and minibatch stay in cache (measured on one core: one client at a time
+    # is the fastest for the CNN and softmax regression, one or two for LeNet and the MLP; all at
+    # once take up to twice as long)
+    "clients": _Work(2**19, 2**12),
+    # what the rounds of one program report, sums that are kept among it
+    "rounds": _Work(2**24, 2**12),
 }
 _SHARE = 8  # of an accelerator's memory, one part may be in flight
 _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has

@@ -121,6 +121,10 @@ class Store:
         """Return whether the state after `step` trained rounds is to be saved."""
         return is_last or step % self._own.every == 0
 
+    def until_due(self, step: int) -> int:
+        """Return how many rounds after `step` the next save is."""
+        return self._own.every - step % self._own.every
+
     def save(self, step: int, state: Any) -> None:
         """Save a pytree of arrays, whole or not at all; steps beyond those to keep go."""
         leaves, named = _flat(state)

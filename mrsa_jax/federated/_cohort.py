@@ -13,18 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._device import platform
+from mrsa_jax._device import at_once
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 
 __all__ = ["LocalTrainer", "client_update", "cohort_updates", "mapped", "measured_width"]
-
-# Clients are trained side by side as long as their parameters have no more entries than this, and
-# beyond it in turns: that bounds the memory, and on a CPU it keeps weights and minibatch in cache
-# (measured on one core: one client at a time is the fastest for the CNN and softmax regression, one
-# or two for LeNet and the MLP; all at once take up to twice as long).
-_ENTRIES_AT_ONCE_ON_CPU = 2**17
-_ENTRIES_AT_ONCE_ELSEWHERE = 2**28
 
 
 @runtime_checkable
@@ -108,9 +101,7 @@ def client_update(
 
 def measured_width(dim: int) -> int:
     """Return how many clients of d parameters train side by side where memory is no matter."""
-    on_cpu = platform() == "cpu"
-    entries = _ENTRIES_AT_ONCE_ON_CPU if on_cpu else _ENTRIES_AT_ONCE_ELSEWHERE
-    return max(entries // dim, 1)
+    return at_once("clients", 4 * dim)
 
 
 def mapped(one: Any, members: Array, present: Array, width: int) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -28,9 +28,10 @@ from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import client_update, mapped, measured_width
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
-from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._rounds import Trained
+from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
-from mrsa_jax.federated._train import Local, check_kept, drive
+from mrsa_jax.federated._train import Advance, check_kept, drive
 
 __all__ = ["train_many"]
 
@@ -124,7 +125,7 @@ def train_many(
         "rate_schedule": _listed(rate_schedule),
     }
     runs = _runs(model, given, evaluate_every, keep_aggregates)
-    drive(runs, _all_cohorts(runs, memory_bytes, checked_mesh(mesh)), checkpoints, progress)
+    drive(runs, _all_runs(runs, memory_bytes, checked_mesh(mesh)), checkpoints, progress)
     return [run.result() for run in runs]
 
 
@@ -312,8 +313,8 @@ def _of_run(out: tuple[Any, Any, Any], place: np.ndarray, number: int) -> Traine
     return Trained(updates, is_finite, out[2][number])
 
 
-def _all_cohorts(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -> Local:
-    """Return the local training of any of these runs' cohorts."""
+def _all_runs(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -> Advance:
+    """Return what trains any of these runs."""
     num_devices = 1 if mesh is None else mesh.size
     at_once, width = len(runs), measured_width(runs[0].parameters.shape[0])
     pool, firsts = merged([run.client_data for run in runs])
@@ -323,20 +324,19 @@ def _all_cohorts(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -
     sizes = np.asarray(pool.sizes)
     own_pool = pool if mesh is None else replicated(pool, mesh)
 
-    def local(live: list[Run]) -> Iterator[list[tuple[Run, Trained]]]:
+    def advance(live: list[Run], most: int) -> None:
         for start in range(0, len(live), at_once):
             group = live[start : start + at_once]
             rows = [first_of[id(run)] for run in group]
             slots, places = _flat_slots(group, rows, sizes, at_once, num_devices)
             shared = (*_stacked(group, at_once), own_pool)
             out = _trained_flat(shared, slots, width, mesh)
-            pairs = [
-                (run, _of_run(out, place, number))
-                for number, (run, place) in enumerate(zip(group, places, strict=True))
-            ]
-            yield pairs
+            for number, (run, place) in enumerate(zip(group, places, strict=True)):
+                run.aggregate(_of_run(out, place, number))
+            for run in group:
+                run.settle()
 
-    return local
+    return advance
 
 
 def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:

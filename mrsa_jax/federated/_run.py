@@ -1,8 +1,9 @@
 """One training on its way: what it is given, what it carries from round to round, its reports.
 
-A round is three executables, each compiled once and shared by all schemes, seeds and learning
-rates: local training, secure aggregation, server step. `train` drives one run, `train_many`
-several side by side; only the first of the three differs.
+A round is local training, secure aggregation and server step. By itself it is some executables,
+each compiled once and shared by all schemes, seeds and learning rates; or the rounds between two
+evaluations are one program (`_rounds`). `train` drives one run, `train_many` several side by
+side; only local training differs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from mrsa_jax.federated._history import (
     slots,
 )
 from mrsa_jax.federated._models import initial_parameters
+from mrsa_jax.federated._rounds import Carried, Report, Round, Trained, aggregated, trainer_at
 from mrsa_jax.federated._schedule import factors_of
-from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation, server_step
+from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation
 from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.secagg import Aggregator
 
@@ -80,31 +82,6 @@ class TrainingResult:
     diverged_round: int | None
     participation: np.ndarray
     components: np.ndarray
-
-
-class Trained(NamedTuple):
-    """What the local training of one round gives.
-
-    Attributes:
-        updates: f32 [slots, d].
-        is_finite: bool, or one for each slot.
-        rounding_key: From which the quantizer draws.
-    """
-
-    updates: Array
-    is_finite: Array
-    rounding_key: Array
-
-
-class _Report(NamedTuple):
-    """What a round reports; on the device until it is read."""
-
-    status: Any
-    clipped_fraction: Any
-    is_finite: Any
-    summed: Any
-    components: Any
-    sums: Any
 
 
 class _Log(NamedTuple):
@@ -155,7 +132,7 @@ class Run:
     aggregator_state: Any = None
     server_state: Any = None
     aggregates: list[np.ndarray] = dataclasses.field(default_factory=list)
-    pending: _Report | None = None
+    pending: Report | None = None
 
     def __post_init__(self) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
@@ -166,6 +143,8 @@ class Run:
         every = np.arange(self.evaluate_every - 1, num_rounds, self.evaluate_every)
         due = np.union1d(every, np.arange(num_rounds)[-1:])
         self.evaluated = due.astype(np.int64) if self.test is not None else due[:0].astype(np.int64)
+        # trained rounds after which a test follows: before it, the model is that of the round
+        self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
         self.log = _Log.empty(cohorts, len(self.evaluated))
         if len(self.to_train):
             self.aggregator_state = self.aggregator.init()
@@ -189,10 +168,9 @@ class Run:
     @property
     def next_trainer(self) -> LocalTrainer:
         """The trainer at the learning rate of the round to train next."""
-        trainer: Any = self.trainer
-        if self.factors is None:
-            return trainer
-        return trainer.scaled(jnp.float32(self.factors[self.done]))
+        factor = None if self.factors is None else jnp.float32(self.factors[self.done])
+        trainer: LocalTrainer = trainer_at(self.trainer, factor)
+        return trainer
 
     @property
     def next_round(self) -> PlayedRound:
@@ -200,35 +178,63 @@ class Run:
         members, present = self.members[self.done], self.present[self.done]
         return played(self.history, self.round_index, members, present)
 
-    def aggregate(self, trained: Trained) -> None:
-        """Aggregate the round's updates and step; nothing waits for the device here."""
-        one = self.next_round
-        members = jnp.asarray(one.members)
-        extras: dict[str, Any] = {}  # what only some histories and aggregators know
+    @property
+    def until_evaluation(self) -> int:
+        """Rounds to train up to the next one after which the model is tested."""
+        later = self.stops[self.stops > self.done]
+        return int(later[0] if len(later) else len(self.to_train)) - self.done
+
+    def rounds(self, count: int, length: int) -> Round:
+        """Return the next `count` rounds as a program of `length` takes them."""
+        places = self.done + np.arange(length)
+        is_run = np.arange(length) < count
+        places = np.minimum(places, len(self.to_train) - 1)
+        indices, members = self.to_train[places], self.members[places]
+        rows = self.history.survivors[indices]
+        alive = np.take_along_axis(rows, members[:, None, :], axis=2)
+        alive &= self.present[places][:, None, :]
+        has_steps = alive.shape[1] == 5
+        weights = None
         if self.weights is not None:
-            extras["weights"] = np.where(one.survivors[0], self.weights[one.members], 0)
-        if one.assignment_key is not None:
-            extras["assignment_key"] = one.assignment_key
-        alive = one.survivors if one.has_steps else one.sends
-        out, self.aggregator_state = self.aggregator.aggregate(
-            trained.rounding_key, self.aggregator_state, trained.updates, members,
-            jnp.asarray(alive), **extras,
-        )  # fmt: skip
-        status = jnp.asarray(out.status, jnp.int32)
-        is_ok = status == int(Status.OK)
-        self.parameters, self.server_state, is_model_finite = server_step(
-            self.server, self.parameters, self.server_state, out.update, is_ok
+            weights = np.where(alive[:, 0], self.weights[members], np.uint32(0))
+        keys = self.history.keys
+        return Round(
+            is_run=is_run,
+            index=indices.astype(np.int32),
+            members=members,
+            alive=alive if has_steps else alive[:, 0],
+            sends=alive[:, 3 if has_steps else 0],
+            factor=None if self.factors is None else self.factors[places],
+            weights=weights,
+            assignment_key=None if keys is None else keys[indices],
         )
-        summed, components = _learnt(out, is_ok, one.sends)
-        finite = (trained.is_finite, is_model_finite)
-        sums = (out.update, getattr(out, "total_weight", one.sends.sum()))
-        kept = sums if self.keep_aggregates else None
-        self.pending = _Report(status, out.clipped_fraction, finite, summed, components, kept)
+
+    @property
+    def carried(self) -> Carried:
+        """What goes into the next round."""
+        states = (self.parameters, self.aggregator_state, self.server_state)
+        return Carried(*states, np.bool_(self.diverged < 0))
+
+    @carried.setter
+    def carried(self, after: Carried) -> None:
+        self.parameters, self.aggregator_state = after.parameters, after.aggregator
+        self.server_state = after.server
+
+    def aggregate(self, trained: Trained) -> None:
+        """Aggregate the next round's updates and step; nothing waits for the device here."""
+        round_: Round = jax.tree.map(lambda leaf: leaf[0], self.rounds(1, 1))
+        members, alive = jnp.asarray(round_.members), jnp.asarray(round_.alive)
+        round_ = round_._replace(members=members, alive=alive)
+        own = self.aggregator, self.server, self.carried
+        self.carried, self.pending = aggregated(*own, trained, round_, self.keep_aggregates)
 
     def settle(self) -> None:
-        """Wait for the round, log its report, and evaluate where that is due."""
-        report: Any = jax.device_get(self.pending)
+        """Wait for the round and log its report."""
+        self.log_round(jax.device_get(self.pending))
         self.pending = None
+
+    def log_round(self, report: Any) -> None:
+        """Log the report, in host memory, of the round that was trained."""
         index, members = self.round_index, self.members[self.done]
         log = self.log
         log.status[index], log.clipped_fraction[index] = report.status, report.clipped_fraction
@@ -239,10 +245,9 @@ class Run:
             update, weight = report.sums
             self.aggregates.append(update * np.float32(weight))
         self.done += 1
-        if not all(np.all(finite) for finite in report.is_finite):
+        if not all(np.all(finite) for finite in jax.tree.leaves(report.is_finite)):
             self.diverged = index
             log.status[self.to_train[self.done :]] = int(Status.NOT_RUN)
-        self.evaluate()
 
     def evaluate(self) -> None:
         """Test the model for all rounds that leave it as it is now."""
@@ -368,15 +373,6 @@ def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
     own, given = shape[1:], tuple(np.shape(inputs)[1:])
     require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
     return batched(inputs, labels, _TEST_BATCH)
-
-
-def _learnt(out: Any, is_ok: Array, sends: np.ndarray) -> tuple[Any, Any]:
-    """Return who is in the round's sum, and in which learnt sum each client is."""
-    if hasattr(out, "components"):
-        return out.summed, out.components
-    # an aggregator that gives no more than a status sums those who send
-    summed = is_ok & jnp.asarray(sends)
-    return summed, jnp.where(summed, jnp.int32(np.argmax(sends)), jnp.int32(-1))
 
 
 def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:

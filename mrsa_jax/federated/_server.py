@@ -152,13 +152,15 @@ def server_step(
 def _step(
     transform: Any, parameters: Array, state: Any, update: Array, is_learnt: Array
 ) -> tuple[Array, Any, Array]:
-    # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
-    with jax.numpy_dtype_promotion("standard"):
-        step, moved = transform(-update, state, parameters)
-        parameters_after = optax.apply_updates(parameters, step)
+    def moved(update: Array) -> tuple[Array, Any]:
+        # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
+        with jax.numpy_dtype_promotion("standard"):
+            step, after = transform(-update, state, parameters)
+            return optax.apply_updates(parameters, step), after
 
-    def keep(new: Array, old: Array) -> Array:
-        return jnp.where(is_learnt, new, old)
+    def kept(update: Array) -> tuple[Array, Any]:
+        return parameters, state
 
-    after = keep(parameters_after, parameters)
-    return after, jax.tree.map(keep, moved, state), jnp.all(jnp.isfinite(after))
+    # a branch is never fused with what made the update: it rounds alike in any program
+    after, state_after = jax.lax.cond(is_learnt, moved, kept, update)
+    return after, state_after, jnp.all(jnp.isfinite(after))

@@ -6,7 +6,8 @@ were not skipped are trained: local training, secure aggregation, server step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -25,14 +26,18 @@ from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
-from mrsa_jax.federated._run import Run, Trained, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._program import program_length, run_rounds
+from mrsa_jax.federated._rounds import Trained
+from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["Local", "check_kept", "drive", "train"]
+__all__ = ["Advance", "check_kept", "drive", "train"]
 
-Local = Callable[[list[Run]], Iterable[list[tuple[Run, Trained]]]]
+Advance = Callable[[list[Run], int], None]
+
+_QUICK_SECONDS = 1.0
 
 
 @needs_values
@@ -147,14 +152,15 @@ def train(
         keep_aggregates=keep_aggregates,
     )
     run.on_evaluated = on_evaluated
-    local = _one_cohort(run, memory_bytes, checked_mesh(mesh))
-    drive([run], local, checkpoints, progress)
+    drive(
+        [run], _one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress
+    )
     return run.result()
 
 
 def drive(
     runs: list[Run],
-    local: Local,
+    advance: Advance,
     checkpoints: Checkpoints | None,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -162,7 +168,8 @@ def drive(
 
     Args:
         runs: The trainings.
-        local: Trains the cohorts of some runs, in groups as large as fit the memory.
+        advance: Trains and logs the next rounds of some runs: one each, or several, but no more
+            than it is told, and of a run none beyond its next evaluation.
         checkpoints: Where the state is saved, or None.
         progress: Called after each step with (rounds trained, rounds to train) of all runs.
     """
@@ -184,17 +191,47 @@ def drive(
     if step == 0:
         for run in runs:
             run.evaluate()
+    pace = Pace()
     while live := [run for run in runs if not run.is_over]:
-        for group in local(live):
-            for run, trained in group:
-                run.aggregate(trained)
-            for run, _ in group:
-                run.settle()
-        step += 1
-        if store is not None and store.is_due(step, all(run.is_over for run in runs)):
-            store.save(step, [run.state() for run in runs])
-        if progress is not None:
-            progress(sum(run.done for run in runs), total)
+        before = [run.done for run in runs]
+        with pace:
+            advance(live, pace.most if store is None else min(pace.most, store.until_due(step)))
+        taken = [run.done - start for run, start in zip(runs, before, strict=True)]
+        steps = max(taken)
+        for number in range(1, steps + 1):
+            if number == steps:
+                for run in live:
+                    run.evaluate()
+                is_last = all(run.is_over for run in runs)
+                if store is not None and store.is_due(step + number, is_last):
+                    store.save(step + number, [run.state() for run in runs])
+            if progress is not None:
+                so_far = (min(number, own) for own in taken)
+                progress(sum(before) + sum(so_far), total)
+        step += steps
+
+
+class Pace:
+    """How many rounds go into a program, so that it says something every few seconds.
+
+    The first time tells nothing, as the program is compiled then.
+    """
+
+    def __init__(self) -> None:
+        """Start with one."""
+        self.most = 1
+
+    def __enter__(self) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        """Take more rounds next time if this was quick, fewer if it was slow."""
+        seconds = time.perf_counter() - self._start
+        if seconds < _QUICK_SECONDS:
+            self.most *= 2
+        elif seconds > 4 * _QUICK_SECONDS:
+            self.most = max(1, self.most // 2)
 
 
 def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
@@ -217,25 +254,31 @@ def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
     return Store(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
 
 
-def _one_cohort(run: Run, memory_bytes: int | None, mesh: Mesh | None) -> Local:
-    """Return the local training of one run's cohorts."""
+def _one_run(
+    run: Run, memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
+) -> Advance:
+    """Return what trains one run."""
     data = run.client_data
     if mesh is not None:
         data = replicated(data, mesh)
-    sizes: dict[str, Any] = {}
-    if memory_bytes is not None:
-        sizes["width"] = width_within(memory_bytes, run, mesh)
+    width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)
+    sizes: dict[str, Any] = {} if width is None else {"width": width}
     if mesh is not None:
         sizes["mesh"] = mesh
     updates_of: Any = cohort_updates if mesh is None else sharded_cohort_updates
 
-    def local(runs: list[Run]) -> Iterator[list[tuple[Run, Trained]]]:
-        for one in runs:
-            who = one.next_round
-            trained = updates_of(
-                one.next_trainer, one.parameters, data, one.key, jnp.int32(one.round_index),
-                jnp.asarray(who.members), jnp.asarray(who.sends), **sizes,
-            )  # fmt: skip
-            yield [(one, Trained(*trained))]
+    length = program_length(run, data, width, checkpoints) if mesh is None else 1
 
-    return local
+    def advance(runs: list[Run], most: int) -> None:
+        if length > 1:
+            run_rounds(run, data, min(most, length), length, width)
+            return
+        who = run.next_round
+        trained = updates_of(
+            run.next_trainer, run.parameters, data, run.key, jnp.int32(run.round_index),
+            jnp.asarray(who.members), jnp.asarray(who.sends), **sizes,
+        )  # fmt: skip
+        run.aggregate(Trained(*trained))
+        run.settle()
+
+    return advance

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float32, Integer, Key
+from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
 from mrsa_jax._device import is_traced
@@ -187,7 +187,7 @@ class RingAverage:
         codes, clipped = _encode(quantizer, key, values, members, alive[3])
         dim = codes.shape[1]
         if self.total_weight is not None or weights is not None:
-            codes = _weigh(codes, self._checked_weights(weights, alive))
+            codes = _weigh(codes, self.checked_weights(weights, alive[0]))
         result = _ring_sum(self, codes, members, state.round_index, round_)
         status = jnp.where(round_.status == _OK, result.status[0], round_.status)
         total, weight = _totals(result.total, round_.summed, status, dim)
@@ -210,12 +210,18 @@ class RingAverage:
             return _sample(self.steps, fold(key, int(Stream.STEPS)), survivors)
         return jnp.broadcast_to(survivors, (5, *survivors.shape))
 
-    def _checked_weights(self, weights: Any, alive: Array) -> Array:
-        """Return uint32[n], 0 for those who were not asked."""
+    def checked_weights(
+        self, weights: ArrayLike | Sequence[Any] | None, asked: Any
+    ) -> UInt32[Array, " participants"]:
+        """Return uint32[n], 0 for those who were not asked; traced weights are not held to budget.
+
+        Raises:
+            ConfigurationError: As `aggregate`.
+        """
         rule = "must be left out: the aggregator was built without `max_weight`"
         require(self.total_weight is not None, "weights", rule)
         given: Any = np.ones(self.num_participants, np.uint32) if weights is None else weights
-        if is_traced(given):
+        if isinstance(given, jax.core.Tracer):
             integers = bool(jnp.issubdtype(given.dtype, jnp.integer))
             require(integers, "weights", "must be integers", f"dtype {given.dtype}")
             own: Any = given.astype(jnp.uint32)
@@ -223,9 +229,9 @@ class RingAverage:
             own = check_weights(given, "weights")
         fits = own.shape == (self.num_participants,)
         require(fits, "weights", f"must be {self.num_participants}, one a slot", own.shape)
-        if is_traced(own, alive):
-            return jnp.where(alive[0], own, jnp.uint32(0))
-        own = np.where(np.asarray(alive[0]), own, np.uint32(0))
+        if is_traced(own, asked):
+            return jnp.where(asked, own, jnp.uint32(0))
+        own = np.where(np.asarray(asked), own, np.uint32(0))
         total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
         require(total <= most, "weights", "must not add up to more than the ring's budget allows",
                 total, most)  # fmt: skip

@@ -15,6 +15,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.federated import _cohort, _local
 from mrsa_jax.federated._models import apply_flat
@@ -249,7 +250,7 @@ def test_ragged_cohort_equals_one_by_one() -> None:
 def test_a_client_does_not_depend_on_slot_company_or_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_cohort, "_ENTRIES_AT_ONCE_ON_CPU", 16 * 650)
+    monkeypatch.setitem(_device._WORK, "clients", _device._Work(4 * 16 * 650, 0))
     clients = _ragged()
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=16)
     updates = functools.partial(
