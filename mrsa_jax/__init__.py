@@ -21,6 +21,7 @@ _NAMES = {
     "OutputExistsError": "mrsa_jax._errors",
     "Status": "mrsa_jax._status",
     "cite": "mrsa_jax.study._cite",
+    "use_compile_cache": "mrsa_jax._compile_cache",
     "use_form": "mrsa_jax._device",
 }
 
@@ -48,6 +49,7 @@ __all__ = [
     "secagg",
     "selection",
     "study",
+    "use_compile_cache",
     "use_form",
 ]
 
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
         selection,
         study,
     )
+    from mrsa_jax._compile_cache import use_compile_cache
     from mrsa_jax._device import use_form
     from mrsa_jax._errors import (
         ConfigurationError,

@@ -22,8 +22,10 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
     "_errors",
+    "_compile_cache",
     "_device",
     "_tracing",
+    "_device_words",
     "_memory",
     "_untrusted",
     "_html",

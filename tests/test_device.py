@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, _device, use_form
+from mrsa_jax import ConfigurationError, _device, _device_words, use_form
 
 
 def test_the_best_form_of_each_platform() -> None:
@@ -134,3 +140,88 @@ def test_a_thread_inherits_form_target_and_width() -> None:
     assert found == ("xla", "tpu", True)
     with use_form(None):
         assert _device.over_cores(_device.in_context(seen), [0]) == [("loops", "cpu", False)]
+
+
+# ---- what is said of it
+
+
+class _Gpu:
+    device_kind = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(
+    ("devices", "stats", "words"),
+    [
+        (1, {"bytes_limit": 60 * 2**30}, "NVIDIA H100 80GB HBM3, 60 GiB for programs"),
+        (2, {"bytes_limit": 60 * 2**30}, "2 x NVIDIA H100 80GB HBM3, 60 GiB for programs"),
+        (1, {}, "NVIDIA H100 80GB HBM3"),
+    ],
+)
+def test_an_accelerator_in_words(
+    devices: int, stats: dict[str, int], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_device_words, "platform", lambda: "cuda")
+    monkeypatch.setattr(_device_words, "memory_stats", lambda: stats)
+    monkeypatch.setattr(jax, "local_devices", lambda: [_Gpu()] * devices)
+    assert _device_words.device_in_words() == words
+
+
+def test_a_cpu_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, words in ((1, "CPU, 1 core"), (64, "CPU, 64 cores")):
+        monkeypatch.setattr(_device_words, "num_cores", lambda cores=cores: cores)
+        assert _device_words.device_in_words() == words
+
+
+def test_a_platform_that_jax_cannot_start_is_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, words in (
+        (RuntimeError("Unable to initialize backend 'cuda': none\nmore"), "Unable .* none$"),
+        (AssertionError(), "it has no such platform$"),
+    ):
+        monkeypatch.setattr(_device_words, "platform", mock.Mock(side_effect=error))
+        with pytest.raises(ConfigurationError, match=rf"`JAX_PLATFORMS` must .*'cpu': {words}"):
+            _device_words.device_in_words()
+
+
+def test_commands_say_which_platform_is_missing() -> None:
+    command = [sys.executable, "-m", "mrsa_jax", "secagg", "--num-clients", "4", "--dim", "4"]
+    found = subprocess.run(
+        command, env=os.environ | {"JAX_PLATFORMS": "nothing"}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert "`JAX_PLATFORMS` must name what JAX" in found.stderr
+    assert "got 'nothing'" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ({}, "the extra `cuda12` or `cuda13` is not installed, as by pip install 'jax"),
+        ({"jax-cuda12-plugin": "0.4.1"}, "jax-cuda12-plugin 0.4.1 is for another JAX than "),
+        ({"jax-cuda13-plugin": jax.__version__}, "with JAX_PLATFORMS=cuda it says why"),
+        (
+            {"jax-cuda12-plugin": "0.4.1", "jax-cuda13-plugin": jax.__version__},
+            "with JAX_PLATFORMS=cuda it says why",
+        ),
+    ],
+)
+def test_a_gpu_that_jax_does_not_use(
+    versions: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(_device_words, "_version", versions.get)
+    monkeypatch.setattr(_device_words.shutil, "which", lambda name: None)
+    driver = tmp_path / "version"
+    monkeypatch.setattr(_device_words, "_DRIVER", (driver, tmp_path / "nvidia0"))
+    monkeypatch.setattr(_device_words, "_asked", lambda: "")
+    assert _device_words.unused_gpu() is None  # there is none
+    driver.touch()
+    said = _device_words.unused_gpu()
+    assert said is not None
+    assert said.startswith("there is an NVIDIA GPU, but JAX computes on the CPU")
+    assert words in said
+    monkeypatch.setattr(_device_words, "_asked", lambda: "cpu,cuda")
+    assert _device_words.unused_gpu() is None  # the CPU is asked for
+    monkeypatch.setattr(_device_words, "_asked", lambda: "")
+    with _device.compiling_for("cuda", 2**18, 2**36):
+        assert _device_words.unused_gpu() is None  # it is used

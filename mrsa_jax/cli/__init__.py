@@ -150,9 +150,13 @@ def _run(words: list[str]) -> int:
     except OSError as error:
         _say_error(str(error))
         return 1
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, AssertionError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
-            raise
+            problem = _device_problem()
+            if problem is None:
+                raise
+            _say_error(problem)
+            return 2
         _say_error(f"the memory of this machine did not suffice: {str(error) or 'it ran out'}")
         return 1
     except KeyboardInterrupt:
@@ -160,6 +164,19 @@ def _run(words: list[str]) -> int:
         return INTERRUPTED
     except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
         return stop.code if isinstance(stop.code, int) else 2
+
+
+def _device_problem() -> str | None:
+    """Return why JAX cannot start, if that is why a command failed."""
+    if "jax" not in sys.modules:
+        return None
+    from mrsa_jax._device_words import device_in_words
+
+    try:
+        device_in_words()
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 def _say_error(text: str) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
+from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._memory import memory_words
 from mrsa_jax.cli import _attack_setting as setting
 from mrsa_jax.cli._attack_checks import validate
-from mrsa_jax.cli._console import Bars, error_console, use_compile_cache, use_cores
+from mrsa_jax.cli._console import Bars, error_console, use_cores
 from mrsa_jax.study import _config
 
 if TYPE_CHECKING:

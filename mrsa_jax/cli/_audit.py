@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
+from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require, writing
 from mrsa_jax._memory import memory_words
 from mrsa_jax._untrusted import printable
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache
+from mrsa_jax.cli._console import Bars, escape
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, Gate, ParticipationLog
@@ -99,8 +100,9 @@ def run_audit(config: AuditConfig) -> int:
     _validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
     with _folder(config) as folder:
-        with Bars() as bars:
+        with Bars(device=False) as bars:  # a log that cannot be read is said at once
             log = _read(config, bars)
+            bars.say_device()
             bars.say(_memory(log))
             found, is_whole = _audit(config, log, bars)
         gate = None
@@ -110,7 +112,7 @@ def run_audit(config: AuditConfig) -> int:
         if folder is not None:
             from mrsa_jax.cli._audit_folder import save_audit
 
-            with Bars() as bars:
+            with Bars(device=False) as bars:
                 bars.stage("tables and figures", 1)
                 save_audit(folder, config.file, log, found, gate, _rows(found))
                 bars.update(1, 1)

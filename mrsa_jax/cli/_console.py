@@ -1,4 +1,4 @@
-"""What every command shares: the error console, progress bars and the compile cache."""
+"""What every command shares: the error console, progress bars and the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,20 +23,6 @@ _MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients 
 _PLAIN = str.maketrans(dict(zip("─━│┃╭╮╰╯–", "--||++++-", strict=True)) | {"±": "+-", "…": "..."})
 _PLAIN_LETTERS = "mrsa_jax.plain_letters"  # how the handler of those letters is registered
 _SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw bars on
-
-
-def use_compile_cache() -> None:
-    """Keep compiled programs between runs, unless the user has set a place of their own."""
-    # JAX writes an entry in place: one that another process is writing, or that a kill cut short,
-    # is compiled again, which is no news to the user.
-    unread = "Error reading persistent compilation cache entry"
-    warnings.filterwarnings("ignore", message=unread, category=UserWarning)
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(home, "mrsa_jax", "jax")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def use_cores(devices: int | None = None) -> None:
@@ -64,9 +49,13 @@ def _cores() -> int:
 
 
 class Bars:
-    """Progress on standard error: bars on a terminal, a line for each stage elsewhere."""
+    """Progress on standard error: bars on a terminal, a line for each stage elsewhere.
 
-    def __init__(self) -> None:
+    Args:
+        device: Whether to say first what programs run on, which starts JAX.
+    """
+
+    def __init__(self, device: bool = True) -> None:
         from rich import progress
 
         self._console = error_console()
@@ -86,8 +75,11 @@ class Bars:
         self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
         self._is_interrupted = False
         self._previous: Any = None
+        self._names_device = device
 
     def __enter__(self) -> Bars:
+        if self._names_device:
+            self.say_device()
         self._bars.start()
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._interrupt)
@@ -137,6 +129,15 @@ class Bars:
     def say(self, text: str) -> None:
         """Show a line that stays."""
         self._line(text)
+
+    def say_device(self) -> None:
+        """Say what programs run on, and if that is not the GPU which is there, why."""
+        from mrsa_jax._device_words import device_in_words, unused_gpu
+
+        self._console.print(f"device: {device_in_words()}", markup=False, highlight=False)
+        unused = unused_gpu()
+        if unused is not None:
+            self._console.print(f"[yellow]warning:[/] {escape(unused)}", highlight=False)
 
     def _left(self, now: float, done: int, total: int) -> str:
         then, before = self._stage_start or (now, done)

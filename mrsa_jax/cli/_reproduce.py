@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
+from mrsa_jax.cli._console import Bars, escape, use_cores
 from mrsa_jax.reproduce._catalog import DATA_NAMES, entry
 from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets
 

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
-from mrsa_jax.cli._console import error_console, use_compile_cache
+from mrsa_jax.cli._console import error_console
 
 __all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "check_secagg", "run_secagg"]
 

@@ -8,7 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
+from mrsa_jax._compile_cache import use_compile_cache
+from mrsa_jax.cli._console import Bars, escape, use_cores
 from mrsa_jax.study import _config, validate
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape, use_compile_cache, use_cores
+from mrsa_jax.cli._console import Bars, escape, use_cores
 from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.study._sweep_config import Sweep, load_sweep
 
@@ -109,7 +110,8 @@ def run_sweep_command(command: SweepCommand) -> int:
         return 0
     if not command.json:
         _show_plan(plan, command)
-    with Bars() as bars:
+    # workers start JAX, not this process: it would hold memory of their GPU
+    with Bars(device=command.workers is None and command.scheduler is None) as bars:
         results = _run(plan, command, bars)
     if results is not None:  # of several hosts, the first has them
         _show_results(plan, command, results, time.perf_counter() - start)

@@ -104,6 +104,7 @@ def test_the_findings_in_words(log: pathlib.Path, capsys: pytest.CaptureFixture[
     places = [said.index(finding) for finding in findings]
     assert places == sorted(places)  # the most urgent first
     assert "weak privacy" in captured.err  # progress goes elsewhere
+    assert captured.err.count("device: CPU, ") == 1
     assert "[" not in captured.out
 
 
