@@ -68,6 +68,8 @@ class _Work(NamedTuple):
 
 
 _WORK = {
+    # matrices under elimination: the entries of one chunk
+    "elimination": _Work(2**19, 2**14),
     # words of clients, over all trials of a chunk
     "selection": _Work(2**18, 2**10),
     # words of shares: what a step of Horner's rule reads

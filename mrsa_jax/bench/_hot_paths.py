@@ -86,12 +86,12 @@ class HotPath(NamedTuple):
 
 
 def _ranks(quick: bool) -> Work:
-    from mrsa_jax.modular import _filter
+    from mrsa_jax.modular import _open_ranks
 
     count, size = (32, 12) if quick else (16_384, 120)
-    matrices = Struct((count, size, size), jnp.float32)
-    call = Call(_filter._ranks, (matrices, jnp.int32(count)))
-    return Work([call], count, int32=count * size**3)
+    matrices = Struct((count, size, size), jnp.bool_)
+    program = jax.jit(functools.partial(_open_ranks.ranks_modulo, prime=None, count=count))
+    return Work([Call(program, (matrices,))], count, int32=count * size**3)
 
 
 def _trajectory(quick: bool) -> Work:

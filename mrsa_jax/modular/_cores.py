@@ -12,6 +12,7 @@ from mrsa_jax._device import num_cores, over_cores
 __all__ = [
     "compiled_prefix_ranks",
     "compiled_ranks",
+    "host_upper_bounds",
     "inverses",
 ]
 
@@ -46,6 +47,30 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
     return _in_parts(part, matrices)
+
+
+def host_upper_bounds(matrices: np.ndarray) -> list[int]:
+    """Return `_open_ranks.upper_bounds` without compiling anything."""
+    if matrices.dtype == object:
+        matrices = codes(matrices)
+    counts = [_distinct_lines(matrices), _distinct_lines(matrices.swapaxes(-1, -2))]
+    return [min(both) for both in zip(*counts, strict=True)]
+
+
+def codes(matrices: np.ndarray) -> np.ndarray:
+    """Return numbers that are equal exactly where integers of any size are, and 0 for 0."""
+    values, places = np.unique(matrices, return_inverse=True)
+    zero = int(np.searchsorted(values, 0))  # 0's own place, if it occurs
+    return (places.reshape(matrices.shape) - zero).astype(np.int32)
+
+
+def _distinct_lines(matrices: np.ndarray) -> list[int]:
+    if matrices.dtype == np.bool_:
+        matrices = np.packbits(matrices, axis=-1)
+    lines = np.ascontiguousarray(matrices)
+    width = lines.shape[-1] * lines.dtype.itemsize
+    whole = lines.view(np.dtype((np.void, width)))[..., 0].tolist()
+    return [len(set(rows) - {bytes(width)}) for rows in whole]
 
 
 def _residues(matrices: np.ndarray, prime: int, dtype: np.dtype) -> np.ndarray:

@@ -103,7 +103,7 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def residues(array: np.ndarray | Array, prime: int) -> Array:
+def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
     """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
     if isinstance(array, jax.Array):
         if array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.unsignedinteger):

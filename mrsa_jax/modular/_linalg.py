@@ -1,4 +1,4 @@
-"""Rank and row-space membership of integer matrices, by elimination modulo a 31-bit prime.
+"""Rank and row-space membership of integer matrices, by elimination modulo a prime.
 
 Floats may filter, never decide: ranks come from exact arithmetic mod p. A rank mod p never
 exceeds the rank over the rationals, and equals it unless p divides every minor of that size.
@@ -8,28 +8,25 @@ made for, they err with a chance below 2**-30.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
-from mrsa_jax._device import chosen_form
+from mrsa_jax._device import chosen_form, is_traced, within_memory
 from mrsa_jax._errors import require
-from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks
-from mrsa_jax.modular._filter import rank_lower_bounds, rank_upper_bounds, round_up
+from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
 from mrsa_jax.modular._inputs import as_integers, residues
+from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 from mrsa_jax.modular._prime import (
     PRIMES,
     Field,
     companion,
     draw_primes,
     enough_primes,
-    field,
     inverse,
     multiply,
     scale,
@@ -38,10 +35,6 @@ from mrsa_jax.modular._prime import (
 )
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
-
-# The matrix is cut down this many times on its way, so that finished rows cost nothing.
-_STAGES = 4
-_SMALLEST_STAGE = 20
 
 
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
@@ -65,8 +58,10 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
             axes or an empty one.
 
     Edge cases: under `jit` nothing is known of the values, and two primes that never change
-    decide: a matrix made of their products deceives them. On the CPU compiled loops do the
-    elimination if numba is there, on accelerators XLA.
+    decide: a matrix made of their products deceives them. The batch is one program: loops over the
+    cores on a CPU that has numba, one launch of a kernel on an NVIDIA GPU (up to 128 rows or
+    columns), elimination in blocks by XLA on all else. Accelerators hand back one number after
+    each prime, how many ranks are still open.
 
     Examples:
         >>> int(rank([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))  # an odd cycle; its rank mod 2 is 2
@@ -75,25 +70,42 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     Cost: rows**2 * columns / 2 multiplications a matrix and prime (rows <= columns).
     """
     array = as_integers(matrix, "matrix")
-    if array.shape[-2] > array.shape[-1]:
+    form = chosen_form(("loops", "xla", "pallas"), array)
+    rows, columns = array.shape[-2:]
+    # a kernel takes any number of rows, all else is faster the fewer there are
+    is_kernel = form == "pallas" and is_for_kernel(min(rows, columns))
+    if rows < columns if is_kernel else rows > columns:
         array = array.swapaxes(-1, -2)
-    if isinstance(array, jax.core.Tracer):
-        both = [_prefix_ranks(array, prime)[:, -1] for prime in PRIMES]
+    stacked = _stack(array)
+    if is_traced(array):
+        both = [_prefix_ranks(stacked, prime)[:, -1] for prime in PRIMES]
         return jnp.maximum(*both).reshape(array.shape[:-2])
-    host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-    is_compiled = chosen_form(("loops", "xla")) == "loops"
-    ranks = compiled_ranks(host) if is_compiled else rank_lower_bounds(host)
+    if form == "loops":
+        ranks = jnp.asarray(_ranks_by_loops(np.asarray(stacked)))
+        return ranks.reshape(array.shape[:-2])
+
+    def run(chunk: int) -> Array:
+        parts = [stacked[begin : begin + chunk] for begin in range(0, len(stacked), chunk)]
+        ranks = [
+            ranks_by_primes(held(part, padded=True), len(part), lambda: _drawn_for(stacked))
+            for part in parts
+        ]
+        return jax.block_until_ready(jnp.concatenate(ranks))
+
+    what = f"the ranks of {len(stacked):,} matrices of {rows} x {columns}"
+    return within_memory(run, len(stacked), "matrix", what).reshape(array.shape[:-2])
+
+
+def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
+    ranks = compiled_ranks(host)
     bounds = np.full(len(host), host.shape[1], np.int32)
     left = np.flatnonzero(ranks < bounds)
-    bounds[left] = rank_upper_bounds(host[left])
+    bounds[left] = host_upper_bounds(host[left])
     for prime in _drawn_for(host) if (ranks < bounds).any() else ():
         left = np.flatnonzero(ranks < bounds)
-        if left.size and is_compiled:
+        if left.size:
             ranks[left] = np.maximum(ranks[left], compiled_ranks(host[left], prime))
-        elif left.size:
-            again = _prefix_ranks(round_up(host[left]), prime, left.size)[: left.size, -1]
-            ranks[left] = np.maximum(ranks[left], again)
-    return jnp.asarray(ranks.reshape(array.shape[:-2]), jnp.int32)
+    return ranks
 
 
 def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
@@ -115,12 +127,15 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     """
     array = as_integers(matrix, "matrix")
     primes = _drawn_for(array)
-    if chosen_form(("loops", "xla"), array) == "loops":
-        host = np.asarray(array).reshape((-1, *array.shape[-2:]))
-        ranks = np.max([compiled_prefix_ranks(host, prime) for prime in primes], axis=0)
-        return jnp.asarray(ranks.reshape(array.shape[:-1]), jnp.int32)
-    every = jnp.stack([_prefix_ranks(array, prime) for prime in primes])
-    return jnp.max(every, axis=0).reshape(array.shape[:-1])
+    stacked = _stack(array)
+    if chosen_form(("loops", "xla", "pallas"), array) == "loops":
+        host = np.asarray(stacked)
+        ranks = jnp.asarray(np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0))
+    else:
+        here = held(stacked, padded=True)
+        each = [_prefix_ranks(here, prime, len(stacked)) for prime in primes]
+        ranks = jnp.max(jnp.stack(each), axis=0)[: len(stacked)]
+    return ranks.astype(jnp.int32).reshape(array.shape[:-1])
 
 
 def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
@@ -147,15 +162,16 @@ def is_in_row_space(matrix: Any, vectors: Any) -> Bool[Array, "*batch"]:
     require(agrees, "vectors", "must match `matrix` in all axes but the last but one",
             targets.shape, array.shape)  # fmt: skip
     ranks, members = [], []
-    known = not any(isinstance(part, jax.core.Tracer) for part in (array, targets))
-    both = [np.asarray(part) for part in (array, targets)] if known else []
-    bits = sum(minor_bits(part) for part in both)
-    for prime in draw_primes(enough_primes(bits)) if known else PRIMES:
-        rows = [_stack(residues(part, prime)) for part in (array, targets)]
-        stacked = jnp.concatenate(rows, axis=1)
-        pivots, left = _eliminate(stacked, field(prime), array.shape[-2])
-        ranks.append(jnp.sum(pivots, axis=1, dtype=jnp.int32)[:, None])
-        members.append(jnp.all(left == jnp.uint32(0), axis=-1))
+    primes: tuple[int, ...] = PRIMES
+    if not is_traced(array, targets):
+        primes = draw_primes(enough_primes(minor_bits(array) + minor_bits(targets)))
+    steps = array.shape[-2]
+    parts = [held(_stack(part)) for part in (array, targets)]
+    for prime in primes:
+        both = jnp.concatenate([residues(part, prime) for part in parts], axis=1)
+        flags = independent_rows(both, prime, steps)
+        ranks.append(jnp.sum(flags[:, :steps], axis=1, dtype=jnp.int32)[:, None])
+        members.append(~flags[:, steps:])
     return decide(jnp.stack(ranks), jnp.stack(members)).reshape(targets.shape[:-1])
 
 
@@ -164,17 +180,20 @@ def decide(ranks: Array, verdicts: Array) -> Array:
     return jnp.all(verdicts | (ranks < jnp.max(ranks, axis=0, keepdims=True)), axis=0)
 
 
-def minor_bits(matrices: np.ndarray) -> float:
+def minor_bits(matrices: np.ndarray | Array) -> float:
     """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
 
-    A minor is at most the product of its rows' lengths.
+    A minor is at most the product of its rows' lengths. Of matrices on a device only the largest
+    and the smallest entry are asked for.
     """
-    rank = min(matrices.shape[-2:])
+    rank, columns = min(matrices.shape[-2:]), matrices.shape[-1]
+    if matrices.dtype == object or isinstance(matrices, jax.Array):
+        largest = 1
+        if matrices.dtype != np.bool_:
+            largest = max(abs(int(matrices.max())), abs(int(matrices.min())))
+        return rank * (largest.bit_length() + 0.5 * math.log2(columns))
     if matrices.dtype == np.bool_:
         squares = float(matrices.sum(axis=-1, dtype=np.int64).max())
-    elif matrices.dtype == object:
-        largest = max(abs(int(value)).bit_length() for value in matrices.flat)
-        return rank * (largest + 0.5 * math.log2(matrices.shape[-1]))
     else:
         squares = float((matrices.astype(np.float64) ** 2).sum(axis=-1).max())
     return rank * 0.5 * math.log2(max(2.0, squares)) * (1 + 1e-9)
@@ -182,9 +201,9 @@ def minor_bits(matrices: np.ndarray) -> float:
 
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
-    if isinstance(array, jax.core.Tracer):
+    if is_traced(array):
         return PRIMES
-    return draw_primes(enough_primes(minor_bits(np.asarray(array)), cases=2))
+    return draw_primes(enough_primes(minor_bits(array), cases=2))
 
 
 def kernel_step(
@@ -227,62 +246,10 @@ def kernel_step(
     return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)
 
 
-def _stack(array: Array) -> Array:
+def _stack(array: np.ndarray | Array) -> np.ndarray | Array:
     return array.reshape((-1, *array.shape[-2:]))
 
 
-def _prefix_ranks(array: np.ndarray | Array, prime: int, count: int | None = None) -> Array:
-    matrices = _stack(residues(array, prime))
-    number = None if count is None else jnp.int32(count)
-    pivots, _ = _eliminate(matrices, field(prime), matrices.shape[1], number)
-    return jnp.cumsum(pivots, axis=1, dtype=jnp.int32)
-
-
-@functools.partial(jax.jit, static_argnames=("steps",))
-def _eliminate(
-    matrices: UInt32[Array, "batch rows columns"],
-    of: Field,
-    steps: int,
-    count: Int32[Array, ""] | None = None,
-) -> tuple[Bool[Array, "batch steps"], UInt32[Array, "batch left columns"]]:
-    """Eliminate with the first `steps` rows as pivots; return pivot flags and the other rows.
-
-    Matrices come one after the other, each staying in cache; those from `count` on (None: none)
-    are padding and skipped.
-    """
-    batch, rows, columns = matrices.shape
-    start = (
-        jnp.zeros((batch, steps), jnp.bool_),
-        jnp.zeros((batch, rows - steps, columns), jnp.uint32),
-    )
-
-    def body(place: Array, done: tuple[Array, Array]) -> tuple[Array, Array]:
-        result = _eliminate_one(matrices[place], of, steps)
-        return done[0].at[place].set(result[0]), done[1].at[place].set(result[1])
-
-    end = jnp.int32(batch) if count is None else count
-    return lax.fori_loop(jnp.int32(0), end, body, start)
-
-
-def _eliminate_one(matrix: Array, of: Field, steps: int) -> tuple[Array, Array]:
-    stage = max(_SMALLEST_STAGE, -(-steps // _STAGES))
-    body = functools.partial(_eliminate_row, of=of)
-    flags = []
-    for begin in range(0, steps, stage):
-        count = min(stage, steps - begin)
-        matrix, found = lax.fori_loop(0, count, body, (matrix, jnp.zeros(count, jnp.bool_)))
-        flags.append(found)
-        matrix = matrix[count:]
-    return jnp.concatenate(flags), matrix
-
-
-def _eliminate_row(index: Array, carry: tuple[Array, Array], *, of: Field) -> tuple[Array, Array]:
-    """Clear row `index`'s first non-zero column from all rows (those above are spent)."""
-    matrix, found = carry
-    row = lax.dynamic_index_in_dim(matrix, index, 0, keepdims=False)
-    column = jnp.argmax(row != jnp.uint32(0))
-    pivot = row[column]
-    entries = lax.dynamic_index_in_dim(matrix, column, 1, keepdims=False)
-    factors = multiply(entries, jnp.broadcast_to(inverse(pivot[None], of), entries.shape), of)
-    step = scale(row[None, :], factors[:, None], companion(factors, of)[:, None], of)
-    return subtract(matrix, step, of), found.at[index].set(pivot != jnp.uint32(0))
+def _prefix_ranks(stacked: np.ndarray | Array, prime: int, count: int | None = None) -> Array:
+    flags = independent_rows(stacked, prime, stacked.shape[1], count)
+    return jnp.cumsum(flags, axis=1, dtype=jnp.int32)

@@ -13,8 +13,15 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax._device import writing_kernel
-from mrsa_jax.modular import PRIMES, is_in_row_space, rank, rank_trajectory
-from mrsa_jax.modular import _filter as rank_filter
+from mrsa_jax.modular import (
+    PRIMES,
+    _blocked,
+    _cores,
+    _open_ranks,
+    is_in_row_space,
+    rank,
+    rank_trajectory,
+)
 from mrsa_jax.modular import _linalg as linalg
 from mrsa_jax.modular import _prime as prime_field
 from mrsa_jax.modular._prime import NUM_PRIMES, draw_primes, enough_primes, error_bits
@@ -113,7 +120,7 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
 
 
 def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
-    small = 8_179
+    small = _blocked.SMALL_PRIME
     assert int(rank(np.diag([small, 1, 1]))) == 3
     batch = np.stack([np.diag([1, 1]), np.diag([small, 1]), np.diag([PRIMES[0], small]),
                       np.zeros((2, 2), int), np.ones((2, 2), int)])  # fmt: skip
@@ -122,29 +129,36 @@ def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
 
 def test_small_prime_arithmetic_is_exact_on_its_largest_residues():
     # every entry is +-(p // 2) or +-1: products reach the largest values there are
+    small = _blocked.SMALL_PRIME
     rng = np.random.default_rng(4)
-    matrices = rng.choice([-4089, 4089, 1, -1, 4088], (20, 9, 9))
+    matrices = rng.choice([-1443, 1443, 1, -1, 1442], (20, 9, 9))
     matrices[:, 5] = matrices[:, 1] + matrices[:, 3]
     expected = []
     for matrix in matrices:
-        rows, found = [[int(v) % 8179 for v in row] for row in matrix], 0
+        rows, found = [[int(v) % small for v in row] for row in matrix], 0
         for column in range(9):
             pivot = next((i for i in range(found, 9) if rows[i][column]), None)
             if pivot is not None:
                 rows[found], rows[pivot] = rows[pivot], rows[found]
-                inverse = pow(rows[found][column], -1, 8179)
+                inverse = pow(rows[found][column], -1, small)
                 for i in range(found + 1, 9):
                     f = rows[i][column] * inverse
                     rows[i] = [
-                        (a - f * b) % 8179 for a, b in zip(rows[i], rows[found], strict=True)
+                        (a - f * b) % small for a, b in zip(rows[i], rows[found], strict=True)
                     ]
                 found += 1
         expected.append(found)
-    assert rank_filter.rank_lower_bounds(matrices).tolist() == expected
+    flags = _blocked.independent_rows(jnp.asarray(matrices, jnp.int32), None, 9)
+    assert flags.sum(axis=1).tolist() == expected
 
 
-def test_upper_bounds_count_distinct_lines():
-    bounds = rank_filter.rank_upper_bounds
+@pytest.mark.parametrize("form", ["loops", "xla"])
+def test_upper_bounds_count_distinct_lines(form):
+    def bounds(matrices):
+        if form == "loops":
+            return _cores.host_upper_bounds(matrices)
+        return _open_ranks.upper_bounds(_open_ranks.held(matrices)).tolist()
+
     assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]
     assert bounds(np.array([[[1, 2], [1, 2], [0, 0]], [[1, 2], [2, 1], [0, 5]]])) == [1, 2]
     wide = np.zeros((2, 9, 9), bool)

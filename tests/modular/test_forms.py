@@ -1,0 +1,170 @@
+"""Every form of the exact linear algebra on one table of cases, against the exact rationals."""
+
+from __future__ import annotations
+
+import flint
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.modular import (
+    PRIMES,
+    _blocked,
+    _open_ranks,
+    _rank_kernel,
+    is_in_row_space,
+    rank,
+    rank_trajectory,
+)
+
+FORMS = ("loops", "xla", "pallas")
+SMALL = (_blocked.SMALL_PRIME, _rank_kernel.WORD_PRIME, 8_191)
+
+
+def exact_ranks(matrix: np.ndarray) -> list[int]:
+    """Return the rank of every prefix of a matrix of integers."""
+    rows = [[int(value) for value in row] for row in matrix]
+    return [int(flint.fmpz_mat(rows[: end + 1]).rank()) for end in range(len(rows))]
+
+
+def _single() -> np.ndarray:
+    edges = [0, 1, -1, 2**31 - 1, -(2**31), *SMALL, PRIMES[0], 2 * SMALL[1]]
+    return np.asarray(edges, np.int64)[:, None, None]
+
+
+def _edges() -> np.ndarray:
+    """Integers around multiples of primes, far beyond words, some rows equal or dependent."""
+    rng = np.random.default_rng(5)
+    primes = [*SMALL, *PRIMES, 2**31 - 1, 2**61 - 1]
+    found = np.zeros((12, 5, 9), object)
+    for matrix in found:
+        rows, columns = rng.integers(1, 6), rng.integers(1, 10)
+        for i in range(rows):
+            for j in range(columns):
+                value = primes[rng.integers(len(primes))] ** int(rng.integers(0, 3))
+                matrix[i, j] = int(rng.integers(-1, 2)) * value + int(rng.integers(-1, 2))
+        matrix[rows - 1] = matrix[0] * 3 - matrix[rows // 2]
+    found[0] = 0
+    diagonal = [*SMALL, 1, PRIMES[0] * PRIMES[1]]
+    found[1] = 0
+    found[1, range(5), range(5)] = diagonal
+    return found
+
+
+def _bools() -> np.ndarray:
+    """More rows than columns, many equal; ranks planted by copying columns."""
+    rng = np.random.default_rng(6)
+    found = rng.random((33, 12, 7)) < 0.4
+    found[::3, 6:] = found[::3, :6]
+    found[1::3, :, 4:] = found[1::3, :, :3]
+    found[0] = False
+    found[1] = True
+    return found
+
+
+def _wide(columns: int) -> np.ndarray:
+    """A few rows at the widths where a kernel ends, and a rank that falls modulo each prime."""
+    rng = np.random.default_rng(columns)
+    found = rng.integers(-2, 3, (5, 6, columns)).astype(np.int32)
+    found[0, 5] = found[0, 0] - 2 * found[0, 3]
+    found[1, :, :-1] = 0  # only the last column is left
+    for prime, matrix in zip(SMALL, found[2:], strict=True):
+        matrix[4] = matrix[1]
+        matrix[4, -1] += prime
+    return found
+
+
+CASES = {
+    "1x1": _single(),
+    "edges": _edges(),
+    "bools": _bools(),
+    "127": _wide(127),
+    "128": _wide(128),
+    "129": _wide(129),
+}
+
+
+@pytest.fixture(scope="module")
+def exact() -> dict[str, list[list[int]]]:
+    return {name: [exact_ranks(m) for m in matrices] for name, matrices in CASES.items()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CASES)
+def test_forms_equal_the_rationals(name: str, form: str, exact) -> None:
+    matrices = CASES[name]
+    with mj.use_form(form):
+        assert rank_trajectory(matrices).tolist() == exact[name]
+        assert rank(matrices).tolist() == [ranks[-1] for ranks in exact[name]]
+
+
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_small_primes_leave_open_what_they_divide(form: str) -> None:
+    # else the cases above would say nothing of drawn primes
+    with mj.use_form(form):
+        words = _open_ranks.held(CASES["128"])
+        found = np.asarray(_open_ranks.ranks_modulo(words, None, 5))
+        prime = _rank_kernel.WORD_PRIME if form == "pallas" else _blocked.SMALL_PRIME
+    own = 2 + SMALL.index(prime)
+    expected = [exact_ranks(matrix)[-1] for matrix in CASES["128"]]
+    assert found[own] == expected[own] - 1
+    assert [found[k] - expected[k] for k in range(5) if k != own] == [0] * 4
+
+
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_row_spaces_equal_the_rationals(form: str) -> None:
+    matrices = CASES["edges"]
+    rng = np.random.default_rng(7)
+    inside = np.einsum("bij,bjk->bik", rng.integers(-3, 4, (12, 2, 5)).astype(object), matrices)
+    vectors = np.concatenate([inside, np.eye(3, 9, dtype=object)[None].repeat(12, 0)], axis=1)
+    expected = [
+        [exact_ranks(np.vstack([m, v]))[-1] == exact_ranks(m)[-1] for v in own]
+        for m, own in zip(matrices, vectors, strict=True)
+    ]
+    with mj.use_form(form):
+        assert is_in_row_space(matrices, vectors).tolist() == expected
+
+
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_transformed_calls_equal_plain_ones(form: str) -> None:
+    bools = jnp.asarray(CASES["bools"][:32])
+    expected = rank_trajectory(bools)
+    with mj.use_form(form):
+        mapped = jax.jit(jax.vmap(rank_trajectory))(bools)
+    np.testing.assert_array_equal(mapped, expected)
+
+
+def test_shards_are_ranked_apart() -> None:
+    bools = jnp.asarray(CASES["bools"][:32])
+    expected = rank(bools)
+    mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("parts",))
+    part = jax.sharding.PartitionSpec("parts")
+    here = jax.device_put(bools, jax.sharding.NamedSharding(mesh, part))
+    found = jax.jit(jax.shard_map(rank, mesh=mesh, in_specs=part, out_specs=part))(here)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_chunks_take_every_matrix_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_blocked, "at_once", lambda kind, item_bytes: 5)  # so 4
+    matrices = jnp.arange(33 * 2, dtype=jnp.int32).reshape(33, 2, 1)
+
+    def run(part):
+        assert part.shape == (4, 2, 1)
+        return part[:, :, 0]
+
+    np.testing.assert_array_equal(_blocked.in_chunks(run, matrices, 1, None), matrices[..., 0])
+    some = _blocked.in_chunks(run, matrices, 1, jnp.int32(9))
+    np.testing.assert_array_equal(some[:9], matrices[:9, :, 0])
+
+
+def test_sums_that_collide_count_too_many_lines_never_too_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # lines [a, b] and [a + f1, b - f0] have one sum for the factors f0, f1
+    first, second = (pow(0x9E3779B1, k, 2**32) for k in (1, 2))
+    other = np.asarray([second, -first], np.int64).astype(np.uint32).astype(np.int32)
+    lines = np.asarray([[0, 0], [1, 0], other + [1, 0], [1, 0], other, [0, 0]], np.int32)  # noqa: RUF005
+    found = int(_open_ranks._distinct_lines(jnp.asarray(lines)[None])[0])
+    assert 3 <= found <= 4
