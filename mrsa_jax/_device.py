@@ -231,7 +231,7 @@ def writing_kernel() -> Iterator[None]:
 
 
 def multiplies_wide() -> bool:
-    """Return whether `lax.mulhi` compiles here: neither for TPUs nor by Triton."""
+    """Return whether a product of two words takes one instruction here: not on TPUs."""
     return platform() != "tpu" and not _IN_KERNEL.value
 
 

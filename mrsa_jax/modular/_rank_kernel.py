@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._device import interprets_kernels, writing_kernel
+from mrsa_jax._device import interprets_kernels
 from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
 
@@ -29,9 +29,7 @@ MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.
 WORD_PRIME = 46_337
 _LEAST_TILE = 16
-# Entries of the tile that a warp holds, modulo `WORD_PRIME` and modulo 31-bit primes: so that
-# registers suffice.
-_WARP_ENTRIES, _WARP_ENTRIES_WIDE = 1_024, 2_048
+_WARP_ENTRIES = 1_024  # of the tile, so that registers suffice: at most 128 a thread
 
 
 @functools.partial(jax.jit, static_argnames=("steps",))
@@ -44,7 +42,6 @@ def independent_rows(
     """Return what `_blocked.independent_rows` does; without a field modulo `WORD_PRIME`."""
     batch, rows, columns = matrices.shape
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
-    entries = _WARP_ENTRIES if of is None else _WARP_ENTRIES_WIDE
     scalars = [jnp.int32(batch) if count is None else count]
     scalars += [] if of is None else [of.prime, of.reciprocal]
     values = _alike(matrices, *(scalar[None] for scalar in scalars))
@@ -61,13 +58,12 @@ def independent_rows(
             (batch, rows), jnp.bool_, manual_axis_type=jax.typeof(values[0]).manual_axis_type
         ),
         compiler_params=triton.CompilerParams(
-            num_warps=max(1, side * side // entries), num_stages=1
+            num_warps=max(1, side * side // _WARP_ENTRIES), num_stages=1
         ),
         interpret=interprets_kernels(),
         name="independent_rows",
     )
-    with writing_kernel():
-        return run(*values)
+    return run(*values)
 
 
 def _alike(*values: Array) -> list[Array]:

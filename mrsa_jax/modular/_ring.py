@@ -259,7 +259,10 @@ def multiply_wide(left: Array, right: Array) -> tuple[Array, Array]:
 def multiply_high(left: Array, right: Array) -> Array:
     """Return the upper word of left * right, by one instruction where there is one."""
     if multiplies_wide():
-        return lax.mulhi(*jnp.broadcast_arrays(left, right))
+        # not `lax.mulhi`, which compiles for one device only; no array of such words is ever made
+        with jax.enable_x64(True):
+            product = left.astype(jnp.uint64) * right.astype(jnp.uint64)
+            return (product >> jnp.uint64(32)).astype(jnp.uint32)
     sixteen, half = jnp.uint32(16), jnp.uint32(0xFFFF)
     left_high, left_low = left >> sixteen, left & half
     right_high, right_low = right >> sixteen, right & half
