@@ -25,12 +25,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import spread
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
-from mrsa_jax.federated._mesh import spread
 from mrsa_jax.federated._models import apply_flat
 from mrsa_jax.modular._inputs import check_integer
 

@@ -19,11 +19,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key, random_words
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_count, check_model, check_number
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
-from mrsa_jax.federated._mesh import checked_mesh, sharded_cohort_updates
+from mrsa_jax.federated._mesh import sharded_cohort_updates
 from mrsa_jax.federated._models import unflatten
 
 __all__ = [

@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
@@ -27,7 +28,7 @@ from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import client_update, mapped, measured_width
 from mrsa_jax.federated._memory import runs_and_width_within
-from mrsa_jax.federated._mesh import checked_mesh, gathered, replicated, spread
+from mrsa_jax.federated._mesh import gathered, replicated
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule

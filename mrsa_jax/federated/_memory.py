@@ -18,10 +18,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer, measured_width
-from mrsa_jax.federated._mesh import checked_mesh, lowered_cohort_updates
+from mrsa_jax.federated._mesh import lowered_cohort_updates
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 

@@ -17,29 +17,17 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._errors import require
+from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 
 __all__ = [
-    "checked_mesh",
     "gathered",
     "lowered_cohort_updates",
     "replicated",
     "sharded_cohort_updates",
-    "spread",
 ]
-
-
-def checked_mesh(mesh: Any) -> Mesh | None:
-    """Return the mesh if it is one of a single axis; None for None or a single device."""
-    if mesh is None:
-        return None
-    require(isinstance(mesh, Mesh), "mesh", "must be a jax.sharding.Mesh", type(mesh).__name__)
-    require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
-    # what lies where is said by `spread` and `replicated`, not by the types of its axes
-    return Mesh(mesh.devices, mesh.axis_names) if mesh.size > 1 else None
 
 
 def replicated(tree: Any, mesh: Mesh) -> Any:
@@ -79,19 +67,6 @@ def _by_words(change: Callable[[Any], Any], tree: Any) -> Any:
         return jax.random.wrap_key_data(words, impl=jax.random.key_impl(leaf))
 
     return jax.tree.map(changed, tree)
-
-
-def spread(function: Any, mesh: Mesh, num_shared: int, num_sharded: int) -> Any:
-    """Map a function over the mesh: the first arguments replicated, the others and results cut."""
-    own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
-    # a loop whose carry starts replicated and ends sharded is what local training is
-    return jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=(own,) * num_shared + (cut,) * num_sharded,
-        out_specs=cut,
-        check_vma=False,
-    )
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))

@@ -19,13 +19,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._mesh import checked_mesh, replicated, sharded_cohort_updates
+from mrsa_jax.federated._mesh import replicated, sharded_cohort_updates
 from mrsa_jax.federated._program import program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test

@@ -15,9 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
 from mrsa_jax._device import chosen_form, num_cores, over_cores, platform
+from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, independent_steps
 from mrsa_jax.graphs import Complete, ErdosRenyi
@@ -74,10 +76,25 @@ def edge_limit(graph: ErdosRenyi | Complete) -> np.uint32:
 
 
 def judge_trials(
-    graph: Any, steps: Any, thresholds: np.ndarray, key: Array, first: int, count: int, chunk: int
+    graph: Any,
+    steps: Any,
+    thresholds: np.ndarray,
+    key: Array,
+    first: int,
+    count: int,
+    chunk: int,
+    mesh: Mesh | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes and |V3| of trials first, ..., first + count - 1, of a chunk at most."""
+    """Return the bytes and |V3| of trials first, ..., first + count - 1, of a chunk at most.
+
+    With a mesh the chunk is dealt out to its devices, of which it is a multiple.
+    """
     start = jnp.uint32(first)
+    if mesh is not None:
+        trials = np.uint32(first) + np.arange(chunk, dtype=np.uint32)
+        judged = _judge_over_mesh((graph, steps, key, jnp.asarray(thresholds)), trials, mesh)
+        verdicts, sums = (np.asarray(each)[:count] for each in judged)
+        return verdicts, sums
     if not is_compiled(graph, steps):
         drawn = _draw_arrays(graph, steps, key, start, chunk)
         judged = _judge_arrays(*drawn, jnp.asarray(thresholds))
@@ -112,13 +129,39 @@ def _loop_keys(
 def _draw_arrays(
     graph: Any, steps: Any, key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
 ) -> tuple[Bool[Array, "trials n n"], Bool[Array, "trials 5 n"]]:
+    return _drawn(graph, steps, key, first + jax.lax.iota(jnp.uint32, chunk))
+
+
+def _drawn(graph: Any, steps: Any, key: Array, trials: Array) -> tuple[Array, Array]:
     everybody = jnp.ones(graph.num_clients, jnp.bool_)
 
     def one(trial: Array) -> tuple[Array, Array]:
         graph_key, step_key = round_keys(key, trial)
         return graph.sample(graph_key), steps.sample(step_key, everybody)
 
-    return jax.vmap(one)(first + jax.lax.iota(jnp.uint32, chunk))
+    return jax.vmap(one)(trials)
+
+
+def _judge_over_mesh(
+    shared: tuple[Any, Any, Array, Array], trials: np.ndarray, mesh: Mesh
+) -> tuple[Array, Array]:
+    """Draw and judge trials, each device its share."""
+    graph, steps, key, thresholds = shared
+    drawn = _draw_over_mesh(graph, steps, key, trials, mesh)
+    return _judge_drawn_over_mesh(thresholds, *drawn, mesh)
+
+
+@functools.partial(jax.jit, static_argnames="mesh")
+def _draw_over_mesh(graph: Any, steps: Any, key: Array, trials: Array, mesh: Mesh) -> Any:
+    return spread(_drawn, mesh, 3, 1)(graph, steps, key, trials)
+
+
+@functools.partial(jax.jit, static_argnames="mesh")
+def _judge_drawn_over_mesh(thresholds: Array, edges: Array, alive: Array, mesh: Mesh) -> Any:
+    def share(thresholds: Array, edges: Array, alive: Array) -> Any:
+        return _judge_arrays(edges, alive, thresholds)
+
+    return spread(share, mesh, 1, 2)(thresholds, edges, alive)
 
 
 @jax.jit

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
@@ -99,6 +101,7 @@ def failure_rates(
     *,
     chunk_size: int | np.integer | None = None,
     progress: Progress | None = None,
+    mesh: Mesh | None = None,
 ) -> FailureRates:
     """Return how often a round of CCESA(n, p) is unreliable or not private, by simulation.
 
@@ -115,6 +118,7 @@ def failure_rates(
         chunk_size: Rounds held at once; by default tens of megabytes of them. Results do not
             depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
+        mesh: Devices of one axis that the rounds are dealt out to; the counts are the same.
 
     Returns:
         Rates with Clopper-Pearson 95 % intervals. New values of p, q and t compile nothing new.
@@ -141,7 +145,8 @@ def failure_rates(
     rule = f"must be one rate or {n}, one for each client"
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
     limits = check_thresholds("t", t, n)
-    return _count(seed, graph, independent_steps(losses), limits, num_trials, chunk_size, progress)
+    steps = independent_steps(losses)
+    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
 
 @needs_values
@@ -154,6 +159,7 @@ def failure_rates_of(
     *,
     chunk_size: int | np.integer | None = None,
     progress: Progress | None = None,
+    mesh: Mesh | None = None,
 ) -> FailureRates:
     """Return how often a round over any graph, with any losses, is unreliable or not private.
 
@@ -165,6 +171,7 @@ def failure_rates_of(
         num_trials: Rounds, at least 1.
         chunk_size: Rounds held at once. Results do not depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
+        mesh: As for `failure_rates`.
 
     Returns:
         As `failure_rates`, which is the case of an Erdős–Rényi graph with independent losses.
@@ -188,7 +195,7 @@ def failure_rates_of(
     shape = () if rates is None else tuple(rates.shape[1:])
     rule = f"must be for the graph's {graph.num_clients} clients"
     require(shape in ((), (graph.num_clients,)), "steps", rule, f"{shape} rates")
-    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress)
+    return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
 
 def check_thresholds(argument: str, value: Any, num_clients: int) -> np.ndarray:
@@ -210,19 +217,25 @@ def _count(
     num_trials: Any,
     chunk_size: Any,
     progress: Any,
+    mesh: Any,
 ) -> FailureRates:
     """Simulate and count, chunk by chunk."""
+    over = checked_mesh(mesh)
+    devices = 1 if over is None else over.size
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
-    chunk = _judging.default_chunk(graph.num_clients, _judging.is_compiled(graph, steps))
+    in_loops = over is None and _judging.is_compiled(graph, steps)
+    chunk = devices * _judging.default_chunk(graph.num_clients, in_loops)
     if chunk_size is not None:
-        chunk = check_integer(chunk_size, "chunk_size", 1)
+        chunk = -(-check_integer(chunk_size, "chunk_size", 1) // devices) * devices
     require(progress is None or callable(progress), "progress", "must be callable", progress)
     bytes_seen = np.zeros(256, np.int64)
     survivors, too_few = 0, 0
     for first in range(0, trials, chunk):
         count = min(chunk, trials - first)
-        verdicts, sums = _judging.judge_trials(graph, steps, thresholds, key, first, count, chunk)
+        verdicts, sums = _judging.judge_trials(
+            graph, steps, thresholds, key, first, count, chunk, over
+        )
         bytes_seen += np.bincount(verdicts, minlength=256)
         survivors += int(sums.sum(dtype=np.int64))
         too_few += int((sums < 2).sum())

@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
@@ -101,8 +102,9 @@ def rollout_many(
     same = all(program_of(one) == first for one in schemes[1:])
     require(same, "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
-    if mesh is not None:
-        parts = [_on_mesh(k, s, rounds, trials, mesh) for k, s in zip(keys, schemes, strict=True)]
+    over = checked_mesh(mesh)
+    if over is not None:
+        parts = [_on_mesh(k, s, rounds, trials, over) for k, s in zip(keys, schemes, strict=True)]
         return np.stack(parts)
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
@@ -155,7 +157,6 @@ def _on_mesh(
     key: Array, schemes: tuple[Any, Any], rounds: int, trials: int, mesh: Mesh
 ) -> np.ndarray:
     """Run one configuration's trials, each device its share, and gather them."""
-    require(len(mesh.axis_names) == 1, "mesh", "must have one axis", mesh.axis_names)
     # chunks bound what is held, as on one device
     num_clients = schemes[0].num_clients
     share = min(-(-trials // mesh.size), at_once("selection", 4 * num_clients))
@@ -163,24 +164,10 @@ def _on_mesh(
     parts = []
     for start in range(0, trials, size):
         indices = start + np.arange(size, dtype=np.uint32)
-        out = _roll_sharded(key, jnp.asarray(indices), *schemes, rounds, mesh)
+        trials_of = jnp.asarray(indices)
+        out = _rollout._over_mesh(_rollout._roll_chunk, mesh, key, trials_of, *schemes, rounds)
         parts.append(_gathered(out))
     return np.concatenate(parts)[:trials]
-
-
-@functools.partial(jax.jit, static_argnames=("num_rounds", "mesh"))
-def _roll_sharded(
-    key: Array, trials: Array, selector: Any, availability: Any, num_rounds: int, mesh: Mesh
-) -> Bool[Array, "trials rounds clients"]:
-    own, cut = PartitionSpec(), PartitionSpec(mesh.axis_names[0])
-
-    def share(key: Array, trials: Array, selector: Any, availability: Any) -> Array:
-        return _trials_of(key, trials, selector, availability, num_rounds)
-
-    run = jax.shard_map(
-        share, mesh=mesh, in_specs=(own, cut, own, own), out_specs=cut, check_vma=False
-    )
-    return run(key, trials, selector, availability)
 
 
 def _gathered(values: Array) -> np.ndarray:

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._inputs import host_array, require_array
 
 __all__ = ["Running", "aggregation_cardinality", "as_history", "fairness_gap"]
@@ -140,5 +141,6 @@ def _trajectories(
         running = running.add(row)
         return running, (running.fairness_gap(), running.cardinality())
 
-    _, (gaps, sizes) = lax.scan(step, Running.start(rows.shape[1:]), rows)
+    start = varying_like(Running.start(rows.shape[1:]), rows)
+    _, (gaps, sizes) = lax.scan(step, start, rows)
     return jnp.moveaxis(gaps, 0, -1), jnp.moveaxis(sizes, 0, -1)

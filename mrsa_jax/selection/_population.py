@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection._blocks import Fairness, batch_partitioning
@@ -221,6 +221,7 @@ def _roll_blocks(
     counts = jnp.zeros(labels.shape[1], jnp.int32)
     rounds = jnp.arange(labels.shape[0], dtype=jnp.uint32)
     start = (counts, initial_availability(key, online))
+    start = varying_like(start, key, labels, chooser, online)
     return lax.scan(step, start, (rounds, labels))[1]
 
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection._checks import check_count
@@ -247,7 +248,8 @@ def _train(key: Array, problem: QuadraticProblem, history: Array, start: Array, 
         return _Model(x, executed), problem.gap(x)
 
     rounds = jnp.arange(history.shape[0], dtype=jnp.uint32)
-    _, gaps = lax.scan(round_, _Model(start, jnp.int32(0)), (rounds, history))
+    first = varying_like(_Model(start, jnp.int32(0)), key, problem, history, start)
+    _, gaps = lax.scan(round_, first, (rounds, history))
     return jnp.concatenate([problem.gap(start)[None], gaps])
 
 

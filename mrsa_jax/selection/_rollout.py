@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._device import at_once, in_context, is_traced, num_cores, platform
 from mrsa_jax._errors import require
+from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._metrics import Running
@@ -82,6 +85,8 @@ def rollout_trials(
     availability: Availability,
     num_rounds: int,
     num_trials: int,
+    *,
+    mesh: Mesh | None = None,
 ) -> Bool[Array, "trials rounds clients"]:
     """Return who took part in each round of many independent trials.
 
@@ -94,12 +99,15 @@ def rollout_trials(
         availability: Who is online.
         num_rounds: J >= 1.
         num_trials: B >= 1.
+        mesh: Devices of one axis that the trials are dealt out to; the result is the same to the
+            bit.
 
     Returns:
         bool[B, J, N]; row 0 equals `rollout` of the same seed.
 
     Raises:
-        ConfigurationError: As `rollout`, and if B is not a positive integer.
+        ConfigurationError: As `rollout`, if B is not a positive integer, and if the mesh has more
+            than one axis.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -110,8 +118,9 @@ def rollout_trials(
     rounds, bound = _check(selector, availability, num_rounds)
     trials = check_count("num_trials", num_trials)
     return _in_chunks(
-        _roll_chunk, as_key(seed), (selector, bound), rounds, trials, selector.num_clients
-    )
+        _roll_chunk, as_key(seed), (selector, bound), rounds, trials, selector.num_clients,
+        checked_mesh(mesh),
+    )  # fmt: skip
 
 
 def rollout_metrics(
@@ -120,6 +129,8 @@ def rollout_metrics(
     availability: Availability,
     num_rounds: int,
     num_trials: int,
+    *,
+    mesh: Mesh | None = None,
 ) -> RolloutMetrics:
     """Return F and C over rounds of many trials without keeping who took part.
 
@@ -132,6 +143,7 @@ def rollout_metrics(
         availability: Who is online.
         num_rounds: J >= 1.
         num_trials: B >= 1.
+        mesh: As for `rollout_trials`.
 
     Returns:
         The statistics, axes [B, J] and [B, N].
@@ -149,7 +161,9 @@ def rollout_metrics(
     """
     rounds, bound = _check(selector, availability, num_rounds)
     trials = check_count("num_trials", num_trials)
-    return _in_chunks(_metrics_chunk, as_key(seed), (selector, bound), rounds, trials, row_bytes=9)
+    return _in_chunks(
+        _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, checked_mesh(mesh)
+    )
 
 
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
@@ -170,26 +184,47 @@ def _in_chunks(
     num_rounds: int,
     num_trials: int,
     row_bytes: int,
+    mesh: Mesh | None = None,
 ) -> Any:
     """Run trials 0..B-1 in equal chunks (one compile) on all cores, and join the results.
 
-    `row_bytes` is what a trial's round adds to the result.
+    `row_bytes` is what a trial's round adds to the result. With a mesh each device runs a chunk.
     """
     num_clients = schemes[0].num_clients
-    workers = _workers((key, schemes))
+    workers, devices = _workers((key, schemes)), 1
+    if mesh is not None:
+        workers, devices = 1, mesh.size
+        run = functools.partial(_over_mesh, run, mesh)
     limit = min(at_once("selection", 4 * num_clients), at_once("results", row_bytes * num_rounds))
-    chunk = min(limit, max(-(-num_trials // workers), _CHUNK_LEAST))
-    chunk = min(chunk, num_trials)
-    starts = range(0, num_trials, chunk)
-    if len(starts) == 1:
-        return run(key, jnp.arange(chunk, dtype=jnp.uint32), *schemes, num_rounds)
+    chunk = min(limit, max(-(-num_trials // (workers * devices)), _CHUNK_LEAST), num_trials)
+    starts = range(0, num_trials, chunk * devices)
 
     def one(start: int) -> Any:
-        trials = start + jnp.arange(chunk, dtype=jnp.uint32)
+        trials = start + jnp.arange(chunk * devices, dtype=jnp.uint32)
         return run(key, trials, *schemes, num_rounds)
 
     parts = list(map(one, starts)) if workers == 1 else _in_threads(one, starts, workers)
+    if len(parts) == 1 and chunk * devices == num_trials:
+        return parts[0]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
+
+
+@functools.partial(jax.jit, static_argnames=("run", "mesh", "num_rounds"))
+def _over_mesh(
+    run: Callable[..., Any],
+    mesh: Mesh,
+    key: Key[Array, ""],
+    trials: Array,
+    selector: Any,
+    availability: Any,
+    num_rounds: int,
+) -> Any:
+    """Run a chunk of trials, each device its share."""
+
+    def share(key: Array, schemes: Any, trials: Array) -> Any:
+        return run(key, trials, *schemes, num_rounds)
+
+    return spread(share, mesh, 2, 1)(key, (selector, availability), trials)
 
 
 _CHUNK_LEAST = 64  # trials that fill a core's vectors; fewer are not worth a thread
@@ -223,7 +258,8 @@ def _start(key: Array, selector: Selector, availability: Availability) -> tuple[
     def init(own: Array) -> Any:
         return initial_availability(own, availability)
 
-    return chosen, _over_trials(init, key.ndim)(key)
+    states = chosen, _over_trials(init, key.ndim)(key)
+    return varying_like(states, key, selector, availability)
 
 
 def initial_availability(key: Array, availability: Availability) -> Any:
@@ -297,7 +333,7 @@ def _metrics_chunk(
         return (states, running), row
 
     start = _start(keys, selector, availability)
-    running = Running.start((selector.num_clients, *keys.shape))
+    running = varying_like(Running.start((selector.num_clients, *keys.shape)), start)
     rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
     (_, running), (gaps, sizes, skipped) = lax.scan(step, (start, running), rounds)
     return RolloutMetrics(gaps.T, sizes.T, skipped.T, running.counts.T)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._round_rules import (
@@ -322,6 +322,7 @@ def _roll(
         own = trial_key(key, trial)
         first = fold(own, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
         start = (selector.init(), availability.init(first))
+        start = varying_like(start, own, schemes, rule)
         rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
         return lax.scan(functools.partial(play, own), start, rounds)[1]
 

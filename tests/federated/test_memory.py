@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
 from mrsa_jax.federated import _cohort, _mesh
 from mrsa_jax.federated._memory import MemoryEstimate, largest_width
@@ -66,7 +67,7 @@ def test_each_device_of_a_mesh_needs_its_share_of_the_slots_and_all_data() -> No
 
 def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
     """Word for word, so that the compile cache has it when training starts."""
-    mesh = _mesh.checked_mesh(jax.make_mesh((2,), ("clients",)))
+    mesh = checked_mesh(jax.make_mesh((2,), ("clients",)))
     parameters, clients = jnp.zeros(650, jnp.float32), _clients()
     slots = jnp.asarray([4, 0, 2], jnp.int32), jnp.asarray([True, False, True])
     estimated = _mesh.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
