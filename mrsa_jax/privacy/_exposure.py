@@ -26,6 +26,8 @@ __all__ = ["first_exposure"]
 
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
+# of a kernel: a form of so many rows of words is a quarter of a processor's registers
+MOST_CLIENTS = 128
 
 
 def first_exposure(P: Any) -> Int32[Array, "... clients"]:
@@ -134,6 +136,10 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
     else:
         rows = jnp.stack([residues(histories, prime) for prime in primes], axis=1)
     of = fields(primes)
+    if chosen_form(("xla", "pallas")) == "pallas" and clients <= MOST_CLIENTS:
+        from mrsa_jax.privacy import _exposure_kernel
+
+        return call(lambda _: _exposure_kernel.first_rounds(rows, of), 1)
     tile = at_once("exposures", _BYTES_AN_ENTRY * len(primes) * rounds * clients)
     return call(lambda size: first_rounds(rows, of, size), tile)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._prime import Field, companion, scale, subtract
 
 __all__ = ["first_rounds", "joined"]
@@ -67,10 +68,8 @@ def joined(
 def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:
     primes = of.prime.shape[0]
     _, rounds, clients = rows.shape
-    start = (
-        jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients)),
-        jnp.zeros((primes, rounds), jnp.int32),
-    )
+    form = jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients))
+    start = varying_like((form, jnp.zeros((primes, rounds), jnp.int32)), rows)
     if skips:
         body: object = functools.partial(_next_round, of=of)
         form, changed = lax.fori_loop(0, rounds, body, start)

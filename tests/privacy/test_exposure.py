@@ -14,7 +14,7 @@ import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES
 from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import fields
-from mrsa_jax.privacy import first_exposure
+from mrsa_jax.privacy import _exposure_kernel, first_exposure
 from mrsa_jax.privacy._exposure_xla import first_rounds
 
 
@@ -279,19 +279,50 @@ def ragged(count, rounds, clients, seed) -> np.ndarray:
 
 def programs(form):
     """The programs of a form, by how many histories go at once."""
-    return [functools.partial(first_rounds, tile=tile) for tile in {"xla": (1, 4, 1000)}[form]]
+    if form == "pallas":
+        return [_exposure_kernel.first_rounds]
+    return [functools.partial(first_rounds, tile=tile) for tile in (1, 4)]
 
 
-@pytest.mark.parametrize("form", ["xla"])
+@pytest.mark.parametrize("form", ["xla", "pallas"])
 def test_all_forms_follow_the_rule_of_the_primes(form):
     """Two primes that divide entries and minors, so that their ranks and verdicts differ."""
-    for shape in [(60, 7, 6), (7, 1, 1), (5, 9, 2), (6, 2, 5)]:
+    for shape in [(40, 7, 6), (7, 1, 1), (6, 2, 5)]:
         histories = ragged(*shape, seed=sum(shape))
         expected = [by_primes(history.tolist(), PRIMES) for history in histories]
         rows = jnp.stack([residues(histories, prime) for prime in PRIMES], axis=1)
+        ones = (histories % 2).astype(np.uint8)
+        of_ones = [by_primes(history.tolist(), PRIMES) for history in ones]
         for program in programs(form):
             assert program(rows, fields(PRIMES)).tolist() == expected
-        ones = (histories % 2).astype(np.uint8)
-        expected = [by_primes(history.tolist(), PRIMES) for history in ones]
-        for program in programs(form):
-            assert program(jnp.asarray(ones)[:, None], fields(PRIMES)).tolist() == expected
+            assert program(jnp.asarray(ones)[:, None], fields(PRIMES)).tolist() == of_ones
+        if form == "pallas":  # interpreted, and compiled for each shape
+            break
+
+
+@pytest.mark.parametrize("clients", [127, 128, 129])
+def test_forms_agree_at_the_kernels_largest_width(clients):
+    """Above it the array program runs; a batch, a row more than the clients that show."""
+    generator = np.random.default_rng(clients)
+    history = np.concatenate([np.tri(5, clients, clients - 5), np.eye(5, clients, 1)])
+    batch = np.stack([history, history[generator.permutation(10)]]).astype(np.int64) * [[[3]]]
+    found = {}
+    for form in ("xla", "pallas"):
+        with mj.use_form(form):
+            found[form] = first_exposure(jnp.asarray(batch, jnp.int32)).tolist()
+    assert found["xla"] == found["pallas"]
+    assert found["xla"] == [by_primes(each.tolist(), PRIMES) for each in batch]
+
+
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_inside_a_callers_transformations(form):
+    generator = np.random.default_rng(5)
+    batch = jnp.asarray(generator.random((4, 7, 6)) < 0.3)
+    expected = first_exposure(batch).tolist()
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    specs = {"mesh": mesh, "in_specs": jax.P("d"), "out_specs": jax.P("d")}
+    # interpreted, a kernel's program index is the same on all devices and its data are not
+    each = jax.shard_map(first_exposure, **specs, check_vma=form != "pallas")
+    with mj.use_form(form):
+        assert jax.jit(jax.vmap(first_exposure))(batch).tolist() == expected
+        assert jax.jit(each)(batch).tolist() == expected
