@@ -39,7 +39,6 @@ __all__ = [
     "start_over_cores",
     "use_form",
     "within_memory",
-    "writing_kernel",
 ]
 
 Form = Literal["loops", "xla", "pallas"]
@@ -92,7 +91,6 @@ _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
 # Part of the cache key of `jax.jit`: what was traced under one form is never run under another.
 _FORM = jax.make_user_context(None)
 _TARGET = jax.make_user_context(None)
-_IN_KERNEL = jax.make_user_context(False)
 
 _Result = TypeVar("_Result")
 
@@ -223,16 +221,9 @@ def interprets_kernels() -> bool:
     return platform() != "cuda"
 
 
-@contextmanager
-def writing_kernel() -> Iterator[None]:
-    """Trace the body of a kernel, which has fewer instructions than XLA."""
-    with _IN_KERNEL(True):
-        yield
-
-
 def multiplies_wide() -> bool:
     """Return whether a product of two words takes one instruction here: not on TPUs."""
-    return platform() != "tpu" and not _IN_KERNEL.value
+    return platform() != "tpu"
 
 
 def is_traced(*values: Any) -> bool:

@@ -115,7 +115,7 @@ def _of_all_rows(histories: np.ndarray | Array) -> Int32[Array, "batch clients"]
         return _first(histories, PRIMES, lambda run, tile: run(tile))
     # with the ranks, decided before, all of a history stays below the chance that is stated
     cases = 4 * clients
-    primes = draw_primes(enough_primes(minor_bits(np.asarray(histories)), cases))
+    primes = draw_primes(enough_primes(minor_bits(histories), cases))
     # few sizes of batches, as each is compiled
     padding = min(2 ** (count - 1).bit_length(), -(-count // 64) * 64) - count
     library: Any = np if isinstance(histories, np.ndarray) else jnp

@@ -1,6 +1,5 @@
 """Ranks and row spaces against elimination over the exact rationals."""
 
-import contextlib
 import math
 from fractions import Fraction
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._device import writing_kernel
+from mrsa_jax._device import compiling_for
 from mrsa_jax.modular import (
     PRIMES,
     _blocked,
@@ -182,10 +181,10 @@ def test_entries_of_any_size_and_sign():
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-@pytest.mark.parametrize("words", [contextlib.nullcontext, writing_kernel])
-def test_field_operations_against_python_integers(prime, words):
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_field_operations_against_python_integers(prime, platform):
     """With whole words' upper products, and with those of halves."""
-    with words():
+    with compiling_for(platform, 2**15, 2**34):
         check_field_operations(prime)
 
 
