@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from mrsa_jax import _device_words
 from mrsa_jax.cli import _console
 
 _NAME = "JAX_NUM_CPU_DEVICES"
@@ -61,3 +62,18 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def test_the_device_is_said_first_and_a_gpu_that_is_idle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_device_words, "unused_gpu", lambda: "there is a GPU")
+    with _console.Bars() as bars:
+        bars.stage("work", 3)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.startswith("device: CPU, ")
+    assert second == "warning: there is a GPU"
+    assert third.endswith("work (3)")
+    with _console.Bars(device=False):
+        pass
+    assert capsys.readouterr().err == ""
