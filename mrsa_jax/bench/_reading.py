@@ -76,14 +76,15 @@ class Reading:
     def excesses(self) -> tuple[str, ...]:
         """Return what lies beyond a bound, in words; a call back to the host always does."""
         found = [
-            f"{value:,.3g} {what}, at most {most:,g} are allowed"
-            for what, value, most in (
-                ("launches", self.launches, self.most_launches),
-                ("times the least bytes are moved", self.moved, self.most_moved),
-                ("loops of unknown length", self.unknown_loops, self.most_unknown_loops),
+            f"{words} {what}, at most {most:,g} are allowed"
+            for what, words, value, most in (
+                ("launches", f"{self.launches:,}", self.launches, self.most_launches),
+                ("times the least bytes", f"{self.moved:,.3g}", self.moved, self.most_moved),
+                ("loops of unknown length", f"{self.unknown_loops}", self.unknown_loops,
+                 self.most_unknown_loops),
             )
             if most is not None and value > most
-        ]
+        ]  # fmt: skip
         if self.host_calls:
             found.append(f"{self.host_calls} calls back to the host")
         return tuple(found)

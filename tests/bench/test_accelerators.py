@@ -171,9 +171,10 @@ def _reading(**changes: object) -> bench.Reading:
 
 def test_what_is_beyond_a_bound() -> None:
     assert _reading().excesses() == ()
-    assert _reading(launches=41).excesses() == ("41 launches, at most 40 are allowed",)
+    many = _reading(launches=4_100).excesses()
+    assert many == ("4,100 launches, at most 40 are allowed",)
     (words,) = _reading(moved_bytes=301).excesses()
-    assert words == "3.01 times the least bytes are moved, at most 3 are allowed"
+    assert words == "3.01 times the least bytes, at most 3 are allowed"
     assert len(_reading(unknown_loops=1, host_calls=2).excesses()) == 2
     free = _reading(most_launches=None, most_moved=None, most_unknown_loops=None, launches=10**9)
     assert free.excesses() == ()
