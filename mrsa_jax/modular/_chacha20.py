@@ -14,6 +14,7 @@ from jax import lax
 from jaxtyping import Array, Integer, UInt32
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 
 __all__ = ["chacha20_block", "chacha20_columns", "keystream"]
 
@@ -59,6 +60,7 @@ def chacha20_columns(
         key[4:],
         jnp.concatenate([counter[None, :], nonce]),
     )
+    start = varying_like(start, key, counter, nonce)
     end = lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), start)
     return jnp.concatenate([after + before for after, before in zip(end, start, strict=True)])
 

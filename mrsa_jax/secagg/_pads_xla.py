@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._status import Status
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import (
     Ring,
     add,
@@ -231,7 +232,7 @@ def _padded_chunk(
     own = _only(_pads(job.self_seed, job.nonces[1], counter, width, modulus), job.sends)
     removed = ring_sum_over(own, modulus, axis=1)
     start = (_halves(add(values, own, modulus), modulus), removed)
-    (table, removed), _ = lax.scan(batch, start, job.edges)
+    (table, removed), _ = lax.scan(batch, varying_like(start, job), job.edges)
     rows = _whole(table, modulus)
     total = subtract(ring_sum_over(rows, modulus, axis=1), removed, modulus)
     return rows if padded else rows[:, :0], total

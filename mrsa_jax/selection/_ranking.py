@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from mrsa_jax._tracing import varying_like
+
 __all__ = ["block_any", "block_start_all", "count", "k_smallest", "k_smallest_words", "word_key"]
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
@@ -153,7 +155,8 @@ def _narrow(
         offset = _within(aim(high - low, k - num_low, num_high - num_low), high - low)
         return _Bracket(low, high, num_low, num_high, low + offset)
 
-    return lax.while_loop(lambda b: jnp.any(open_(b)), step, bracket)
+    start = varying_like(bracket, masked, k)
+    return lax.while_loop(lambda b: jnp.any(open_(b)), step, start)
 
 
 def _within(offset: Array, width: Array) -> Array:
@@ -213,4 +216,5 @@ def _windows(flags: Array, size: Array, widen: Callable[[Array, Array], Array]) 
         by = jnp.minimum(width, size - width)
         return widen(a, by), width + by
 
-    return lax.while_loop(lambda carry: carry[1] < size, step, (flags, jnp.int32(1)))[0]
+    start = varying_like((flags, jnp.int32(1)), flags, size)
+    return lax.while_loop(lambda carry: carry[1] < size, step, start)[0]
