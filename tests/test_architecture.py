@@ -25,11 +25,8 @@ ORDER = (
     "_compile_cache",
     "_device",
     "_tracing",
-<<<<<<< HEAD
     "_device_words",
-=======
     "_mesh",
->>>>>>> 9aef0e8 (Deal trials of rollouts and failure studies out to the devices of a mesh, and start loops where their data lie)
     "_memory",
     "_untrusted",
     "_html",
