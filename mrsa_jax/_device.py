@@ -82,6 +82,8 @@ _WORK = {
     # is the fastest for the CNN and softmax regression, one or two for LeNet and the MLP; all at
     # once take up to twice as long)
     "clients": _Work(2**19, 2**12),
+    # a minibatch's tiles of convolutions; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
+    "tiles": _Work(2**22, 2**12),
     # what the rounds of one program report, sums that are kept among it
     "rounds": _Work(2**24, 2**12),
 }

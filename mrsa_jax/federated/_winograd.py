@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
+from mrsa_jax._device import at_once
 from mrsa_jax.federated._toom_cook import ToomCook, toom_cook
 
 __all__ = ["serves", "winograd_conv", "winograd_conv_relu_pool"]
 
 _FEWEST_CHANNELS = 16  # below, the transforms cost more than the products that they save
-_BYTES_IN_CACHE = 2**22  # of a chunk's tiles; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
 
 
 def serves(kernel_shape: Sequence[int]) -> bool:
@@ -257,8 +257,8 @@ def _in_chunks(batch: int, weights: Array, tiling: _Tiling) -> tuple[int, int]:
     """Return how many chunks of how many samples; a chunk outweighs the kernel that it reads."""
     products, channels, features = weights.shape
     sample = 4 * products * tiling.down * tiling.right * (channels + features)
-    most = max(_BYTES_IN_CACHE, 4 * math.prod(weights.shape)) // sample
-    chunks = -(-batch // max(most, 1))
+    most = max(at_once("tiles", sample), 4 * math.prod(weights.shape) // sample)
+    chunks = -(-batch // most)
     return chunks, -(-batch // chunks)
 
 

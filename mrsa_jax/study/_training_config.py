@@ -29,7 +29,7 @@ __all__ = [
 
 PartitionName = Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"]
 ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
-PrecisionName = Literal["float32", "bfloat16"]
+PrecisionName = Literal["float32", "tf32", "bfloat16"]
 ServerName = Literal["average", "momentum", "adam"]
 
 
@@ -89,7 +89,8 @@ class TrainingConfig:
     num_epochs: int = 1
     """Local epochs a round, E."""
     precision: PrecisionName = "float32"
-    """bfloat16 computes the clients' layers in half precision; their weights stay float32."""
+    """bfloat16 computes the clients' layers in half precision, tf32 their matrix products in what
+    NVIDIA's tensor cores take; their weights stay float32."""
     server: ServerName = "average"
     """What the server does with the mean update: add it (FedAvg, average), or take it for a
     gradient of SGD with momentum 0.9 (momentum) or of Adam (adam)."""

@@ -15,6 +15,7 @@ import pytest
 from jax import Array
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax.federated import _layers, _winograd
 from mrsa_jax.federated._layers import pooled_size
 from mrsa_jax.federated._toom_cook import toom_cook
@@ -157,7 +158,7 @@ def test_chunks_hold_the_minibatch_and_waste_less_than_one_sample_each(batch: in
     chunks, size = _winograd._in_chunks(batch, jnp.zeros((64, 32, 64)), tiling)
     assert batch <= chunks * size < batch + chunks
     # 64 products of 16 tiles, 32 channels and 64 features, in float32
-    assert size * 4 * 64 * 16 * (32 + 64) <= _winograd._BYTES_IN_CACHE
+    assert size * 4 * 64 * 16 * (32 + 64) <= _device._WORK["tiles"].cpu_bytes
 
 
 def test_bfloat16_runs_and_is_near_float32() -> None:
