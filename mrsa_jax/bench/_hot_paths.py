@@ -238,6 +238,36 @@ def _local_training(
     return Work([Call(cohort_updates, arguments)], pool)
 
 
+def _rounds_between_evaluations(quick: bool) -> Work:
+    """Ten rounds of LeNet: training, secure sum, server step, and one report of all."""
+    from mrsa_jax import quantize, secagg
+    from mrsa_jax.federated._rounds import Carried, Fixed, Round, rounds_program
+    from mrsa_jax.federated._server import PLAIN_AVERAGE
+
+    work = _lenet(quick)
+    trainer, start, data, key, _, members, present = work.calls[0].arguments
+    num_rounds, slots = 2 if quick else 10, len(members)
+    average = secagg.ring_average(
+        quantize.stochastic(2**16, 0.5), slots, start.shape[0], fidelity="sets"
+    )
+    rounds = Round(
+        is_run=jnp.ones(num_rounds, jnp.bool_),
+        index=jnp.arange(num_rounds, dtype=jnp.int32),
+        members=jnp.tile(members, (num_rounds, 1)),
+        alive=jnp.tile(present, (num_rounds, 1)),
+        sends=jnp.tile(present, (num_rounds, 1)),
+        factor=None,
+        weights=None,
+        assignment_key=None,
+    )
+    state = PLAIN_AVERAGE.init(jnp.zeros(start.shape, jnp.float32))
+    carried = Carried(start, average.init(), state, jnp.bool_(True))
+    settings = {"server": PLAIN_AVERAGE, "keep": False, "width": slots}
+    fixed = Fixed(key, trainer, average, data)
+    call = Call(rounds_program, (fixed, carried, rounds), settings)
+    return Work([call], num_rounds * work.amount)
+
+
 _28, _32 = (28, 28, 1), (32, 32, 3)
 _mlp = functools.partial(_local_training, model="mlp", shape=_28, clients=12, samples=300, batch=50)
 _cnn = functools.partial(
@@ -324,5 +354,12 @@ HOT_PATHS: dict[str, HotPath] = {
     ),
     "lenet": HotPath(
         "a minibatch step of LeNet", "12 x 417", "samples", _lenet, {"xla": Bound(60, None, 1)}
+    ),
+    "rounds": HotPath(
+        "rounds of LeNet between evaluations",
+        "10 x 12 x 417",
+        "samples",
+        _rounds_between_evaluations,
+        {"xla": Bound(1_200, None, 1)},
     ),
 }

@@ -111,6 +111,24 @@ def test_bad_compute_dtype_and_factor() -> None:
             trainer.scaled(factor)
 
 
+def test_products_on_accelerators_round_as_asked() -> None:
+    """By itself JAX lets them round factors of float32 to 10 bits; a user's own word stands."""
+    clients = _ragged()
+
+    def precisions(dtype: str | None, kind: str = "cuda") -> set[str]:
+        trainer = mj.federated.local_sgd(_model(), 0.1, batch_size=4, compute_dtype=dtype)
+        arguments = _start(_model()), clients.inputs[:8], clients.labels[:8], jnp.int32(8)
+        with _device.compiling_for(kind, 2**18, 2**33):
+            program = str(jax.make_jaxpr(trainer.update)(jax.random.key(0), *arguments))
+        return set(re.findall(r"precision=\(?(?:Precision\.)?(\w+)", program))
+
+    assert precisions(None) == {"HIGHEST"}
+    assert precisions("tf32") == {"HIGH"}
+    assert not precisions("tf32", "cpu")
+    with jax.default_matmul_precision("bfloat16"):
+        assert precisions(None) == {"DEFAULT"}
+
+
 def test_what_is_off_is_no_leaf() -> None:
     build = functools.partial(mj.federated.local_sgd, _model(), 0.1, batch_size=10)
     off = build(momentum=0.0, weight_decay=0.0, proximal=0.0, compute_dtype="float32")
