@@ -353,7 +353,9 @@ def _products(compute_dtype: str | None) -> contextlib.AbstractContextManager[An
     is_set = jax.config.jax_default_matmul_precision is not None  # type: ignore[attr-defined]
     if platform() == "cpu" or is_set or compute_dtype == "bfloat16":
         return contextlib.nullcontext()
-    return jax.default_matmul_precision("tensorfloat32" if compute_dtype == "tf32" else "float32")
+    # by the name of its algorithm: "tensorfloat32" compiles to plain float32 for NVIDIA
+    tf32 = "TF32_TF32_F32" if platform() == "cuda" else "tensorfloat32"
+    return jax.default_matmul_precision(tf32 if compute_dtype == "tf32" else "float32")
 
 
 def _mean_loss(

@@ -120,10 +120,11 @@ def test_products_on_accelerators_round_as_asked() -> None:
         arguments = _start(_model()), clients.inputs[:8], clients.labels[:8], jnp.int32(8)
         with _device.compiling_for(kind, 2**18, 2**33):
             program = str(jax.make_jaxpr(trainer.update)(jax.random.key(0), *arguments))
-        return set(re.findall(r"precision=\(?(?:Precision\.)?(\w+)", program))
+        return set(re.findall(r"precision=\(?(?:\w+\.)?(\w+)", program))
 
     assert precisions(None) == {"HIGHEST"}
-    assert precisions("tf32") == {"HIGH"}
+    assert precisions("tf32") == {"TF32_TF32_F32"}
+    assert precisions("tf32", "tpu") == {"HIGH"}
     assert not precisions("tf32", "cpu")
     with jax.default_matmul_precision("bfloat16"):
         assert precisions(None) == {"DEFAULT"}
