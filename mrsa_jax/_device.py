@@ -34,6 +34,7 @@ __all__ = [
     "memory_stats",
     "multiplies_wide",
     "num_cores",
+    "num_programs",
     "over_cores",
     "platform",
     "start_over_cores",
@@ -69,6 +70,8 @@ class _Work(NamedTuple):
 _WORK = {
     # matrices under elimination: the entries of one chunk
     "elimination": _Work(2**19, 2**14),
+    # keystream, over all streams of a chunk
+    "keystream": _Work(2**18, 2**12),
     # words of clients, over all trials of a chunk
     "selection": _Work(2**18, 2**10),
     # words of shares: what a step of Horner's rule reads
@@ -129,6 +132,11 @@ def lanes() -> int:
     if platform() == "tpu":
         return 2**15
     return 2048 * int(getattr(_default_device(), "core_count", 0) or 128)
+
+
+def num_programs(threads: int) -> int:
+    """Return how many programs of a kernel, of so many threads each, fill the device twice over."""
+    return max(1, 2 * lanes() // threads)
 
 
 def memory_stats() -> dict[str, int]:

@@ -1,7 +1,6 @@
 """The ChaCha20 block function and keystream as uint32 array operations (RFC 8439).
 
-Pads and seeds of the secure sums come from here, never from `jax.random`. Blocks stand side by
-side in the last axis, so that every step of the cipher is one vector operation.
+Pads and seeds of the secure sums come from here, never from `jax.random`.
 """
 
 from __future__ import annotations
@@ -13,15 +12,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Integer, UInt32
 
+from mrsa_jax._device import at_once, chosen_form
 from mrsa_jax._errors import require
-from mrsa_jax._tracing import varying_like
+from mrsa_jax.modular._chacha20_rounds import keystream_words
 
 __all__ = ["chacha20_block", "chacha20_columns", "keystream"]
-
-# "expand 32-byte k" as four little-endian words
-_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
-# Blocks computed at a time: 4 rows x 1024 x 4 bytes = 16 KiB for each of four state arrays.
-_CHUNK = 1024
 
 
 @jax.jit
@@ -52,17 +47,11 @@ def chacha20_columns(
     Source:
         RFC 8439, section 2.3.
     """
-    blocks = counter.shape[0]
-    constants = jnp.asarray(_CONSTANTS, jnp.uint32)
-    start = (
-        jnp.broadcast_to(constants[:, None], (4, blocks)),
-        key[:4],
-        key[4:],
-        jnp.concatenate([counter[None, :], nonce]),
-    )
-    start = varying_like(start, key, counter, nonce)
-    end = lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), start)
-    return jnp.concatenate([after + before for after, before in zip(end, start, strict=True)])
+    if chosen_form(("xla", "pallas"), key) == "pallas":
+        from mrsa_jax.modular._chacha20_kernel import columns_by_kernel
+
+        return columns_by_kernel(key, counter, nonce)
+    return jnp.stack(keystream_words(tuple(key), counter, tuple(nonce), counter.shape))
 
 
 def chacha20_block(
@@ -126,19 +115,23 @@ def keystream(
 
 @functools.partial(jax.jit, static_argnames=("num_words",))
 def _keystream(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
-    blocks = -(-num_words // 16)
+    # beyond 2^31 - 1 words a kernel's 32-bit places would not do
+    if num_words < 2**31 and chosen_form(("xla", "pallas"), key) == "pallas":
+        from mrsa_jax.modular._chacha20_kernel import keystream_by_kernel
 
-    def columns(first: Array, width: int) -> Array:
-        counter = first + jnp.arange(width, dtype=jnp.uint32)
-        keys = jnp.broadcast_to(key[:, None], (8, width))
-        nonces = jnp.broadcast_to(nonce[:, None], (3, width))
-        return chacha20_columns(keys, counter, nonces).T.reshape(-1)
+        return keystream_by_kernel(key, nonce, start, num_words)
+    blocks = max(1, -(-num_words // 16))
+    width = min(blocks, at_once("keystream", 64))
 
-    if blocks <= 2 * _CHUNK:
-        return columns(start, blocks)[:num_words]
-    chunks = -(-blocks // _CHUNK)
-    firsts = start + jnp.arange(chunks, dtype=jnp.uint32) * jnp.uint32(_CHUNK)
-    return lax.map(lambda first: columns(first, _CHUNK), firsts).reshape(-1)[:num_words]
+    def chunk(first: Array) -> Array:
+        counters = first + jnp.arange(width, dtype=jnp.uint32)
+        words = keystream_words(tuple(key), counters, tuple(nonce), (width,))
+        return jnp.stack(words, axis=1).reshape(-1)
+
+    if blocks == width:
+        return chunk(start)[:num_words]
+    firsts = start + jnp.arange(-(-blocks // width), dtype=jnp.uint32) * jnp.uint32(width)
+    return lax.map(chunk, firsts).reshape(-1)[:num_words]
 
 
 def _word(value: int | Array) -> Array:
@@ -146,27 +139,3 @@ def _word(value: int | Array) -> Array:
         return value.astype(jnp.uint32)
     require(0 <= value < 2**32, "counter", "must lie in [0, 2**32)", value)
     return jnp.uint32(value)
-
-
-def _rotate(words: Array, bits: int) -> Array:
-    return (words << jnp.uint32(bits)) | (words >> jnp.uint32(32 - bits))
-
-
-def _quarter_round(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
-    a = a + b
-    d = _rotate(d ^ a, 16)
-    c = c + d
-    b = _rotate(b ^ c, 12)
-    a = a + b
-    d = _rotate(d ^ a, 8)
-    c = c + d
-    b = _rotate(b ^ c, 7)
-    return a, b, c, d
-
-
-def _double_round(rows: tuple[Array, ...]) -> tuple[Array, ...]:
-    """One column round and one diagonal round; a row holds words 4r..4r+3 of every block."""
-    a, b, c, d = _quarter_round(*rows)
-    b, c, d = jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0)
-    a, b, c, d = _quarter_round(a, b, c, d)
-    return a, jnp.roll(b, 1, 0), jnp.roll(c, 2, 0), jnp.roll(d, 3, 0)

@@ -47,18 +47,25 @@ def test_rejects_counters_that_are_no_word(counter):
         chacha20_block(key, counter, nonce)
 
 
+EVERY_FORM = pytest.mark.parametrize("form", ["xla", "pallas"])
+
+
+@EVERY_FORM
 @pytest.mark.parametrize("vector", VECTORS["blocks"], ids=lambda vector: vector["name"])
-def test_blocks_of_the_rfc(vector):
+def test_blocks_of_the_rfc(vector, form):
     key, nonce = words(bytes.fromhex(vector["key"])), words(bytes.fromhex(vector["nonce"]))
-    block = chacha20_block(key, vector["counter"], nonce)
+    with mj.use_form(form):
+        block = chacha20_block(key, vector["counter"], nonce)
     assert stream_bytes(block).hex() == vector["keystream"]
 
 
-def test_cipher_of_the_rfc():
+@EVERY_FORM
+def test_cipher_of_the_rfc(form):
     vector = VECTORS["cipher"]
     key, nonce = words(bytes.fromhex(vector["key"])), words(bytes.fromhex(vector["nonce"]))
     plain, cipher = (bytes.fromhex(vector[name]) for name in ("plaintext", "ciphertext"))
-    stream = stream_bytes(keystream(key, nonce, -(-len(plain) // 4), vector["counter"]))
+    with mj.use_form(form):
+        stream = stream_bytes(keystream(key, nonce, -(-len(plain) // 4), vector["counter"]))
     assert bytes(a ^ b for a, b in zip(plain, stream, strict=False)) == cipher
 
 
@@ -73,23 +80,38 @@ def test_keystream_equals_openssl(key, nonce, num_words, counter):
     assert stream_bytes(stream) == openssl(key, nonce, counter, 4 * num_words)
 
 
-def test_long_keystream_equals_openssl_across_chunks():
+# past the length that XLA computes in one piece; a kernel's last tile of blocks, partly filled
+@pytest.mark.parametrize(
+    ("form", "num_words"), [("xla", 16 * 4096 + 16 * 700 + 3), ("pallas", 16 * 128 + 35)]
+)
+def test_long_keystream_equals_openssl_across_chunks(form, num_words):
     rng = np.random.default_rng(5)
     key, nonce = rng.bytes(32), rng.bytes(12)
-    num_words = 16 * 2 * 1024 + 16 * 700 + 3  # past the length that is computed in one piece
-    stream = keystream(words(key), words(nonce), num_words, 9)
+    with mj.use_form(form):
+        stream = keystream(words(key), words(nonce), num_words, 9)
     assert stream_bytes(stream) == openssl(key, nonce, 9, 4 * num_words)
 
 
-def test_columns_mix_keys_counters_and_nonces():
+@EVERY_FORM
+def test_no_words_and_no_blocks(form):
+    key, nonce = jnp.zeros((8, 0), jnp.uint32), jnp.zeros((3, 0), jnp.uint32)
+    with mj.use_form(form):
+        assert chacha20_columns(key, jnp.zeros(0, jnp.uint32), nonce).shape == (16, 0)
+        assert keystream(jnp.zeros(8, jnp.uint32), jnp.zeros(3, jnp.uint32), 0).shape == (0,)
+
+
+@EVERY_FORM
+def test_columns_mix_keys_counters_and_nonces(form):
     rng = np.random.default_rng(6)
-    keys, nonces = [rng.bytes(32) for _ in range(5)], [rng.bytes(12) for _ in range(5)]
-    counters = [0, 1, 7, 2**31, 2**32 - 1]
-    columns = chacha20_columns(
-        jnp.stack([words(key) for key in keys], axis=1),
-        jnp.asarray(counters, jnp.uint32),
-        jnp.stack([words(nonce) for nonce in nonces], axis=1),
-    )
+    count = 5 if form == "xla" else 131  # a kernel's tiles hold 128 blocks
+    keys, nonces = [rng.bytes(32) for _ in range(count)], [rng.bytes(12) for _ in range(count)]
+    counters = [0, 1, 7, 2**31, 2**32 - 1, *range(count - 5)]
+    with mj.use_form(form):
+        columns = chacha20_columns(
+            jnp.stack([words(key) for key in keys], axis=1),
+            jnp.asarray(counters, jnp.uint32),
+            jnp.stack([words(nonce) for nonce in nonces], axis=1),
+        )
     for place, case in enumerate(zip(keys, nonces, counters, strict=True)):
         assert stream_bytes(columns[:, place]) == openssl(*case, 64)
 

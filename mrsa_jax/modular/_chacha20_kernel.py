@@ -1,0 +1,116 @@
+"""ChaCha20 in one launch on NVIDIA GPUs (Pallas, through Triton): a block in each thread.
+
+The state stays in registers. Import inside functions only, where the form is "pallas".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+from jaxtyping import Array
+
+from mrsa_jax._device import interprets_kernels
+from mrsa_jax._tracing import varying_like
+from mrsa_jax.modular._chacha20_rounds import keystream_words
+
+__all__ = ["TILE", "columns_by_kernel", "keystream_by_kernel", "launch", "woven"]
+
+TILE = 128
+"""Blocks of a program: one for each thread of four warps."""
+
+
+def launch(
+    kernel: Callable[..., None],
+    grid: tuple[int, ...],
+    out_shapes: Sequence[tuple[int, ...]],
+    *inputs: Array,
+    aliases: dict[int, int] | None = None,
+) -> list[Array]:
+    """Run a kernel of uint32 results on whole arrays, four warps a program.
+
+    Args:
+        kernel: Of references to the inputs, then to the results.
+        grid: Programs.
+        out_shapes: Of the results.
+        inputs: Arrays in the device's memory.
+        aliases: Which input a result overwrites.
+    """
+    values = varying_like(inputs, inputs)
+    spread = jax.typeof(values[0]).manual_axis_type
+    whole = pl.BlockSpec(memory_space=pl.ANY)
+    run = pl.pallas_call(
+        kernel,
+        grid=grid,
+        out_shape=[
+            jax.ShapeDtypeStruct(shape, jnp.uint32, manual_axis_type=spread) for shape in out_shapes
+        ],
+        in_specs=[whole] * len(inputs),
+        out_specs=[whole] * len(out_shapes),
+        input_output_aliases=aliases or {},
+        interpret=interprets_kernels(),
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
+    )
+    return list(run(*values))
+
+
+def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
+    """Return the keystream words uint32[16, blocks] of keys [8, blocks] and nonces [3, blocks]."""
+    blocks = counter.shape[0]
+    if blocks == 0:
+        return jnp.zeros((16, 0), jnp.uint32)
+
+    def kernel(keys: Any, counters: Any, nonces: Any, out: Any) -> None:
+        first = pl.program_id(0) * jnp.int32(TILE)
+        here = first + jnp.arange(TILE, dtype=jnp.int32) < jnp.int32(blocks)
+        at = pl.ds(first, TILE)
+
+        def load(ref: Any) -> Array:
+            return triton.load(ref, mask=here, other=jnp.uint32(0))
+
+        words = keystream_words(
+            [load(keys.at[jnp.int32(k), at]) for k in range(8)],
+            load(counters.at[at]),
+            [load(nonces.at[jnp.int32(k), at]) for k in range(3)],
+            (TILE,),
+        )
+        for place, word in enumerate(words):
+            triton.store(out.at[jnp.int32(place), at], word, mask=here)
+
+    return launch(kernel, (-(-blocks // TILE),), [(16, blocks)], key, counter, nonce)[0]
+
+
+def keystream_by_kernel(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
+    """Return the first words of one key's and nonce's keystream, uint32[num_words]."""
+    if num_words == 0:
+        return jnp.zeros(0, jnp.uint32)
+
+    def kernel(keys: Any, nonces: Any, starts: Any, out: Any) -> None:
+        tile = pl.program_id(0) * jnp.int32(TILE)
+        blocks = tile + jnp.arange(TILE, dtype=jnp.int32)
+        counters = starts[0] + blocks.astype(jnp.uint32)
+        words = keystream_words(
+            [keys[k] for k in range(8)], counters, [nonces[k] for k in range(3)], (TILE,)
+        )
+        first = tile * jnp.int32(16)
+        here = first + jnp.arange(16 * TILE, dtype=jnp.int32) < jnp.int32(num_words)
+        triton.store(out.at[pl.ds(first, 16 * TILE)], woven(words), mask=here)
+
+    tiles = -(-num_words // (16 * TILE))
+    return launch(kernel, (tiles,), [(num_words,)], key, nonce, start[None])[0]
+
+
+def woven(words: Sequence[Array]) -> Array:
+    """Return words [TILE] of blocks, 2^k of them, in the order of the stream, block by block.
+
+    Pairs are joined in registers, so that the result is stored without gaps.
+    """
+    parts = list(words)
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [jnp.stack([parts[i], parts[i + half]], axis=-1) for i in range(half)]
+    return parts[0].reshape(-1)
