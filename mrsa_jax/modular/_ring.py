@@ -192,15 +192,16 @@ def ring_sum_over(
         return jnp.sum(values, axis=axis, dtype=jnp.uint32) & ring.low_bits
     if isinstance(modulus, int):
         return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
-    # a reduction may not refer to a traced R: fold the axis in half until one row is left
-    values = jnp.moveaxis(values, axis, 0)
-    if values.shape[0] == 0:
-        return jnp.zeros(values.shape[1:], jnp.uint32)
-    while values.shape[0] > 1:
-        half = values.shape[0] // 2
-        folded = add(values[:half], values[half : 2 * half], ring)
-        values = jnp.concatenate([folded, values[2 * half :]])
-    return values[0]
+    # A reduction may not refer to a traced R, but up to 2^16 halves of 16 bits need none. More
+    # residues are folded in half until they are as few.
+    while values.shape[axis] > 2**16:
+        half = values.shape[axis] // 2
+        first, second, rest = jnp.split(values, (half, 2 * half), axis)
+        values = jnp.concatenate([add(first, second, ring), rest], axis)
+    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
+    high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
+    word = low + (high << jnp.uint32(16))
+    return reduce_words((high >> jnp.uint32(16)) + (word < low).astype(jnp.uint32), word, ring)
 
 
 def reduce_words(

@@ -24,15 +24,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
 from mrsa_jax.secagg._checks import nonce_word
-from mrsa_jax.secagg._pads_xla import (
-    PAIR_PAD,
-    SELF_PAD,
-    Edges,
-    Round,
-    edge_places,
-    pads_by_xla,
-    status_of,
-)
+from mrsa_jax.secagg._pad_arrays import edge_places, pads_by_arrays
+from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
@@ -158,12 +151,12 @@ def padded_and_sum(
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
     round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
     round_ = round_._replace(first=nonce_word(first_block, "first_block"))
-    if chosen_form(("loops", "xla"), round_) == "loops":
+    if chosen_form(("loops", "xla", "pallas"), round_) == "loops":
         return _compiled(round_, plan, padded)
     if not is_traced(round_):
-        return _xla(round_, plan, padded)
+        return _arrays(round_, plan, padded)
     everything = tuple(Edges(edge_places(block, round_), round_.seeds.pair_seed) for block in plan)
-    return pads_by_xla(round_, everything, plan, padded)
+    return pads_by_arrays(round_, everything, plan, padded)
 
 
 def _checked(
@@ -315,10 +308,10 @@ def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> li
     return start_over_cores(part, bounds[:-1].tolist(), bounds[1:].tolist())
 
 
-# ---- XLA
+# ---- XLA and kernels
 
 
-def _xla(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
+def _arrays(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingResult]:
     """Pass only the pairs within each block, in shapes of which there are few."""
     chosen, pairs = [], _Pairs(round_)
     for block in plan:
@@ -331,4 +324,4 @@ def _xla(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, RingRes
     bare = dataclasses.replace(
         round_.seeds, edges=jnp.zeros((0, 2), jnp.int32), pair_seed=jnp.zeros((0, 8), jnp.uint32)
     )
-    return pads_by_xla(round_._replace(seeds=bare), tuple(chosen), plan, padded)
+    return pads_by_arrays(round_._replace(seeds=bare), tuple(chosen), plan, padded)

@@ -10,6 +10,7 @@ from mrsa_jax.modular import (
     add,
     check_modulus,
     reduce_words,
+    ring_of,
     ring_sum_over,
     subtract,
     words_per_residue,
@@ -46,6 +47,16 @@ def test_add_subtract_and_sum(modulus):
     rows = jnp.asarray(np.stack([left, right, left]))
     assert ring_sum_over(rows, modulus).tolist() == [(2 * a + b) % modulus for a, b in pairs]
     assert ring_sum_over(rows.T, modulus, axis=-1).tolist() == ring_sum_over(rows, modulus).tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2**16, 2**16 + 3, 2**17 + 1])
+def test_sums_of_many_residues_where_the_ring_is_traced(count):
+    """Largest residues first: halves of 16 bits may be added up 2^16 times and no more."""
+    modulus = 2**31 - 1
+    values = np.full((2, count), modulus - 1, np.uint32)
+    values[1] = np.random.default_rng(count).integers(0, modulus, count)
+    total = jax.jit(lambda rows, ring: ring_sum_over(rows, ring, axis=1))(values, ring_of(modulus))
+    assert total.tolist() == [int(row.astype(object).sum()) % modulus for row in values]
 
 
 @pytest.mark.parametrize("modulus", MODULI)

@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax.secagg import (
     Block,
     complete_plan,
@@ -23,7 +24,8 @@ from mrsa_jax.secagg import (
     segment_plan,
 )
 from mrsa_jax.secagg import _masking as masking
-from mrsa_jax.secagg import _pads_xla as pads_xla
+from mrsa_jax.secagg import _pads_kernel as pads_kernel
+from mrsa_jax.secagg._pad_arrays import padded_blocks
 
 IDS = [40, 7, 99, 12, 3]  # global ids, neither sorted nor small
 ONE = complete_plan(5, 37, 2**20)
@@ -142,8 +144,7 @@ def test_padded_inputs_equal_openssl(name, engine):
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
-    monkeypatch.setattr(pads_xla, "_CHUNK_COLUMNS", 2)
-    monkeypatch.setattr(pads_xla, "_SMALLEST_CHUNK", 2)
+    monkeypatch.setitem(_device._WORK, "keystream", _device._Work(2**11, 1))
     jax.clear_caches()  # the chunk size is read while tracing
     plan = segment_plan([Block((0, 1, 2), 0, 90, 2**16), Block((0, 1, 2), 90, 151, 1000)], 3, 151)
     seeds = derive_seeds(key_material(2), np.arange(3), 3)
@@ -201,6 +202,82 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
                 assert total.tolist() == plain(inputs, block, sends)
             else:
                 assert not total.any()
+
+
+def _rounds_of_seven():
+    """Yield rounds of one shape, so that each form compiles twice: for 2^b, and for other rings.
+
+    Each is a plan, ids, edges, survivors and the number of the first block. A block's coordinates
+    take a tile of a kernel and a part of another.
+    """
+    rng = np.random.default_rng(8)
+    everybody, sparse = np.stack(np.triu_indices(7, 1), axis=1), [[0, 3], [0, 6], [3, 6], [2, 5]]
+    rings = [(2, 3, 2**8), (2**32, 2**31 - 1, 2), (2**20, 2**30 + 3, 2**31)]
+    for number, (power, prime, other) in enumerate(rings):
+        # members not side by side, a block of one, coordinates that no block has
+        plan = segment_plan(
+            [
+                Block((0, 2, 3, 5, 6), 0, 2101, power),
+                Block((1, 4), 1, 1051, prime),
+                Block((3,), 2101, 4150, other),
+                Block((0, 1, 2, 4, 5, 6), 2110, 3135, prime),
+            ],
+            7,
+            4151,
+        )
+        alive = np.ones((5, 7), bool)
+        alive[2:, number] = False  # lost before pads were shared, then after
+        alive[3:, [5, 6 - number]] = False
+        ids = rng.choice(2**31 - 1, 7, replace=False)
+        edges = everybody if number % 2 == 0 else np.asarray(sparse)  # 1 and 4 are alone
+        yield plan, ids, edges, alive, number and 2**32 - 4
+
+
+def test_every_form_gives_the_same_bits(monkeypatch):
+    """Compiled loops, XLA and kernels, of which each program takes two of the clients."""
+    monkeypatch.setattr(pads_kernel, "num_programs", lambda threads: 16)
+    for plan, ids, edges, alive, first in _rounds_of_seven():
+        inputs = inputs_for(plan, seed=first % 7, n=7, d=4151)
+        seeds = derive_seeds(key_material(9), ids, 4, edges)
+        found = []
+        for form in ("loops", "xla", "pallas"):
+            with mj.use_form(form):
+                found.append(masking.padded_and_sum(seeds, inputs, plan, 4, survivors=alive,
+                                                    first_block=first))  # fmt: skip
+        for padded, sums in found[1:]:
+            assert np.array_equal(padded, found[0][0])
+            assert np.array_equal(sums.status, found[0][1].status)
+            for total, expected in zip(sums.totals, found[0][1].totals, strict=True):
+                assert np.array_equal(total, expected)
+        for total, status, block in zip(sums.totals, sums.status, plan, strict=True):
+            kept = status == mj.Status.OK
+            assert total.tolist() == (plain(inputs, block, alive[3]) if kept else [0] * len(total))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["xla", "pallas"])
+def test_traced_rounds_equal_single_ones_in_every_form(form):
+    """Under `jit`, `vmap` and `shard_map`, with edges and who is there traced."""
+    inputs = jnp.stack([inputs_for(TWO, seed) for seed in range(2)])
+    seeds = [derive_seeds(key_material(0), np.asarray(IDS), r, GRAPH) for r in range(2)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *seeds)
+    here = jnp.asarray([[True] * 5, [True, False, True, True, True]])
+
+    def run(seeds, values, index, present):
+        padded, sums = masking.padded_and_sum(seeds, values, TWO, index, present)
+        return padded, sums.totals, sums.status
+
+    with mj.use_form("loops"):
+        single = [run(seeds[r], inputs[r], r, here[r]) for r in range(2)]
+    mesh = jax.make_mesh((2,), ("rounds",), axis_types=(jax.sharding.AxisType.Auto,))
+    with mj.use_form(form):
+        # the interpreter of kernels, not they, cannot tell what varies over the mesh
+        each = jax.shard_map(jax.vmap(run), mesh=mesh, in_specs=jax.P("rounds"),
+                             out_specs=jax.P("rounds"), check_vma=form != "pallas")  # fmt: skip
+        batch = jax.jit(each)(stacked, inputs, jnp.arange(2), here)
+    for r in range(2):
+        jax.tree.map(lambda got, one, r=r: np.testing.assert_array_equal(got[r], one),
+                     batch, single[r])  # fmt: skip
 
 
 def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch):
@@ -318,7 +395,7 @@ def test_rounds_presence_and_seeds_compile_nothing_new(monkeypatch):
         seeds = derive_seeds(key_material(round_index), np.asarray(IDS), round_index)
         present = np.asarray([True, round_index > 0, True, True, round_index > 1])
         ring_sum(seeds, inputs, ONE, round_index, present=present)
-        counts.append(pads_xla.padded_block._cache_size())
+        counts.append(padded_blocks._cache_size())
     assert counts[0] == counts[2]
 
 
@@ -330,9 +407,9 @@ def test_blocks_of_about_one_size_share_a_program(monkeypatch):
     plan = segment_plan(blocks, 9, 44)
     seeds = derive_seeds(key_material(3), np.arange(9), 1)
     inputs = inputs_for(plan, n=9, d=44)
-    before = pads_xla.padded_block._cache_size()
+    before = padded_blocks._cache_size()
     padded, sums = masking.padded_and_sum(seeds, inputs, plan, 1)
-    assert pads_xla.padded_block._cache_size() == before + 1
+    assert padded_blocks._cache_size() == before + 1
     assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 1, [True] * 9))
     for block, total in zip(plan, sums.totals, strict=True):
         assert total.tolist() == plain(inputs, block, [True] * 9)

@@ -1,0 +1,166 @@
+"""A padded round as array programs: blocks of about one size go through one of them together."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+
+from mrsa_jax._device import at_once, chosen_form
+from mrsa_jax._status import Status
+from mrsa_jax.modular import Ring, is_power_of_two, ring_of, ring_sum_over
+from mrsa_jax.secagg._pad_tables import (
+    Edges,
+    Place,
+    Round,
+    Table,
+    residues_of,
+    status_of,
+    table_of,
+)
+from mrsa_jax.secagg._pads_xla import block_by_xla
+from mrsa_jax.secagg._shapes import padded_length
+from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan
+
+__all__ = ["edge_places", "padded_blocks", "pads_by_arrays"]
+
+
+def edge_places(block: Block, round_: Round) -> Any:
+    """Return each edge's two places among the block's members, -1 for those outside."""
+    place = np.full(round_.inputs.shape[0], -1, np.int32)
+    place[list(block.members)] = np.arange(len(block.members), dtype=np.int32)
+    edges = round_.seeds.edges
+    if isinstance(edges, jax.core.Tracer):
+        return jnp.asarray(place)[edges]
+    return place[np.asarray(edges)]
+
+
+def pads_by_arrays(
+    round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+) -> tuple[Array, RingResult]:
+    """Pad and sum a round's blocks."""
+    round_ = round_._replace(inputs=jnp.asarray(round_.inputs))
+    participants, dim = round_.inputs.shape
+    out: Array | None = None
+    if padded and sum(len(block.members) * (block.stop - block.start) for block in plan) < (
+        participants * dim
+    ):
+        out = jnp.zeros((participants, dim), jnp.uint32)
+    totals: list[Any] = [None] * len(plan)
+    statuses: list[Any] = [None] * len(plan)
+    for numbers in _classes(plan):
+        blocks = [plan[number] for number in numbers]
+        out, sums, status = padded_blocks(
+            round_,
+            _stacked([edges[number] for number in numbers]),
+            _places(blocks, numbers, round_),
+            jax.tree.map(lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)),
+            out,
+            num_blocks=padded_length(max(_keystream_blocks(block) for block in blocks)),
+            padded=padded,
+        )
+        for row, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
+            totals[number] = sums[row, : block.stop - block.start]
+            statuses[number] = status[row]
+    rows = jnp.zeros((0, dim), jnp.uint32) if out is None else out
+    return rows, RingResult(tuple(totals), jnp.stack(statuses))
+
+
+def _keystream_blocks(block: Block) -> int:
+    return -(-(block.stop - block.start) // residues_of(is_power_of_two(block.modulus)))
+
+
+def _classes(plan: SegmentPlan) -> list[list[int]]:
+    """Return the numbers of the plan's blocks, those of one kind of ring and about one size."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for number, block in enumerate(plan):
+        sizes = (padded_length(_keystream_blocks(block)), padded_length(len(block.members)))
+        key = (is_power_of_two(block.modulus), *((size - 1).bit_length() for size in sizes))
+        found.setdefault(key, []).append(number)
+    return list(found.values())
+
+
+def _places(blocks: list[Block], numbers: list[int], round_: Round) -> Place:
+    size = padded_length(max(len(block.members) for block in blocks))
+    members = np.full((len(blocks), size), round_.inputs.shape[0], np.int32)
+    for row, block in zip(members, blocks, strict=True):
+        row[: len(block.members)] = block.members
+    starts, stops = np.asarray([(b.start, b.stop) for b in blocks], np.int32).T
+    first = jnp.asarray(round_.first)
+    return Place(members, starts, stops, first + jnp.asarray(numbers, jnp.uint32))
+
+
+def _stacked(edges: list[Edges]) -> Edges:
+    """Return blocks' pairs side by side, none beyond a block's last."""
+    count = max(each.places.shape[0] for each in edges)
+    is_host = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(edges))
+    lib: Any = np if is_host else jnp
+    places, seeds = [], []
+    for each in edges:
+        more = ((0, count - each.places.shape[0]), (0, 0))
+        places.append(lib.pad(each.places, more, constant_values=-1))
+        seeds.append(lib.pad(each.seeds, more))
+    return Edges(lib.stack(places), lib.stack(seeds))
+
+
+@functools.partial(jax.jit, static_argnames=("num_blocks", "padded"), donate_argnames=("out",))
+def padded_blocks(
+    round_: Round, edges: Edges, place: Place, ring: Ring, out: Array | None, *,
+    num_blocks: int, padded: bool,
+) -> tuple[Array | None, Array, Array]:  # fmt: skip
+    """Pad and sum blocks of one kind of ring that `num_blocks` of keystream cover.
+
+    Args:
+        round_: The round.
+        edges: Their pairs, with a leading axis of blocks; so `place` and `ring`.
+        place: Where they lie.
+        ring: Their rings.
+        out: uint32[n, d], padded inputs of the round's other blocks; None if there are none.
+        num_blocks: Static.
+        padded: Whether padded inputs are kept (static).
+
+    Returns:
+        The padded inputs or None, uint32[blocks, coordinates] totals and int32[blocks] statuses.
+    """
+    table = jax.vmap(table_of, (None, 0, 0))(round_, edges, place)
+    if chosen_form(("xla", "pallas"), round_) == "pallas":
+        from mrsa_jax.secagg._pads_kernel import blocks_by_kernel
+
+        out, sums = blocks_by_kernel(round_, table, place, ring, num_blocks, out, padded)
+        totals = jax.vmap(ring_sum_over)(sums, ring)
+    else:
+        rows, totals = _blocks_by_xla(round_, table, place, ring, num_blocks, padded)
+        if rows is not None:
+            shape = round_.inputs.shape
+            out = _put(jnp.zeros(shape, jnp.uint32) if out is None else out, rows, place)
+    status = status_of(jnp.sum(table.sends, axis=1, dtype=jnp.int32))
+    enough = (status == jnp.int32(Status.OK))[:, None]
+    return out, jnp.where(enough, totals, jnp.uint32(0)), status
+
+
+def _blocks_by_xla(
+    round_: Round, table: Table, place: Place, ring: Ring, num_blocks: int, padded: bool
+) -> tuple[Array | None, Array]:
+    num, streams = table.labels.shape
+    together = min(num, at_once("keystream", 64 * streams))
+    width = min(num_blocks, at_once("keystream", 64 * streams * together))
+    count = -(-num_blocks // width)
+    chunks = count, -(-num_blocks // count)
+
+    def block(job: tuple[Table, Place, Ring]) -> tuple[Array | None, Array]:
+        return block_by_xla(round_, *job, chunks, padded)
+
+    found: tuple[Array | None, Array] = lax.map(block, (table, place, ring), batch_size=together)
+    return found
+
+
+def _put(out: Array, rows: Array, place: Place) -> Array:
+    """Write blocks' rows to their places; what is no member's and no coordinate is dropped."""
+    where = jnp.asarray(place.start)[:, None] + jnp.arange(rows.shape[2], dtype=jnp.int32)[None, :]
+    where = jnp.where(where < jnp.asarray(place.stop)[:, None], where, jnp.int32(out.shape[1]))
+    return out.at[jnp.asarray(place.members)[:, :, None], where[:, None, :]].set(rows, mode="drop")
