@@ -75,8 +75,8 @@ def memory_estimate(
 ) -> MemoryEstimate:
     """State how much memory `train` will need, before it runs.
 
-    Compiles local training (and evaluation); `train` with the same arguments compiles nothing
-    anew.
+    Compiles local training (and evaluation); where rounds go by themselves, `train` with the same
+    arguments compiles nothing anew.
 
     Args:
         model: Flax module.

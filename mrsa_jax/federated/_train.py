@@ -71,6 +71,11 @@ def train(
     updates from their quantized sum, and the server steps along it. Skipped rounds (zero rows)
     leave the model alone and cost nothing; a round whose aggregation fails leaves it alone too.
 
+    On accelerators the rounds up to the next evaluation or checkpoint are one program, if the
+    aggregator is a pytree that JAX can trace and there is no `mesh`; on a CPU, whose compiled
+    loops make the pads, and for any other aggregator each round goes by itself. The results are
+    the same.
+
     Args:
         seed: Integer or key; initial model, shuffling and rounding come from it.
         model: Flax module from images to logits.
@@ -104,7 +109,9 @@ def train(
             core (`jax.config.update("jax_num_cpu_devices", 2)` before JAX starts) can be
             faster than one device with as many threads (benchmarks/README.md).
         checkpoints: Where to save the state and to go on from (`federated.checkpoints`).
-        progress: Called after each trained round with (rounds done, rounds to train).
+        progress: Called after each trained round with (rounds done, rounds to train); where
+            rounds run as one program (accelerators), for all of them once it is back, which
+            takes a few seconds at most unless one round does.
         on_evaluated: Called after each test with (round, accuracy, loss), before `progress`.
 
     Returns:

@@ -81,6 +81,10 @@ class Aggregator(Protocol):
 
     `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`, from which
     the round's graph is drawn. `federated.train` passes them only where it has them.
+
+    One that JAX can trace runs on accelerators inside programs of many rounds; any other (work on
+    the host, real messages, no pytree) is called once a round. What is traced is not told of
+    weights beyond its budget: a `checked_weights` method is asked before.
     """
 
     def init(self) -> AggregatorState:
