@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import ShapeDtypeStruct as Struct
 
-from mrsa_jax._device import Form
+from mrsa_jax._device import Form, use_form
 
 __all__ = ["HOT_PATHS", "Bound", "Call", "HotPath", "Work"]
 
@@ -139,12 +139,20 @@ def _chacha20(quick: bool) -> Work:
     return Work([call], 64 * blocks, int32=_BLOCK_OPERATIONS * blocks)
 
 
+def _seeds(participants: int) -> Any:
+    """Return seeds made here, where a kernel that is compiled for could not run."""
+    from mrsa_jax.secagg import derive_seeds, key_material
+
+    with use_form("xla"):
+        return derive_seeds(key_material(0), np.arange(participants), 0)
+
+
 def _padded_round(quick: bool, *, modulus: int) -> Work:
-    from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, pad_inputs
+    from mrsa_jax.secagg import complete_plan, pad_inputs
 
     n, dim = (5, 300) if quick else (100, 10**6)
     plan = complete_plan(n, dim, modulus)
-    seeds = derive_seeds(key_material(0), np.arange(n), 0)
+    seeds = _seeds(n)
     inputs = Struct((n, dim), jnp.uint32)
     program = jax.jit(functools.partial(pad_inputs, plan=plan, round_index=0))
     words = 1 if modulus & (modulus - 1) == 0 else 2
@@ -173,7 +181,7 @@ def _segments(quick: bool) -> Work:
     clients, groups, dim = (12, 3, 300) if quick else (128, 7, 10**5)
     sizes = [clients // groups + (g < clients % groups) for g in range(groups)]
     layout = hetero.segment_layout("mc", sizes, [2 + g for g in range(groups)], dim)
-    seeds = secagg.derive_seeds(secagg.key_material(0), np.arange(clients), 0)
+    seeds = _seeds(clients)
     inputs = Struct((clients, dim), jnp.uint32)
     program = jax.jit(functools.partial(secagg.pad_inputs, plan=layout.plan, round_index=0))
     return Work([Call(program, (seeds, inputs))], clients * dim, 2 * 4 * clients * dim)
@@ -317,14 +325,14 @@ HOT_PATHS: dict[str, HotPath] = {
         _ROUND,
         "coordinates",
         _power,
-        {"pallas": Bound(20, 1.5), "xla": Bound(20_000)},
+        {"pallas": Bound(20, 1.5), "xla": Bound(20_000, unknown_loops=1)},
     ),
     "pads-prime": HotPath(
         "padded round, 2^31 - 1",
         _ROUND,
         "coordinates",
         _prime,
-        {"pallas": Bound(20, 1.5), "xla": Bound(40_000)},
+        {"pallas": Bound(20, 1.5), "xla": Bound(40_000, unknown_loops=1)},
     ),
     "shamir": HotPath(
         "Shamir's shares and back", "n = 40", "secrets", _shares, {"xla": Bound(400)}
@@ -350,10 +358,10 @@ HOT_PATHS: dict[str, HotPath] = {
         "a minibatch step of an MLP", "12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}
     ),
     "cnn": HotPath(
-        "a minibatch step of a CNN", "12 clients", "samples", _cnn, {"xla": Bound(60, None, 1)}
+        "a minibatch step of a CNN", "12 clients", "samples", _cnn, {"xla": Bound(70, None, 1)}
     ),
     "lenet": HotPath(
-        "a minibatch step of LeNet", "12 x 417", "samples", _lenet, {"xla": Bound(60, None, 1)}
+        "a minibatch step of LeNet", "12 x 417", "samples", _lenet, {"xla": Bound(75, None, 1)}
     ),
     "rounds": HotPath(
         "rounds of LeNet between evaluations",
