@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from jax import lax
 
 from mrsa_jax._errors import ConfigurationError, require
 
@@ -31,6 +32,7 @@ __all__ = [
     "interprets_kernels",
     "is_traced",
     "lanes",
+    "map_tiles",
     "memory_stats",
     "multiplies_wide",
     "num_cores",
@@ -76,8 +78,12 @@ _WORK = {
     "selection": _Work(2**18, 2**10),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
-    # residues of a history in elimination: on a CPU one after another, which leaves out rounds
-    "exposures": _Work(1, 2**13),
+    # of histories in elimination: on a CPU one after another, which leaves out what rounds need not
+    "eliminations": _Work(1, 2**14),
+    # float64 entries of histories whose leverage is asked for, in chunks one after another
+    "leverage": _Work(2**25, 2**14),
+    # float64 entries of columns of a history, for its Gram matrix
+    "columns": _Work(2**27, 2**10),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
     # parameters of the clients that train side by side, as many as their activations leave room
@@ -270,6 +276,17 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
         memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
         budget = min(work.lane_bytes * lanes(), memory // _SHARE)
     return max(least, budget // max(1, item_bytes))
+
+
+def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
+    """Return `one` of each item along the leading axis of a pytree, `tile` of them at once.
+
+    A tile of one is no batch: its branches are taken, not computed both.
+    """
+    count = jax.tree.leaves(items)[0].shape[0]
+    if tile >= count > 1:
+        return jax.vmap(one)(items)
+    return lax.map(one, items, batch_size=None if tile == 1 else tile)
 
 
 def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what: str) -> _Result:

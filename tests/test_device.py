@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, _device, _device_words, use_form
+from mrsa_jax.modular._compiled import compiled
 
 
 def test_the_best_form_of_each_platform() -> None:
@@ -77,6 +78,8 @@ def test_loops_take_nothing_traced_and_need_numba(monkeypatch: pytest.MonkeyPatc
     assert _device.chosen_form(("loops", "xla")) == "xla"
     with pytest.raises(ConfigurationError, match="`numba` must be installed"):
         _device.chosen_form(("loops",))
+    with pytest.raises(ConfigurationError, match="`numba` must be installed"):
+        compiled(lambda rows: rows)  # what searches are made of
 
 
 def test_chunks_fill_the_device_within_its_memory() -> None:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numba
+from mrsa_jax._device import chosen_form
 
 __all__ = ["compiled"]
 
@@ -20,6 +20,12 @@ def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers; it runs without Python's lock.
 
     The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`.
+
+    Raises:
+        ConfigurationError: If numba is not there.
     """
+    chosen_form(("loops",))
+    import numba
+
     # A type checker may have wrapped the function on import; the loop itself is compiled.
     return numba.njit(inspect.unwrap(function), cache=True, nogil=True, error_model="numpy")

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
+from mrsa_jax._device import map_tiles
 from mrsa_jax.modular._linalg import kernel_step
 from mrsa_jax.modular._prime import (
     Field,
@@ -63,7 +64,7 @@ class _Classes(NamedTuple):
     number: Array  # int32: active classes
 
 
-@functools.partial(jax.jit, static_argnames=("binary",))
+@functools.partial(jax.jit, static_argnames=("binary", "tile"))
 def bounds(
     rows: UInt32[Array, "trials primes rounds groups"],
     codes: Int32[Array, "trials rounds groups"],
@@ -71,6 +72,7 @@ def bounds(
     projection: UInt32[Array, "primes axes groups"],
     of: Field,
     binary: bool,
+    tile: int = 1,
 ) -> Bounds:
     """Return the bounds of histories whose equal columns are already taken together.
 
@@ -81,9 +83,13 @@ def bounds(
         projection: Random residues.
         of: The fields, stacked.
         binary: Whether all entries are 0 or 1.
+        tile: Histories that go at once. One at a time leaves out what a round does not need.
     """
-    one = functools.partial(_one_history, projection=projection, of=of, binary=binary)
-    return lax.map(lambda history: one(*history), (rows, codes, weights))
+
+    def one(history: tuple[Array, Array, Array]) -> Bounds:
+        return _one_history(*history, projection=projection, of=of, binary=binary)
+
+    return map_tiles(one, (rows, codes, weights), tile)
 
 
 def _one_history(

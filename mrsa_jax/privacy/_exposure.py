@@ -140,7 +140,7 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
         from mrsa_jax.privacy import _exposure_kernel
 
         return call(lambda _: _exposure_kernel.first_rounds(rows, of), 1)
-    tile = at_once("exposures", _BYTES_AN_ENTRY * len(primes) * rounds * clients)
+    tile = at_once("eliminations", _BYTES_AN_ENTRY * len(primes) * rounds * clients)
     return call(lambda size: first_rounds(rows, of, size), tile)
 
 

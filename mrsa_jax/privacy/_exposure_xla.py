@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
+from mrsa_jax._device import map_tiles
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._prime import Field, companion, scale, subtract
 
@@ -40,9 +41,7 @@ def first_rounds(
         tile: Histories that go at once. One at a time leaves out the rounds that add nothing.
     """
     one = functools.partial(_one_history, of=of, skips=tile == 1)
-    if tile >= rows.shape[0] > 1:
-        return jax.vmap(one)(rows)
-    return lax.map(one, rows, batch_size=None if tile == 1 else tile)
+    return map_tiles(one, rows, tile)
 
 
 def joined(

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64
 
+from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
@@ -24,8 +25,8 @@ from mrsa_jax.privacy._history import as_history
 
 __all__ = ["leverage", "leverage_trajectory"]
 
+_BYTES_AN_ENTRY = 8
 _LEAST_NOISE, _MOST_NOISE = 1e-9, 1e9
-_CHUNK_ENTRIES = 2**22  # of the histories in flight: 32 MiB of float64, and as much of results
 
 
 def leverage(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... clients"]:
@@ -114,8 +115,7 @@ def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray:
     stacked = np.asarray(array).reshape(-1, rounds, clients)
     kept = (clients,) if last_only else (rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
-    step = max(1, _CHUNK_ENTRIES // (rounds * clients))
-    step = min(step, len(stacked))
+    step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
         part = stacked[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
@@ -136,14 +136,15 @@ def _check_noise(noise: Any) -> float:
 
 def _chunk(histories: np.ndarray, sigma: float, last_only: bool) -> np.ndarray:
     rows = _as_floats(histories)
+    tile = at_once("eliminations", 4 * _BYTES_AN_ENTRY * histories[0].size)
     if sigma:
         with jax.enable_x64(True):
-            return np.asarray(_noisy(rows, jnp.float64(sigma), last_only))
+            return np.asarray(_noisy(rows, jnp.float64(sigma), last_only, tile))
     ranks = np.asarray(rank_trajectory(histories))
     is_new = np.diff(ranks, axis=-1, prepend=0) > 0
     first = np.asarray(first_exposure(histories))
     with jax.enable_x64(True):
-        found = np.array(_plain(rows, is_new, last_only))
+        found = np.array(_plain(rows, is_new, last_only, tile))
     return _decide(found, first, last_only)
 
 
@@ -169,13 +170,14 @@ def _as_floats(histories: np.ndarray) -> np.ndarray:
     return np.asarray(rows, np.float64).reshape(histories.shape)
 
 
-@jax.jit(static_argnames=("last_only",))
+@jax.jit(static_argnames=("last_only", "tile"))
 def _plain(
     rows: Float64[Array, "batch rounds clients"],
     is_new: Bool[Array, "batch rounds"],
     last_only: bool,
+    tile: int,
 ) -> Float64[Array, "batch *kept clients"]:
-    return lax.map(lambda both: _plain_history(both[0], both[1], last_only), (rows, is_new))
+    return map_tiles(lambda both: _plain_history(both[0], both[1], last_only), (rows, is_new), tile)
 
 
 def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
@@ -204,11 +206,14 @@ def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
     return last if last_only else every
 
 
-@jax.jit(static_argnames=("last_only",))
+@jax.jit(static_argnames=("last_only", "tile"))
 def _noisy(
-    rows: Float64[Array, "batch rounds clients"], sigma: Float64[Array, ""], last_only: bool
+    rows: Float64[Array, "batch rounds clients"],
+    sigma: Float64[Array, ""],
+    last_only: bool,
+    tile: int,
 ) -> Float64[Array, "batch *kept clients"]:
-    return lax.map(lambda one: _noisy_history(one, sigma, last_only), rows)
+    return map_tiles(lambda one: _noisy_history(one, sigma, last_only), rows, tile)
 
 
 def _noisy_history(rows: Array, sigma: Array, last_only: bool) -> Array:

@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy._groups import column_codes
 from mrsa_jax.privacy._history import as_history
@@ -114,6 +115,7 @@ def _one_history(
 ) -> Int32[Array, " rounds"]:
     clients = weights.shape[1]
     start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
+    start = varying_like(start, weights)
     return lax.scan(_refine, start, (weights, active))[1]
 
 

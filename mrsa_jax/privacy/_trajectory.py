@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mrsa_jax._device import num_cores
+from mrsa_jax._device import at_once, num_cores
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._inputs import check_integer, host_array, residues
 from mrsa_jax.modular._prime import draw_primes, fields
@@ -200,7 +200,8 @@ def _bounds_of(
         weights[place, :count] = group.sizes
         binary &= bool(((matrix == 0) | (matrix == 1)).all())
     projection = _bounds.random_projection(primes, width)
-    found = _bounds.bounds(rows, codes, weights, projection, fields(primes), binary)
+    tile = at_once("eliminations", _BYTES_AN_ENTRY * width * (rounds + width))
+    found = _bounds.bounds(rows, codes, weights, projection, fields(primes), binary, tile)
     return [np.asarray(jax.device_get(values))[: len(chunk)] for values in found]
 
 

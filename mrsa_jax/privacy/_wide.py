@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mrsa_jax._device import at_once
 from mrsa_jax.privacy._leverage import leverage
 
 __all__ = ["leverages"]
 
 _MOST_CLIENTS = 1500  # an N x N basis of this size takes seconds a hundred rounds
 _MOST_ROWS = 4000  # an eigendecomposition of this size takes a minute
-_CHUNK = 4096
 
 
 def leverages(P: np.ndarray, rank: int, exposed: Sequence[int]) -> np.ndarray | None:
@@ -37,7 +37,8 @@ def _by_gram(P: np.ndarray, rank: int) -> np.ndarray | None:
         return None
     used = P[rows]
     gram = np.zeros((len(used), len(used)))
-    parts = [slice(start, start + _CHUNK) for start in range(0, P.shape[1], _CHUNK)]
+    size = at_once("columns", 8 * len(used))
+    parts = [slice(start, start + size) for start in range(0, P.shape[1], size)]
     for part in parts:
         block = used[:, part].astype(np.float64)
         gram += block @ block.T

@@ -14,7 +14,7 @@ import mrsa_jax as mj
 from mrsa_jax.modular import PRIMES
 from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import fields
-from mrsa_jax.privacy import _exposure_kernel, first_exposure
+from mrsa_jax.privacy import _exposure_kernel, first_exposure, strong_privacy_trajectory
 from mrsa_jax.privacy._exposure_xla import first_rounds
 
 
@@ -323,6 +323,8 @@ def test_inside_a_callers_transformations(form):
     specs = {"mesh": mesh, "in_specs": jax.P("d"), "out_specs": jax.P("d")}
     # interpreted, a kernel's program index is the same on all devices and its data are not
     each = jax.shard_map(first_exposure, **specs, check_vma=form != "pallas")
+    strong = jax.jit(jax.shard_map(strong_privacy_trajectory, **specs))(batch)
+    assert strong.tolist() == strong_privacy_trajectory(batch).tolist()
     with mj.use_form(form):
         assert jax.jit(jax.vmap(first_exposure))(batch).tolist() == expected
         assert jax.jit(each)(batch).tolist() == expected

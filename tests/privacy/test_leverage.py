@@ -16,6 +16,7 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax.modular import PRIMES
 from mrsa_jax.privacy import _leverage, first_exposure, leverage, leverage_trajectory
 
@@ -222,7 +223,7 @@ def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     with jax.enable_x64(True):
         shape = jax.ShapeDtypeStruct((1, 20, 50_000), jnp.float64)
         sigma = jax.ShapeDtypeStruct((), jnp.float64)
-        needed = _leverage._noisy.lower(shape, sigma, True).compile().memory_analysis()
+        needed = _leverage._noisy.lower(shape, sigma, True, 1).compile().memory_analysis()
     assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 4 * 8 * np.prod(shape.shape)
 
 
@@ -278,9 +279,12 @@ def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
     assert np.array_equal(leverage(histories[2], noise=noise), whole[2])
     assert leverage(histories[None, :2], noise=noise).shape == (1, 2, 20)
     # two histories at a time, the last chunk half empty
-    monkeypatch.setattr(_leverage, "_CHUNK_ENTRIES", 2 * 30 * 20)
+    monkeypatch.setitem(_device._WORK, "leverage", _device._Work(8 * 2 * 30 * 20, 1))
     assert np.array_equal(leverage(histories, noise=noise), whole)
     assert np.array_equal(leverage_trajectory(histories, noise=noise), every)
+    # all of a chunk side by side, as on an accelerator, which sums in another order
+    monkeypatch.setitem(_device._WORK, "eliminations", _device._Work(2**30, 1))
+    np.testing.assert_allclose(leverage(histories, noise=noise), whole, atol=1e-12)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])

@@ -13,6 +13,7 @@ import pytest
 import row_space_oracle as oracle
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
 
 ROUNDS = 24
@@ -212,3 +213,15 @@ def test_little_memory_changes_nothing_but_the_chunks():
     for field in ("lower", "upper", "rank"):
         assert np.array_equal(getattr(plain, field), getattr(small, field)), field
     assert [done for _, done, _ in reports] == [1, 2, 3]
+
+
+@pytest.mark.slow  # the program of a batch takes long to compile
+def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(monkeypatch):
+    generator = np.random.default_rng(8)
+    batch = generator.integers(0, 3, (4, 6, 7)) * (generator.random((4, 6, 7)) < 0.4)
+    batch[2], batch[3, :, 1] = 0, batch[3, :, 0]
+    alone = weak_privacy_trajectory(batch, "bounds")
+    monkeypatch.setitem(_device._WORK, "eliminations", _device._Work(2**30, 1))
+    found = weak_privacy_trajectory(batch, "bounds")
+    for name in ("lower", "upper", "rank"):
+        assert np.array_equal(getattr(found, name), getattr(alone, name))
