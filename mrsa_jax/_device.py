@@ -71,7 +71,7 @@ class _Work(NamedTuple):
 
 _WORK = {
     # matrices under elimination: the entries of one chunk
-    "elimination": _Work(2**19, 2**14),
+    "elimination": _Work(2**20, 2**14),
     # keystream, over all streams of a chunk
     "keystream": _Work(2**18, 2**12),
     # words of clients, over all trials of a chunk

@@ -294,14 +294,14 @@ HOT_PATHS: dict[str, HotPath] = {
         "16,384 x [120, 120] bools",
         "matrices",
         _ranks,
-        {"pallas": Bound(20, 3.0), "xla": Bound(8_000)},
+        {"pallas": Bound(20, 3.0), "xla": Bound(1_000)},
     ),
     "trajectory": HotPath(
         "rank trajectories",
         "1,024 x [150, 120]",
         "histories",
         _trajectory,
-        {"pallas": Bound(100, 20.0), "xla": Bound(16_000)},
+        {"pallas": Bound(10, 3.0), "xla": Bound(5_000)},
     ),
     "exposure": HotPath(
         "first exposure",
