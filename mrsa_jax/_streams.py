@@ -27,6 +27,7 @@ __all__ = [
     "random_words",
     "round_key",
     "trial_key",
+    "words_of_clients",
 ]
 
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
@@ -138,11 +139,17 @@ def client_words(
 
     Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
     """
-    keys = _key_words(key)
-    shape = (num_clients, *key.shape)
+    return words_of_clients(_key_words(key), num_clients, word)
+
+
+def words_of_clients(
+    halves: tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]], num_clients: int, word: int
+) -> UInt32[Array, "{num_clients} *trials"]:
+    """Return `client_words` of keys given as their two words, as kernels hold them."""
+    shape = (num_clients, *halves[0].shape)
     index = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
     stream = jnp.full(shape, _CLIENTS + word, jnp.uint32)
-    spread = [jnp.broadcast_to(half[None], shape) for half in keys]
+    spread = [jnp.broadcast_to(half[None], shape) for half in halves]
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 

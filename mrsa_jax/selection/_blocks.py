@@ -19,9 +19,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import nearest, require
-from mrsa_jax._streams import client_words
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
+from mrsa_jax.selection._over_trials import Words, over_trials
+from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._types import SelectorState
 
 __all__ = [
@@ -72,26 +73,30 @@ class BlockSelection:
         Cost: a few passes over N; the family of possible cohorts is never enumerated. Takes
         trials as trailing axes (of `counts` too).
         """
-        blocks, by_use = self.blocks_per_cohort, self.least_used_blocks
-        index = lax.broadcasted_iota(jnp.int32, available.shape, 0)
-        eligible = _ranking.block_start_all(available, self.block_size)
-        eligible &= index % self.block_size == 0
-        works = _ranking.count(eligible) >= blocks
+        cohort, counts = over_trials(_choose, self, key, available, state.counts)
+        return cohort, SelectorState(counts)
 
-        def least_used() -> Array:
-            words = client_words(key, self.num_clients, word=0)
-            wanted = jnp.where(works, by_use, 0)
-            return _ranking.k_smallest(state.counts, words, eligible, wanted)
 
-        def others(chosen: Array) -> Array:
-            words = client_words(key, self.num_clients, word=1)
-            wanted = jnp.where(works, blocks - by_use, 0)
-            return chosen | _ranking.k_smallest_words(words, eligible & ~chosen, wanted)
+def _choose(
+    scheme: BlockSelection, steps: Steps, words: Words, available: Array, counts: Array
+) -> tuple[Array, Array]:
+    """Return the cohort and the new counts."""
+    blocks, by_use = scheme.blocks_per_cohort, scheme.least_used_blocks
+    eligible = _ranking.block_start_all(available, scheme.block_size, steps)
+    works = _ranking.count(eligible) >= blocks
 
-        chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
-        chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
-        cohort = _ranking.block_any(chosen, self.block_size)
-        return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
+    def least_used() -> Array:
+        wanted = jnp.where(works, by_use, 0)
+        return _ranking.k_smallest(counts, words(0), eligible, wanted, steps)
+
+    def others(chosen: Array) -> Array:
+        wanted = jnp.where(works, blocks - by_use, 0)
+        return chosen | _ranking.k_smallest_words(words(1), eligible & ~chosen, wanted, steps)
+
+    chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
+    chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
+    cohort = _ranking.block_any(chosen, scheme.block_size, steps)
+    return cohort, counts + cohort.astype(jnp.int32)
 
 
 def _build(num_clients: int, block_size: int, blocks: int, least_used: int) -> BlockSelection:

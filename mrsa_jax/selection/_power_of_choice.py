@@ -19,11 +19,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_count, check_sizes
+from mrsa_jax.selection._over_trials import Words, over_trials
+from mrsa_jax.selection._ranking import Steps
 
 __all__ = ["PowerOfChoice", "PowerOfChoiceState", "power_of_choice"]
 
@@ -85,28 +86,33 @@ class PowerOfChoice:
 
         Takes trials as trailing axes.
         """
-        online = _ranking.count(available)
-        works = online >= self.cohort_size
-        candidates = _ranking.k_smallest_words(
-            client_words(key, self.num_clients, word=0),
-            available,
-            jnp.where(works, jnp.minimum(self.num_candidates, online), 0),
-        )
-        gain = jnp.max(self.highest) - state.log_losses  # at least 0, smallest for the highest loss
-        cohort = _ranking.k_smallest(
-            gain,
-            client_words(key, self.num_clients, word=1),
-            candidates,
-            jnp.where(works, self.cohort_size, 0),
-        )
-        # A skipped round trains nothing: losses stay.
-        moves = works.astype(jnp.int32)[None]
-        ends = tuple(range(1, available.ndim))
-        highest, lowest = jnp.expand_dims(self.highest, ends), jnp.expand_dims(self.lowest, ends)
-        lower = jnp.maximum(state.log_losses - self.fall, lowest)
-        higher = jnp.minimum(state.log_losses + self.rise * moves, highest)
-        counts = state.counts + cohort.astype(jnp.int32)
-        return cohort, PowerOfChoiceState(counts, jnp.where(cohort, lower, higher))
+        found = over_trials(_choose, self, key, available, *state)
+        return found[0], PowerOfChoiceState(*found[1:])
+
+
+def _choose(
+    scheme: PowerOfChoice,
+    steps: Steps,
+    words: Words,
+    available: Array,
+    counts: Array,
+    log_losses: Array,
+) -> tuple[Array, Array, Array]:
+    """Return the cohort, the new counts and the new losses."""
+    online = _ranking.count(available)
+    works = online >= scheme.cohort_size
+    wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
+    candidates = _ranking.k_smallest_words(words(0), available, wanted, steps)
+    gain = jnp.max(scheme.highest) - log_losses  # at least 0, smallest for the highest loss
+    asked = jnp.where(works, scheme.cohort_size, 0)
+    cohort = _ranking.k_smallest(gain, words(1), candidates, asked, steps)
+    # A skipped round trains nothing: losses stay.
+    moves = works.astype(jnp.int32)[None]
+    ends = tuple(range(1, available.ndim))
+    highest, lowest = jnp.expand_dims(scheme.highest, ends), jnp.expand_dims(scheme.lowest, ends)
+    lower = jnp.maximum(log_losses - scheme.fall, lowest)
+    higher = jnp.minimum(log_losses + scheme.rise * moves, highest)
+    return cohort, counts + cohort.astype(jnp.int32), jnp.where(cohort, lower, higher)
 
 
 @needs_values

@@ -4,22 +4,41 @@ Ranks are found by narrowing a threshold: each step counts the keys at or below 
 is a few passes over N, and k is data. Blocks are runs of `size` neighbours: their minimum, or
 their spread over their members, takes log2(size) shifted passes, and `size` is data. Clients are
 the first axis; any axes that follow are trials, innermost so that passes vectorise over them.
+
+How steps are made differs by device, their results do not (`Steps`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from mrsa_jax._device import platform
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["block_any", "block_start_all", "count", "k_smallest", "k_smallest_words", "word_key"]
+__all__ = [
+    "Steps",
+    "block_start_all",
+    "block_any",
+    "count",
+    "device_steps",
+    "k_smallest",
+    "k_smallest_words",
+    "word_key",
+]
+
+# "search": as many passes as the values need, which is fewest on a CPU. "sort": the keys of each
+# trial are sorted, in as few calls whatever the values. "bits": inside a kernel that holds all
+# clients of its trials in registers, one step for each bit of a key, and blocks by a product.
+Steps = Literal["search", "sort", "bits"]
 
 _TOP = 2**31 - 1  # the key of a client who is no candidate
+_KEY_BITS = 31
+_Aim = Callable[[Array, Array, Array], Array]
 
 
 class _Split(NamedTuple):
@@ -50,10 +69,16 @@ def word_key(words: UInt32[Array, " clients *trials"]) -> Int32[Array, " clients
     return jnp.minimum(key, jnp.int32(_TOP - 1))
 
 
+def device_steps() -> Steps:
+    """Return how passes over clients are made outside of kernels."""
+    return "search" if platform() == "cpu" else "sort"
+
+
 def k_smallest_words(
     words: UInt32[Array, " clients *trials"],
     candidates: Bool[Array, " clients *trials"],
     k: Int32[Array, "*trials"],
+    steps: Steps,
 ) -> Bool[Array, " clients *trials"]:
     """Return the k candidates with the smallest words: k of them uniformly, for random words.
 
@@ -61,12 +86,12 @@ def k_smallest_words(
         words: Uniform 32-bit words, of which 31 bits are compared.
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
+        steps: How.
 
     Returns:
         bool[N, ...] with exactly k ones; of equal words the lower index is smaller.
     """
-    split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
-    return _finish(_by_words(words, split))
+    return _smallest((word_key(words),), (_interpolate,), candidates, k, steps)
 
 
 def k_smallest(
@@ -74,6 +99,7 @@ def k_smallest(
     words: UInt32[Array, " clients *trials"],
     candidates: Bool[Array, " clients *trials"],
     k: Int32[Array, "*trials"],
+    steps: Steps,
 ) -> Bool[Array, " clients *trials"]:
     """Return the k candidates with the smallest (number, word, index).
 
@@ -82,16 +108,66 @@ def k_smallest(
         words: Uniform 32-bit words that break ties.
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
+        steps: How.
 
     Returns:
         bool[N, ...] with exactly k ones.
     """
+    keys = (numbers, word_key(words))
+    return _smallest(keys, (_halve, _interpolate), candidates, k, steps)
+
+
+def _smallest(
+    keys: tuple[Array, ...], aims: tuple[_Aim, ...], candidates: Array, k: Array, steps: Steps
+) -> Array:
+    """Return the k smallest by several keys, the first of them first, then by index."""
+    if steps == "sort":
+        return _by_sorting(keys, candidates, k)
+    if steps == "bits":
+        return _by_bits(keys, candidates, k)
     split = _Split(jnp.zeros_like(candidates), candidates, count(candidates), k)
-    return _finish(_by_words(words, _refine(numbers, split, _halve)))
+    for key, aim in zip(keys, aims, strict=True):
+        split = _refine(key, split, aim)
+    return _finish(split)
 
 
-def _by_words(words: Array, split: _Split) -> _Split:
-    return _refine(word_key(words), split, _interpolate)
+def _by_sorting(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
+    """Return who is not above the k-th in order."""
+    index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
+    columns = (jnp.where(candidates, keys[0], jnp.int32(_TOP)), *keys[1:], index)
+    ordered = lax.sort(columns, dimension=0, is_stable=True, num_keys=len(keys))
+    at = jnp.maximum(k - 1, 0)[None]
+    is_below = jnp.ones_like(candidates)  # or the k-th itself
+    for column, sorted_ in zip(reversed(columns), reversed(ordered), strict=True):
+        last = jnp.take_along_axis(sorted_, at, axis=0)
+        is_below = (column < last) | ((column == last) & is_below)
+    return candidates & is_below & (k > 0)[None]
+
+
+def _by_bits(keys: tuple[Array, ...], candidates: Array, k: Array) -> Array:
+    """Return who is below the k-th, found bit by bit, or tied with it by one key after another."""
+    chosen, tied, missing = jnp.zeros_like(candidates), candidates, k
+    for key in keys:
+        kth = _kth(key, tied, missing, _KEY_BITS)
+        below = tied & (key < kth[None])
+        chosen, tied, missing = chosen | below, tied & (key == kth[None]), missing - count(below)
+    index = lax.broadcasted_iota(jnp.int32, candidates.shape, 0)
+    last = _kth(index, tied, missing, (len(index) - 1).bit_length())
+    return chosen | (tied & (index <= last[None]) & (missing > 0)[None])
+
+
+def _kth(key: Array, among: Array, k: Array, num_bits: int) -> Array:
+    """Return the k-th smallest key of some clients; 0 where k is 0.
+
+    It is the largest number that fewer than k keys are below.
+    """
+    masked = jnp.where(among, key, jnp.int32(_TOP))
+
+    def step(i: Array, found: Array) -> Array:
+        probe = found | (jnp.int32(1) << (jnp.int32(num_bits - 1) - i))
+        return jnp.where(count(masked < probe[None]) < k, probe, found)
+
+    return lax.fori_loop(0, num_bits, step, jnp.zeros_like(k))
 
 
 def _finish(split: _Split) -> Array:
@@ -108,7 +184,7 @@ def _finish(split: _Split) -> Array:
     return lax.cond(jnp.any(split.missing > 0), by_index, done, split)
 
 
-def _refine(key: Array, split: _Split, aim: Callable[[Array, Array, Array], Array]) -> _Split:
+def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
     """Choose among the tied clients by one more key; `aim` places the next threshold."""
     masked = jnp.where(split.tied, key, jnp.int32(_TOP))
     k = split.missing
@@ -124,7 +200,7 @@ def _refine(key: Array, split: _Split, aim: Callable[[Array, Array, Array], Arra
 
 
 def _first_bracket(
-    masked: Array, num_candidates: Array, k: Array, aim: Callable[[Array, Array, Array], Array]
+    masked: Array, num_candidates: Array, k: Array, aim: _Aim
 ) -> _Bracket:
     """Return the bracket from below the smallest key to the largest; empty where k is 0.
 
@@ -140,7 +216,7 @@ def _first_bracket(
 
 
 def _narrow(
-    masked: Array, bracket: _Bracket, k: Array, aim: Callable[[Array, Array, Array], Array]
+    masked: Array, bracket: _Bracket, k: Array, aim: _Aim
 ) -> _Bracket:
     """Move the ends together until exactly k keys are <= high, or high is the k-th smallest."""
 
@@ -176,39 +252,44 @@ def _interpolate(width: Array, k: Array, num_keys: Array) -> Array:
 
 
 def block_start_all(
-    flags: Bool[Array, " clients *trials"], size: Int32[Array, ""]
+    flags: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
 ) -> Bool[Array, " clients *trials"]:
-    """Return at each index whether `flags` holds there and at the size - 1 indices that follow.
+    """Return at the first client of each block of `size` neighbours whether all its flags hold.
 
-    At the first client of a block of `size` neighbours: whether all of the block's flags hold.
-    Indices past the end count as false.
+    Blocks are clients 0 to size - 1 and so on; a last block of fewer does not count. False at all
+    other clients.
     """
+    index = lax.broadcasted_iota(jnp.int32, flags.shape, 0)
+    starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
+    if steps == "bits":
+        return starts & (_block_counts(flags, size) == size)
     n = flags.shape[0]
 
     def widen(a: Array, by: Array) -> Array:
         padded = jnp.concatenate([a, jnp.zeros_like(a)])
         return a & lax.dynamic_slice_in_dim(padded, by, n)
 
-    return _windows(flags, size, widen)
+    return starts & _windows(flags, size, widen, steps)
 
 
 def block_any(
-    flags: Bool[Array, " clients *trials"], size: Int32[Array, ""]
+    starts: Bool[Array, " clients *trials"], size: Int32[Array, ""], steps: Steps
 ) -> Bool[Array, " clients *trials"]:
-    """Return at each index whether `flags` holds there or at one of the size - 1 indices before.
-
-    With flags only at the first clients of blocks: each client gets its block's flag.
-    """
-    n = flags.shape[0]
+    """Return for each client the flag of its block's first client; others must have none."""
+    if steps == "bits":
+        return _block_counts(starts, size) > 0
+    n = starts.shape[0]
 
     def widen(a: Array, by: Array) -> Array:
         padded = jnp.concatenate([jnp.zeros_like(a), a])
         return a | lax.dynamic_slice_in_dim(padded, jnp.int32(n) - by, n)
 
-    return _windows(flags, size, widen)
+    return _windows(starts, size, widen, steps)
 
 
-def _windows(flags: Array, size: Array, widen: Callable[[Array, Array], Array]) -> Array:
+def _windows(
+    flags: Array, size: Array, widen: Callable[[Array, Array], Array], steps: Steps
+) -> Array:
     """Combine windows of `size` flags by doubling; `widen(a, by)` joins two windows."""
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -216,5 +297,19 @@ def _windows(flags: Array, size: Array, widen: Callable[[Array, Array], Array]) 
         by = jnp.minimum(width, size - width)
         return widen(a, by), width + by
 
-    start = varying_like((flags, jnp.int32(1)), flags, size)
-    return lax.while_loop(lambda carry: carry[1] < size, step, start)[0]
+    carry = varying_like((flags, jnp.int32(1)), flags, size)
+    if steps == "search":
+        return lax.while_loop(lambda carry: carry[1] < size, step, carry)[0]
+    for _ in range((flags.shape[0] - 1).bit_length()):
+        carry = step(carry)  # joins nothing once the width is reached
+    return carry[0]
+
+
+def _block_counts(flags: Array, size: Array) -> Array:
+    """Return how many flags hold in each client's block, as a product with who shares a block."""
+    n = flags.shape[0]
+    row, column = (lax.broadcasted_iota(jnp.int32, (n, n), axis) for axis in (0, 1))
+    size = jnp.broadcast_to(size, (n, n))
+    together = (lax.div(row, size) == lax.div(column, size)).astype(jnp.bfloat16)
+    members = flags.astype(jnp.bfloat16)
+    return jnp.dot(together, members, preferred_element_type=jnp.float32).astype(jnp.int32)

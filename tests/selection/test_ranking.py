@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import typing
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mrsa_jax.selection import _ranking
 
-_smallest = jax.jit(_ranking.k_smallest)
-_smallest_words = jax.jit(_ranking.k_smallest_words)
+STEPS = typing.get_args(_ranking.Steps)
+_smallest = jax.jit(_ranking.k_smallest, static_argnames="steps")
+_smallest_words = jax.jit(_ranking.k_smallest_words, static_argnames="steps")
 
 
 def _by_sorting(
@@ -28,79 +30,83 @@ def _by_sorting(
     return chosen
 
 
-def _check(numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: int) -> None:
-    got = _smallest(jnp.asarray(numbers), jnp.asarray(words), jnp.asarray(candidates), jnp.int32(k))
-    assert (np.asarray(got) == _by_sorting(numbers, words, candidates, k)).all()
-    got = _smallest_words(jnp.asarray(words), jnp.asarray(candidates), jnp.int32(k))
-    assert (np.asarray(got) == _by_sorting(0 * numbers, words, candidates, k)).all()
+def _check(numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: np.ndarray) -> None:
+    """Compare all ways with sorting in Python; trials are the second axis."""
+    columns = list(zip(numbers.T, words.T, candidates.T, k, strict=True))
+    both = np.stack([_by_sorting(*column) for column in columns], axis=1)
+    alone = np.stack([_by_sorting(0 * n, w, c, m) for n, w, c, m in columns], axis=1)
+    for steps in STEPS:
+        got = _smallest(numbers, words, candidates, k, steps=steps)
+        assert (np.asarray(got) == both).all(), steps
+        got = _smallest_words(words, candidates, k, steps=steps)
+        assert (np.asarray(got) == alone).all(), steps
 
 
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("k", [0, 1, 2, 3, 4])
-def test_small_case_by_hand(k: int) -> None:
+def test_small_case_by_hand(k: int, steps: _ranking.Steps) -> None:
     words = np.array([9, 2**32 - 1, 4, 4, 2**32 - 1, 0], np.uint32)
     candidates = np.array([1, 1, 1, 1, 0, 0], bool)
-    chosen = _smallest_words(jnp.asarray(words), jnp.asarray(candidates), jnp.int32(k))
+    chosen = _smallest_words(words, candidates, jnp.int32(k), steps=steps)
     expected = [[], [2], [2, 3], [0, 2, 3], [0, 1, 2, 3]][k]
     assert np.flatnonzero(chosen).tolist() == expected
 
 
 # few values, so that ties at every level are common; and the extremes
-_WORDS = st.sampled_from([0, 1, 2, 3, 2**31, 2**32 - 3, 2**32 - 2, 2**32 - 1])
-_NUMBERS = st.sampled_from([0, 1, 2, 2**31 - 2])
+_WORDS = np.array([0, 1, 2, 3, 2**31, 2**32 - 3, 2**32 - 2, 2**32 - 1], np.uint32)
+_NUMBERS = np.array([0, 1, 2, 2**31 - 2], np.int32)
 
 
-@given(
-    st.lists(st.tuples(_NUMBERS, _WORDS, st.booleans()), min_size=7, max_size=7), st.integers(0, 7)
-)
-def test_ties_fall_to_the_next_key(rows: list[tuple[int, int, bool]], k: int) -> None:
-    numbers, words, candidates = (np.array(column) for column in zip(*rows, strict=True))
-    _check(
-        numbers.astype(np.int32), words.astype(np.uint32), candidates, min(k, int(candidates.sum()))
-    )
-
-
-@pytest.mark.parametrize("n", [1, 2, 50, 1000])
-def test_random_words(n: int) -> None:
+@pytest.mark.parametrize("n", [1, 2, 7, 33])
+def test_every_tie_falls_to_the_next_key(n: int) -> None:
+    """Thousands of cases in one call, with k from nobody to everybody."""
     rng = np.random.default_rng(n)
-    for _ in range(8):
-        candidates = rng.random(n) < 0.7
-        numbers = rng.integers(0, rng.choice([1, 3, 10**6]), n).astype(np.int32)
-        words = rng.integers(0, 2**32, n, dtype=np.uint32)
-        _check(numbers, words, candidates, int(rng.integers(0, candidates.sum() + 1)))
+    shape = (n, 2000 if n < 10 else 300)
+    numbers, words = rng.choice(_NUMBERS, shape), rng.choice(_WORDS, shape)
+    some = rng.random(shape[1]) < 0.5  # the other trials differ in most keys
+    spread = rng.integers(0, 2**32, shape, dtype=np.uint32)
+    words = np.where(some, words, spread)
+    candidates = rng.random(shape) < rng.choice([0.3, 0.7, 1.0], shape[1])
+    k = rng.integers(0, candidates.sum(0) + 1)
+    k = np.where(rng.random(shape[1]) < 0.2, candidates.sum(0), k).astype(np.int32)
+    _check(numbers, words, candidates, k)
 
 
-def test_trials_and_numbers_to_choose_are_data() -> None:
+@pytest.mark.parametrize("steps", STEPS)
+def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**32, (30, 64), dtype=np.uint32)
     candidates = rng.random((30, 64)) < 0.5
     k = rng.integers(0, candidates.sum(0) + 1).astype(np.int32)
-    chosen = _smallest_words(words, candidates, k)
-    for b in range(64):
-        expected = _by_sorting(np.zeros(30), words[:, b], candidates[:, b], int(k[b]))
-        assert (np.asarray(chosen[:, b]) == expected).all()
-    mapped = jax.vmap(_ranking.k_smallest_words, in_axes=(1, 1, 0), out_axes=1)(
-        words, candidates, k
-    )
+    chosen = _smallest_words(words, candidates, k, steps=steps)
+    one = functools.partial(_ranking.k_smallest_words, steps=steps)
+    mapped = jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(words, candidates, k)
     assert (mapped == chosen).all()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 12, 24])
-def test_blocks_against_loops(size: int) -> None:
-    rng = np.random.default_rng(size)
-    flags = rng.random(24) < 0.8
-    flags[:size] = True
-    whole = np.asarray(_ranking.block_start_all(jnp.asarray(flags), jnp.int32(size)))
-    blocks = flags.reshape(-1, size).all(1)
-    assert (whole[::size] == blocks).all()
-    starts = np.zeros(24, bool)
-    starts[::size] = blocks
-    spread = np.asarray(_ranking.block_any(jnp.asarray(starts), jnp.int32(size)))
-    assert (spread == np.repeat(blocks, size)).all()
+@pytest.mark.parametrize("steps", STEPS)
+def test_blocks_against_loops(steps: _ranking.Steps) -> None:
+    """Every size in one program, those that leave a rest at the end among them."""
+    rng = np.random.default_rng(0)
+    flags = rng.random((24, 40)) < 0.8
+    flags[:12, 0] = True
+    whole = jax.jit(_ranking.block_start_all, static_argnames="steps")
+    spread = jax.jit(_ranking.block_any, static_argnames="steps")
+    for size in range(1, 25):
+        starts = np.zeros_like(flags)
+        expected = np.zeros_like(flags)
+        for first in range(0, 24 - size + 1, size):
+            starts[first] = flags[first : first + size].all(0)
+            expected[first : first + size] = starts[first]
+        assert (np.asarray(whole(flags, jnp.int32(size), steps=steps)) == starts).all()
+        assert (np.asarray(spread(starts, jnp.int32(size), steps=steps)) == expected).all()
 
 
 def test_block_size_is_data() -> None:
     flags = jnp.asarray(np.random.default_rng(0).random(24) < 0.8)
     sizes = jnp.asarray([1, 2, 3, 4, 6, 12], jnp.int32)
-    mapped = jax.vmap(_ranking.block_start_all, (None, 0))(flags, sizes)
-    for row, size in zip(mapped, sizes, strict=True):
-        assert (row == _ranking.block_start_all(flags, size)).all()
+    for steps in ("search", "sort"):
+        of = functools.partial(_ranking.block_start_all, steps=steps)
+        mapped = jax.vmap(of, (None, 0))(flags, sizes)
+        for row, size in zip(mapped, sizes, strict=True):
+            assert (row == of(flags, size)).all()
