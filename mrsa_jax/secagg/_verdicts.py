@@ -8,6 +8,7 @@ of the memory traffic of bool matrices, and measured twenty times as fast as the
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,18 +32,7 @@ def verdict(
     adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
 ) -> UInt8[Array, ""]:
     """Return the byte of one round."""
-    rows = _packed(adjacency)
-    silent, lost = _silent_and_lost(rows, survivors, thresholds)
-    parts, leaks = _components(rows, survivors, silent)
-    apart = parts > 1
-    # 2 t <= |Adj| + 1, without a product that could overflow
-    most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
-    return _byte(
-        (UNRELIABLE, jnp.any(lost)),
-        (NOT_PRIVATE, apart & leaks),
-        (DISCONNECTED, apart),
-        (UNMASKABLE, jnp.any(thresholds <= most)),
-    )
+    return _judged(adjacency, survivors, thresholds)[0]
 
 
 def planted_verdict(
@@ -57,14 +47,32 @@ def planted_verdict(
     A client if it is the first whose secret is needed and lost; without one (-1), a cut of V3 if
     it parts the component of V3's first client from the rest.
     """
-    rows, summed = _packed(adjacency), survivors[3]
-    _, lost = _silent_and_lost(rows, survivors, thresholds)
+    byte, lost, first = _judged(adjacency, survivors, thresholds)
+    summed = survivors[3]
     first_lost = jnp.any(lost) & (jnp.argmax(lost).astype(jnp.int32) == client)
-    start = jnp.argmax(summed)
-    part, _ = _flood(rows, summed, start)
-    parted = jnp.any(summed) & jnp.all(~summed | (part == (cut == cut[start])))
+    side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
+    parted = jnp.any(summed) & jnp.all(first == side)
     is_first = jnp.where(client >= jnp.int32(0), first_lost, parted)
-    return verdict(adjacency, survivors, thresholds) | _byte((PLANTED_FIRST, is_first))
+    return byte | _byte((PLANTED_FIRST, is_first))
+
+
+def _judged(
+    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+) -> tuple[UInt8[Array, ""], Bool[Array, " n"], UInt32[Array, " words"]]:
+    """Return a round's byte, whose needed secrets are lost, and the first one's component."""
+    rows = _packed(adjacency)
+    silent, lost = _silent_and_lost(rows, survivors, thresholds)
+    found = _components(rows, survivors, silent)
+    apart = found.parts > 1
+    # 2 t <= |Adj| + 1, without a product that could overflow
+    most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
+    byte = _byte(
+        (UNRELIABLE, jnp.any(lost)),
+        (NOT_PRIVATE, apart & found.leaks),
+        (DISCONNECTED, apart),
+        (UNMASKABLE, jnp.any(thresholds <= most)),
+    )
+    return byte, lost, found.first
 
 
 def _byte(*flags: tuple[int, Array]) -> Array:
@@ -86,9 +94,9 @@ def _sizes(sets: UInt32[Array, "n words"]) -> Int32[Array, " n"]:
     return jnp.sum(jax.lax.population_count(sets).astype(jnp.int32), axis=-1, dtype=jnp.int32)
 
 
-def _joined(rows: UInt32[Array, "n words"], members: Bool[Array, " n"]) -> Bool[Array, " n"]:
+def _joined(rows: UInt32[Array, "n words"], part: UInt32[Array, " words"]) -> Bool[Array, " n"]:
     """Return who is joined to at least one of a set."""
-    return jnp.any((rows & _packed(members)[None, :]) != jnp.uint32(0), axis=-1)
+    return jnp.any((rows & part[None, :]) != jnp.uint32(0), axis=-1)
 
 
 def _silent_and_lost(
@@ -97,38 +105,53 @@ def _silent_and_lost(
     """Return who is not informative, and who of them is in V3+."""
     shares = _sizes(rows & _packed(survivors[4])[None, :]) + survivors[4].astype(jnp.int32)
     silent = shares < thresholds
-    return silent, silent & (survivors[3] | (survivors[2] & _joined(rows, survivors[3])))
+    return silent, silent & (survivors[3] | (survivors[2] & _joined(rows, _packed(survivors[3]))))
 
 
-def _flood(
-    rows: UInt32[Array, "n words"], alive: Bool[Array, " n"], start: Array
-) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
-    """Return a living client's component, and all, dead or alive, who are joined to it."""
-    index = jax.lax.iota(jnp.int32, alive.shape[0])
+class _Flood(NamedTuple):
+    """Components as far as they are known, sets as words."""
 
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        part, _, _ = carry
-        around = _joined(rows, part)
-        grown = part | (around & alive)
-        return grown, around, jnp.any(grown != part)
-
-    alone = (index == start.astype(jnp.int32)) & alive
-    carry = (alone, jnp.zeros_like(alone), jnp.bool_(True))
-    part, around, _ = jax.lax.while_loop(lambda carry: carry[2], step, carry)
-    return part, around
+    left: Array  # uint32[words], the living who are in no finished component
+    part: Array  # uint32[words], of them, the component that grows
+    parts: Array  # int32[], how many components are finished
+    leaks: Array  # bool[], whether one of them had nobody silent in its C_l+
+    first: Array  # uint32[words], the first finished component
 
 
 def _components(
     rows: UInt32[Array, "n words"], survivors: Bool[Array, "5 n"], silent: Bool[Array, " n"]
-) -> tuple[Int32[Array, ""], Bool[Array, ""]]:
-    """Return how many components G_3 has, and whether one has nobody silent in its C_l+."""
+) -> _Flood:
+    """Return the components of G_3.
 
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        left, parts, leaks = carry
-        part, around = _flood(rows, survivors[3], jnp.argmax(left))
-        protected = jnp.any(silent & (part | (around & survivors[2])))
-        return left & ~part, parts + jnp.int32(1), leaks | ~protected
+    One loop for all of them: a step adds the neighbours to the component that grows, or finishes
+    it and begins the next. So there are at most 2 n steps; rounds side by side each go on at
+    once, and not when the slowest of them has finished its component.
+    """
+    quiet, reachable = _packed(silent), _packed(survivors[2])
+    none = jnp.uint32(0)
 
-    carry = (survivors[3], jnp.int32(0), jnp.bool_(False))
-    _, parts, leaks = jax.lax.while_loop(lambda carry: jnp.any(carry[0]), step, carry)
-    return parts, leaks
+    def step(now: _Flood) -> _Flood:
+        around = _packed(_joined(rows, now.part))
+        grown = now.part | (around & now.left)
+        is_whole = jnp.all(grown == now.part)
+        protected = jnp.any((quiet & (now.part | (around & reachable))) != none)
+        left = jnp.where(is_whole, now.left & ~now.part, now.left)
+        return _Flood(
+            left=left,
+            part=jnp.where(is_whole, _first_of(left), grown),
+            parts=now.parts + is_whole.astype(jnp.int32),
+            leaks=now.leaks | (is_whole & ~protected),
+            first=jnp.where(is_whole & (now.parts == 0), now.part, now.first),
+        )
+
+    everybody = _packed(survivors[3])
+    nothing = jnp.zeros_like(everybody)
+    start = _Flood(everybody, _first_of(everybody), jnp.int32(0), jnp.bool_(False), nothing)
+    return jax.lax.while_loop(lambda now: jnp.any(now.left != none), step, start)
+
+
+def _first_of(members: UInt32[Array, " words"]) -> UInt32[Array, " words"]:
+    """Return the set of the first member."""
+    place = jnp.argmax(members != jnp.uint32(0)).astype(jnp.int32)
+    lowest = members & (~members + jnp.uint32(1))
+    return jnp.where(jax.lax.iota(jnp.int32, members.shape[0]) == place, lowest, jnp.uint32(0))

@@ -7,8 +7,6 @@ the whole choice, random words included.
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 

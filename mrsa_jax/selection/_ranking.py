@@ -22,8 +22,8 @@ from mrsa_jax._tracing import varying_like
 
 __all__ = [
     "Steps",
-    "block_start_all",
     "block_any",
+    "block_start_all",
     "count",
     "device_steps",
     "k_smallest",
@@ -199,9 +199,7 @@ def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
     )
 
 
-def _first_bracket(
-    masked: Array, num_candidates: Array, k: Array, aim: _Aim
-) -> _Bracket:
+def _first_bracket(masked: Array, num_candidates: Array, k: Array, aim: _Aim) -> _Bracket:
     """Return the bracket from below the smallest key to the largest; empty where k is 0.
 
     Most searches are for the one smallest key, which the first probe then hits.
@@ -215,9 +213,7 @@ def _first_bracket(
     return _Bracket(low, high, num_low, num_high, jnp.where(k == 1, low + 1, aimed))
 
 
-def _narrow(
-    masked: Array, bracket: _Bracket, k: Array, aim: _Aim
-) -> _Bracket:
+def _narrow(masked: Array, bracket: _Bracket, k: Array, aim: _Aim) -> _Bracket:
     """Move the ends together until exactly k keys are <= high, or high is the k-th smallest."""
 
     def open_(b: _Bracket) -> Array:
