@@ -28,6 +28,7 @@ __all__ = [
     "at_once",
     "chosen_form",
     "compiling_for",
+    "cores_for",
     "in_context",
     "interprets_kernels",
     "is_traced",
@@ -63,10 +64,12 @@ class _Work(NamedTuple):
     Attributes:
         cpu_bytes: In flight on a CPU: what was measured to stay in cache.
         lane_bytes: In flight for each lane of an accelerator: enough that launches are few.
+        least: Items that are worth a thread of a CPU.
     """
 
     cpu_bytes: int
     lane_bytes: int
+    least: int = 1
 
 
 _WORK = {
@@ -75,7 +78,7 @@ _WORK = {
     # keystream, over all streams of a chunk
     "keystream": _Work(2**18, 2**12),
     # words of clients, over all trials of a chunk
-    "selection": _Work(2**18, 2**10),
+    "selection": _Work(2**18, 2**10, least=64),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
     # of histories in elimination: on a CPU one after another, which leaves out what rounds need not
@@ -95,6 +98,12 @@ _WORK = {
     "tiles": _Work(2**22, 2**12),
     # what the rounds of one program report, sums that are kept among it
     "rounds": _Work(2**24, 2**12),
+    # entries of the graphs of rounds that are judged as arrays
+    "graphs": _Work(2**23, 2**9),
+    # of rounds that compiled loops judge, one graph a core: a tenth of a second of work
+    "judged": _Work(2**25, 2**9, least=8),
+    # of rounds planted by NumPy
+    "planted": _Work(2**23, 2**9),
 }
 _SHARE = 8  # of an accelerator's memory, one part may be in flight
 _LEAST_MEMORY = 2**33  # where an accelerator does not say what it has
@@ -287,6 +296,11 @@ def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:
     if tile >= count > 1:
         return jax.vmap(one)(items)
     return lax.map(one, items, batch_size=None if tile == 1 else tile)
+
+
+def cores_for(kind: str, count: int) -> int:
+    """Return among how many threads of a CPU so many items of a kind of work are shared."""
+    return max(1, min(num_cores(), count // _WORK[kind].least))
 
 
 def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what: str) -> _Result:

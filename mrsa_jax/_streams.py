@@ -144,7 +144,7 @@ def client_words(
 
 def words_of_clients(
     halves: tuple[UInt32[Array, "*trials"], UInt32[Array, "*trials"]], num_clients: int, word: int
-) -> UInt32[Array, {num_clients} *trials]:
+) -> UInt32[Array, {num_clients} * trials]:
     """Return `client_words` of keys given as their two words, as kernels hold them."""
     shape = (num_clients, *halves[0].shape)
     index = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)

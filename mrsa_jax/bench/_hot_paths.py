@@ -195,7 +195,7 @@ def _selection(quick: bool) -> Work:
     from mrsa_jax.selection import _rollout
 
     trials, rounds, clients = (64, 5, 12) if quick else (100_000, 200, 120)
-    selector = selection.batch_partitioning(clients, clients // 10 or 1, 1)
+    selector = selection.batch_partitioning(clients, clients // 10 // 3 * 3 or 3, 3)
     online = availability.independent(0.1).for_clients(clients)
     indices = Struct((trials,), jnp.uint32)
     static = {"num_rounds": rounds}
@@ -349,7 +349,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "100,000 trials x 200 rounds, N = 120",
         "rounds",
         _selection,
-        {"xla": Bound(6_000, 41.0)},
+        {"pallas": Bound(2_000, 20.0), "xla": Bound(6_000, 100.0)},
     ),
     "failures": HotPath(
         "failure study", "8,192 rounds, n = 100", "rounds", _failures, {"xla": Bound(40, 3.0)}

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
-from mrsa_jax._device import chosen_form, num_cores, over_cores, platform
+from mrsa_jax._device import at_once, chosen_form, cores_for, over_cores
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, independent_steps
@@ -50,14 +50,16 @@ __all__ = [
 ]
 
 _ALWAYS = 2**32 - 1
-_FEWEST_A_CORE = 8
 
 
 def default_chunk(num_clients: int, compiled: bool) -> int:
-    """Return how many rounds to run at once: tens of megabytes of graphs on the CPU."""
-    # Compiled loops hold one graph a core; their chunk is a tenth of a second of work.
-    pairs = 2**25 if compiled else 2**23 if platform() == "cpu" else 2**27
-    return max(1, min(2**13, pairs // num_clients**2))
+    """Return how many rounds to run at once: megabytes of graphs on the CPU.
+
+    On an accelerator as many as fill it; drawing and judging them takes about three times the
+    bytes of their adjacency matrices.
+    """
+    kind, least_bytes = ("judged", 2**12) if compiled else ("graphs", 2**10)
+    return at_once(kind, max(num_clients**2, least_bytes))
 
 
 def is_compiled(graph: Any, steps: Any) -> bool:
@@ -262,7 +264,7 @@ def _packed(members: np.ndarray) -> np.ndarray:
 
 def over_ranges(part: Callable[[slice], None], count: int) -> None:
     """Run a function of a range of trials on as many ranges as there are cores."""
-    cores = min(num_cores(), count // _FEWEST_A_CORE)
+    cores = cores_for("judged", count)
     if cores < 2:
         part(slice(0, count))
         return

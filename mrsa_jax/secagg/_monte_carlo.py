@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
@@ -115,8 +116,8 @@ def failure_rates(
         q: Chance to leave at one of the four steps, in [0, 1], for everybody or [n].
         t: Shares that rebuild a secret, an integer of at least 1, or int[n].
         num_trials: Rounds, at least 1.
-        chunk_size: Rounds held at once; by default tens of megabytes of them. Results do not
-            depend on it.
+        chunk_size: Rounds held at once; by default megabytes of them, or what fills an
+            accelerator, and half if its memory does not hold that. Results do not depend on it.
         progress: Called as `progress(done, num_trials)` after each chunk.
         mesh: Devices of one axis that the rounds are dealt out to; the counts are the same.
 
@@ -229,19 +230,24 @@ def _count(
     if chunk_size is not None:
         chunk = -(-check_integer(chunk_size, "chunk_size", 1) // devices) * devices
     require(progress is None or callable(progress), "progress", "must be callable", progress)
-    bytes_seen = np.zeros(256, np.int64)
-    survivors, too_few = 0, 0
-    for first in range(0, trials, chunk):
-        count = min(chunk, trials - first)
-        verdicts, sums = _judging.judge_trials(
-            graph, steps, thresholds, key, first, count, chunk, over
-        )
-        bytes_seen += np.bincount(verdicts, minlength=256)
-        survivors += int(sums.sum(dtype=np.int64))
-        too_few += int((sums < 2).sum())
-        if progress is not None:
-            progress(first + count, trials)
-    return _summary(bytes_seen, trials, survivors, too_few)
+
+    def counted(chunk: int) -> FailureRates:
+        bytes_seen = np.zeros(256, np.int64)
+        survivors, too_few = 0, 0
+        for first in range(0, trials, chunk):
+            count = min(chunk, trials - first)
+            verdicts, sums = _judging.judge_trials(
+                graph, steps, thresholds, key, first, count, -(-chunk // devices) * devices, over
+            )
+            bytes_seen += np.bincount(verdicts, minlength=256)
+            survivors += int(sums.sum(dtype=np.int64))
+            too_few += int((sums < 2).sum())
+            if progress is not None:
+                progress(first + count, trials)
+        return _summary(bytes_seen, trials, survivors, too_few)
+
+    what = f"judging rounds of {graph.num_clients:,} clients"
+    return within_memory(counted, chunk, "chunk_size", what)
 
 
 def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) -> FailureRates:

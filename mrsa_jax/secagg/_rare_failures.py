@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
@@ -34,7 +35,7 @@ from mrsa_jax.secagg._theory_exact import disconnection_probability
 
 __all__ = ["RareFailureRates", "RareRate", "rare_failure_rates"]
 
-_LARGEST_CHUNK = 1024
+_PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted
 _PRIVACY, _RELIABILITY = 1, 2
 
 
@@ -178,20 +179,24 @@ def rare_failure_rates(
     require(progress is None or callable(progress), "progress", "must be callable", progress)
     graph = graphs.erdos_renyi(n, p)
     compiled = _judging._runs_loops()
-    chunk = min(_LARGEST_CHUNK, _judging.default_chunk(n, compiled))
+    chunk = min(at_once("planted", _PLANTED_BYTES * n), _judging.default_chunk(n, compiled))
 
     def seen(table: np.ndarray, plant: Any, own: Array, before: int) -> np.ndarray:
         """Return how often each byte came up; none if what the table lists cannot happen."""
-        counts = np.zeros(256, np.int64)
-        for first in range(0, trials, chunk):
-            count = min(chunk, trials - first)
-            if table.max() > -math.inf:
-                rounds: Planted = plant(own, first, chunk)
-                bytes_ = _judging.judge_planted(graph, rounds, limits, own, first, count)
-                counts += np.bincount(bytes_, minlength=256)
-            if progress is not None:
-                progress(before + first + count, 2 * trials)
-        return counts
+
+        def counted(chunk: int) -> np.ndarray:
+            counts = np.zeros(256, np.int64)
+            for first in range(0, trials, chunk):
+                count = min(chunk, trials - first)
+                if table.max() > -math.inf:
+                    rounds: Planted = plant(own, first, chunk)
+                    bytes_ = _judging.judge_planted(graph, rounds, limits, own, first, count)
+                    counts += np.bincount(bytes_, minlength=256)
+                if progress is not None:
+                    progress(before + first + count, 2 * trials)
+            return counts
+
+        return within_memory(counted, chunk, "n", f"judging rounds of {n:,} clients")
 
     cuts = isolated_cuts(n, p, q)
     lost = lost_secrets(n, p, q, limits)

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._device import at_once
+from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key, trial_key
@@ -115,7 +115,13 @@ def rollout_many(
             ))
             for key, scheme in zip(keys, schemes, strict=True)
         ])  # fmt: skip
-    return _stacked(keys, schemes, rounds, trials, min(together, max(width, count)))
+    what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
+    return within_memory(
+        lambda size: _stacked(keys, schemes, rounds, trials, size),
+        min(together, max(width, count)),
+        "num_trials",
+        what,
+    )
 
 
 def _stacked(

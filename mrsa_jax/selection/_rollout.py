@@ -17,7 +17,15 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._device import at_once, in_context, is_traced, num_cores, platform
+from mrsa_jax._device import (
+    at_once,
+    cores_for,
+    in_context,
+    is_traced,
+    num_cores,
+    platform,
+    within_memory,
+)
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
@@ -90,8 +98,9 @@ def rollout_trials(
 ) -> Bool[Array, "trials rounds clients"]:
     """Return who took part in each round of many independent trials.
 
-    Trials run in chunks that stay in cache, so memory beyond the result is bounded. A trial's
-    history does not depend on how many others run beside it.
+    Trials run in chunks that stay in cache, or fill an accelerator: one chunk and its result take
+    at most about a quarter of its memory, beside the result of all. A trial's history does not
+    depend on how many others run beside it.
 
     Args:
         seed: Integer or typed key.
@@ -106,8 +115,8 @@ def rollout_trials(
         bool[B, J, N]; row 0 equals `rollout` of the same seed.
 
     Raises:
-        ConfigurationError: As `rollout`, if B is not a positive integer, and if the mesh has more
-            than one axis.
+        ConfigurationError: As `rollout`, if B is not a positive integer, if the mesh has more than
+            one axis, and if the device's memory does not hold the result.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -180,7 +189,7 @@ def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Avai
 def _in_chunks(
     run: Callable[..., Any],
     key: Array,
-    schemes: tuple[Any, Any],
+    schemes: tuple[Any, ...],
     num_rounds: int,
     num_trials: int,
     row_bytes: int,
@@ -188,23 +197,50 @@ def _in_chunks(
 ) -> Any:
     """Run trials 0..B-1 in equal chunks (one compile) on all cores, and join the results.
 
+    If an accelerator's memory does not hold a chunk, all is done again in chunks of half of it.
+
     `row_bytes` is what a trial's round adds to the result. With a mesh each device runs a chunk.
     """
     num_clients = schemes[0].num_clients
-    workers, devices = _workers((key, schemes)), 1
+    workers, shares = _workers((key, schemes)), 1
     if mesh is not None:
-        workers, devices = 1, mesh.size
+        workers, shares = 1, mesh.size
         run = functools.partial(_over_mesh, run, mesh)
+    elif workers > 1:
+        shares = cores_for("selection", num_trials)
     limit = min(at_once("selection", 4 * num_clients), at_once("results", row_bytes * num_rounds))
-    chunk = min(limit, max(-(-num_trials // (workers * devices)), _CHUNK_LEAST), num_trials)
-    starts = range(0, num_trials, chunk * devices)
+    chunk = min(limit, -(-num_trials // shares))
+
+    def in_chunks_of(chunk: int) -> Any:
+        size = chunk if mesh is None else chunk * mesh.size
+        return _joined(run, key, schemes, num_rounds, num_trials, size, workers)
+
+    if is_traced(key, schemes):
+        return in_chunks_of(chunk)
+    what = f"{num_trials:,} trials of {num_rounds:,} rounds with {num_clients:,} clients"
+    return within_memory(
+        lambda chunk: jax.block_until_ready(in_chunks_of(chunk)), chunk, "num_trials", what
+    )
+
+
+def _joined(
+    run: Callable[..., Any],
+    key: Array,
+    schemes: tuple[Any, ...],
+    num_rounds: int,
+    num_trials: int,
+    size: int,
+    workers: int,
+) -> Any:
+    """Run all trials, `size` in a call, and join the results."""
+    starts = range(0, num_trials, size)
 
     def one(start: int) -> Any:
-        trials = start + jnp.arange(chunk * devices, dtype=jnp.uint32)
+        trials = start + jnp.arange(size, dtype=jnp.uint32)
         return run(key, trials, *schemes, num_rounds)
 
     parts = list(map(one, starts)) if workers == 1 else _in_threads(one, starts, workers)
-    if len(parts) == 1 and chunk * devices == num_trials:
+    if len(parts) == 1 and size == num_trials:
         return parts[0]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
 
@@ -225,9 +261,6 @@ def _over_mesh(
         return run(key, trials, *schemes, num_rounds)
 
     return spread(share, mesh, 2, 1)(key, (selector, availability), trials)
-
-
-_CHUNK_LEAST = 64  # trials that fill a core's vectors; fewer are not worth a thread
 
 
 def _in_threads(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:

@@ -19,10 +19,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
+from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._checks import check_count
+from mrsa_jax.selection._rollout import _in_chunks, initial_availability
 from mrsa_jax.selection._round_rules import (
     RoundRule,
     SplitPolicy,
@@ -33,8 +34,6 @@ from mrsa_jax.selection._round_rules import (
 from mrsa_jax.selection._types import Selector
 
 __all__ = ["RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"]
-
-_BEFORE_ROUNDS = 2**32 - 1
 
 
 class RoundHistory(NamedTuple):
@@ -244,7 +243,7 @@ def rollout_rounds(
 
     Returns:
         What happened in each round. Rates, T and thresholds are data: new values compile nothing
-        new.
+        new. Memory beyond the result is bounded, as for `rollout_trials`.
 
     Raises:
         ConfigurationError: As `rollout` and `learnt_sums`; if not exactly one of `rule` or
@@ -276,13 +275,10 @@ def rollout_rounds(
         free = policy is None and blocks is None
         require(free, "rule", "must not be given with `policy` or `blocks`", policy, blocks)
         require(isinstance(rule, RoundRule), "rule", "must be a `RoundRule`", rule)
-    history = _roll(
-        as_key(seed),
-        jnp.arange(trials, dtype=jnp.uint32),
-        (selector, availability.for_clients(selector.num_clients), steps),
-        rule,
-        rounds,
-    )
+    n = selector.num_clients
+    schemes = (selector, availability.for_clients(n), steps, rule)
+    row_bytes = 10 * n + 12  # survivors, who is summed, components; status and key
+    history = _in_chunks(_roll, as_key(seed), schemes, rounds, trials, row_bytes)
     _check_places(rule, history.survivors)
     return history if num_trials is not None else jax.tree.map(lambda leaf: leaf[0], history)
 
@@ -301,12 +297,12 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
 def _roll(
     key: Key[Array, ""],
     trials: Array,
-    schemes: Any,
+    selector: Any,
+    availability: Any,
+    steps: Any,
     rule: RoundRule,
     num_rounds: int,
 ) -> RoundHistory:
-    selector, availability, steps = schemes
-
     def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
         chosen, online = states
         available, online = availability.sample(round_key(own, j, Stream.AVAILABILITY), online)
@@ -320,9 +316,8 @@ def _roll(
 
     def one(trial: Array) -> RoundHistory:
         own = trial_key(key, trial)
-        first = fold(own, jnp.uint32(_BEFORE_ROUNDS), int(Stream.AVAILABILITY))
-        start = (selector.init(), availability.init(first))
-        start = varying_like(start, own, schemes, rule)
+        start = (selector.init(), initial_availability(own, availability))
+        start = varying_like(start, own, selector, availability, steps, rule)
         rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
         return lax.scan(functools.partial(play, own), start, rounds)[1]
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import _device
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg import _judging, _planting, _rare_failures
+from mrsa_jax.secagg import _judging, _planting
 from mrsa_jax.secagg._binomial import binomial_interval
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
@@ -217,6 +218,24 @@ def test_other_graphs_are_drawn_and_judged_alike():
         ("unmaskable", _judging.UNMASKABLE),
     ]:
         assert getattr(rates, name).count == sum(bool(byte & flag) for byte in bytes_)
+
+
+def test_a_full_device_is_given_half_a_chunk(monkeypatch):
+    graph, steps = mj.graphs.harary(6, 2), mj.availability.independent_steps(0.2)
+    whole = mj.secagg.failure_rates_of(5, graph, steps, 3, 50)
+    judge, most = _judging.judge_trials, [30]
+
+    def judge_few(*args):
+        if args[6] > most[0]:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: allocating 7.5GiB")
+        return judge(*args)
+
+    monkeypatch.setattr(_judging, "judge_trials", judge_few)
+    assert mj.secagg.failure_rates_of(5, graph, steps, 3, 50, chunk_size=50) == whole
+    most[0] = 20
+    told = "`chunk_size` must fit .*7.5GiB.: judging rounds of 6 clients; got 25 at once"
+    with pytest.raises(mj.ConfigurationError, match=told):
+        mj.secagg.failure_rates_of(5, graph, steps, 3, 50, chunk_size=50)
 
 
 # ---------------------------------------------------------------- statistics
@@ -470,7 +489,7 @@ def test_the_paper_s_privacy_failure_is_measured_below_its_bound(total):
 def test_rare_rates_depend_on_neither_chunks_nor_backends(monkeypatch):
     setting = (5, 6, 0.5, 0.1, 2)
     whole = mj.secagg.rare_failure_rates(*setting, 300)
-    monkeypatch.setattr(_rare_failures, "_LARGEST_CHUNK", 128)
+    monkeypatch.setitem(_device._WORK, "planted", _device._Work(128 * 64 * 6, 0))
     assert whole == mj.secagg.rare_failure_rates(*setting, 300)
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     told = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import selection
+from mrsa_jax import _device, selection
 from mrsa_jax._device import compiling_for
 from mrsa_jax.availability import independent
-from mrsa_jax.selection import _over_trials
+from mrsa_jax.selection import _over_trials, _rollout
 
 
 def schemes(n, k, t):
@@ -55,3 +56,38 @@ def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
     with mj.use_form("pallas"):
         found = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
     assert (found == expected).all()
+
+
+def test_a_full_device_is_given_half_a_chunk(monkeypatch):
+    scheme, online = selection.uniform(12, 5), independent(0.4)
+    expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 40))
+    roll, most = _rollout._roll_chunk, [20]
+
+    def roll_few(key, trials, *rest):
+        if len(trials) > most[0]:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: allocating 7.5GiB")
+        return roll(key, trials, *rest)
+
+    monkeypatch.setattr(_rollout, "_roll_chunk", roll_few)
+    assert (np.asarray(selection.rollout_trials(1, scheme, online, 3, 40)) == expected).all()
+    most[0] = 10
+    told = "`num_trials` must fit .*: 40 trials of 3 rounds with 12 clients; got 20 at once"
+    with pytest.raises(mj.ConfigurationError, match=told):
+        selection.rollout_trials(1, scheme, online, 3, 40)
+
+
+@pytest.mark.parametrize("trials", [1, 150])
+def test_rounds_in_chunks_are_those_of_each_trial(trials, monkeypatch):
+    """Keys, components and statuses come back joined as from one call."""
+    scheme, online = selection.batch_partitioning(12, 6, 3), independent(0.2)
+    steps = mj.availability.independent_steps(0.1)
+    arguments = (scheme, online, steps, 3)
+    rule = {"policy": "drop_block", "blocks": 3}
+    whole = selection.rollout_rounds(3, *arguments, **rule, num_trials=trials)
+    monkeypatch.setitem(_device._WORK, "selection", _device._Work(4 * 12 * 64, 0))
+    parts = selection.rollout_rounds(3, *arguments, **rule, num_trials=trials)
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
+        assert one.shape == other.shape
+        assert (one == other).all()
+    alone = selection.rollout_rounds(3, *arguments, **rule)
+    assert (alone.survivors == parts.survivors[0]).all()
