@@ -352,7 +352,11 @@ HOT_PATHS: dict[str, HotPath] = {
         {"pallas": Bound(2_000, 20.0), "xla": Bound(6_000, 100.0)},
     ),
     "failures": HotPath(
-        "failure study", "8,192 rounds, n = 100", "rounds", _failures, {"xla": Bound(40, 3.0)}
+        "failure study",
+        "8,192 rounds, n = 100",
+        "rounds",
+        _failures,
+        {"pallas": Bound(15, 1.2), "xla": Bound(40, 3.0, 1)},
     ),
     "mlp": HotPath(
         "a minibatch step of an MLP", "12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}

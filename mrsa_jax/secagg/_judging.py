@@ -1,7 +1,8 @@
 """Draw rounds of secure aggregation as sets and judge them by Theorems 1 and 2, many at once.
 
 On the CPU the Erdős–Rényi and the complete graph run in compiled loops (`_failure_loops`);
-everything else, and every other device, runs as array operations. Both give the same rounds.
+everything else, and every other device, runs as array operations, judged by a kernel on an NVIDIA
+GPU. All give the same rounds.
 Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.2 and 4.3.
 """
 
@@ -26,12 +27,14 @@ from mrsa_jax.graphs import Complete, ErdosRenyi
 from mrsa_jax.secagg._planting import Planted
 from mrsa_jax.secagg._verdicts import (
     DISCONNECTED,
+    MOST_IN_REGISTERS,
     NOT_PRIVATE,
     PLANTED_FIRST,
     UNMASKABLE,
     UNRELIABLE,
     planted_verdict,
     verdict,
+    verdicts_in_registers,
 )
 
 __all__ = [
@@ -172,7 +175,11 @@ def _judge_arrays(
     survivors: Bool[Array, "trials 5 n"],
     thresholds: Int32[Array, " n"],
 ) -> tuple[UInt8[Array, " trials"], Int32[Array, " trials"]]:
-    verdicts = jax.vmap(verdict, (0, 0, None))(adjacency, survivors, thresholds)
+    fits = adjacency.shape[-1] <= MOST_IN_REGISTERS
+    if fits and chosen_form(("xla", "pallas")) == "pallas":
+        verdicts = verdicts_in_registers(adjacency, survivors, thresholds)
+    else:
+        verdicts = jax.vmap(verdict, (0, 0, None))(adjacency, survivors, thresholds)
     return verdicts, jnp.sum(survivors[:, 3], axis=1, dtype=jnp.int32)
 
 

@@ -1,4 +1,4 @@
-"""One round judged by Theorems 1 and 2 as array operations on packed sets, for vmapping.
+"""One round judged by Theorems 1 and 2 as array operations on packed sets, mapped or in a kernel.
 
 Paper: CCESA (Choi, Sohn, Han, Moon), Section 4.2. Sets of clients are 32-bit words: an eighth
 of the memory traffic of bool matrices, and measured twenty times as fast as the predicates of
@@ -8,24 +8,31 @@ of the memory traffic of bool matrices, and measured twenty times as fast as the
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
+from mrsa_jax._device import interprets_kernels
+
 __all__ = [
     "DISCONNECTED",
+    "MOST_IN_REGISTERS",
     "NOT_PRIVATE",
     "PLANTED_FIRST",
     "UNMASKABLE",
     "UNRELIABLE",
     "planted_verdict",
     "verdict",
+    "verdicts_in_registers",
 ]
 
 # What a round's byte says; the compiled loops use the same.
 UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
+
+MOST_IN_REGISTERS = 128  # clients of a round that one program of the kernel holds
+_BITS = 32
 
 
 def verdict(
@@ -49,15 +56,61 @@ def planted_verdict(
     """
     byte, lost, first = _judged(adjacency, survivors, thresholds)
     summed = survivors[3]
-    first_lost = jnp.any(lost) & (jnp.argmax(lost).astype(jnp.int32) == client)
+    first_lost = _some(lost) & (jnp.argmax(lost).astype(jnp.int32) == client)
     side = _packed(summed & (cut == cut[jnp.argmax(summed)]))
-    parted = jnp.any(summed) & jnp.all(first == side)
+    parted = _some(summed) & ~_some(first != side)
     is_first = jnp.where(client >= jnp.int32(0), first_lost, parted)
     return byte | _byte((PLANTED_FIRST, is_first))
 
 
+def verdicts_in_registers(
+    adjacency: Bool[Array, "trials n n"],
+    survivors: Bool[Array, "trials 5 n"],
+    thresholds: Int32[Array, " n"],
+) -> UInt8[Array, " trials"]:
+    """Return the bytes of many rounds by one kernel, a program each, which reads its round once.
+
+    Args:
+        adjacency: Of at most `MOST_IN_REGISTERS` clients.
+        survivors: V0 to V4 of each round.
+        thresholds: Shares that rebuild a client's secrets.
+    """
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import triton
+
+    num_trials, clients, _ = adjacency.shape
+    size = max(_BITS, pl.next_power_of_2(clients))
+
+    def kernel(adjacency_ref: Any, survivors_ref: Any, thresholds_ref: Any, bytes_ref: Any) -> None:
+        trial, everybody = pl.program_id(0), pl.ds(0, size)
+        index = jax.lax.iota(jnp.int32, size)
+        is_client = index < clients
+        pairs = is_client[:, None] & is_client[None, :]
+        edges = triton.load(adjacency_ref.at[trial, everybody, everybody], mask=pairs, other=False)
+        alive = tuple(
+            triton.load(survivors_ref.at[trial, row, everybody], mask=is_client, other=False)
+            for row in map(jnp.int32, range(5))
+        )
+        limits = triton.load(thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1)
+        bytes_ref[trial] = _judged(edges, alive, limits)[0].astype(jnp.int32)
+
+    found = pl.pallas_call(
+        kernel,
+        jax.ShapeDtypeStruct((num_trials,), jnp.int32),
+        grid=(num_trials,),
+        interpret=interprets_kernels(),
+        compiler_params=triton.CompilerParams(num_warps=4),
+        name="judge",
+    )(adjacency, survivors, thresholds)
+    return found.astype(jnp.uint8)
+
+
+# V0 to V4 as rows, or each by itself: a kernel has no arrays of five rows
+_Alive = Bool[Array, "5 n"] | tuple[Bool[Array, " n"], ...]
+
+
 def _judged(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+    adjacency: Bool[Array, "n n"], survivors: _Alive, thresholds: Int32[Array, " n"]
 ) -> tuple[UInt8[Array, ""], Bool[Array, " n"], UInt32[Array, " words"]]:
     """Return a round's byte, whose needed secrets are lost, and the first one's component."""
     rows = _packed(adjacency)
@@ -67,10 +120,10 @@ def _judged(
     # 2 t <= |Adj| + 1, without a product that could overflow
     most = (_sizes(rows) + jnp.int32(1)) // jnp.int32(2)
     byte = _byte(
-        (UNRELIABLE, jnp.any(lost)),
+        (UNRELIABLE, _some(lost)),
         (NOT_PRIVATE, apart & found.leaks),
         (DISCONNECTED, apart),
-        (UNMASKABLE, jnp.any(thresholds <= most)),
+        (UNMASKABLE, _some(thresholds <= most)),
     )
     return byte, lost, found.first
 
@@ -80,10 +133,17 @@ def _byte(*flags: tuple[int, Array]) -> Array:
     return functools.reduce(jnp.bitwise_or, values)
 
 
+def _some(flags: Bool[Array, "*lead n"], axis: int | None = None) -> Bool[Array, "*lead"]:
+    """Return whether a flag holds; kernels have no `any`."""
+    return jnp.max(flags.astype(jnp.int32), axis=axis) > 0
+
+
 def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
     """Return sets of clients as words, client i at bit i % 32 of word i // 32."""
-    padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % 32)]
-    lanes = jnp.pad(members, padding).reshape(*members.shape[:-1], -1, 32)
+    if members.shape[-1] % _BITS != 0:
+        padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % _BITS)]
+        members = jnp.pad(members, padding)
+    lanes = members.reshape(*members.shape[:-1], -1, _BITS)
     bits = lanes.astype(jnp.uint32) << jax.lax.broadcasted_iota(
         jnp.uint32, lanes.shape, members.ndim
     )
@@ -91,16 +151,16 @@ def _packed(members: Bool[Array, "*sets n"]) -> UInt32[Array, "*sets words"]:
 
 
 def _sizes(sets: UInt32[Array, "n words"]) -> Int32[Array, " n"]:
-    return jnp.sum(jax.lax.population_count(sets).astype(jnp.int32), axis=-1, dtype=jnp.int32)
+    return jnp.sum(jax.lax.population_count(sets.astype(jnp.int32)), axis=-1, dtype=jnp.int32)
 
 
 def _joined(rows: UInt32[Array, "n words"], part: UInt32[Array, " words"]) -> Bool[Array, " n"]:
     """Return who is joined to at least one of a set."""
-    return jnp.any((rows & part[None, :]) != jnp.uint32(0), axis=-1)
+    return _some((rows & part[None, :]) != jnp.uint32(0), axis=-1)
 
 
 def _silent_and_lost(
-    rows: UInt32[Array, "n words"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+    rows: UInt32[Array, "n words"], survivors: _Alive, thresholds: Int32[Array, " n"]
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """Return who is not informative, and who of them is in V3+."""
     shares = _sizes(rows & _packed(survivors[4])[None, :]) + survivors[4].astype(jnp.int32)
@@ -119,7 +179,7 @@ class _Flood(NamedTuple):
 
 
 def _components(
-    rows: UInt32[Array, "n words"], survivors: Bool[Array, "5 n"], silent: Bool[Array, " n"]
+    rows: UInt32[Array, "n words"], survivors: _Alive, silent: Bool[Array, " n"]
 ) -> _Flood:
     """Return the components of G_3.
 
@@ -133,8 +193,8 @@ def _components(
     def step(now: _Flood) -> _Flood:
         around = _packed(_joined(rows, now.part))
         grown = now.part | (around & now.left)
-        is_whole = jnp.all(grown == now.part)
-        protected = jnp.any((quiet & (now.part | (around & reachable))) != none)
+        is_whole = ~_some(grown != now.part)
+        protected = _some((quiet & (now.part | (around & reachable))) != none)
         left = jnp.where(is_whole, now.left & ~now.part, now.left)
         return _Flood(
             left=left,
@@ -147,11 +207,11 @@ def _components(
     everybody = _packed(survivors[3])
     nothing = jnp.zeros_like(everybody)
     start = _Flood(everybody, _first_of(everybody), jnp.int32(0), jnp.bool_(False), nothing)
-    return jax.lax.while_loop(lambda now: jnp.any(now.left != none), step, start)
+    return jax.lax.while_loop(lambda now: _some(now.left != none), step, start)
 
 
 def _first_of(members: UInt32[Array, " words"]) -> UInt32[Array, " words"]:
     """Return the set of the first member."""
-    place = jnp.argmax(members != jnp.uint32(0)).astype(jnp.int32)
+    place = jnp.argmax((members != jnp.uint32(0)).astype(jnp.int32)).astype(jnp.int32)
     lowest = members & (~members + jnp.uint32(1))
     return jnp.where(jax.lax.iota(jnp.int32, members.shape[0]) == place, lowest, jnp.uint32(0))

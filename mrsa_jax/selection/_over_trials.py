@@ -59,7 +59,7 @@ def over_trials(
 
 def _in_tiles(
     choose: Callable[..., tuple[Array, ...]], scheme: Any, halves: list[Array], columns: list[Array]
-) -> list[Array]:
+) -> tuple[Array, ...]:
     """Choose by one kernel, each program for all clients of a tile of trials."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
@@ -68,45 +68,42 @@ def _in_tiles(
     rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))
     tile = _TILE // rows
     leaves, structure = jax.tree.flatten(scheme)
-    # refs have axes, and what is stored has bytes
     numbers = [leaf.reshape(-1) for leaf in leaves]
+    before = len(numbers) + len(halves)
 
     def kernel(*refs: Any) -> None:
-        parts = (refs[: len(leaves)], refs[len(leaves) : len(leaves) + 2])
-        inputs, outputs = refs[len(leaves) + 2 : -len(columns)], refs[-len(columns) :]
-        row = jax.lax.iota(jnp.int32, rows)
-        trial = pl.program_id(0) * tile + jax.lax.iota(jnp.int32, tile)
-        is_trial = trial < num_trials
+        row, first = jax.lax.iota(jnp.int32, rows), pl.program_id(0) * tile
+        is_trial = first + jax.lax.iota(jnp.int32, tile) < num_trials
         inside = (row < num_clients)[:, None] & is_trial[None, :]
-        own = [
-            ref[0] if leaf.ndim == 0 else ref[jnp.minimum(row, num_clients - 1)]
-            for ref, leaf in zip(parts[0], leaves, strict=True)
-        ]
-        first = pl.program_id(0) * tile
-        words = [
-            triton.load(ref.at[pl.ds(first, tile)], mask=is_trial, other=0) for ref in parts[1]
-        ]
         place = (pl.ds(0, rows), pl.ds(first, tile))
+        client = jnp.minimum(row, num_clients - 1)  # rows beyond the clients are never available
+        own = [
+            ref[0] if leaf.ndim == 0 else ref[client]
+            for ref, leaf in zip(refs[: len(leaves)], leaves, strict=True)
+        ]
+        low, high = (
+            triton.load(ref.at[pl.ds(first, tile)], mask=is_trial, other=0)
+            for ref in refs[len(leaves) : before]
+        )
         loaded = [
-            triton.load(ref.at[place], mask=inside, other=0).astype(column.dtype)
-            for ref, column in zip(inputs, columns, strict=True)
+            triton.load(ref.at[place], mask=inside, other=column.dtype.type(0))
+            for ref, column in zip(refs[before : -len(columns)], columns, strict=True)
         ]
 
         def draw(word: int) -> Array:
-            return words_of_clients((words[0], words[1]), rows, word)
+            return words_of_clients((low, high), rows, word)
 
         found = choose(jax.tree.unflatten(structure, own), "bits", draw, *loaded)
-        for ref, values in zip(outputs, found, strict=True):
-            triton.store(ref.at[place], values.astype(ref.dtype), mask=inside)
+        for ref, values in zip(refs[-len(columns) :], found, strict=True):
+            triton.store(ref.at[place], values, mask=inside)
 
-    stored = [jnp.int8 if c.dtype == jnp.bool_ else c.dtype for c in columns]
     found = pl.pallas_call(
         kernel,
-        [jax.ShapeDtypeStruct(c.shape, d) for c, d in zip(columns, stored, strict=True)],
+        [jax.ShapeDtypeStruct(column.shape, column.dtype) for column in columns],
         grid=(pl.cdiv(num_trials, tile),),
-        input_output_aliases={len(numbers) + 2 + i: i for i in range(len(columns))},
+        input_output_aliases={before + i: i for i in range(len(columns))},
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=_WARPS),
         name="choose",
-    )(*numbers, *halves, *(c.astype(d) for c, d in zip(columns, stored, strict=True)))
-    return [a.astype(c.dtype) for a, c in zip(found, columns, strict=True)]
+    )(*numbers, *halves, *columns)
+    return tuple(found)

@@ -20,9 +20,9 @@ from mrsa_jax.secagg._binomial import binomial_interval
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
 
 
-@pytest.fixture(params=["loops", "xla"])
+@pytest.fixture(params=["loops", "xla", "pallas"])
 def backend(request, monkeypatch):
-    """Run a test in the compiled loops and as array operations."""
+    """Run a test in the compiled loops, as array operations, and by the kernel."""
     monkeypatch.setenv("MRSA_JAX_FORM", request.param)
     return request.param
 
