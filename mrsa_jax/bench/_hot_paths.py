@@ -325,14 +325,14 @@ HOT_PATHS: dict[str, HotPath] = {
         _ROUND,
         "coordinates",
         _power,
-        {"pallas": Bound(20, 1.5), "xla": Bound(20_000, unknown_loops=1)},
+        {"pallas": Bound(20, 1.5), "xla": Bound(2_000, unknown_loops=1)},
     ),
     "pads-prime": HotPath(
         "padded round, 2^31 - 1",
         _ROUND,
         "coordinates",
         _prime,
-        {"pallas": Bound(20, 1.5), "xla": Bound(40_000, unknown_loops=1)},
+        {"pallas": Bound(20, 1.5), "xla": Bound(4_000, unknown_loops=1)},
     ),
     "shamir": HotPath(
         "Shamir's shares and back", "n = 40", "secrets", _shares, {"xla": Bound(400)}
