@@ -119,10 +119,8 @@ def _weak_bounds(quick: bool) -> Work:
     codes = Struct((count, rounds, groups), jnp.int32)
     weights = jnp.ones((count, groups), jnp.int32)
     projection = Struct((2, 3, groups), jnp.uint32)
-    call = Call(
-        _bounds.bounds, (rows, codes, weights, projection, fields(PRIMES)), {"binary": False}
-    )
-    return Work([call], count)
+    arguments = (rows, codes, weights, projection, fields(PRIMES))
+    return Work([Call(_bounds.bounds, arguments, {"binary": False, "tile": count})], count)
 
 
 # ---- pads and shares
@@ -308,14 +306,14 @@ HOT_PATHS: dict[str, HotPath] = {
         "1,024 x [150, 120]",
         "histories",
         _exposure,
-        {"pallas": Bound(100, 20.0), "xla": Bound(8_000)},
+        {"pallas": Bound(10, 5.0), "xla": Bound(1_200)},
     ),
     "weak-bounds": HotPath(
         "bounds of weak privacy",
         "64 x [150, 120]",
         "histories",
         _weak_bounds,
-        {"xla": Bound(40_000, unknown_loops=4)},
+        {"xla": Bound(40_000)},
     ),
     "chacha20": HotPath(
         "ChaCha20", "64 MiB", "bytes", _chacha20, {"pallas": Bound(2, 1.2), "xla": Bound(100)}
