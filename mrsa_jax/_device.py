@@ -31,6 +31,7 @@ __all__ = [
     "cores_for",
     "in_context",
     "interprets_kernels",
+    "is_bound_by_memory",
     "is_traced",
     "lanes",
     "map_tiles",
@@ -87,6 +88,10 @@ _WORK = {
     "leverage": _Work(2**25, 2**14),
     # float64 entries of columns of a history, for its Gram matrix
     "columns": _Work(2**27, 2**10),
+    # updates of the segments that are coded, summed and decoded side by side
+    "segments": _Work(2**22, 2**13),
+    # averages of blocks that are combined side by side
+    "averages": _Work(1, 2**12),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
     # parameters of the clients that train side by side, as many as their activations leave room
@@ -152,6 +157,11 @@ def lanes() -> int:
 def num_programs(threads: int) -> int:
     """Return how many programs of a kernel, of so many threads each, fill the device twice over."""
     return max(1, 2 * lanes() // threads)
+
+
+def is_bound_by_memory() -> bool:
+    """Return whether computing something twice beats writing it down and reading it again."""
+    return platform() != "cpu"
 
 
 def memory_stats() -> dict[str, int]:

@@ -23,6 +23,8 @@ __all__ = [
     "as_key",
     "client_words",
     "fold",
+    "fold_over",
+    "joined_words",
     "pair_words",
     "random_words",
     "round_key",
@@ -117,6 +119,58 @@ def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, .
     index = jax.lax.iota(jnp.uint32, math.prod(shape))
     x, y = _threefry_2x32((first, second), (jnp.zeros_like(index), index))
     return (x ^ y).reshape(shape)
+
+
+def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch indices"]:
+    """Return `jax.random.fold_in` of each key with each index, as one expression.
+
+    Args:
+        keys: Any number of axes.
+        indices: int32 or uint32 [indices].
+
+    Examples:
+        >>> folded = fold_over(as_key(1), jnp.arange(3))
+        >>> bool(folded[2] == jax.random.fold_in(as_key(1), 2))
+        True
+    """
+    if str(jax.random.key_impl(keys)) != _IMPLEMENTATION:
+        each = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
+        return each(keys.reshape(-1), indices).reshape(*keys.shape, -1)
+    shape = (*keys.shape, indices.shape[0])
+    index = jax.lax.broadcast_in_dim(indices.astype(jnp.uint32), shape, (len(shape) - 1,))
+    first, second = (jnp.broadcast_to(half[..., None], shape) for half in _key_words(keys))
+    words = _threefry_2x32((first, second), (jnp.zeros_like(index), index))
+    return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl=_IMPLEMENTATION)
+
+
+def joined_words(
+    keys: Key[Array, "*batch parts"], length: int, width: int
+) -> UInt32[Array, "*batch {width}"]:
+    """Return the first words of `random_words(key, (length,))` of one key after the other.
+
+    One expression that fuses with what consumes the words, however many the keys.
+
+    Args:
+        keys: Enough for `width` words; leading axes are apart.
+        length: Words of each key.
+        width: Words in all.
+
+    Examples:
+        >>> keys = jax.random.split(as_key(1), 2)
+        >>> words = joined_words(keys, 4, 6)
+        >>> bool((words[4:] == random_words(keys[1], (4,))[:2]).all())
+        True
+    """
+    if str(jax.random.key_impl(keys)) != _IMPLEMENTATION:
+        draw = jax.vmap(lambda key: jax.random.bits(key, (length,), jnp.uint32))
+        drawn = draw(keys.reshape(-1)).reshape(*keys.shape[:-1], -1)
+        return drawn[..., :width]
+    index = jax.lax.iota(jnp.uint32, width)
+    part, place = index // jnp.uint32(length), index % jnp.uint32(length)
+    first, second = (half[..., part] for half in _key_words(keys))
+    place = jax.lax.broadcast_in_dim(place, first.shape, (first.ndim - 1,))
+    x, y = _threefry_2x32((first, second), (jnp.zeros_like(place), place))
+    return x ^ y
 
 
 def client_words(

@@ -45,7 +45,7 @@ from mrsa_jax.hetero._grouping import (
     rate_groups,
     slowed_rates,
 )
-from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, SegmentRow, segment_layout
+from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, segment_layout
 from mrsa_jax.hetero._leakage import (
     SegmentHistory,
     SegmentLeakage,
@@ -119,7 +119,6 @@ __all__ = [
     "SegmentLeakage",
     "SegmentOut",
     "SegmentResult",
-    "SegmentRow",
     "SlowedRates",
     "SmallGroups",
     "SumLeakage",

@@ -1,13 +1,14 @@
 """One round of HeteroSAg as a function: unequal quantizers, secure sums, dropouts, decoding.
 
-HeteroSAg, Sections II-C and III. Segments are read, coded, summed and decoded one after the
-other, so that neither all updates nor all codes need be in memory at once.
+HeteroSAg, Sections II-C and III. As many segments as go at once are read, coded, summed and
+decoded together, so that neither all updates nor all codes need be in memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,17 +22,22 @@ from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.hetero._average import check_thresholds, clipped_share, cut
+from mrsa_jax.hetero._average import check_thresholds, clipped_share
 from mrsa_jax.hetero._coding import ValueRange, check_range, check_updates
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
+from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._round import (
+    Cast,
     Fidelity,
     SummedRound,
-    code_row,
+    code_span,
     judge,
-    row_totals,
-    row_update,
+    padded_span,
+    sum_span,
+    table_of,
+    update_span,
 )
+from mrsa_jax.hetero._row_kernels import draw_keys
+from mrsa_jax.hetero._spans import Span, plan_of, spans_of
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 
@@ -92,8 +98,8 @@ def aggregate(
     Args:
         seed: Integer or key; rounding, attacks and, but for "real", all secrets come from it.
         updates: float32[n, d], a row for each slot; or a function of (start, stop) that returns
-            float32[n, stop - start], called for one segment after the other. Rows of clients
-            outside V3 are not read.
+            float32[n, stop - start], called for one segment after the other (for all that go at
+            once, and then they are worked off). Rows of clients outside V3 are not read.
         layout: Who sums which segment with whom (`segment_layout`).
         value_range: (r1, r2), the clip range.
         survivors: bool[5, n], V0 to V4; or bool[n], who takes part in a round in which nobody is
@@ -126,7 +132,8 @@ def aggregate(
         ([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [1, 1, 0, 0, 1, 1])
 
     Cost: linear in n d but for the pads of "array": a keystream of each pair of a block over the
-    segment. Memory: codes of one segment ("real": of all).
+    segment. Memory: updates and codes of the segments that go at once, a segment or 4 MiB of each
+    on a CPU, at most an eighth of an accelerator's memory ("real": codes of all).
 
     Source: HeteroSAg, Sections II-C, III; differs from the paper in dividing by the clients that
     were summed, in nonces by block and round, and in what it does with a client left alone.
@@ -141,59 +148,84 @@ def aggregate(
     index = check_integer(round_index, "round_index", 0, 2**32 - 1)
     bounds = check_range(value_range)
     own = None if byzantine is None else _attackers(byzantine, layout)
-    mine = None if own is None else jnp.asarray(own & alive[3])
+    mine = None if own is None else own & alive[3]
     key = round_key(as_key(_plain(seed)), jnp.uint32(index), Stream.QUANTIZATION)
-    read = _reader(updates, layout, alive[3])
-    job = _Job(key, layout, bounds, combine, byzantine, mine, alive[3], read, progress)
+    members = jnp.arange(layout.num_participants, dtype=jnp.int32)
+    widest = -(-layout.dim // layout.num_segments)
+    draws = draw_keys(key, members, layout.rows.segment, widest)
+    cast = Cast(None if byzantine is None else key, draws, alive[3], byzantine, mine)
+    job = _Job(widest, layout, bounds, combine, cast, _reader(updates, layout), progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
-    round_ = judge(layout, graph, alive, limits)
+    round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
     seeds = None
     if fidelity == "array" and round_.counts.any():
         seeds = _seeds(as_key(_plain(seed)), graph, layout, index)
     totals, parts = [], []
-    for row, codes in job.codes():
-        table = row_totals(fidelity, seeds, codes, row, np.uint32(index), round_)
-        totals += list(np.asarray(table)[: len(row.plan)])
+    for span in job.spans:
+        if seeds is None:
+            table = job.sums(span, round_)
+        else:
+            table = padded_span(seeds, job.codes(span), layout, span, np.uint32(index), round_)
+        own_blocks = span.rows.number < len(layout.blocks)
+        totals += list(np.asarray(table)[own_blocks])
         if round_.status == Status.OK:
-            parts.append(job.update(table, row, round_))
+            parts.append(job.update(table, span, round_))
+        job.tell(span)
     return job.result(round_, tuple(totals), parts, None)
 
 
 @dataclasses.dataclass
 class _Job:
-    """What all fidelities do with a segment."""
+    """What all fidelities do with a span of segments."""
 
-    key: Array
+    widest: int
     layout: SegmentLayout
     bounds: Array
     combine: Any
-    byzantine: Any
-    mine: Array | None  # attackers who send
-    sent: np.ndarray  # V3
-    read: Callable[[SegmentRow], Array]
+    cast: Cast
+    read: Callable[[Span], tuple[Any, int]]
     progress: Callable[[int, int], None] | None
-    clipped: Any = None
+    clipped: Any = 0
 
-    def codes(self) -> Iterator[tuple[SegmentRow, Array]]:
-        """Go through the segments with the clients' residues."""
-        layout = self.layout
-        members = jnp.arange(layout.num_participants, dtype=jnp.int32)
-        for done, row in enumerate(layout.rows, 1):
-            codes, outside = code_row(
-                self.key, self.read(row), members, layout, row, self.bounds, self.byzantine,
-                self.mine, self.sent,
-            )  # fmt: skip
-            self.clipped = outside if done == 1 else self.clipped + outside
-            yield row, codes
-            if self.progress is not None:
-                self.progress(done, len(layout.rows))
+    @functools.cached_property
+    def spans(self) -> list[Span]:
+        return spans_of(self.layout)
 
-    def update(self, table: Array, row: SegmentRow, round_: SummedRound) -> np.ndarray:
-        part = row_update(
-            self.key, table, row, round_, self.bounds, self.combine, self.byzantine, self.mine
+    def codes(self, span: Span) -> Array:
+        """Return the clients' residues of a span."""
+        return self._run(code_span, span)
+
+    def sums(self, span: Span, round_: SummedRound) -> Array:
+        """Return the plain ring sums of a span."""
+        return self._run(sum_span, span, round_)
+
+    def _run(self, program: Any, span: Span, *more: Any) -> Any:
+        values, start = self.read(span)
+        result, outside, has_nan = program(
+            jnp.asarray(values), start, span.rows, self.cast, self.bounds, *more, width=span.width,
+            widest=self.widest,
+        )  # fmt: skip
+        bad = np.asarray(has_nan)
+        if bad.any():
+            number = int(bad.any(axis=1).argmax())
+            slots = np.flatnonzero(bad[number]).tolist()
+            first, stop = span.bounds[number]
+            require(False, "updates", "must not hold NaN", f"slots {slots[:8]}, coordinates "
+                    f"{first} to {stop}")  # fmt: skip
+        self.clipped = self.clipped + np.asarray(outside).sum(axis=0, dtype=np.int32)
+        return result
+
+    def tell(self, span: Span) -> None:
+        """Report each segment of a span that is done."""
+        if self.progress is not None:
+            for number in span.rows.segment.tolist():
+                self.progress(number + 1, self.layout.num_segments)
+
+    def update(self, table: Any, span: Span, round_: SummedRound) -> np.ndarray:
+        return np.asarray(
+            update_span(table, span.rows, self.cast, round_, self.bounds, self.combine)
         )
-        return np.asarray(part)
 
     def result(
         self,
@@ -203,10 +235,10 @@ class _Job:
         result: AggregateResult | None,
     ) -> SegmentResult:
         dim = self.layout.dim
-        share = clipped_share(self.clipped, jnp.asarray(self.sent), dim)
+        share = clipped_share(jnp.asarray(self.clipped), jnp.asarray(self.cast.sent), dim)
         return SegmentResult(
             update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
-            status=round_.status,
+            status=Status(int(round_.status)),
             block_status=round_.block_status,
             totals=totals,
             counts=round_.counts,
@@ -220,7 +252,11 @@ def _real(
     job: _Job, graph: np.ndarray | None, alive: np.ndarray, limits: np.ndarray | None, index: int
 ) -> SegmentResult:
     """Run the round with real messages: all codes at once."""
-    codes = np.concatenate([np.asarray(part) for _, part in job.codes()], axis=1)
+    every = []
+    for span in job.spans:
+        every.append(np.asarray(job.codes(span)))
+        job.tell(span)
+    codes = np.concatenate(every, axis=1)
     if graph is None:
         graph = alive[0][:, None] & alive[0][None, :] & ~np.eye(len(codes), dtype=bool)
     if limits is None:
@@ -231,14 +267,13 @@ def _real(
     kept[3] = result.summed
     sizes = [kept[3][list(block.members)].sum() for block in job.layout.blocks]
     counts = np.where(status == int(Status.OK), sizes, 0).astype(np.int32)
-    round_ = SummedRound(kept, result.status, status, counts)
+    round_ = SummedRound(kept, np.int32(result.status), status, counts)
     parts = []
     if round_.status == Status.OK:
-        for row in job.layout.rows:
-            table = np.zeros((len(row.moduli), row.stop - row.start), np.uint32)
-            own = result.totals[row.first_block : row.first_block + len(row.plan)]
-            table[: len(own)] = own
-            parts.append(job.update(jnp.asarray(table), row, round_))
+        for span in job.spans:
+            plan, first = plan_of(job.layout, span)
+            own = result.totals[first : first + len(plan)]
+            parts.append(job.update(table_of(own, span.rows, first, counts), span, round_))
     return job.result(round_, tuple(result.totals), parts, result)
 
 
@@ -279,34 +314,27 @@ def _attackers(byzantine: Any, layout: SegmentLayout) -> np.ndarray:
     return own
 
 
-def _reader(updates: Any, layout: SegmentLayout, sent: np.ndarray) -> Callable[[SegmentRow], Array]:
-    """Return what reads a segment: float32[n, w], zeros for those who do not send."""
-    here = jnp.asarray(sent)
-    whole = None if callable(updates) else check_updates(updates, layout)
+def _reader(updates: Any, layout: SegmentLayout) -> Callable[[Span], tuple[Any, int]]:
+    """Return what gives an array that holds a span's updates, and where they start in it."""
+    if not callable(updates):
+        whole = check_updates(updates, layout)
+        return lambda span: (whole, span.start)
 
-    def read(row: SegmentRow) -> Array:
-        width = row.stop - row.start
-        if whole is None:
-            part = updates(row.start, row.stop)
-            values = part if isinstance(part, jax.Array) else np.asarray(part)
-            floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
-            require(floating, "updates", "must be floating point", values.dtype)
-            shape = (layout.num_participants, width)
-            require(values.shape == shape, "updates", f"must return the shape {shape}",
-                    values.shape)  # fmt: skip
-            own = jnp.asarray(values, jnp.float32)
-        else:
-            own = cut(whole, jnp.int32(row.start), width)
-        kept, has_nan = _kept(own, here)
-        nan = np.flatnonzero(np.asarray(has_nan)).tolist()
-        require(not nan, "updates", "must not hold NaN", f"slots {nan[:8]}, coordinates "
-                f"{row.start} to {row.stop}")  # fmt: skip
-        return kept
+    def read(span: Span) -> tuple[Any, int]:
+        parts = [_read(updates, layout, *bounds) for bounds in span.bounds]
+        if len(parts) == 1:
+            return parts[0], 0
+        join = jnp if any(isinstance(part, jax.Array) for part in parts) else np
+        return join.concatenate(parts, axis=1), 0
 
     return read
 
 
-@jax.jit
-def _kept(values: Array, here: Array) -> tuple[Array, Array]:
-    kept = jnp.where(here[:, None], values, jnp.float32(0))
-    return kept, jnp.any(jnp.isnan(kept), axis=1)
+def _read(updates: Any, layout: SegmentLayout, start: int, stop: int) -> Any:
+    part = updates(start, stop)
+    values = part if isinstance(part, jax.Array) else np.asarray(part)
+    floating = bool(jnp.issubdtype(values.dtype, jnp.floating))
+    require(floating, "updates", "must be floating point", values.dtype)
+    shape = (layout.num_participants, stop - start)
+    require(values.shape == shape, "updates", f"must return the shape {shape}", values.shape)
+    return values.astype(np.float32)

@@ -1,34 +1,49 @@
 """HeteroSAg as the aggregator of a training: the state-carrying form of `aggregate`.
 
-Encode, judge, sum and decode are executables of their own, as in `secagg.ring_average`, so that a
-trained model does not depend on the fidelity to the last bit.
+What rounds numbers is fenced off from what goes before and after, as in `secagg.ring_average`, so
+that a trained model does not depend on the fidelity, nor on what is one program, to the last bit.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_range, range_bounds
-from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._round import SummedRound, code_row, judge, row_totals, row_update
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._round import (
+    Cast,
+    SummedRound,
+    code_span,
+    judge,
+    padded_span,
+    sum_span,
+    update_span,
+)
+from mrsa_jax.hetero._row_kernels import draw_keys
+from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, StochasticQuantizer, stochastic
 from mrsa_jax.secagg import AggregatorState, Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator import _key_words
 
 __all__ = ["SegmentAverage", "SegmentOut", "segment_average"]
+
+_OK = np.int32(Status.OK)
 
 
 class SegmentOut(NamedTuple):
@@ -38,8 +53,9 @@ class SegmentOut(NamedTuple):
         update: float32[d], the mean of the quantized updates that were summed, or what the robust
             rule made of the blocks' averages; zeros unless OK.
         status: int32, a `Status`.
-        learned: One uint32[B, w] for each segment: the ring sums that the server learns, a row
-            for each of its blocks (zero rows beyond the last, and where none was learnt).
+        learned: uint32[segments, B, w], w the widest segment's length: the ring sums that the
+            server learns, a row for each block of a segment (zero rows beyond the last, and where
+            none was learnt; zeros beyond a segment's own length).
         clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
             sent an input.
         summed: bool[n], the slots that are in every segment's sums; none unless OK.
@@ -51,7 +67,7 @@ class SegmentOut(NamedTuple):
 
     update: Array
     status: Array
-    learned: tuple[Array, ...]
+    learned: Array
     clipped_fraction: Array
     summed: Array
     components: Array
@@ -99,7 +115,6 @@ class SegmentAverage:
         width = None if self.clip_rule is None else self.clip_rule.init(self.quantizer)
         return AggregatorState(jnp.int32(0), width)
 
-    @needs_values
     def aggregate(
         self,
         key: Key[Array, ""],
@@ -111,7 +126,11 @@ class SegmentAverage:
         *,
         assignment_key: Key[Array, ""] | None = None,
     ) -> tuple[SegmentOut, AggregatorState]:
-        """Average one round's updates; call it outside `jit`.
+        """Average one round's updates.
+
+        Each step is one program over as many segments as go at once. Under `jit`, `vmap` or
+        `scan` the bits are the same, and what is wrong with traced values raises nothing. Memory
+        beside the updates: the codes of those segments ("array" under a trace: of all).
 
         Args:
             key: Randomness of the rounding and of the attackers.
@@ -132,143 +151,145 @@ class SegmentAverage:
             ConfigurationError: If weights are given or shapes do not fit.
         """
         require(weights is None, "weights", "must be left out: the mean of segments has none")
-        values, ids = jnp.asarray(updates), np.asarray(members).astype(np.int32)
+        values, ids = jnp.asarray(updates), jnp.asarray(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-        alive = self._alive(key, survivors)
-        slot_of = None
+        alive, slot_of = self._alive(key, survivors), None
         if self.by_client:
-            slot_of = self._places(ids, alive[0])
-            ids, alive = np.arange(len(ids), dtype=np.int32), _moved(alive, slot_of)
-            values = _take(values, jnp.asarray(np.maximum(slot_of, 0)))
+            self._check_clients(ids, alive)
+            slot_of, ids, alive, values = _seated(ids, alive, values)
         quantizer = self.quantizer
         if self.clip_rule is not None:
             quantizer = self.clip_rule.apply(quantizer, state.half_width)
-        round_ = judge(self.layout, None, alive, self._thresholds(slot_of))
-        run = _Run(self, key, state.round_index, range_bounds(quantizer), ids, alive[3], round_)
-        parts, learned, clipped = run.segments(values)
-        update = jnp.concatenate(parts)
+        widest = -(-self.layout.dim // self.layout.num_segments)
+        draws = draw_keys(key, ids, self.layout.rows.segment, widest)
+        cast = _cast(key, draws, self.byzantine, ids, alive[3])
+        round_ = judge(self.layout, None, alive, self.threshold)
+        run = _Run(self, state.round_index, range_bounds(quantizer), ids, cast, round_)
+        update, learned, clipped = run.segments(values)
         width = state.half_width
         if self.clip_rule is not None:
-            learnt = jnp.asarray(round_.status == Status.OK)
-            width = _advance(self.clip_rule, width, update, learnt)
-        out = _out(round_, update, learned, clipped, slot_of)
+            width = _advance(self.clip_rule, width, update, round_.status == _OK)
+        clipped, summed, components, total = _told(round_, clipped, slot_of)
+        share = clipped_share(clipped, cast.sent, self.layout.dim)
+        out = SegmentOut(
+            update, round_.status, learned, share, summed, components, total, round_.counts,
+            round_.block_status,
+        )  # fmt: skip
         return out, AggregatorState(state.round_index + jnp.int32(1), width)
 
-    def _alive(self, key: Array, survivors: Any) -> np.ndarray:
+    def _alive(self, key: Array, survivors: Any) -> Array:
         """Return bool[5, n]."""
         require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
         count = self.num_participants
         rule = f"must have one row, or V0 to V4, of {count} slots"
         require(survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape)
-        if survivors.ndim == 2:
-            return np.asarray(survivors)
+        own = jnp.asarray(survivors)
+        if own.ndim == 2:
+            return own
         if self.steps is not None:
-            drawn = _sample(self.steps, fold(key, int(Stream.STEPS)), jnp.asarray(survivors))
-            return np.asarray(drawn)
-        return np.tile(np.asarray(survivors), (5, 1))
+            return _sample(self.steps, fold(key, int(Stream.STEPS)), own)
+        return jnp.broadcast_to(own, (5, count))
 
-    def _places(self, ids: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Return int32[n], in which slot each client is; -1 for those who were not asked."""
-        count, own = self.num_participants, ids[asked]
+    def _check_clients(self, ids: Array, alive: Array) -> None:
+        if is_traced(ids, alive):
+            return
+        count, own = self.num_participants, np.asarray(ids)[np.asarray(alive[0])]
         fits = bool(((own >= 0) & (own < count)).all()) and len(set(own.tolist())) == len(own)
         rule = f"must be clients of the layout, 0 to {count - 1}, each once"
         require(fits, "members", rule, own.tolist())
-        places = np.full(count, -1, np.int32)
-        places[own] = np.flatnonzero(asked)
-        return places
-
-    def _thresholds(self, slot_of: np.ndarray | None) -> np.ndarray | None:
-        if self.threshold is None:
-            return None
-        limits = np.asarray(self.threshold)
-        return limits if limits.ndim == 0 else np.broadcast_to(limits, (self.num_participants,))
 
 
 class _Run(NamedTuple):
     """One round, ready to go through its segments."""
 
     average: SegmentAverage
-    key: Array
     index: Any
     bounds: Array
-    ids: np.ndarray
-    sent: np.ndarray
+    ids: Array
+    cast: Cast
     round_: SummedRound
 
-    def segments(self, values: Array) -> tuple[list[Array], list[Array], Array]:
-        """Return each segment's update and ring sums, and the clipped share."""
-        average, round_ = self.average, self.round_
-        layout, members = average.layout, jnp.asarray(self.ids)
-        mine = None
-        if average.byzantine is not None:
-            mine = jnp.asarray(average.byzantine.is_byzantine)[members] & jnp.asarray(self.sent)
-        seeds = self._seeds(members)
-        parts, learned, clipped = [], [], jnp.zeros(len(self.ids), jnp.int32)
-        for row in layout.rows:
-            own = cut(values, jnp.int32(row.start), row.stop - row.start)
-            codes, outside = code_row(
-                self.key, own, members, layout, row, self.bounds, average.byzantine, mine, self.sent
-            )
-            totals = row_totals(average.fidelity, seeds, codes, row, self.index, round_)
-            part = row_update(
-                self.key, totals, row, round_, self.bounds, average.combine, average.byzantine, mine
-            )
-            parts.append(part if round_.status == Status.OK else jnp.zeros_like(part))
-            learned.append(totals)
-            clipped = clipped + outside
-        return parts, learned, clipped_share(clipped, jnp.asarray(self.sent), layout.dim)
+    def segments(self, values: Array) -> tuple[Array, Array, Array]:
+        """Return the update, the ring sums, and by segment how many values were clipped."""
+        layout = self.average.layout
+        spans = spans_of(layout)
+        widest = max(span.width for span in spans)
+        if self.average.fidelity == "array":
+            seeds = derive_seeds(self.average.key_material, self.ids, self.index)
+            parts = [self._padded(values, seeds, span, widest) for span in spans]
+        elif is_traced(self) and len(spans) > 1:
+            parts = mapped(functools.partial(self._plain, values, widest), spans)
+        else:
+            parts = [self._plain(values, widest, span.rows, span.start, span.width)
+                     for span in spans]  # fmt: skip
+        if len(spans) == 1:
+            return parts[0]
+        return _joined(parts, widest)
 
-    def _seeds(self, members: Array) -> Seeds | None:
-        if self.average.fidelity == "sets" or not self.round_.counts.any():
-            return None
-        return derive_seeds(self.average.key_material, members, self.index)
+    def _plain(self, values: Array, widest: int, rows: SegmentRows, start: Any, width: int) -> Any:
+        totals, outside, _ = sum_span(
+            values, start, rows, self.cast, self.bounds, self.round_, width=width,
+            widest=widest,
+        )  # fmt: skip
+        return self._update(totals, rows), totals, outside
 
+    def _padded(self, values: Array, seeds: Seeds, span: Span, widest: int) -> Any:
+        codes, outside, _ = code_span(
+            values, span.start, span.rows, self.cast, self.bounds, width=span.width,
+            widest=widest,
+        )  # fmt: skip
+        layout = self.average.layout
+        totals = padded_span(seeds, codes, layout, span, self.index, self.round_)
+        return self._update(totals, span.rows), totals, outside
 
-def _out(
-    round_: SummedRound,
-    update: Array,
-    learned: list[Array],
-    clipped: Array,
-    slot_of: np.ndarray | None,
-) -> SegmentOut:
-    summed = round_.summed
-    if slot_of is not None:
-        by_slot = np.zeros_like(summed)
-        by_slot[slot_of[slot_of >= 0]] = summed[slot_of >= 0]
-        summed = by_slot
-    smallest = int(summed.argmax())
-    return SegmentOut(
-        update=update,
-        status=jnp.int32(int(round_.status)),
-        learned=tuple(learned),
-        clipped_fraction=clipped,
-        summed=jnp.asarray(summed),
-        components=jnp.asarray(np.where(summed, smallest, -1).astype(np.int32)),
-        total_weight=jnp.uint32(int(summed.sum())),
-        counts=jnp.asarray(round_.counts),
-        block_status=jnp.asarray(round_.block_status),
-    )
+    def _update(self, totals: Any, rows: SegmentRows) -> Array:
+        combine = self.average.combine
+        return update_span(totals, rows, self.cast, self.round_, self.bounds, combine)
 
 
-def cut(values: Array, start: Array, width: int) -> Array:
-    """Return the coordinates of one segment; one executable for each of the two widths."""
-    return _cut(values, start, width)
-
-
-_cut = jax.jit(
-    lambda values, start, width: jax.lax.dynamic_slice_in_dim(values, start, width, axis=1),
-    static_argnames=("width",),
-)
+@functools.partial(jax.jit, static_argnames=("widest",))
+def _joined(parts: list[tuple[Array, ...]], widest: int) -> tuple[Array, Array, Array]:
+    """Join what spans gave, or loops over spans of one shape."""
+    tables = []
+    for _, totals, _ in parts:
+        own = totals.reshape(-1, *totals.shape[-2:])
+        tables.append(jnp.pad(own, ((0, 0), (0, 0), (0, widest - own.shape[2]))))
+    update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
+    outside = jnp.concatenate([own.reshape(-1, own.shape[-1]) for _, _, own in parts])
+    return update, jnp.concatenate(tables), outside
 
 
 @jax.jit
-def _take(values: Array, rows: Array) -> Array:
-    return values[rows]
+def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
+    """Seat each client that was asked in the slot of its number: where it was (-1: nowhere)."""
+    places = jnp.arange(ids.shape[0], dtype=jnp.int32)
+    where = jnp.where(alive[0], ids, jnp.int32(ids.shape[0]))
+    slot_of = jnp.full_like(places, -1).at[where].set(places, mode="drop")
+    kept = jnp.maximum(slot_of, 0)
+    return slot_of, places, alive[:, kept] & (slot_of >= 0)[None], values[kept]
 
 
-def _moved(alive: np.ndarray, slot_of: np.ndarray) -> np.ndarray:
-    return alive[:, np.maximum(slot_of, 0)] & (slot_of >= 0)
+@jax.jit
+def _cast(key: Array, draws: Array, byzantine: Any, ids: Array, sent: Array) -> Cast:
+    if byzantine is None:
+        return Cast(None, draws, sent)
+    return Cast(key, draws, sent, byzantine, jnp.asarray(byzantine.is_byzantine)[ids] & sent)
+
+
+@jax.jit
+def _told(
+    round_: SummedRound, outside: Array, slot_of: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """Return how much was clipped of each client, who is summed, their component and number."""
+    summed = round_.summed
+    if slot_of is not None:
+        places = jnp.where(slot_of >= 0, slot_of, jnp.int32(slot_of.shape[0]))
+        summed = jnp.zeros_like(summed).at[places].set(summed, mode="drop")
+    smallest = jnp.argmax(summed).astype(jnp.int32)
+    components = jnp.where(summed, smallest, jnp.int32(-1))
+    total = jnp.sum(summed, dtype=jnp.uint32)
+    return jnp.sum(outside, axis=0, dtype=jnp.int32), summed, components, total
 
 
 def clipped_share(clipped: Array, sent: Array, dim: int) -> Array:
@@ -278,6 +299,7 @@ def clipped_share(clipped: Array, sent: Array, dim: int) -> Array:
 
 @jax.jit
 def _share(clipped: Array, sent: Array, dim: Array) -> Array:
+    clipped, dim = lax.optimization_barrier((clipped, dim))
     fractions = jnp.where(sent, clipped.astype(jnp.float32) / dim, jnp.float32(0))
     return jnp.sum(fractions) / jnp.maximum(jnp.sum(sent, dtype=jnp.float32), jnp.float32(1))
 

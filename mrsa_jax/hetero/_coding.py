@@ -1,4 +1,4 @@
-"""Updates to codes and sums of codes back to updates, segment by segment.
+"""Updates to codes and sums of codes back to updates.
 
 HeteroSAg, Section II-C (Steps 3 and 5): a client quantizes segment l with the K of the block in
 which it sums l; a block's sum decodes to |U| r1 + Delta_K times the ring sum; blocks of a row,
@@ -7,6 +7,7 @@ which differ in K, are added as real numbers. Symbols: [r1, r2] -> `value_range`
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,15 +17,17 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
-from mrsa_jax._streams import random_words
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
+from mrsa_jax._status import Status
+from mrsa_jax.hetero._layout import SegmentLayout
+from mrsa_jax.hetero._round import Cast, SummedRound, code_span, table_of, update_span
+from mrsa_jax.hetero._row_kernels import draw_keys
+from mrsa_jax.hetero._spans import spans_of
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 
-__all__ = ["check_range", "combine_row", "decode", "decode_row", "encode", "encode_row"]
+__all__ = ["check_range", "check_updates", "client_ids", "decode", "encode", "range_bounds"]
 
-# Coordinates of a segment whose rounding one key draws.
-_CHUNK = 65_536
 ValueRange = tuple[float | int | np.floating, float | int | np.floating]
 
 
@@ -49,7 +52,8 @@ def encode(
 
     Returns:
         uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`), and
-        float32[n], the share of each client's values that was clipped.
+        float32[n], the share of each client's values that was clipped. Under `jit` or `vmap` a
+        NaN counts as clipped to r1, as in `quantize.stochastic`.
 
     Raises:
         ConfigurationError: If shapes do not fit, a value is NaN, or the range is none.
@@ -66,16 +70,25 @@ def encode(
     """
     bounds = check_range(value_range)
     values = check_updates(updates, layout)
-    whole = not bool(jnp.isnan(values).any())
+    whole = is_traced(values) or not bool(jnp.isnan(values).any())
     require(whole, "updates", "must not hold NaN", "NaN")
-    ids = client_ids(members, layout)
-    codes, outside = [], jnp.zeros(ids.shape, jnp.int32)
-    for row in layout.rows:
-        part, beyond = encode_row(key, values[:, row.start : row.stop], ids, layout, row, bounds)
-        codes.append(part)
-        outside = outside + beyond
-    share = outside.astype(jnp.float32) / jnp.float32(layout.dim)
-    return jnp.concatenate(codes, axis=1), share
+    spans = spans_of(layout)
+    widest = max(span.width for span in spans)
+    draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)
+    cast = Cast(None, draws, np.ones(layout.num_participants, np.bool_))
+    codes, outside = zip(*(
+        code_span(values, span.start, span.rows, cast, bounds, width=span.width,
+                  widest=widest)[:2]
+        for span in spans
+    ), strict=True)  # fmt: skip
+    return jnp.concatenate(codes, axis=1), _share(outside, layout.dim)
+
+
+@functools.partial(jax.jit, static_argnames=("dim",))
+def _share(outside: tuple[Array, ...], dim: int) -> Array:
+    return jnp.sum(jnp.concatenate(outside), axis=0, dtype=jnp.int32).astype(
+        jnp.float32
+    ) / jnp.float32(dim)
 
 
 def decode(
@@ -103,7 +116,8 @@ def decode(
         float32[d]; zeros in segments that no client summed.
 
     Raises:
-        ConfigurationError: If shapes do not fit or a count is impossible.
+        ConfigurationError: If shapes do not fit or a count is impossible; of traced values,
+            shapes and types alone can be told.
 
     Examples:
         >>> from mrsa_jax.hetero import segment_layout
@@ -115,44 +129,48 @@ def decode(
     the clients that were summed, not by N.
     """
     bounds = check_range(value_range)
-    arrays = [np.asarray(total) for total in totals]
+    arrays = _checked_totals(totals, layout)
+    number = _checked_counts(counts, layout)
+    alive = jnp.zeros((5, layout.num_participants), jnp.bool_)
+    round_ = SummedRound(alive, np.int32(Status.OK), None, number)
+    parts = []
+    for span in spans_of(layout):
+        first = int(span.rows.number.min())
+        size = int((span.rows.number < len(arrays)).sum())
+        table = table_of(arrays[first : first + size], span.rows, first, number)
+        part = update_span(table, span.rows, Cast(None, None, None), round_, bounds, combine)
+        parts.append(part)
+    return jnp.concatenate(parts)
+
+
+def _checked_totals(totals: Any, layout: SegmentLayout) -> list[Any]:
+    """Return uint32[stop - start] of each block, residues of its ring, or raise."""
+    arrays = [total if is_traced(total) else np.asarray(total) for total in totals]
     blocks = layout.blocks
     rule = "must hold a sum for each block of the layout"
     require(len(arrays) == len(blocks), "totals", rule, len(arrays), len(blocks))
     for array, block in zip(arrays, blocks, strict=True):
-        require(array.dtype.kind in "iu", "totals", "must hold integers", array.dtype)
+        integers = bool(jnp.issubdtype(array.dtype, jnp.integer))
+        require(integers, "totals", "must hold integers", array.dtype)
         shape = (block.stop - block.start,)
         require(array.shape == shape, "totals", f"must have the shape {shape}", array.shape)
-        inside = bool(((array >= 0) & (array < block.modulus)).all())
+        inside = is_traced(array) or bool(((array >= 0) & (array < block.modulus)).all())
         require(inside, "totals", "must be residues of their block's ring", block.modulus)
-    number = np.asarray(counts)
-    sizes = np.asarray([len(block.members) for block in blocks])
-    proper = number.dtype.kind in "iu" and number.shape == sizes.shape
+    return [array.astype(np.uint32) for array in arrays]
+
+
+def _checked_counts(counts: Any, layout: SegmentLayout) -> Any:
+    """Return int32[blocks], or raise."""
+    number = counts if is_traced(counts) else np.asarray(counts)
+    sizes = np.asarray([len(block.members) for block in layout.blocks])
+    integers = bool(jnp.issubdtype(number.dtype, jnp.integer))
+    proper = integers and number.shape == sizes.shape
     require(proper, "counts", "must hold an integer for each block", number.shape, number.dtype)
     rule = "must lie between 0 and the members of each block"
-    require(bool(((number >= 0) & (number <= sizes)).all()), "counts", rule, number.tolist())
-    return jnp.concatenate([
-        _decode_blocks(arrays, number, row, bounds, combine) for row in layout.rows
-    ])  # fmt: skip
-
-
-def _decode_blocks(
-    totals: list[np.ndarray],
-    counts: np.ndarray,
-    row: SegmentRow,
-    bounds: Array,
-    combine: Callable[..., Any] | None,
-) -> Array:
-    own = range(row.first_block, row.first_block + len(row.plan))
-    table = np.zeros((len(row.moduli), row.stop - row.start), np.uint32)
-    number = np.zeros(len(row.moduli), np.int32)
-    table[: len(own)] = [totals[block] for block in own]
-    number[: len(own)] = counts[own.start : own.stop]
-    levels = jnp.asarray(row.block_levels)
-    if combine is None:
-        return decode_row(jnp.asarray(table), jnp.asarray(number), levels, bounds)
-    averages = block_averages(jnp.asarray(table), jnp.asarray(number), levels, bounds)
-    return combine_row(combine, averages, jnp.asarray(number))
+    if not is_traced(number):
+        within = bool(((number >= 0) & (number <= sizes)).all())
+        require(within, "counts", rule, number.tolist())
+    return number.astype(np.int32)
 
 
 def check_range(value_range: Any) -> Float32[Array, " 2"]:
@@ -188,126 +206,3 @@ def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participan
     require(integers and ids.shape == (count,), "members", f"must be {count} integers", ids.shape,
             ids.dtype)  # fmt: skip
     return jnp.asarray(ids).astype(jnp.int32)
-
-
-def encode_row(
-    key: Array, values: Array, members: Array, layout: SegmentLayout, row: SegmentRow, bounds: Array
-) -> tuple[Array, Array]:
-    """Return one segment's codes uint32[n, w], and how many values of each client were clipped.
-
-    The draws are of one length for all segments, whatever the generator makes of lengths, and one
-    executable serves them all.
-    """
-    width = row.stop - row.start
-    widest = -(-layout.dim // layout.num_segments)
-    codes, outside = _encode(
-        key, jnp.pad(values, ((0, 0), (0, widest - width))), members, jnp.int32(row.segment),
-        jnp.asarray(row.levels), bounds, jnp.int32(width),
-    )  # fmt: skip
-    return codes[:, :width], outside
-
-
-@jax.jit
-def _encode(
-    key: Key[Array, ""],
-    values: Float32[Array, "n w"],
-    members: Int32[Array, " n"],
-    segment: Int32[Array, ""],
-    levels: Int32[Array, " n"],
-    bounds: Float32[Array, " 2"],
-    width: Int32[Array, ""],
-) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"]]:
-    lower, upper = bounds[0], bounds[1]
-    top = (levels - jnp.int32(1)).astype(jnp.float32)[:, None]
-    step = (upper - lower) / top
-    is_inside = (values >= lower) & (values <= upper)
-    is_real = jnp.arange(values.shape[1], dtype=jnp.int32) < width
-    outside = jnp.sum(~is_inside & is_real[None, :], axis=1, dtype=jnp.int32)
-    clipped = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
-    scaled = jnp.minimum((clipped - lower) / step, top)
-    floor = jnp.floor(scaled)
-    threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
-    up = _words(key, members, segment, values.shape[1]) < threshold
-    return floor.astype(jnp.uint32) + up.astype(jnp.uint32), outside
-
-
-def _words(key: Array, members: Array, segment: Array, width: int) -> Array:
-    """Return one random word for each client and coordinate of a segment."""
-    length = min(width, _CHUNK)
-    chunks = jnp.arange(-(-width // length), dtype=jnp.int32)
-
-    def own(member: Array) -> Array:
-        mine = jax.random.fold_in(jax.random.fold_in(key, member), segment)
-        words = jax.vmap(lambda chunk: random_words(jax.random.fold_in(mine, chunk), (length,)))(
-            chunks
-        )
-        return words.reshape(-1)[:width]
-
-    return jax.vmap(own)(members)
-
-
-def _centred(
-    totals: UInt32[Array, "blocks w"], counts: Int32[Array, " blocks"], levels: Array, bounds: Array
-) -> Array:
-    """Return each block's sum less its count times the middle of the range."""
-    top = (levels - jnp.int32(1)).astype(jnp.uint32)
-    span = (counts.astype(jnp.uint32) * top)[:, None]
-    # as in `StochasticQuantizer.decode`: an exact integer difference, so nothing cancels
-    offset = (totals - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
-    odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
-    step = (bounds[1] - bounds[0]) / top.astype(jnp.float32)
-    return jnp.where(counts[:, None] > 0, step[:, None] * (offset - odd), jnp.float32(0))
-
-
-@jax.jit
-def decode_row(
-    totals: UInt32[Array, "blocks w"],
-    counts: Int32[Array, " blocks"],
-    levels: Int32[Array, " blocks"],
-    bounds: Float32[Array, " 2"],
-) -> Float32[Array, " w"]:
-    """Return the mean over all summed clients of one segment; zeros if there are none."""
-    number = jnp.sum(counts, dtype=jnp.int32)
-    centred = jnp.sum(_centred(totals, counts, levels, bounds), axis=0)
-    middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
-    mean = middle + centred / jnp.maximum(number, jnp.int32(1)).astype(jnp.float32)
-    return jnp.where(number > 0, mean, jnp.float32(0))
-
-
-@jax.jit
-def block_averages(
-    totals: UInt32[Array, "blocks w"],
-    counts: Int32[Array, " blocks"],
-    levels: Int32[Array, " blocks"],
-    bounds: Float32[Array, " 2"],
-) -> Float32[Array, "blocks w"]:
-    """Return the mean of each block's summed clients; zeros where there are none."""
-    middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
-    number = jnp.maximum(counts, jnp.int32(1)).astype(jnp.float32)[:, None]
-    average = middle + _centred(totals, counts, levels, bounds) / number
-    return jnp.where(counts[:, None] > 0, average, jnp.float32(0))
-
-
-def combine_row(
-    rule: Any, averages: Float32[Array, "blocks w"], counts: Int32[Array, " blocks"]
-) -> Float32[Array, " w"]:
-    """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
-    leaves = jax.tree.leaves(rule)
-    is_function = len(leaves) == 1 and leaves[0] is rule  # no pytree: its code, not its numbers
-    if not is_function:
-        return _combine(rule, averages, counts)
-    weights = counts.astype(jnp.float32)
-    return _where_summed(jnp.asarray(rule(averages, weights)), counts)
-
-
-@jax.jit
-def _combine(rule: Any, averages: Array, counts: Array) -> Array:
-    weights = counts.astype(jnp.float32)
-    if rule is None:
-        share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
-        return jnp.sum(averages * share[:, None], axis=0)
-    return _where_summed(rule(averages, weights), counts)
-
-
-def _where_summed(values: Array, counts: Array) -> Array:
-    return jnp.where(jnp.any(counts > 0), values, jnp.float32(0))

@@ -22,10 +22,10 @@ from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
-from mrsa_jax.secagg._admission import heeded, holders
+from mrsa_jax.secagg._admission import heeded, holders, memberships
 from mrsa_jax.secagg._outcome import judged
 
-__all__ = ["SegmentBlock", "SegmentLayout", "SegmentRow", "segment_layout"]
+__all__ = ["SegmentBlock", "SegmentLayout", "SegmentRows", "segment_layout"]
 
 ModulusRule = Literal["exact", "power_of_two"]
 # as in `quantize.stochastic`: float32 tells no more apart
@@ -55,34 +55,28 @@ class SegmentBlock:
     modulus: int
 
 
-class SegmentRow(NamedTuple):
-    """One segment of a layout as arrays, of shapes that all segments share.
+class SegmentRows(NamedTuple):
+    """Segments of a layout as arrays, one beside the other (Z of them, or a part).
 
     Attributes:
-        segment: l.
-        start: First coordinate.
-        stop: One past the last coordinate.
-        first_block: Number of its first block in the plan.
-        plan: Its blocks over the segment's own coordinates, from 0.
-        levels: int32[n], K with which each slot quantizes it.
-        modulus_of: uint32[n], R of each slot's block; 0 stands for 2^32.
-        block_of: int32[n], each slot's block, counted from the row's first.
-        slots: int32[B, m], members of each block, B and m the most of all rows; padded with n.
-        block_levels: int32[B], K of each block; 2 beyond the last.
-        moduli: uint32[B], R of each block, 0 for 2^32; 2 beyond the last.
+        segment: int32[Z], l.
+        levels: int32[Z, n], K with which each slot quantizes it.
+        modulus_of: uint32[Z, n], R of each slot's block; 0 stands for 2^32.
+        rings: uint32[Z, D], the different R of its blocks, ascending; 1 beyond the last.
+        slots: int32[Z, B, m], members of each block, B and m the most of all rows; padded with n.
+        number: int32[Z, B], of the block among all blocks; their count beyond the last.
+        block_levels: int32[Z, B], K of each block; 2 beyond the last.
+        moduli: uint32[Z, B], R of each block, 0 for 2^32; 2 beyond the last.
     """
 
-    segment: int
-    start: int
-    stop: int
-    first_block: int
-    plan: SegmentPlan
-    levels: np.ndarray
-    modulus_of: np.ndarray
-    block_of: np.ndarray
-    slots: np.ndarray
-    block_levels: np.ndarray
-    moduli: np.ndarray
+    segment: Any
+    levels: Any
+    modulus_of: Any
+    rings: Any
+    slots: Any
+    number: Any
+    block_levels: Any
+    moduli: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,32 +144,40 @@ class SegmentLayout:
         )  # fmt: skip
 
     @functools.cached_property
-    def rows(self) -> tuple[SegmentRow, ...]:
+    def rows(self) -> SegmentRows:
         """Return the segments as arrays, which is what encodes, sums and decodes them."""
-        by_row = [[block for block in self.blocks if block.segment == segment]
-                  for segment in range(self.num_segments)]  # fmt: skip
-        most = max(len(row) for row in by_row)
-        widest = max(len(block.members) for block in self.blocks)
-        starts = np.cumsum([0, *(len(row) for row in by_row)]).tolist()
-        return tuple(self._row(row, first, most, widest)
-                     for row, first in zip(by_row, starts, strict=False))  # fmt: skip
+        count, blocks, segments = self.num_participants, self.blocks, self.num_segments
+        place, here = np.zeros(len(blocks), int), np.zeros(segments, int)
+        for number, block in enumerate(blocks):
+            place[number] = here[block.segment]
+            here[block.segment] += 1
+        most, widest = here.max(), max(len(block.members) for block in blocks)
+        rows = SegmentRows(
+            segment=np.arange(segments, dtype=np.int32),
+            levels=np.zeros((segments, count), np.int32),
+            modulus_of=np.zeros((segments, count), np.uint32),
+            rings=np.ones((segments, most), np.uint32),
+            slots=np.full((segments, most, widest), count, np.int32),
+            number=np.full((segments, most), len(blocks), np.int32),
+            block_levels=np.full((segments, most), 2, np.int32),
+            moduli=np.full((segments, most), 2, np.uint32),
+        )
+        for number, block in enumerate(blocks):
+            at, members = (block.segment, place[number]), list(block.members)
+            rows.levels[block.segment, members] = block.num_levels
+            rows.modulus_of[block.segment, members] = block.modulus % 2**32
+            rows.slots[at][: len(members)] = members
+            rows.number[at], rows.block_levels[at] = number, block.num_levels
+            rows.moduli[at] = block.modulus % 2**32
+        for segment, size in enumerate(here):
+            rings = np.unique(rows.moduli[segment, :size])
+            rows.rings[segment, : len(rings)] = rings
+        return rows
 
-    def _row(self, own: list[SegmentBlock], first: int, most: int, widest: int) -> SegmentRow:
-        count = self.num_participants
-        levels, modulus_of = np.zeros(count, np.int32), np.zeros(count, np.uint32)
-        block_of = np.zeros(count, np.int32)
-        slots = np.full((most, widest), count, np.int32)
-        block_levels, moduli = np.full(most, 2, np.int32), np.full(most, 2, np.uint32)
-        for place, block in enumerate(own):
-            members, modulus = list(block.members), np.uint32(block.modulus % 2**32)
-            levels[members], modulus_of[members] = block.num_levels, modulus
-            block_of[members], slots[place, : len(members)] = place, members
-            block_levels[place], moduli[place] = block.num_levels, modulus
-        start, stop = own[0].start, own[0].stop
-        plan = tuple(Block(block.members, 0, stop - start, block.modulus, block.num_levels)
-                     for block in own)  # fmt: skip
-        return SegmentRow(own[0].segment, start, stop, first, plan, levels, modulus_of, block_of,
-                          slots, block_levels, moduli)  # fmt: skip
+    @functools.cached_property
+    def memberships(self) -> np.ndarray:
+        """Return bool[blocks, n], who is in which block."""
+        return memberships(self.plan, self.num_participants)
 
     def outcome(
         self,

@@ -1,30 +1,52 @@
-"""One round of a layout: who is summed, what can be unmasked, and each segment's ring sums.
+"""One round of a layout: who is summed, what can be unmasked, and the segments' ring sums.
 
-Shared by `aggregate` and `segment_average`. HeteroSAg, Section II-C; CCESA, Definition 3 and
-Theorem 1 for what the shares that come back give away. Symbols: V0 to V4 -> rows of `survivors`.
+Shared by `aggregate` and `segment_average`: each step of a round is one program over all segments
+of a span (`_spans`). HeteroSAg, Section II-C; CCESA, Definition 3 and Theorem 1 for what the
+shares that come back give away. Symbols: V0 to V4 -> rows of `survivors`.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Int32, UInt32
+from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
+from mrsa_jax._device import is_bound_by_memory, is_traced
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
-from mrsa_jax.hetero._coding import block_averages, combine_row, decode_row, encode_row
-from mrsa_jax.hetero._layout import SegmentLayout, SegmentRow
+from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._row_kernels import (
+    block_averages,
+    combine_row,
+    decode_row,
+    encode_row,
+    is_function,
+    plain_row,
+)
+from mrsa_jax.hetero._spans import Span, by_parts, plan_of
 from mrsa_jax.secagg import Seeds, ring_sum
 
-__all__ = ["Fidelity", "SummedRound", "code_row", "judge", "row_totals", "row_update"]
+__all__ = [
+    "Cast",
+    "Fidelity",
+    "SummedRound",
+    "code_span",
+    "judge",
+    "padded_span",
+    "sum_span",
+    "table_of",
+    "update_span",
+]
 
 Fidelity = Literal["sets", "array", "real"]
 # Second step of an attack's random path; a client's second step is a segment's number.
 _ATTACK = 0x61747400
+_OK = np.int32(Status.OK)
 
 
 class SummedRound(NamedTuple):
@@ -32,169 +54,311 @@ class SummedRound(NamedTuple):
 
     Attributes:
         survivors: bool[5, n], V3 as far as it is admitted to the sums.
-        status: Of the round: OK if all sums over admitted clients can be unmasked.
+        status: int32, of the round: OK if all sums over admitted clients can be unmasked.
         block_status: int32[blocks].
         counts: int32[blocks], clients summed in each block whose status is OK.
     """
 
-    survivors: np.ndarray
-    status: Status
-    block_status: np.ndarray
-    counts: np.ndarray
+    survivors: Any
+    status: Any
+    block_status: Any
+    counts: Any
 
     @property
-    def summed(self) -> Bool[np.ndarray, " participants"]:
+    def summed(self) -> Any:
         """Return who is in the round's mean; nobody unless the status is OK."""
-        return np.asarray(self.survivors[3] & (self.status == Status.OK))
+        return self.survivors[3] & (self.status == _OK)
+
+
+class Cast(NamedTuple):
+    """Who plays in a round, and by which dice.
+
+    Attributes:
+        key: Of the attacks; None without attackers.
+        draws: Keys [segments, n, parts] of the rounding (`draw_keys`).
+        sent: bool[n], V3.
+        byzantine: A `Byzantine`, or None.
+        mine: bool[n], attackers who send; None without attackers.
+    """
+
+    key: Any
+    draws: Any
+    sent: Any
+    byzantine: Any = None
+    mine: Any = None
+
+
+# ---- what is learnt
 
 
 def judge(
     layout: SegmentLayout,
     adjacency: Bool[np.ndarray, "n n"] | None,
-    survivors: Bool[np.ndarray, "5 n"],
-    thresholds: np.ndarray | None,
+    survivors: Any,
+    thresholds: Any,
 ) -> SummedRound:
-    """Decide a round (see `SegmentLayout.outcome`)."""
+    """Decide a round (see `SegmentLayout.outcome`); by arrays where everybody shares."""
+    if adjacency is None:
+        return _judged(layout.memberships, survivors, thresholds)
     found = layout.outcome(survivors, thresholds, adjacency=adjacency)
     alive = survivors.copy()
     alive[3] = found.summed
     ok = found.block_status == int(Status.OK)
     counts = [found.summed[list(block.members)].sum() for block in layout.blocks]
-    return SummedRound(alive, found.status, found.block_status,
+    return SummedRound(alive, np.int32(found.status), found.block_status,
                        np.where(ok, counts, 0).astype(np.int32))  # fmt: skip
 
 
-def code_row(
-    key: Array,
-    values: Array,
-    members: Array,
-    layout: SegmentLayout,
-    row: SegmentRow,
-    bounds: Array,
-    byzantine: Any,
-    mine: Array | None,
-    sent: Bool[np.ndarray, " participants"],
-) -> tuple[Array, Array]:
-    """Return what the clients put under their pads in one segment, and how many were clipped.
+@jax.jit
+def _judged(
+    inside: Bool[Array, "blocks n"], survivors: Bool[Array, "5 n"], thresholds: Any
+) -> SummedRound:
+    """Decide a round over the complete graph on V0: `heeded` and `judged` of `secagg`.
 
-    Attackers (`mine`) change their update before it is rounded, or send other residues. They see
-    the rows of V3 (`sent`) and no others: what colludes goes by the honest clients' mean.
+    Of the shares of a client in V0 as many are in a set as V0 has clients there; and all who are
+    summed in a block are one component.
     """
-    if byzantine is None or mine is None:
-        return encode_row(key, values, members, layout, row, bounds)
-    attack = fold(key, int(Stream.ATTACK), _ATTACK + row.segment)
-    seen = jnp.asarray(np.flatnonzero(sent))
-    values = _corrupt_updates(byzantine, fold(attack, 0), values, mine, seen)
-    codes, outside = encode_row(key, values, members, layout, row, bounds)
-    for modulus in sorted({int(modulus) for modulus in row.modulus_of}):
-        theirs = mine & jnp.asarray(row.modulus_of == np.uint32(modulus))
-        own = fold(attack, 1, modulus % 2**31)
-        codes = _corrupt_residues(byzantine, own, codes, jnp.uint32(modulus), theirs)
-    return codes, outside
+    asked, joined, shared, sent, answered = survivors
 
+    def holders(here: Array) -> Array:
+        count = jnp.sum(asked & here, dtype=jnp.int32)
+        return jnp.where(asked, count, here.astype(jnp.int32))
 
-@jax.jit
-def _corrupt_updates(byzantine: Any, key: Array, values: Array, mine: Array, seen: Array) -> Array:
-    return values.at[seen].set(byzantine.corrupt_updates(key, values[seen], mine[seen]))
-
-
-@jax.jit
-def _corrupt_residues(byzantine: Any, key: Array, codes: Array, modulus: Array, mine: Array) -> Any:
-    return byzantine.corrupt_residues(key, codes, modulus, mine)
-
-
-def row_totals(
-    fidelity: str,
-    seeds: Seeds | None,
-    codes: UInt32[Array, "n w"],
-    row: SegmentRow,
-    round_index: Any,
-    round_: SummedRound,
-) -> UInt32[Array, "blocks w"]:
-    """Return the ring sums of one segment's blocks; zeros where a sum is withheld."""
-    counts = counts_of(round_, row)
-    if seeds is None or fidelity == "sets":
-        here = jnp.asarray(round_.survivors[3])
-        slots, moduli = jnp.asarray(row.slots), jnp.asarray(row.moduli)
-        return _plain_row(codes, slots, here, moduli, jnp.asarray(counts))
-    sums = ring_sum(
-        seeds, codes, row.plan, round_index, survivors=round_.survivors, fidelity="array",
-        first_block=row.first_block,
+    if thresholds is None:
+        neighbours = jnp.where(asked, jnp.sum(asked, dtype=jnp.int32) - jnp.int32(1), jnp.int32(0))
+        thresholds = jnp.maximum((neighbours + 1) // 2 + 1, jnp.int32(2))
+    sent = sent & ((holders(shared) >= thresholds) | (holders(joined) < thresholds))
+    summed = lax.while_loop(
+        lambda left: jnp.any(_lonely(inside, left)), lambda left: left & ~_lonely(inside, left),
+        sent,
     )  # fmt: skip
-    table = np.zeros((len(row.moduli), row.stop - row.start), np.uint32)
-    table[: len(row.plan)] = [np.asarray(total) for total in sums.totals]
-    table[counts == 0] = 0
+    answered = answered & summed & (holders(summed) >= thresholds)
+    is_held = holders(answered) < thresholds  # whose pads stay on
+    counts = jnp.sum(inside & summed[None], axis=1, dtype=jnp.int32)
+    is_shut = jnp.any(inside & (is_held & (summed | shared))[None], axis=1)
+    judged = jnp.where(is_shut, jnp.int32(Status.UNRELIABLE), _OK)
+    none = jnp.int32(Status.TOO_FEW_SURVIVORS)
+    statuses = jnp.where(counts > 0, judged, none)
+    is_open = ~jnp.any(statuses == jnp.int32(Status.UNRELIABLE))
+    status = jnp.where(is_open, _OK, jnp.int32(Status.UNRELIABLE))
+    status = jnp.where(jnp.any(summed), status, none)
+    return SummedRound(survivors.at[3].set(summed), status, statuses,
+                       jnp.where(statuses == _OK, counts, jnp.int32(0)))  # fmt: skip
+
+
+def _lonely(inside: Array, left: Array) -> Array:
+    alone = jnp.sum(inside & left[None], axis=1, dtype=jnp.int32) == 1
+    return left & jnp.any(inside & alone[:, None], axis=0)
+
+
+# ---- what is sent
+
+
+@functools.partial(jax.jit, static_argnames=("width", "widest"))
+def code_span(
+    values: Float32[Array, "n dim"],
+    start: Any,
+    rows: SegmentRows,
+    cast: Cast,
+    bounds: Float32[Array, " 2"],
+    *,
+    width: int,
+    widest: int,
+) -> tuple[UInt32[Array, "n span"], Int32[Array, "segments n"], Bool[Array, "segments n"]]:
+    """Return what the clients put under their pads, how many values were clipped, and NaNs.
+
+    Reads the span's coordinates from `start` on; rows outside V3 count as zeros.
+    """
+    codes, outside, has_nan = _coded(values, start, rows, cast, bounds, width, widest)
+    return codes.swapaxes(0, 1).reshape(values.shape[0], -1), outside, has_nan
+
+
+def _coded(
+    values: Array, start: Any, rows: SegmentRows, cast: Cast, bounds: Array,
+    width: int, widest: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    # as when compiled apart: what makes the updates, or takes the mean, may round as it likes
+    values, bounds = lax.optimization_barrier((values, bounds))
+    count, clients = rows.segment.shape[0], values.shape[0]
+    own = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
+    own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(clients, count, width)
+    own = own.swapaxes(0, 1)
+
+    def one(values: Array, row: SegmentRows) -> tuple[Array, Array, Array]:
+        return _code_row(values, row, cast, bounds, widest)
+
+    codes, outside, has_nan = jax.vmap(one)(own, rows)
+    return codes, outside, has_nan
+
+
+def _code_row(
+    values: Array, row: SegmentRows, cast: Cast, bounds: Array, widest: int
+) -> tuple[Array, Array, Array]:
+    """Code one segment; attackers change their update before it is rounded, or their residues.
+
+    They see the rows of V3 and no others: what colludes goes by the honest clients' mean. Rows
+    that are not there pass as attackers' own, and what becomes of them is not read.
+    """
+    key, draws, sent, byzantine, mine = cast
+    keys = draws[row.segment]
+    if byzantine is None:
+        return encode_row(keys, values, row.levels, bounds, widest)
+    attack = fold(key, int(Stream.ATTACK), _ATTACK + row.segment)
+    values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~sent)
+    codes, outside, has_nan = encode_row(keys, values, row.levels, bounds, widest)
+
+    def strike(codes: Array, ring: Array) -> tuple[Array, None]:
+        own = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
+        return byzantine.corrupt_residues(own, codes, ring, mine & (row.modulus_of == ring)), None
+
+    return lax.scan(strike, codes, row.rings)[0], outside, has_nan
+
+
+# ---- what is summed
+
+
+def _counts_of(rows: SegmentRows, counts: Any) -> Int32[Array, "segments blocks"]:
+    """Return how many clients each block of the rows sums, zeros beyond the last."""
+    return jnp.append(jnp.asarray(counts), jnp.int32(0))[rows.number]
+
+
+def sum_span(
+    values: Float32[Array, "n dim"],
+    start: Any,
+    rows: SegmentRows,
+    cast: Cast,
+    bounds: Float32[Array, " 2"],
+    round_: SummedRound,
+    *,
+    width: int,
+    widest: int,
+) -> tuple[Array, Int32[Array, "segments n"], Bool[Array, "segments n"]]:
+    """Return the ring sums uint32[segments, B, w] without pads, and what `code_span` counts.
+
+    Zeros where a sum is withheld.
+    """
+    if is_bound_by_memory():
+        return _fused_sums(values, start, rows, cast, bounds, round_, width=width, widest=widest)
+    codes, *counted = code_span(values, start, rows, cast, bounds, width=width, widest=widest)
+    return _plain_sums(codes, rows, cast.byzantine is None, round_), counted[0], counted[1]
+
+
+@functools.partial(jax.jit, static_argnames=("width", "widest"))
+def _fused_sums(
+    values: Array, start: Any, rows: SegmentRows, cast: Cast, bounds: Array, round_: SummedRound,
+    *, width: int, widest: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Code and sum in one program, so that no code need ever be in memory."""
+    codes, outside, has_nan = _coded(values, start, rows, cast, bounds, width, widest)
+    return _totals(codes, rows, cast.byzantine is None, round_), outside, has_nan
+
+
+@functools.partial(jax.jit, static_argnames=("is_below",))
+def _plain_sums(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound) -> Array:
+    apart = codes.reshape(codes.shape[0], rows.segment.shape[0], -1).swapaxes(0, 1)
+    return _totals(apart, rows, is_below, round_)
+
+
+def _totals(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound) -> Array:
+    counts, here = _counts_of(rows, round_.counts), jnp.asarray(round_.survivors[3])
+    plain = functools.partial(plain_row, summed=here, is_below=is_below)
+    return by_parts(plain, codes, rows.slots, rows.moduli, counts)
+
+
+def padded_span(
+    seeds: Seeds,
+    codes: UInt32[Array, "n span"],
+    layout: SegmentLayout,
+    span: Span,
+    index: Any,
+    round_: SummedRound,
+) -> UInt32[Array, "segments blocks w"]:
+    """Return the ring sums of a span's blocks from padded inputs; zeros where one is withheld."""
+    plan, first = plan_of(layout, span)
+    sums = ring_sum(
+        seeds, codes, plan, index, survivors=round_.survivors, fidelity="array", first_block=first
+    )
+    return table_of(sums.totals, span.rows, first, round_.counts)
+
+
+def table_of(totals: Any, rows: SegmentRows, first: int, counts: Any) -> Array:
+    """Return uint32[segments, B, w] of blocks' totals, from the block `first` on.
+
+    Zeros where no block is, or nobody is summed.
+    """
+    place = np.minimum(rows.number - first, len(totals))
+    if is_traced(totals, counts):
+        table = jnp.stack([*totals, jnp.zeros_like(totals[0])])[place]
+        return jnp.where((_counts_of(rows, counts) > 0)[:, :, None], table, jnp.uint32(0))
+    shape = np.shape(totals[0])
+    table = np.stack([*map(np.asarray, totals), np.zeros(shape, np.uint32)])[place]
+    table[np.append(np.asarray(counts), 0)[rows.number] == 0] = 0
     return jnp.asarray(table)
 
 
-def counts_of(round_: SummedRound, row: SegmentRow) -> Int32[np.ndarray, " blocks"]:
-    """Return how many clients each block of a row sums, zeros beyond the last."""
-    counts = np.zeros(len(row.moduli), np.int32)
-    own = round_.counts[row.first_block : row.first_block + len(row.plan)]
-    counts[: len(own)] = own
-    return counts
+# ---- what becomes of it
 
 
-@jax.jit
-def _plain_row(
-    codes: UInt32[Array, "n w"],
-    slots: Int32[Array, "blocks members"],
-    summed: Bool[Array, " n"],
-    moduli: UInt32[Array, " blocks"],
-    counts: Int32[Array, " blocks"],
-) -> UInt32[Array, "blocks w"]:
-    """Add the residues of each block's summed members modulo its R (0: 2^32)."""
-    last = jnp.int32(codes.shape[0] - 1)
-    place = jnp.minimum(slots, last)
-    here = (slots <= last) & summed[place] & (counts > 0)[:, None]
-    values = jnp.where(here[:, :, None], codes[place], jnp.uint32(0))
-    # halves of 16 bits do not overflow for fewer than 2^16 members
-    low = jnp.sum(values & jnp.uint32(0xFFFF), axis=1, dtype=jnp.uint32)
-    high = jnp.sum(values >> jnp.uint32(16), axis=1, dtype=jnp.uint32)
-    modulus = jnp.maximum(moduli, jnp.uint32(1))[:, None]
-
-    def double(_: Any, residue: Array) -> Array:
-        twice = residue + residue  # R is at most 2^31
-        return jnp.minimum(twice, twice - modulus)
-
-    shifted = lax.fori_loop(0, 16, double, high % modulus)
-    total = shifted + low % modulus
-    total = jnp.minimum(total, total - modulus)
-    wrapped = low + (high << jnp.uint32(16))
-    return jnp.where((moduli == 0)[:, None], wrapped, total)
-
-
-def row_update(
-    key: Array,
-    totals: UInt32[Array, "blocks w"],
-    row: SegmentRow,
+def update_span(
+    totals: UInt32[Array, "segments blocks w"],
+    rows: SegmentRows,
+    cast: Cast,
     round_: SummedRound,
-    bounds: Array,
+    bounds: Float32[Array, " 2"],
     combine: Any,
-    byzantine: Any,
-    mine: Array | None,
-) -> Array:
-    """Return one segment of the update: the plain mean, or a rule over the blocks' averages."""
-    counts, levels = jnp.asarray(counts_of(round_, row)), jnp.asarray(row.block_levels)
-    if combine is None and byzantine is None:
-        return decode_row(totals, counts, levels, bounds)
-    averages = block_averages(totals, counts, levels, bounds)
-    if byzantine is not None and mine is not None:
-        attack = fold(key, int(Stream.ATTACK), _ATTACK + row.segment, 2)
-        touching = mine & jnp.asarray(round_.survivors[3])
-        averages = _corrupt_averages(
-            byzantine, attack, averages, jnp.asarray(row.slots), touching, counts
-        )
-    return combine_row(combine, averages, counts)
+) -> Float32[Array, " span"]:
+    """Return a span of the update: the plain mean, or a rule over the blocks' averages.
+
+    Zeros unless the round's status is OK. A rule that is a function is called for each segment.
+    """
+    if combine is None or not is_function(combine):
+        return _updates(totals, rows, cast, round_, bounds, combine)
+    averages, counts = _averages(totals, rows, cast, round_, bounds)
+    parts = [combine_row(combine, *own) for own in zip(averages, counts, strict=True)]
+    return jnp.where(round_.status == _OK, jnp.concatenate(parts), jnp.float32(0))
 
 
 @jax.jit
+def _updates(
+    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, bounds: Array,
+    combine: Any,
+) -> Array:  # fmt: skip
+    if combine is None and cast.byzantine is None:
+        totals, bounds = lax.optimization_barrier((totals, bounds))
+        counts = _counts_of(rows, round_.counts)
+        decode = functools.partial(decode_row, bounds=bounds)
+        parts = by_parts(decode, totals, counts, rows.block_levels)
+    else:
+        averages, counts = _averages(totals, rows, cast, round_, bounds)
+        parts = by_parts(lambda *own: combine_row(combine, *own), averages, counts)
+    parts = jnp.where(round_.status == _OK, parts, jnp.float32(0))
+    return lax.optimization_barrier(parts.reshape(-1))
+
+
+@jax.jit
+def _averages(
+    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, bounds: Array
+) -> tuple[Array, Array]:
+    """Return the averages of blocks that a rule sees, and their counts."""
+    totals, bounds = lax.optimization_barrier((totals, bounds))
+    counts = _counts_of(rows, round_.counts)
+    average = jax.vmap(block_averages, in_axes=(0, 0, 0, None))
+    averages = average(totals, counts, rows.block_levels, bounds)
+    if cast.byzantine is not None:
+        touching = cast.mine & round_.survivors[3]
+        strike = functools.partial(_corrupt_averages, cast.key, cast.byzantine, touching)
+        averages = jax.vmap(strike)(averages, rows.segment, rows.slots, counts)
+    return lax.optimization_barrier((averages, counts))
+
+
 def _corrupt_averages(
-    byzantine: Any, key: Array, averages: Array, slots: Array, mine: Array, counts: Array
-) -> Array:
+    key: Array, byzantine: Any, mine: Array, averages: Array, segment: Array, slots: Array,
+    counts: Array,
+) -> Array:  # fmt: skip
+    attack = fold(key, int(Stream.ATTACK), _ATTACK + segment, 2)
     last = jnp.int32(mine.shape[0] - 1)
     touched = jnp.any((slots <= last) & mine[jnp.minimum(slots, last)], axis=1) & (counts > 0)
-    keys = jax.vmap(lambda block: jax.random.fold_in(key, block))(
+    keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(
         jnp.arange(averages.shape[0], dtype=jnp.int32)
     )
     return jnp.asarray(jax.vmap(byzantine.corrupt_average)(keys, averages, touched))

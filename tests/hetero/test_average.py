@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import hetero
+from mrsa_jax import _device, hetero
 from mrsa_jax.availability import independent_steps
-from mrsa_jax.hetero import decode, encode, segment_average, segment_layout
+from mrsa_jax.hetero import _round, decode, encode, segment_average, segment_layout
 from mrsa_jax.quantize import following_range
 from mrsa_jax.secagg import Aggregator, ring_average
 
@@ -244,3 +244,83 @@ def test_trains_a_model():
     assert np.array_equal(runs[0].participation, history)
     assert runs[0].aggregates.shape == (2, 650)
     assert np.isfinite(runs[0].parameters).all()
+
+
+def test_rounds_in_one_scan_are_the_rounds_one_by_one():
+    """Losses, ranges and attackers of 12 rounds, none of them known while tracing."""
+    rng, rounds = np.random.default_rng(3), 12
+    layout = segment_layout("mc", [3, 3, 3], [2, 5, 9], dim=8)  # widths 3, 3, 2
+    average = segment_average(
+        layout, RANGE, by_client=True, fidelity="sets", combine=hetero.trimmed_mean(0.2),
+        byzantine=hetero.wrong_pads(np.arange(9) == 2), clip_rule=following_range(2.0, floor=0.1),
+        threshold=6,
+    )  # fmt: skip
+    keep = rng.random((rounds, 5, 9)) < 0.93
+    given = (
+        jax.random.split(jax.random.key(1), rounds),
+        jnp.asarray(rng.uniform(-1, 1, (rounds, 9, 8)), jnp.float32),
+        jnp.asarray([rng.permutation(9) for _ in range(rounds)], jnp.int32),
+        jnp.asarray(np.cumprod(keep, axis=1).astype(bool)),
+    )
+
+    def step(state, own):
+        out, state = average.aggregate(own[0], state, *own[1:])
+        return state, out
+
+    _, outs = jax.jit(lambda *all_: jax.lax.scan(step, average.init(), all_))(*given)
+    state = average.init()
+    for r in range(rounds):
+        state, out = step(state, [leaf[r] for leaf in given])
+        for name, mine, theirs in zip(out._fields, out, outs, strict=True):
+            assert np.array_equal(mine, theirs[r]), (r, name)
+    assert {int(mj.Status.OK), int(mj.Status.UNRELIABLE)} <= set(np.asarray(outs.status).tolist())
+
+
+@pytest.mark.parametrize("fidelity", ["sets", "array"])
+def test_an_update_does_not_depend_on_how_many_segments_go_at_once(fidelity, monkeypatch):
+    layout = segment_layout("mc", [2] * 5, [2, 4, 5, 8, 9], dim=33)  # widths 7, 7, 7, 6, 6
+    updates = jnp.asarray(np.random.default_rng(4).uniform(-1, 1, (10, 33)), jnp.float32)
+    average = segment_average(layout, RANGE, fidelity=fidelity)
+    arguments = (jax.random.key(0), average.init(), updates, jnp.arange(10), jnp.ones(10, bool))
+    outs = []
+    for at_once in (1, 2**22):
+        monkeypatch.setitem(_device._WORK, "segments", _device._Work(at_once, 1))
+        outs.append(average.aggregate(*arguments)[0])
+        if fidelity == "sets":
+            whole = jax.jit(lambda *own: average.aggregate(*own))  # how many is read while tracing
+            outs.append(whole(*arguments)[0])
+    assert outs[0].learned.shape == (5, 3, 7)
+    for other in outs[1:]:
+        equal(outs[0], other)
+
+
+@jax.jit
+def _judgements(inside, survivors, thresholds):
+    return jax.vmap(_round._judged, (None, 0, 0))(inside, survivors, thresholds)
+
+
+@pytest.mark.parametrize("scheme", ["mc", "sc", "groups"])
+def test_rounds_are_judged_as_by_sets(scheme):
+    """300 rounds of every kind against the outcome that plain sets give one by one."""
+    rng = np.random.default_rng(5)
+    layout = segment_layout(scheme, [2, 3, 2], [2, 5, 9], dim=9)
+    stay = rng.choice([0.6, 0.8, 0.95], (300, 1, 1))
+    survivors = np.cumprod(rng.random((300, 5, 7)) < stay, axis=1).astype(bool)
+    limits = rng.integers(1, 7, (300, 7)).astype(np.int32)
+    found = _judgements(layout.memberships, jnp.asarray(survivors), jnp.asarray(limits))
+    majority = jax.vmap(_round._judged, (None, 0, None))(
+        layout.memberships, jnp.asarray(survivors), None
+    )
+    for own, several in ((limits, found), ([None] * 300, majority)):
+        got = jax.device_get(several)
+        for r in range(300):
+            outcome = layout.outcome(survivors[r], own[r])
+            assert got.status[r] == outcome.status
+            assert np.array_equal(got.block_status[r], outcome.block_status)
+            assert np.array_equal(got.survivors[r, 3], outcome.summed)
+            counts = [
+                outcome.summed[list(block.members)].sum() * (status == mj.Status.OK)
+                for block, status in zip(layout.blocks, outcome.block_status, strict=True)
+            ]
+            assert np.array_equal(got.counts[r], counts)
+    assert len(set(np.asarray(found.status).tolist())) == 3

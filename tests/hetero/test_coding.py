@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.hetero import _coding as coding
+from mrsa_jax.hetero import _row_kernels as kernels
 from mrsa_jax.hetero import decode, encode, segment_layout, weighted_mean
 
 LAYOUT = segment_layout("mc", [2, 3, 2], [2, 5, 9], dim=11)  # widths 4, 4, 3
@@ -79,7 +79,7 @@ def test_levels_are_kept_and_what_is_outside_is_clipped():
 
 @pytest.mark.parametrize("chunk", [65_536, 3])
 def test_draws_are_those_documented(chunk, monkeypatch):
-    monkeypatch.setattr(coding, "_CHUNK", chunk)
+    monkeypatch.setattr(kernels, "_DRAWS_OF_A_KEY", chunk)
     jax.clear_caches()  # the chunk is read while tracing
     members = [7, 3, 11, 100, 0, 5, 8]
     updates, key = updates_of(seed=1), jax.random.key(5)
@@ -197,3 +197,20 @@ def test_unbiased_with_the_variance_of_theorem_2():
         assert abs(product.mean()) <= 2 * spread / math.sqrt(2 * width - lag)
     between = np.sign(error[0]) * np.sign(error[1])
     assert abs(between.mean()) <= 2 * spread / math.sqrt(2 * width)
+
+
+def test_coding_and_decoding_inside_a_users_program():
+    updates, key = jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])), jax.random.key(3)
+    codes, clipped = jax.jit(jax.vmap(lambda own: encode(key, own, LAYOUT, RANGE)))(updates)
+    totals = [
+        codes[:, list(block.members), block.start : block.stop].sum(axis=1, dtype=jnp.uint32)
+        for block in LAYOUT.blocks
+    ]
+    counts = jnp.asarray([len(block.members) for block in LAYOUT.blocks])
+    means = jax.vmap(lambda own: decode(own, counts, LAYOUT, RANGE, weighted_mean()))(totals)
+    for r in range(2):
+        one = encode(key, updates[r], LAYOUT, RANGE)
+        assert np.array_equal(codes[r], one[0])
+        assert np.array_equal(clipped[r], one[1])
+        again = decode([own[r] for own in totals], counts, LAYOUT, RANGE, weighted_mean())
+        np.testing.assert_allclose(means[r], again, atol=1e-6)

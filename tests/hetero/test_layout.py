@@ -106,19 +106,22 @@ def test_subgroups_follow_the_matrix_over_them():
 
 def test_rows_hold_what_the_blocks_do():
     layout = segment_layout("mc", [2, 3, 2, 2], [2, 4, 5, 9], 10)
-    for row in layout.rows:
-        own = [block for block in layout.blocks if block.segment == row.segment]
-        assert layout.blocks[row.first_block] == own[0]
+    for segment, row in enumerate(zip(*layout.rows, strict=True)):
+        row = type(layout.rows)(*row)
+        own = [block for block in layout.blocks if block.segment == segment]
+        assert (int(row.segment), len(row.slots)) == (segment, len(row.moduli))
         for place, block in enumerate(own):
             slots = row.slots[place]
             assert slots[slots < 9].tolist() == list(block.members)
+            assert layout.blocks[row.number[place]] == block
             assert (row.block_levels[place], row.moduli[place]) == (
                 block.num_levels, block.modulus,
             )  # fmt: skip
-            assert (row.block_of[list(block.members)] == place).all()
             assert (row.modulus_of[list(block.members)] == block.modulus).all()
         assert (row.slots[len(own) :] == 9).all()
-        assert row.levels.tolist() == layout.levels_of()[row.segment].tolist()
+        assert (row.number[len(own) :] == len(layout.blocks)).all()
+        assert set(row.rings.tolist()) - {1} == {block.modulus for block in own}
+        assert row.levels.tolist() == layout.levels_of()[segment].tolist()
 
 
 def test_layouts_are_values():

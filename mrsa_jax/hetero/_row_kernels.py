@@ -1,0 +1,169 @@
+"""One segment as pure functions of arrays: codes, ring sums, and sums back to an update.
+
+HeteroSAg, Section II-C (Steps 3 and 5). `_round` maps them over many segments at once: levels,
+rings, members and counts are data, so that one program serves all segments of a width.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
+
+from mrsa_jax._streams import fold_over, joined_words
+
+__all__ = [
+    "block_averages",
+    "combine_row",
+    "decode_row",
+    "draw_keys",
+    "encode_row",
+    "is_function",
+    "plain_row",
+]
+
+# Coordinates of a segment whose rounding one key draws: part of what a seed means.
+_DRAWS_OF_A_KEY = 65_536
+_FEW = 24
+
+
+@functools.partial(jax.jit, static_argnames=("widest",))
+def draw_keys(
+    key: Key[Array, ""], members: Int32[Array, " n"], segments: Int32[Array, " segments"],
+    widest: int,
+) -> Key[Array, "segments n parts"]:  # fmt: skip
+    """Return the keys of the rounding: for each segment, client and stretch of coordinates."""
+    parts = jnp.arange(-(-widest // _DRAWS_OF_A_KEY), dtype=jnp.int32)
+    return fold_over(fold_over(fold_over(key, members), segments), parts).swapaxes(0, 1)
+
+
+def encode_row(
+    keys: Key[Array, "n parts"],
+    values: Float32[Array, "n w"],
+    levels: Int32[Array, " n"],
+    bounds: Float32[Array, " 2"],
+    widest: int,
+) -> tuple[UInt32[Array, "n w"], Int32[Array, " n"], Bool[Array, " n"]]:
+    """Return one segment's codes, how many values of each client were clipped, and who has a NaN.
+
+    The draws are of the length of the widest segment, whatever the generator makes of lengths.
+    """
+    lower, upper = bounds[0], bounds[1]
+    top = (levels - jnp.int32(1)).astype(jnp.float32)[:, None]
+    step = (upper - lower) / top
+    is_inside = (values >= lower) & (values <= upper)
+    outside = jnp.sum(~is_inside, axis=1, dtype=jnp.int32)
+    has_nan = jnp.isnan(jnp.max(values, axis=1))
+    clipped = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
+    scaled = jnp.minimum((clipped - lower) / step, top)
+    floor = jnp.floor(scaled)
+    threshold = ((scaled - floor) * jnp.float32(2**32)).astype(jnp.uint32)
+    words = joined_words(keys, min(widest, _DRAWS_OF_A_KEY), widest)[:, : values.shape[1]]
+    return floor.astype(jnp.uint32) + (words < threshold).astype(jnp.uint32), outside, has_nan
+
+
+def plain_row(
+    codes: UInt32[Array, "n w"],
+    slots: Int32[Array, "blocks members"],
+    moduli: UInt32[Array, " blocks"],
+    counts: Int32[Array, " blocks"],
+    summed: Bool[Array, " n"],
+    is_below: bool,
+) -> UInt32[Array, "blocks w"]:
+    """Add the residues of each block's summed members modulo its R (0: 2^32).
+
+    `is_below`: codes alone are added, whose sums are below R, or wrap where R is 2^32.
+    """
+    last = jnp.int32(codes.shape[0] - 1)
+    place = jnp.minimum(slots, last)
+    here = (slots <= last) & summed[place] & (counts > 0)[:, None]
+    values = jnp.where(here[:, :, None], codes[place], jnp.uint32(0))
+    if is_below:
+        return _sum_of_few(values)
+    # halves of 16 bits do not overflow for fewer than 2^16 members
+    low = _sum_of_few(values & jnp.uint32(0xFFFF))
+    high = _sum_of_few(values >> jnp.uint32(16))
+    modulus = jnp.maximum(moduli, jnp.uint32(1))[:, None]
+    shifted = high % modulus
+    for _ in range(16):  # unrolled: one kernel
+        twice = shifted + shifted  # R is at most 2^31
+        shifted = jnp.minimum(twice, twice - modulus)
+    total = shifted + low % modulus
+    total = jnp.minimum(total, total - modulus)
+    wrapped = low + (high << jnp.uint32(16))
+    return jnp.where((moduli == 0)[:, None], wrapped, total)
+
+
+def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blocks w"]:
+    """Add up over members in steps so short that XLA fuses them with what makes the values."""
+    blocks, members, width = values.shape
+    steps = -(-members // _FEW)
+    few = -(-members // steps)
+    padded = jnp.pad(values, ((0, 0), (0, steps * few - members), (0, 0)))
+    some = jnp.sum(padded.reshape(blocks, steps, few, width), axis=2, dtype=jnp.uint32)
+    if steps == 1:
+        return some[:, 0]
+    # without the barrier both sums would become one, over all members
+    return jnp.sum(lax.optimization_barrier(some), axis=1, dtype=jnp.uint32)
+
+
+def _centred(
+    totals: UInt32[Array, "blocks w"], counts: Int32[Array, " blocks"], levels: Array, bounds: Array
+) -> Array:
+    """Return each block's sum less its count times the middle of the range."""
+    top = (levels - jnp.int32(1)).astype(jnp.uint32)
+    span = (counts.astype(jnp.uint32) * top)[:, None]
+    # as in `StochasticQuantizer.decode`: an exact integer difference, so nothing cancels
+    offset = (totals - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
+    odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
+    step = (bounds[1] - bounds[0]) / top.astype(jnp.float32)
+    return jnp.where(counts[:, None] > 0, step[:, None] * (offset - odd), jnp.float32(0))
+
+
+def decode_row(
+    totals: UInt32[Array, "blocks w"],
+    counts: Int32[Array, " blocks"],
+    levels: Int32[Array, " blocks"],
+    bounds: Float32[Array, " 2"],
+) -> Float32[Array, " w"]:
+    """Return the mean over all summed clients of one segment; zeros if there are none."""
+    number = jnp.sum(counts, dtype=jnp.int32)
+    centred = jnp.sum(_centred(totals, counts, levels, bounds), axis=0)
+    middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
+    mean = middle + centred / jnp.maximum(number, jnp.int32(1)).astype(jnp.float32)
+    return jnp.where(number > 0, mean, jnp.float32(0))
+
+
+def block_averages(
+    totals: UInt32[Array, "blocks w"],
+    counts: Int32[Array, " blocks"],
+    levels: Int32[Array, " blocks"],
+    bounds: Float32[Array, " 2"],
+) -> Float32[Array, "blocks w"]:
+    """Return the mean of each block's summed clients; zeros where there are none."""
+    middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
+    number = jnp.maximum(counts, jnp.int32(1)).astype(jnp.float32)[:, None]
+    average = middle + _centred(totals, counts, levels, bounds) / number
+    return jnp.where(counts[:, None] > 0, average, jnp.float32(0))
+
+
+def is_function(rule: Any) -> bool:
+    """Return whether a rule is no pytree: its code, not its numbers."""
+    leaves = jax.tree.leaves(rule)
+    return len(leaves) == 1 and leaves[0] is rule
+
+
+def combine_row(
+    rule: Any, averages: Float32[Array, "blocks w"], counts: Int32[Array, " blocks"]
+) -> Float32[Array, " w"]:
+    """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
+    weights = counts.astype(jnp.float32)
+    if rule is None:
+        share = weights / jnp.maximum(jnp.sum(weights), jnp.float32(1))
+        return jnp.sum(averages * share[:, None], axis=0)
+    combined = jnp.asarray(rule(averages, weights))
+    return jnp.where(jnp.any(counts > 0), combined, jnp.float32(0))
