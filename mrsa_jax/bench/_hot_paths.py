@@ -185,6 +185,25 @@ def _segments(quick: bool) -> Work:
     return Work([Call(program, (seeds, inputs))], clients * dim, 2 * 4 * clients * dim)
 
 
+def _segment_round(quick: bool) -> Work:
+    from mrsa_jax.hetero import segment_average, segment_layout
+
+    groups, size, dim = (3, 2, 60) if quick else (10, 10, 10**6)
+    levels = [2 + group for group in range(groups)]
+    layout = segment_layout("mc", [size] * groups, levels, dim)
+    average, n = segment_average(layout, (-1.0, 1.0), fidelity="sets"), groups * size
+
+    def aggregate(updates: Any) -> Any:
+        everybody = jnp.ones(n, jnp.bool_)
+        out, _ = average.aggregate(
+            jax.random.key(0), average.init(), updates, jnp.arange(n), everybody
+        )
+        return out
+
+    call = Call(jax.jit(aggregate), (Struct((n, dim), jnp.float32),))
+    return Work([call], n * dim)
+
+
 # ---- many trials
 
 
@@ -286,6 +305,7 @@ _power = functools.partial(_padded_round, modulus=2**32)
 _prime = functools.partial(_padded_round, modulus=2**31 - 1)
 
 _ROUND = "n = 100 complete, d = 1,000,000"
+
 HOT_PATHS: dict[str, HotPath] = {
     "ranks": HotPath(
         "ranks, small prime",
@@ -355,7 +375,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "8,192 rounds, n = 100",
         "rounds",
         _failures,
-        {"pallas": Bound(15, 1.2), "xla": Bound(40, 3.0, 1)},
+        {"pallas": Bound(15, 1.2), "xla": Bound(40, 4.0, 1)},
     ),
     "mlp": HotPath(
         "a minibatch step of an MLP", "12 clients", "samples", _mlp, {"xla": Bound(40, None, 1)}
@@ -372,5 +392,12 @@ HOT_PATHS: dict[str, HotPath] = {
         "samples",
         _rounds_between_evaluations,
         {"xla": Bound(1_200, None, 1)},
+    ),
+    "segment-round": HotPath(
+        "a round of HeteroSAg without pads",
+        "n = 100, 10 groups, d = 10^6",
+        "coordinates",
+        _segment_round,
+        {"xla": Bound(40, 4.0, 1)},
     ),
 }
