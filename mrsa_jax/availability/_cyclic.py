@@ -64,6 +64,7 @@ class Cyclic:
         return ~happens(words, self.thresholds[place]), (state + 1) % length
 
 
+@needs_values
 def cyclic(
     dropout_rates: ArrayLike | Sequence[float | int], phase: ArrayLike | Sequence[int] = 0
 ) -> Cyclic:

@@ -75,6 +75,7 @@ class Independent:
         return ~happens(words, self.thresholds), state
 
 
+@needs_values
 def independent(dropout_rate: Any) -> Independent:
     """Return the model in which clients drop out of each round independently.
 

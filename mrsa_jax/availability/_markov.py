@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._chance import check_chances, happens, threshold
 from mrsa_jax.availability._checks import check_numbers, spread
 
@@ -64,6 +65,7 @@ class Markov:
         return online, online
 
 
+@needs_values
 def markov(
     dropout_rate: ArrayLike | Sequence[float | int], mean_absence: ArrayLike | Sequence[float | int]
 ) -> Markov:

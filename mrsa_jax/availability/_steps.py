@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability._chance import check_chances, happens, threshold
 
 __all__ = ["IndependentSteps", "StepDropout", "independent_steps"]
@@ -70,6 +71,7 @@ class IndependentSteps:
         return jnp.stack([cohort, *(cohort & ~gone for gone in left)])
 
 
+@needs_values
 def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> IndependentSteps:
     """Return the model in which every client leaves at each of the four steps with chance q.
 

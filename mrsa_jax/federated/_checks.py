@@ -94,7 +94,8 @@ def _check_values(client_data: ClientData) -> None:
     for name in ("labels", "indices", "sizes"):
         dtype = getattr(client_data, name).dtype
         require(dtype == np.int32, f"client_data.{name}", "must be int32", str(dtype))
-    is_finite = bool(_all_finite(client_data.inputs))
+    with jax.ensure_compile_time_eval():  # known, though a caller's function is being traced
+        is_finite = bool(_all_finite(client_data.inputs))
     require(is_finite, "client_data.inputs", "must be finite", "nan or inf")
     if all(isinstance(leaf, jax.Array) for leaf in leaves):  # a NumPy array may change later
         _SOUND.add(client_data)

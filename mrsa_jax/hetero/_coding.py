@@ -70,7 +70,7 @@ def encode(
     """
     bounds = check_range(value_range)
     values = check_updates(updates, layout)
-    whole = is_traced(values) or not bool(jnp.isnan(values).any())
+    whole = is_traced(values) or not bool(np.isnan(np.asarray(values)).any())
     require(whole, "updates", "must not hold NaN", "NaN")
     spans = spans_of(layout)
     widest = max(span.width for span in spans)

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
@@ -230,6 +231,7 @@ class SegmentLayout:
         return found
 
 
+@needs_values
 def segment_layout(
     scheme: str | ArrayLike | Sequence[Any],
     groups: Sequence[Any] | np.ndarray,

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Int32
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer, check_integers, host_array
 
 __all__ = [
@@ -97,6 +98,7 @@ def segment_matrix(
     return matrix
 
 
+@needs_values
 def segment_matrix_plus(
     scheme: str,
     subgroups: Sequence[int | np.integer] | np.ndarray,
@@ -129,6 +131,7 @@ def segment_matrix_plus(
     return segment_matrix(scheme, sum(_checked_subgroups(subgroups)), hybrid_threshold)
 
 
+@needs_values
 def subgroup_labels(
     subgroups: Sequence[int | np.integer] | np.ndarray,
 ) -> tuple[tuple[int, int], ...]:

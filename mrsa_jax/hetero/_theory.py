@@ -28,6 +28,7 @@ _Integers = Sequence[int | np.integer] | np.ndarray
 _Range = tuple[float | int, float | int]
 
 
+@needs_values
 def quantization_error_bound(
     matrix: ArrayLike | Sequence[Any],
     levels: _Integers,
@@ -84,6 +85,7 @@ def quantization_error_bound(
     return _scaled(total, sum(sizes), value_range)
 
 
+@needs_values
 def scheme_error_bound(
     scheme: str,
     levels: _Integers,

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import random_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
@@ -126,6 +127,7 @@ class StochasticQuantizer:
         return jnp.mean(~inside, axis=-1, dtype=jnp.float32)
 
 
+@needs_values
 def stochastic(
     num_levels: int | np.integer,
     clip: float | int | np.floating | None = None,

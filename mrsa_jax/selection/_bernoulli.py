@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import _chance
 from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._types import SelectorState
@@ -56,6 +57,7 @@ class BernoulliSelection:
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
 
+@needs_values
 def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     """Return Bernoulli selection: each available client joins with one chance, independently.
 

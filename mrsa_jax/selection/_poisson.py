@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import _chance
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 from mrsa_jax.selection._checks import check_count
@@ -19,6 +20,7 @@ from mrsa_jax.selection._checks import check_count
 __all__ = ["poisson"]
 
 
+@needs_values
 def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) -> BernoulliSelection:
     """Return Poisson sampling: each available client joins independently, with its own chance.
 

@@ -163,7 +163,8 @@ def component_sums(
     require(whole and same, "components", "must be integers of the shape of `participation`",
             f"{labels.dtype} of shape {labels.shape}", rows.shape)  # fmt: skip
     if not isinstance(labels, jax.core.Tracer) and labels.size:
-        low, high = int(labels.min()), int(labels.max())
+        known = np.asarray(labels)
+        low, high = int(known.min()), int(known.max())
         require(low >= -1 and high < count, "components", "must lie in [-1, num_components)",
                 low, high)  # fmt: skip
     index = jnp.arange(count, dtype=jnp.int32)[:, None]

@@ -1,0 +1,951 @@
+"""Every public function of arrays runs inside `jit`, `vmap` and `shard_map`, or says why not.
+
+One table: each function with the arrays of two calls, stacked. A public name that is neither in
+the table nor among those that take no arrays fails; docs/guide.md holds the table's summary.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+import mrsa_jax as mj
+from mrsa_jax import attacks, data, federated, graphs, hetero, modular, privacy, secagg, selection
+from mrsa_jax import availability as online
+from mrsa_jax.modular._prime import PRIMES, field
+from mrsa_jax.quantize import stochastic
+
+GUIDE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "guide.md"
+N, J, D = 4, 3, 5
+
+
+class Row(NamedTuple):
+    """One function, ready to be called.
+
+    Attributes:
+        call: Takes the arrays of one call.
+        arrays: Of two calls; pytrees of arrays.
+        composes: Whether it runs under every transformation; else it refuses all of them.
+        why: Of one that refuses: what it needs the values for.
+    """
+
+    call: Callable[..., Any]
+    arrays: tuple[Any, ...]
+    composes: bool
+    why: str = ""
+
+
+# why a function refuses
+SEARCH = "a search on the CPU"
+VALUE = "gives Python values or NumPy arrays"
+SHAPE = "the shape of the result depends on values"
+CHECKED = "checks numbers; what it builds is a pytree that any transformation takes"
+HOST = "float64 of NumPy"
+
+
+def _of(call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
+    return Row(lambda *own: call(*own, **static), arrays, True)
+
+
+def _not(why: str, call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
+    return Row(lambda *own: call(*own, **static), arrays, False, why)
+
+
+_draw = np.random.default_rng(0)
+
+
+def _words(*shape: int, below: int = 2**32) -> jax.Array:
+    return jnp.asarray(_draw.integers(0, below, (2, *shape), dtype=np.uint32))
+
+
+def _floats(*shape: int) -> jax.Array:
+    return jnp.asarray(_draw.normal(size=(2, *shape)), jnp.float32)
+
+
+def _both(array: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * 2), array)
+
+
+KEYS = jax.random.split(jax.random.key(1), 2)
+P = jnp.asarray(
+    [[[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], [[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 0]]], bool
+)
+PATH = jnp.asarray(np.eye(N, k=1, dtype=bool) | np.eye(N, k=-1, dtype=bool))
+GRAPHS = jnp.stack([~jnp.eye(N, dtype=bool), PATH])
+# the second round loses client 2 before step 3, which parts the path
+SURVIVORS = jnp.ones((2, 5, N), bool).at[1, 3:, 2].set(False)
+LIMITS = jnp.asarray([[2, 3, 2, 2], [2, 2, 3, 1]], jnp.int32)
+ROUNDS = (GRAPHS, SURVIVORS, LIMITS)
+RATES = jnp.asarray([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.6, 0.2]], jnp.float32)
+CHANCES = jnp.asarray([0.05, 0.1], jnp.float32)
+
+
+def modular_rows() -> dict[str, Row]:
+    """Return the rows of `modular`."""
+    points = jnp.broadcast_to(jnp.arange(1, 4, dtype=jnp.uint32), (2, 2, 3))
+    used = jnp.asarray([[[1, 1, 0]] * 2, [[0, 1, 1]] * 2], bool)
+    prime = modular.SHAMIR_PRIME
+    of = field(PRIMES[0])
+    matrices = jnp.asarray(_draw.integers(-2, 3, (2, 3, 4)), jnp.int32)
+    return {
+        "add": _of(modular.add, _words(D, below=97), _words(D, below=97), modulus=97),
+        "chacha20_block": _of(modular.chacha20_block, _words(8), _words(), _words(3)),
+        "chacha20_columns": _of(modular.chacha20_columns, _words(8, 2), _words(2), _words(3, 2)),
+        "is_in_row_space": _of(
+            modular.is_in_row_space,
+            matrices,
+            jnp.asarray([matrices[0, :2].sum(axis=0)[None], matrices[0, :1]]),
+        ),
+        "kernel_step": _of(
+            lambda kernel, row: modular.kernel_step(kernel, row, of),
+            _both(jnp.eye(N, dtype=jnp.uint32)),
+            _words(N, below=2),
+        ),
+        "keystream": _of(modular.keystream, _words(8), _words(3), num_words=20),
+        "limbs_of": _of(modular.limbs_of, _words(3, 8)),
+        "rank": _of(modular.rank, matrices),
+        "rank_trajectory": _of(modular.rank_trajectory, matrices),
+        "recover_secrets": _of(modular.recover_secrets, _words(2, 9, 3, below=prime), points, used),
+        "reduce_words": _of(modular.reduce_words, _words(D), _words(D), modulus=97),
+        "ring_sum_over": _of(modular.ring_sum_over, _words(3, D, below=97), modulus=97),
+        "share_secrets": _of(
+            modular.share_secrets, _words(2, 9, below=prime), _words(2, 2, 9, below=prime), points
+        ),
+        "subtract": _of(modular.subtract, _words(D, below=97), _words(D, below=97), modulus=97),
+        "words_of_limbs": _of(modular.words_of_limbs, _words(3, 9, below=2**16)),
+    }
+
+
+def graphs_rows() -> dict[str, Row]:
+    """Return the rows of `graphs`."""
+    return {
+        "check_adjacency": _not(VALUE, graphs.check_adjacency, GRAPHS),
+        "component_labels": _of(graphs.component_labels, GRAPHS, SURVIVORS[:, 3]),
+        "degrees": _of(graphs.degrees, GRAPHS),
+        "edges": _not(SHAPE, graphs.edges, GRAPHS),
+        "erdos_renyi": _not(CHECKED, lambda p: graphs.erdos_renyi(N, p), CHANCES),
+        "is_connected": _of(graphs.is_connected, GRAPHS, SURVIVORS[:, 3]),
+        "neighbour_lists": _of(graphs.neighbour_lists, GRAPHS, width=3),
+        "Complete.sample": _of(graphs.complete(N).sample, KEYS),
+        "ErdosRenyi.sample": _of(
+            lambda key, model: model.sample(key), KEYS, _both(graphs.erdos_renyi(N, 0.5))
+        ),
+        "Harary.sample": _of(graphs.harary(N, 2).sample, KEYS),
+        "RandomRegular.sample": _of(graphs.random_regular(N, 2).sample, KEYS),
+    }
+
+
+def availability_rows() -> dict[str, Row]:
+    """Return the rows of `availability`."""
+
+    def two_rounds(key: Any, model: Any) -> Any:
+        model = model.for_clients(N)
+        first, state = model.sample(key, model.init(key))
+        return first, model.sample(key, state)[0]
+
+    models = {
+        "Cyclic": online.cyclic([0.1, 0.9, 0.5, 0.3]),
+        "Independent": online.independent(0.5),
+        "Markov": online.markov(0.4, 3.0),
+        "Replay": online.replay(np.asarray(P[0])),
+    }
+    rows = {f"{name}.sample": _of(two_rounds, KEYS, _both(model)) for name, model in models.items()}
+    steps = online.independent_steps(0.3)
+    return rows | {
+        "IndependentSteps.sample": _of(
+            lambda key, cohort, model: model.sample(key, cohort),
+            KEYS,
+            SURVIVORS[:, 3],
+            _both(steps),
+        ),
+        "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), KEYS),
+        "cyclic": _not(CHECKED, online.cyclic, RATES),
+        "diurnal": _not(
+            CHECKED, lambda phase: online.diurnal(0.3, 0.1, 4, phase), jnp.asarray([1, 2])
+        ),
+        "independent": _not(CHECKED, online.independent, RATES),
+        "independent_steps": _not(CHECKED, online.independent_steps, CHANCES),
+        "markov": _not(CHECKED, online.markov, RATES, RATES + 1),
+        "replay": _not(CHECKED, online.replay, P),
+    }
+
+
+def selection_rows() -> dict[str, Row]:
+    """Return the rows of `selection`."""
+    blocks, away = selection.batch_partitioning(N, 2, 2), online.independent(0.2)
+    constants = selection.convex_constants(
+        smoothness=2.0,
+        strong_convexity=1.0,
+        gradient_variance=1.0,
+        gradient_bound=3.0,
+        squared_distance=2.0,
+    )
+    problem = selection.quadratic_problem(0, N, 2)
+    steps = online.independent_steps(0.2)
+    history = selection.rollout_rounds(0, blocks, away, steps, J, policy="ignore", blocks=2)
+    selectors = {
+        "BlockSelection": blocks,
+        "BernoulliSelection": selection.bernoulli(N, 0.5),
+        "PowerOfChoice": selection.power_of_choice(N, 2, 3),
+        "SeparatedSelection": selection.minimum_separation(selection.uniform(N, 2), 1),
+    }
+
+    def two_rounds(key: Any, free: Any, selector: Any) -> Any:
+        first, state = selector.select(key, selector.init(), free)
+        return first, selector.select(key, state, free)[0]
+
+    rows = {
+        f"{name}.select": _of(two_rounds, KEYS, SURVIVORS[:, 0], _both(one))
+        for name, one in selectors.items()
+    }
+    schemes = (_both(blocks), _both(away))
+    components = jnp.asarray([[0, 0, 1, -1], [0, 1, 1, 0]], jnp.int32)[:, None, :]
+    return rows | {
+        "aggregation_cardinality": _of(selection.aggregation_cardinality, P),
+        "bernoulli": _not(CHECKED, lambda p: selection.bernoulli(N, p), CHANCES),
+        "changing_population": _not(
+            VALUE,
+            lambda key: selection.changing_population(
+                key, N, J, arrival_rate=0.1, departure_rate=0.1
+            ),
+            KEYS,
+        ),
+        "component_sums": _of(
+            lambda own, of: selection.component_sums(own, of, 2), P[:, :1], components
+        ),
+        "convergence_bound": _not(
+            VALUE, lambda c: selection.convergence_bound(N, 2, 2, J, c, constants), CHANCES
+        ),
+        "convex_constants": _not(
+            VALUE,
+            lambda v: selection.convex_constants(
+                smoothness=2.0,
+                strong_convexity=1.0,
+                gradient_variance=v,
+                gradient_bound=3.0,
+                squared_distance=2.0,
+            ),
+            RATES,
+        ),
+        "expected_cardinality": _not(
+            VALUE, lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
+        ),
+        "fairness_gap": _of(selection.fairness_gap, P),
+        "form_blocks": _not(
+            VALUE, lambda members: selection.form_blocks(members, 2), SURVIVORS[:, :3]
+        ),
+        "ThresholdRule.learn": _of(
+            selection.ThresholdRule(jnp.asarray([0, 0, 1, 1]), jnp.int32(2), "abort").learn,
+            KEYS,
+            SURVIVORS,
+        ),
+        "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
+        "learnt_sums": _of(lambda alive: selection.learnt_sums(alive, 2, "drop_block"), SURVIVORS),
+        "poisson": _not(CHECKED, lambda p: selection.poisson(N, p), RATES),
+        "power_of_choice": _not(
+            CHECKED, lambda loss: selection.power_of_choice(N, 2, 3, initial_loss=loss), RATES
+        ),
+        "quadratic_problem": _of(lambda key: selection.quadratic_problem(key, N, 2), KEYS),
+        "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), KEYS, *schemes),
+        "rollout_many": _not(
+            VALUE, lambda key: selection.rollout_many([key], [blocks], [away], J, 2), KEYS
+        ),
+        "rollout_metrics": _of(
+            lambda key, s, a: selection.rollout_metrics(key, s, a, J, 3), KEYS, *schemes
+        ),
+        "rollout_population": _of(
+            lambda key: selection.rollout_population(key, np.ones((J, N), bool), 2, 2, away), KEYS
+        ),
+        "rollout_rounds": _of(
+            lambda key, s, a, own: selection.rollout_rounds(
+                key, s, a, own, J, policy="abort", blocks=2
+            ),
+            KEYS,
+            *schemes,
+            _both(steps),
+        ),
+        "rollout_trials": _of(
+            lambda key, s, a: selection.rollout_trials(key, s, a, J, 3), KEYS, *schemes
+        ),
+        "simulate_convergence": _of(
+            lambda key, p, s, a: selection.simulate_convergence(key, p, s, a, J, 2),
+            KEYS,
+            _both(problem),
+            *schemes,
+        ),
+    }
+
+
+def quantize_rows() -> dict[str, Row]:
+    """Return the rows of `quantize`."""
+    quantizer, weights = stochastic(16, 1.0), jnp.asarray([[1, 2, 1, 1], [3, 1, 1, 1]])
+    following = mj.quantize.following_range(2.0)
+
+    def moved(values: Any) -> Any:
+        width = following.init(quantizer)
+        return following.advance(width, values, jnp.bool_(True))
+
+    return {
+        "StochasticQuantizer.encode": _of(
+            lambda q, key, v: q.encode(key, v), _both(quantizer), KEYS, _floats(D)
+        ),
+        "StochasticQuantizer.decode": _of(
+            lambda q, codes: q.decode(codes, 2), _both(quantizer), _words(D, below=30)
+        ),
+        "StochasticQuantizer.clipped_fraction": _of(quantizer.clipped_fraction, _floats(D)),
+        "FollowingRange.advance": _of(moved, _floats(D)),
+        "budget": _not(VALUE, lambda w: mj.quantize.budget(16, N, w), weights),
+        "check_fits": _not(VALUE, lambda w: mj.quantize.check_fits(16, N, 2**16, w), weights),
+        "check_weights": _not(VALUE, mj.quantize.check_weights, weights),
+        "largest_levels": _not(VALUE, lambda w: mj.quantize.largest_levels(2**16, N, w), weights),
+        "largest_total_weight": _not(
+            VALUE, lambda w: mj.quantize.largest_total_weight(N, w), weights
+        ),
+        "required_modulus_bits": _not(
+            VALUE, lambda w: mj.quantize.required_modulus_bits(16, N, w), weights
+        ),
+        "ring_size": _not(VALUE, lambda w: mj.quantize.ring_size(16, N, w), weights),
+    }
+
+
+def privacy_rows() -> dict[str, Row]:
+    """Return the rows of `privacy`."""
+    blocks, away = selection.batch_partitioning(N, 2, 2), online.independent(0.2)
+    return {
+        "audit": _not(SEARCH, privacy.audit, P),
+        "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
+        "first_exposure": _of(privacy.first_exposure, P),
+        "integer_weights": _not(VALUE, privacy.integer_weights, P),
+        "leverage": _not(HOST, privacy.leverage, P),
+        "leverage_trajectory": _not(HOST, privacy.leverage_trajectory, P),
+        "policy_privacy": _not(
+            VALUE,
+            lambda key, rate: privacy.policy_privacy(
+                key, blocks, away, rate, J, 2, blocks=[0, 0, 1, 1]
+            ),
+            KEYS,
+            CHANCES[:, None],
+        ),
+        "strong_privacy": _not(VALUE, privacy.strong_privacy, P),
+        "strong_privacy_trajectory": _of(privacy.strong_privacy_trajectory, P),
+        "unweighted_group": _not(SEARCH, privacy.unweighted_group, P),
+        "weak_privacy": _not(SEARCH, privacy.weak_privacy, P),
+        "weak_privacy_trajectory": _not(
+            VALUE, lambda p: privacy.weak_privacy_trajectory(p, "bounds"), P
+        ),
+    }
+
+
+def secagg_rows() -> dict[str, Row]:
+    """Return the rows of `secagg`."""
+    seeds = jax.vmap(lambda own: secagg.derive_seeds(own, jnp.arange(N), 0))(_words(8))
+    plan, inputs = secagg.complete_plan(N, D, 2**16), _words(N, D, below=2**16)
+    average = secagg.ring_average(stochastic(16, 1.0), N, D)
+    rule = secagg.graph_rule(graphs.erdos_renyi(N, 0.7), N)
+    costs = secagg.expected_costs(N, 3, 2, D, 2**16)
+    model = secagg.latency_model()
+
+    def one_round(aggregator: Any, key: Any, updates: Any, alive: Any) -> Any:
+        return aggregator.aggregate(key, aggregator.init(), updates, jnp.arange(N), alive)
+
+    chances = {
+        name: _not(VALUE, lambda p, q, f=name: getattr(secagg, f)(N, p, q), CHANCES, CHANCES)
+        for name in ("disconnection_probability", "isolation_probability", "privacy_bound")
+    } | {
+        name: _not(
+            VALUE,
+            lambda p, q, t, f=name: getattr(secagg, f)(N, p, q, t),
+            CHANCES,
+            CHANCES,
+            LIMITS[:, 0],
+        )
+        for name in (
+            "exact_reliability_union_bound",
+            "reliability_bound",
+            "reliability_first_moment",
+        )
+    }
+    return chances | {
+        "RingAverage.aggregate": _of(
+            one_round, _both(average), KEYS, _floats(N, D), SURVIVORS[:, 3]
+        ),
+        "GraphRule.decide": _of(
+            lambda own, key, alive: own.decide(key, alive, jnp.arange(N)),
+            _both(rule),
+            KEYS,
+            SURVIVORS,
+        ),
+        "LogNormal.sample": _of(
+            lambda law, key: law.sample(key, 3), _both(secagg.lognormal(0.5)), KEYS
+        ),
+        "Pareto.sample": _of(lambda law, key: law.sample(key, 3), _both(secagg.pareto(2.0)), KEYS),
+        "ExponentialTail.sample": _of(
+            lambda law, key: law.sample(key, 3), _both(secagg.exponential_tail(2.0)), KEYS
+        ),
+        "Steady.sample": _of(lambda law, key: law.sample(key, 3), _both(secagg.steady(2.0)), KEYS),
+        "admitted": _not(VALUE, lambda sends: secagg.admitted(plan, sends), SURVIVORS[:, 3]),
+        "aggregate": _not(VALUE, lambda *own: secagg.aggregate(0, *own, 16), inputs, *ROUNDS),
+        "check_round": _not(VALUE, secagg.check_round, *ROUNDS),
+        "connection_probability": _not(
+            VALUE, lambda q: secagg.connection_probability(N, q), CHANCES
+        ),
+        "derive_seeds": _of(
+            lambda own, members: secagg.derive_seeds(own, members, 3),
+            _words(8),
+            _both(jnp.arange(N)),
+        ),
+        "failure_rates": _not(
+            VALUE, lambda p, q: secagg.failure_rates(0, N, p, q, 2, 10), CHANCES, CHANCES
+        ),
+        "failure_rates_of": _not(
+            VALUE,
+            lambda g, s: secagg.failure_rates_of(0, g, s, 2, 10),
+            _both(graphs.erdos_renyi(N, 0.5)),
+            _both(online.independent_steps(0.1)),
+        ),
+        "graph_rule": _not(
+            CHECKED, lambda t: secagg.graph_rule(graphs.complete(N), N, threshold=t), LIMITS
+        ),
+        "informative": _of(secagg.informative, *ROUNDS),
+        "is_private": _of(secagg.is_private, *ROUNDS),
+        "is_reliable": _of(secagg.is_reliable, *ROUNDS),
+        "learned_sets": _not(SHAPE, secagg.learned_sets, *ROUNDS),
+        "learnt_components": _of(secagg.learnt_components, *ROUNDS),
+        "pad_inputs": _of(lambda s, x: secagg.pad_inputs(s, x, plan, 3), seeds, inputs),
+        "plan_outcome": _not(VALUE, lambda *own: secagg.plan_outcome(*own, plan), *ROUNDS),
+        "private_connection_threshold": _not(
+            VALUE, lambda q: secagg.private_connection_threshold(N, q), CHANCES
+        ),
+        "rare_failure_rates": _not(
+            VALUE, lambda p, q: secagg.rare_failure_rates(0, N, p, q, 2, 10), CHANCES, CHANCES
+        ),
+        "reliable_connection_threshold": _not(
+            VALUE, lambda q: secagg.reliable_connection_threshold(N, q), CHANCES
+        ),
+        "ring_average": _not(
+            CHECKED,
+            lambda own: secagg.ring_average(stochastic(16, 1.0), N, D, key_material=own),
+            _words(8),
+        ),
+        "ring_sum": _of(
+            lambda s, x, alive: secagg.ring_sum(s, x, plan, 3, survivors=alive),
+            seeds,
+            inputs,
+            SURVIVORS,
+        ),
+        "round_costs": _not(VALUE, lambda *own: secagg.round_costs(*own, D, 2**16), *ROUNDS),
+        "round_latency": _not(VALUE, lambda key: secagg.round_latency(key, costs, model, 2), KEYS),
+        "share_threshold": _not(VALUE, lambda p: secagg.share_threshold(N, p), CHANCES),
+        "share_threshold_real": _not(VALUE, lambda p: secagg.share_threshold_real(N, p), CHANCES),
+        "unmasking_bound": _not(
+            VALUE, lambda p, t: secagg.unmasking_bound(N, p, t), CHANCES, LIMITS[:, 0]
+        ),
+        "unmasking_risk": _not(VALUE, secagg.unmasking_risk, GRAPHS, LIMITS),
+    }
+
+
+def hetero_rows() -> dict[str, Row]:
+    """Return the rows of `hetero`."""
+    layout = hetero.segment_layout("sc", [2, 2], [2, 3], D)
+    matrix = _both(np.asarray(hetero.segment_matrix("sc", 4)))
+    updates, values, weights = _floats(N, D), _floats(N + 1, D), jnp.abs(_floats(N + 1))
+    attackers = jnp.asarray([[True, False, False, False]] * 2)
+    rules = {
+        "WeightedMean": hetero.weighted_mean(),
+        "CoordinateMedian": hetero.coordinate_median(),
+        "TrimmedMean": hetero.trimmed_mean(0.25),
+        "GeometricMedian": hetero.geometric_median(5),
+        "Krum": hetero.krum(1),
+    }
+    corrupters = {
+        "Scaling": hetero.scaling(attackers[0]),
+        "Collusion": hetero.collusion(attackers[0]),
+    }
+    rows = {f"{name}.__call__": _of(rule, values, weights) for name, rule in rules.items()} | {
+        f"{name}.__call__": _of(
+            lambda key, u, own=attack: own.corrupt_updates(key, u, attackers[0]), KEYS, updates
+        )
+        for name, attack in corrupters.items()
+    }
+    rates = hetero.rate_classes({1e6: 0.5, 2e6: 0.5})
+    average = hetero.segment_average(layout, (-1.0, 1.0), fidelity="sets")
+    sums = [_words(block.stop - block.start, below=block.modulus) for block in layout.blocks]
+    counts = [len(block.members) for block in layout.blocks]
+    return rows | {
+        "SegmentAverage.aggregate": _of(
+            lambda key, u, alive: average.aggregate(key, average.init(), u, jnp.arange(N), alive),
+            KEYS,
+            updates,
+            SURVIVORS[:, 3],
+        ),
+        "aggregate": _not(
+            VALUE, lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)), KEYS, updates
+        ),
+        "UniformResidues.__call__": _of(
+            lambda key, own, mine: hetero.UniformResidues()(key, own, jnp.uint32(97), mine),
+            KEYS,
+            _words(N, D, below=97),
+            attackers,
+        ),
+        "GaussianAverage.__call__": _of(
+            lambda key, own, hit: hetero.GaussianAverage(jnp.float32(0.1))(key, own, hit),
+            KEYS,
+            _floats(D),
+            attackers[:, 0],
+        ),
+        "RateClasses.sample": _of(
+            lambda key, own: own.sample(key, N),
+            KEYS,
+            _both(rates),
+        ),
+        "SlowedRates.sample": _of(
+            lambda key, own: own.sample(key, N),
+            KEYS,
+            _both(hetero.slowed_rates(1e6, secagg.lognormal(0.5))),
+        ),
+        "align_groups": _not(
+            VALUE, lambda own: hetero.align_groups(own, 2), jnp.asarray([[0, 0, 1, 1]] * 2)
+        ),
+        "blocks_of": _not(VALUE, hetero.blocks_of, matrix),
+        "check_matrix": _not(VALUE, hetero.check_matrix, matrix),
+        "communication_times": _not(
+            VALUE, lambda own: hetero.communication_times(layout, own), RATES
+        ),
+        "decode": _of(lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums),
+        "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), KEYS, updates),
+        "fixed_groups": _not(
+            VALUE, lambda own: hetero.fixed_groups(own, [0, 0, 1, 1]), SURVIVORS[:, :2]
+        ),
+        "format_matrix": _not(VALUE, hetero.format_matrix, matrix),
+        "levels_for_rates": _not(VALUE, hetero.levels_for_rates, RATES),
+        "loss_probability": _not(VALUE, lambda rate: hetero.loss_probability(layout, rate), RATES),
+        "privacy_level": _not(VALUE, hetero.privacy_level, matrix),
+        "privacy_report": _not(VALUE, hetero.privacy_report, matrix),
+        "quantization_error": _not(
+            VALUE, lambda u: hetero.quantization_error(u, layout, (-1.0, 1.0)), updates
+        ),
+        "quantization_error_bound": _not(
+            VALUE, lambda m: hetero.quantization_error_bound(m, [4, 8, 16, 32], 2, 10), matrix
+        ),
+        "ranked_groups": _not(
+            VALUE, lambda own, rate: hetero.ranked_groups(own, rate, 2), SURVIVORS[:, :2], RATES
+        ),
+        "rate_groups": _not(VALUE, lambda rate: hetero.rate_groups(rate, 2), RATES),
+        "scheme_error_bound": _not(
+            VALUE,
+            lambda levels: hetero.scheme_error_bound("sc", levels, 2, 10),
+            jnp.asarray([[4, 8]] * 2),
+        ),
+        "segment_average": _not(
+            CHECKED, lambda t: hetero.segment_average(layout, (-1.0, 1.0), threshold=t), LIMITS
+        ),
+        "segment_costs": _not(
+            VALUE, lambda own: hetero.segment_costs(layout, own), SURVIVORS[:, 3]
+        ),
+        "segment_layout": _not(
+            VALUE, lambda own: hetero.segment_layout(own, [1] * 4, [2, 4, 8, 16], 10), matrix
+        ),
+        "segment_matrix_plus": _not(
+            VALUE, lambda own: hetero.segment_matrix_plus("sc", own), jnp.asarray([[2, 1]] * 2)
+        ),
+        "segment_participation": _not(
+            VALUE, lambda own: hetero.segment_participation(layout, own), SURVIVORS[:, :2]
+        ),
+        "subgroup_labels": _not(VALUE, hetero.subgroup_labels, jnp.asarray([[2, 1]] * 2)),
+        "tolerated_byzantine": _not(VALUE, hetero.tolerated_byzantine, matrix),
+        "unequal_moduli_failures": _not(
+            VALUE,
+            lambda own: hetero.unequal_moduli_failures(own, [2, 2]),
+            jnp.asarray([[4, 8]] * 2),
+        ),
+        "unequal_moduli_tuples": _not(
+            VALUE, hetero.unequal_moduli_tuples, jnp.asarray([[4, 8]] * 2)
+        ),
+        "wrong_pads": _not(CHECKED, hetero.wrong_pads, attackers),
+        "sign_flip": _not(CHECKED, hetero.sign_flip, attackers),
+        "scaling": _not(CHECKED, hetero.scaling, attackers),
+        "collusion": _not(CHECKED, hetero.collusion, attackers),
+        "gaussian_blocks": _not(CHECKED, hetero.gaussian_blocks, attackers),
+    }
+
+
+def data_rows() -> dict[str, Row]:
+    """Return the rows of `data`."""
+    clients, dataset = _clients(), data.load("digits")
+    splits = {
+        name: _not(VALUE, lambda key, own=name: getattr(data, own)(key, dataset, 4), KEYS)
+        for name in (
+            "dirichlet_by_class",
+            "dirichlet_by_client",
+            "iid",
+            "shards",
+            "shards_with_shared",
+        )
+    }
+    return splits | {
+        "augment": _of(data.augment, KEYS, _floats(2, 8, 8, 1)),
+        "check_client_data": _not(VALUE, data.check_client_data, _both(clients)),
+        "class_counts": _not(VALUE, data.class_counts, _both(clients)),
+        "label_dropout_rates": _not(VALUE, data.label_dropout_rates, _both(clients)),
+    }
+
+
+def _clients() -> Any:
+    inputs = jnp.asarray(_draw.random((6, 2, 2, 1)), jnp.float32)
+    labels, indices = jnp.asarray([0, 1, 2, 0, 1, 2]), jnp.arange(6, dtype=jnp.int32)
+    return data.ClientData(inputs, labels, indices.reshape(3, 2), jnp.full(3, 2), 3)
+
+
+def federated_rows() -> dict[str, Row]:
+    """Return the rows of `federated`."""
+    clients, model = _clients(), federated.logistic(3)
+    trainer = federated.local_sgd(model, 0.1, batch_size=2)
+    flat = _floats(15)
+    average = secagg.ring_average(stochastic(16, 1.0), 3, 15)
+    history = np.ones((2, 3), bool)
+
+    def trained(start: Any, seed: Any = 0) -> Any:
+        return federated.train(
+            seed,
+            model,
+            clients,
+            history,
+            trainer=trainer,
+            aggregator=average,
+            initial_parameters=start,
+        )
+
+    def trained_many(key: Any) -> Any:
+        return federated.train_many(
+            [key], model, clients, history, trainers=trainer, aggregators=average
+        )
+
+    return {
+        "LocalSGD.update": _of(
+            lambda own, key, start: own.update(
+                key, start, clients.inputs, clients.labels, jnp.int32(5)
+            ),
+            _both(trainer),
+            KEYS,
+            flat,
+        ),
+        "client_updates": _of(
+            lambda key, start, own, by: federated.client_updates(key, model, start, own, by),
+            KEYS,
+            flat,
+            _both(clients),
+            _both(trainer),
+        ),
+        "evaluate": _not(
+            VALUE,
+            lambda start: federated.evaluate(model, start, clients.inputs, clients.labels),
+            flat,
+        ),
+        "initial_parameters": _of(
+            lambda key: federated.initial_parameters(key, model, (2, 2, 1)), KEYS
+        ),
+        "train": _not(VALUE, lambda start, key: trained(start, key), flat, KEYS),
+        "train_many": _not(VALUE, trained_many, KEYS),
+        "unflatten": _of(lambda own: federated.unflatten(model, (2, 2, 1), own), flat),
+    }
+
+
+def attacks_rows() -> dict[str, Row]:
+    """Return the rows of `attacks`."""
+    clients, model = _clients(), federated.logistic(3)
+    hidden = federated.mlp(3, hidden_sizes=(4,))
+    trainer = federated.local_sgd(model, 0.1, batch_size=2)
+    images, other, flat = _floats(2, 8, 8, 1), _floats(2, 8, 8, 1), _floats(15)
+    sums, history = _floats(J, D), P
+    shape = (2, 2, 1)
+    quantizer = stochastic(16, 1.0)
+
+    def seen(update: Any) -> Any:
+        return attacks.UpdateView(model, jnp.zeros(15), shape, 3, update, 1)
+
+    def members(start: Any) -> Any:
+        own = clients.inputs, clients.labels
+        return attacks.MembershipView(model, start, start, shape, 3, *own, *own)
+
+    average = secagg.ring_average(quantizer, 3, 15)
+    views = {
+        "DenseRecovery": (attacks.dense_recovery(), lambda own: seen(own), flat),
+        "GradientInversion": (attacks.gradient_inversion(num_steps=2), seen, flat),
+        "Membership": (attacks.membership("loss", trainer, shadow_size=2), members, flat),
+        "ModelInversion": (
+            attacks.model_inversion(num_steps=2),
+            lambda own: attacks.ModelView(model, own, shape, 3),
+            flat,
+        ),
+    }
+    counts = attacks.CountView(np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int))
+    aggregates = attacks.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
+    rows = {
+        "Disaggregation.run": _not(
+            VALUE, lambda key: attacks.disaggregation().run(key, counts), KEYS
+        ),
+        "LeastSquares.run": _not(
+            HOST, lambda key: attacks.least_squares_attack().run(key, aggregates), KEYS
+        ),
+    } | {
+        f"{name}.run": _not(
+            VALUE, lambda key, own, by=attack, view=view: by.run(key, view(own)), KEYS, array
+        )
+        for name, (attack, view, array) in views.items()
+    }
+    return rows | {
+        "ModelInconsistency.run": _not(
+            VALUE,
+            lambda key, own: attacks.model_inconsistency(hidden, trainer, quantizer).run(
+                key, own, clients, [0, 1], 0
+            ),
+            KEYS,
+            flat,
+        ),
+        "identified": _not(HOST, attacks.identified, images, other),
+        "inferred_labels": _not(HOST, lambda own: attacks.inferred_labels(seen(own)), flat),
+        "least_squares": _not(HOST, attacks.least_squares, history, sums),
+        "matched_images": _not(HOST, attacks.matched_images, images, other),
+        "mean_squared_error": _not(HOST, attacks.mean_squared_error, images, other),
+        "membership_score": _not(
+            HOST, attacks.membership_score, RATES, jnp.asarray([[True, False] * 2] * 2)
+        ),
+        "predicted_error": _not(HOST, attacks.predicted_error, history),
+        "psnr": _not(HOST, attacks.psnr, images, other),
+        "reconstruction_error": _not(HOST, attacks.reconstruction_error, sums, sums),
+        "silenced": _not(VALUE, lambda own: attacks.silenced(hidden, shape, own), _floats(35)),
+        "ssim": _not(HOST, attacks.ssim, images, other),
+        "streamed_errors": _not(HOST, attacks.streamed_errors, history, sums, _floats(N, D)),
+        "summed_rounds": _not(
+            VALUE,
+            lambda own: attacks.summed_rounds(
+                0, model, own, clients, np.ones((2, 3), bool), trainer=trainer, aggregator=average
+            ),
+            flat,
+        ),
+        "total_variation": _of(attacks.total_variation, images),
+        "true_logits": _not(
+            HOST,
+            lambda own: attacks.true_logits(model, own[None], clients.inputs, clients.labels),
+            flat,
+        ),
+        "windows": _not(HOST, lambda own: attacks.windows(own, 2), sums),
+        "wire_round": _not(
+            VALUE, lambda key, own: attacks.wire_round(key, own, quantizer), KEYS, sums
+        ),
+    }
+
+
+TABLE = {
+    "modular": modular_rows,
+    "graphs": graphs_rows,
+    "availability": availability_rows,
+    "selection": selection_rows,
+    "quantize": quantize_rows,
+    "privacy": privacy_rows,
+    "secagg": secagg_rows,
+    "hetero": hetero_rows,
+    "data": data_rows,
+    "federated": federated_rows,
+    "attacks": attacks_rows,
+}
+# constants, types, records of results, and functions of Python numbers, texts and files
+NO_ARRAYS = {
+    "modular": """
+        LIMBS MOST_POINTS PRIMES SHAMIR_PRIME Ring check_modulus is_power_of_two ring_of
+        words_per_residue
+    """,
+    "graphs": """
+        GraphModel SecAggPlusParameters complete harary random_regular secagg_plus_parameters
+    """,
+    "availability": """
+        Availability StepDropout
+    """,
+    "selection": """
+        BlockPolicy ConvexConstants Fairness Form LearntRound PowerOfChoiceState
+        QuadraticProblem RandomScheme RolloutMetrics RoundHistory RoundRule Selector
+        SelectorState SeparationState SplitPolicy batch_partitioning
+        enumerate_family family_size family_size_bound full_rank_probability_bound
+        minimum_separation partition program_of uniform weighted
+    """,
+    "quantize": """
+        ClipRule Quantizer RangeStatistic RingBudget following_range stochastic
+    """,
+    "privacy": """
+        Audit Coefficients Gate ParticipationLog PolicyPrivacy Recipe UnweightedGroup
+        WeakPrivacy WeakPrivacyTrajectory Witness read_log
+    """,
+    "secagg": """
+        AggregateOut AggregateResult Aggregator AggregatorState Block FailureRates Latency
+        LatencyModel OperationSeconds Operations PlanOutcome RareFailureRates RareRate Rate
+        RingResult RoundCosts Seeds SegmentPlan Slowdown StepReport Transcript calibrate
+        ccesa_bandwidth_bits complete_plan edge_index expected_costs exponential_tail
+        fedavg_costs key_material latency_model lognormal operation_seconds pareto
+        proposition1_bound secagg_bandwidth_bits segment_plan steady
+        turbo_aggregate_bandwidth_bits wire_terms
+    """,
+    "hetero": """
+        SCHEMES UPLINK_RATES AverageAttack Byzantine ByzantineTolerance CohortGroups
+        CommunicationTimes GroupAdvice GroupOption PrivacyReport
+        RateModel ResidueAttack RobustRule SegmentBlock SegmentCosts SegmentHistory
+        SegmentLayout SegmentLeakage SegmentOut SegmentResult
+        SmallGroups SumLeakage UnequalFailures UpdateAttack advise_num_groups
+        claimed_privacy_level cohort_layouts coordinate_median expansion_factor
+        geometric_median krum rate_classes scheme_privacy_level segment_leakage
+        segment_matrix slowed_rates survival_probability trimmed_mean weighted_mean
+    """,
+    "data": """
+        SOURCES ClientData Dataset PreparationPlan SourceStatus available check_dataset load
+        normalise plan_preparation prepare
+    """,
+    "federated": """
+        LEARNING_RATES BestRate Checkpoints Evaluation LocalTrainer MemoryEstimate
+        RateSchedule TrainingResult best_rate checkpoints cnn decay_at lenet local_sgd
+        logistic memory_estimate mlp num_parameters smooth_lenet vgg11
+    """,
+    "attacks": """
+        AdversaryView AggregateView Attack CountView Disaggregated Inconsistency
+        InvertedClasses InvertedImages MembershipScore MembershipScores MembershipView
+        ModelView RecoveredInputs SummedRounds UpdateView WireRound WireView checked_view
+        dense_recovery disaggregation gradient_inversion least_squares_attack membership
+        read_models
+        model_inconsistency model_inversion
+    """,
+}
+rows_of = functools.cache(lambda family: TABLE[family]())
+
+
+def _mesh() -> Mesh:
+    return Mesh(np.array(jax.devices()[:2]), ("calls",))
+
+
+def _call(arrays: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], arrays)
+
+
+def _sharded(row: Row) -> Callable[..., Any]:
+    """Return the calls of a row, each on a device of its own."""
+
+    def one(*arrays: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row.call(*_call(arrays, 0)))
+
+    cut = PartitionSpec("calls")
+    return jax.shard_map(one, mesh=_mesh(), in_specs=cut, out_specs=cut)
+
+
+@pytest.mark.parametrize("family", TABLE)
+def test_every_public_name_is_in_the_table(family: str) -> None:
+    rest = set(NO_ARRAYS[family].split())
+    covered = {name.partition(".")[0] for name in rows_of(family)}
+    assert not covered & rest
+    assert covered | rest == set(getattr(mj, family).__all__)
+
+
+@pytest.mark.parametrize("family", TABLE)
+def test_runs_inside_transformations(family: str) -> None:
+    for name, row in rows_of(family).items():
+        if row.composes:
+            try:
+                _runs_everywhere(row)
+            except Exception as error:
+                error.add_note(f"{family}.{name}")
+                raise
+
+
+def _runs_everywhere(row: Row) -> None:
+    def everywhere(*arrays: Any) -> Any:
+        alone = row.call(*_call(arrays, 0))
+        return alone, jax.vmap(row.call)(*arrays), _sharded(row)(*arrays)
+
+    alone, mapped, sharded = jax.jit(everywhere)(*row.arrays)
+    outside = [row.call(*_call(row.arrays, index)) for index in range(2)]
+    _compare(alone, outside[0])
+    for index in range(2):
+        _compare(_call(mapped, index), outside[index])
+        _compare(_call(sharded, index), outside[index])
+    if len(row.arrays) > 1:  # one argument traced, the others known
+        for place in range(len(row.arrays)):
+            call, array = _traced_at(row, place)
+            jax.make_jaxpr(call)(array)
+
+
+def _traced_at(row: Row, place: int) -> tuple[Callable[..., Any], Any]:
+    own = list(_call(row.arrays, 0))
+    return lambda value: row.call(*own[:place], value, *own[place + 1 :]), own[place]
+
+
+def _compare(found: Any, expected: Any) -> None:
+    """Integers to the bit, floats to the rounding of sums in another order."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    for one, other in pairs:
+        if jnp.issubdtype(getattr(one, "dtype", np.int32), jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        one, other = np.asarray(one), np.asarray(other)
+        assert one.shape == other.shape
+        if np.issubdtype(one.dtype, np.floating):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("family", TABLE)
+def test_refuses_with_a_sentence(family: str) -> None:
+    sentence = r"^`\w+` must be known, not traced: "
+    for name, row in rows_of(family).items():
+        if row.composes:
+            continue
+        tries = [
+            (row.call, _call(row.arrays, 0)),
+            (jax.vmap(row.call), row.arrays),
+            (_sharded(row), row.arrays),
+        ]
+        for place in range(len(row.arrays)):
+            call, array = _traced_at(row, place)
+            tries.append((call, (array,)))
+        for call, arrays in tries:
+            said = f"{family}.{name} says nothing"
+            try:
+                jax.make_jaxpr(call)(*arrays)
+            except mj.ConfigurationError as error:
+                said = str(error)
+            assert re.match(sentence, said)
+
+
+def test_schemes_are_built_from_known_numbers_inside_transformations() -> None:
+    rows = [row for family in TABLE for row in rows_of(family).values() if row.why == CHECKED]
+    own = [(row.call, _call(row.arrays, 0)) for row in rows]
+
+    def build(unused: Any) -> Any:
+        return jax.tree.map(jnp.asarray, [call(*arrays) for call, arrays in own]), unused
+
+    inside = jax.jit(build)(jnp.int32(0))[0]
+    for found, (call, arrays) in zip(inside, own, strict=True):
+        _compare(found, call(*arrays))
+
+
+def summary() -> str:
+    """Return the table of docs/guide.md: a line for each family."""
+    lines = ["| | run inside `jit`, `vmap` and `shard_map` | refuse |", "|---|---|---|"]
+    for family in TABLE:
+        rows = rows_of(family)
+        named = {name: f"`{name}`" for name in rows}
+        runs = ", ".join(named[name] for name, row in rows.items() if row.composes)
+        refused = [
+            f"{why}: " + ", ".join(named[name] for name in rows if rows[name].why == why)
+            for why in dict.fromkeys(row.why for row in rows.values() if not row.composes)
+        ]
+        lines.append(f"| `{family}` | {runs} | {'; '.join(refused)} |")
+    return "\n".join(lines)
+
+
+def test_the_guide_holds_the_table() -> None:
+    assert summary() in GUIDE.read_text(), f"docs/guide.md must hold this table:\n{summary()}"
