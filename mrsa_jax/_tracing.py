@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import numpy as np
 from jax import lax
 
 from mrsa_jax._device import is_traced
@@ -58,10 +59,17 @@ def needs_values(
             bound = inspect.signature(function).bind(*given, **named).arguments
             argument, value = next(item for item in bound.items() if _holds_traced(item[1]))
             require(False, argument, KNOWN, value)
+        if not _is_tracing():  # what is compiled in another context is compiled once more
+            return function(*given, **named)
         with jax.ensure_compile_time_eval():
             return function(*given, **named)
 
     return checked
+
+
+def _is_tracing() -> bool:
+    """Return whether a caller's function is being traced: then constants are traced as well."""
+    return isinstance(lax.iota(np.int32, 1), jax.core.Tracer)
 
 
 def _holds_traced(values: Any) -> bool:

@@ -21,6 +21,7 @@ from jax.sharding import Mesh, PartitionSpec
 import mrsa_jax as mj
 from mrsa_jax import attacks, data, federated, graphs, hetero, modular, privacy, secagg, selection
 from mrsa_jax import availability as online
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._prime import PRIMES, field
 from mrsa_jax.quantize import stochastic
 
@@ -949,3 +950,17 @@ def summary() -> str:
 
 def test_the_guide_holds_the_table() -> None:
     assert summary() in GUIDE.read_text(), f"docs/guide.md must hold this table:\n{summary()}"
+
+
+def test_what_needs_values_compiles_as_it_does_elsewhere() -> None:
+    traces = []
+
+    @jax.jit
+    def program(x: jax.Array) -> jax.Array:
+        traces.append(x)
+        return x + jnp.float32(1)
+
+    known = needs_values(lambda x: float(program(x)))
+    one = jnp.float32(1)
+    assert (known(one), known(one), float(program(one)), len(traces)) == (2.0, 2.0, 2.0, 1)
+    assert float(jax.jit(lambda x: x + jnp.float32(known(one)))(one)) == 3.0
