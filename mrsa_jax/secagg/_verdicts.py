@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
 from mrsa_jax._device import interprets_kernels
+from mrsa_jax._tracing import varying_like
 
 __all__ = [
     "DISCONNECTED",
@@ -94,14 +95,17 @@ def verdicts_in_registers(
         limits = triton.load(thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1)
         bytes_ref[trial] = _judged(edges, alive, limits)[0].astype(jnp.int32)
 
+    given = (adjacency, survivors, thresholds)
+    values = varying_like(given, given)
+    spread = jax.typeof(values[0]).manual_axis_type
     found = pl.pallas_call(
         kernel,
-        jax.ShapeDtypeStruct((num_trials,), jnp.int32),
+        jax.ShapeDtypeStruct((num_trials,), jnp.int32, manual_axis_type=spread),
         grid=(num_trials,),
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=4),
         name="judge",
-    )(adjacency, survivors, thresholds)
+    )(*values)
     return found.astype(jnp.uint8)
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._device import chosen_form, interprets_kernels
 from mrsa_jax._streams import _key_words, client_words, words_of_clients
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.selection._ranking import device_steps
 
 __all__ = ["Words", "over_trials"]
@@ -97,13 +98,18 @@ def _in_tiles(
         for ref, values in zip(refs[-len(columns) :], found, strict=True):
             triton.store(ref.at[place], values, mask=inside)
 
+    values = varying_like((*numbers, *halves, *columns), numbers, halves, columns)
+    spread = jax.typeof(values[0]).manual_axis_type
     found = pl.pallas_call(
         kernel,
-        [jax.ShapeDtypeStruct(column.shape, column.dtype) for column in columns],
+        [
+            jax.ShapeDtypeStruct(column.shape, column.dtype, manual_axis_type=spread)
+            for column in columns
+        ],
         grid=(pl.cdiv(num_trials, tile),),
         input_output_aliases={before + i: i for i in range(len(columns))},
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=_WARPS),
         name="choose",
-    )(*numbers, *halves, *columns)
+    )(*values)
     return tuple(found)
