@@ -310,7 +310,7 @@ def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: boo
 
 def _check_rounds(
     adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> tuple[tuple[Array, ...], tuple[int, ...]]:
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
     graphs = check_graphs(adjacency)
     clients = graphs.shape[-1]
@@ -324,10 +324,8 @@ def _check_rounds(
         shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
         require(False, "survivors", "must have leading axes that broadcast with the rest", *shapes)
     return tuple(
-        jnp.asarray(
-            xp.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
-                -1, *a.shape[a.ndim - own :]
-            )
+        xp.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
+            -1, *a.shape[a.ndim - own :]
         )
         for a, own in ((graphs, 2), (alive, 2), (limits, 1))
     ), rounds
@@ -338,7 +336,8 @@ def _verdict(
 ) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
     arrays, rounds = _check_rounds(adjacency, survivors, thresholds)
-    found = _mapped(core)(*arrays) if rounds else _jitted(core)(*(a[0] for a in arrays))
+    program = _mapped(core) if rounds else _jitted(core)
+    found = program(*(jnp.asarray(a if rounds else a[0]) for a in arrays))
     if is_traced(found):
         return found.reshape(rounds)
     return np.asarray(found).reshape(rounds) if rounds else bool(found)
@@ -351,7 +350,7 @@ def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
     arrays, rounds = _check_rounds(*given)
     rule = "must be those of one round; use `vmap` for several"
     require(rounds == (), "survivors", rule, f"leading axes {rounds}")
-    return _jitted(core)(*(a[0] for a in arrays))
+    return _jitted(core)(*(jnp.asarray(a[0]) for a in arrays))
 
 
 @functools.cache
