@@ -92,6 +92,8 @@ _WORK = {
     "segments": _Work(2**22, 2**13),
     # averages of blocks that are combined side by side
     "averages": _Work(1, 2**12),
+    # entries of relaxed columns of a disaggregation, of all candidates side by side
+    "candidates": _Work(2**24, 2**12),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
     # parameters of the clients that train side by side, as many as their activations leave room

@@ -11,7 +11,7 @@ import jax
 from mrsa_jax._device import memory_stats, num_cores, platform
 from mrsa_jax._errors import ConfigurationError
 
-__all__ = ["device_in_words", "unused_gpu"]
+__all__ = ["device_in_words", "device_name", "unused_gpu"]
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
 _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
@@ -39,6 +39,12 @@ def device_in_words() -> str:
     memory = memory_stats().get("bytes_limit")
     held = "" if memory is None else f", {memory / 2**30:.0f} GiB for programs"
     return f"{count}{devices[0].device_kind}{held}"
+
+
+def device_name() -> str:
+    """Return the first device's platform and kind, as records keep them."""
+    device = jax.devices()[0]
+    return f"{device.platform} {device.device_kind}"
 
 
 def unused_gpu() -> str | None:

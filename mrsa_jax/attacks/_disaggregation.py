@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
@@ -33,7 +34,6 @@ from mrsa_jax.modular._inputs import as_integers, check_integer
 __all__ = ["Disaggregated", "Disaggregation", "disaggregation"]
 
 _PIECE = 1 << 22  # entries of the sums read at a time
-_CANDIDATES_AT_ONCE = 1 << 22  # entries of relaxed columns side by side
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none
 _BISECTIONS = 30  # of a multiplier: far finer than float32 needs
 _PUSH = 0.5  # how hard the last steps drive entries to 0 and 1
@@ -166,11 +166,11 @@ class Disaggregation:
     ) -> np.ndarray:
         """Return rounded relaxations bool [groups, restarts, J]."""
         num_rounds, num_groups = null.shape[1], counts.shape[1]
-        at_once = max(1, _CANDIDATES_AT_ONCE // (num_rounds * self.restarts))
+        width = at_once("candidates", 4 * num_rounds * self.restarts)
         projector = jnp.asarray(null.T @ null, jnp.float32)
         parts = []
-        for start in range(0, num_groups, at_once):
-            some = jnp.asarray(counts[:, start : start + at_once].T, jnp.float32)
+        for start in range(0, num_groups, width):
+            some = jnp.asarray(counts[:, start : start + width].T, jnp.float32)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(
                 jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
             )

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mrsa_jax._device_words import device_name
 from mrsa_jax._errors import MrsaError
 from mrsa_jax.bench._reading import Reading
 
@@ -223,7 +224,7 @@ def machine() -> dict[str, Any]:
         "cores": cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
-        "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "device": device_name(),
         "devices": jax.device_count(),
         "compile_cache": bool(getattr(jax.config, "jax_compilation_cache_dir", None)),
         "versions": versions,

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
+from mrsa_jax._device import platform
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study._config import (
@@ -277,7 +278,7 @@ def build_mesh(config: ResourceConfig) -> jax.sharding.Mesh | None:
     there = jax.devices()  # of all hosts, where these have been joined
     wanted = config.devices
     if wanted is None:
-        is_shared = there[0].platform == "cpu" and config.memory_gib is not None
+        is_shared = platform() == "cpu" and config.memory_gib is not None
         wanted = 1 if is_shared else len(there)
     rule = "must be no more than there are"
     require(wanted <= len(there), "devices", rule, wanted, len(there))

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from mrsa_jax._device_words import device_name
 from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
 from mrsa_jax.study._config import Settings, config_hash, to_dict
 from mrsa_jax.study._run_folder import (
@@ -51,8 +52,6 @@ _SCHEMA = 1
 
 def provenance(config: Settings) -> dict[str, Any]:
     """Return what is needed to repeat a study: settings, their hash, versions, machine, time."""
-    import jax
-
     names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "xarray", "zarr")
     return {
         "schema": _SCHEMA,
@@ -62,7 +61,7 @@ def provenance(config: Settings) -> dict[str, Any]:
         "seed": getattr(config, "seed", None),  # an audit draws nothing
         "versions": {name: metadata.version(name) for name in names},
         "python": platform.python_version(),
-        "device": f"{jax.devices()[0].platform} {jax.devices()[0].device_kind}",
+        "device": device_name(),
         "commit": _commit(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import federated, selection
+from mrsa_jax._device import platform
 from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
@@ -66,7 +67,7 @@ class _Setting:
     @property
     def sharing(self) -> int:
         """How many of the devices share one memory."""
-        on_cpu = self.mesh is not None and self.mesh.devices.flat[0].platform == "cpu"
+        on_cpu = self.mesh is not None and platform() == "cpu"
         return self.mesh.size if on_cpu else 1
 
     def stated_bytes(self, num_slots: int) -> int:
