@@ -44,7 +44,10 @@ CollusionKind = Literal["little_is_enough", "inner_product"]
 
 
 class UpdateAttack(Protocol):
-    """What attackers make of updates; the others' rows must not change."""
+    """What attackers make of updates; the others' rows must not change.
+
+    Rows of clients that are not there are zeros, marked `mine`; what is made of them is not read.
+    """
 
     def __call__(
         self,

@@ -20,6 +20,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._device import interprets_kernels
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
 
@@ -44,7 +45,8 @@ def independent_rows(
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
     scalars = [jnp.int32(batch) if count is None else count]
     scalars += [] if of is None else [of.prime, of.reciprocal]
-    values = _alike(matrices, *(scalar[None] for scalar in scalars))
+    given = [matrices, *(scalar[None] for scalar in scalars)]
+    values = varying_like(given, given)
     one = pl.BlockSpec((1,), lambda _: (0,))
     run = pl.pallas_call(
         functools.partial(_kernel, side=side, steps=steps),
@@ -64,16 +66,6 @@ def independent_rows(
         name="independent_rows",
     )
     return run(*values)
-
-
-def _alike(*values: Array) -> list[Array]:
-    """Return what a kernel reads, all varying over a mesh alike where one of them does."""
-    varying = [jax.typeof(value).manual_axis_type.varying for value in values]
-    every: frozenset[Any] = frozenset().union(*varying)
-    return [
-        lax.pcast(value, tuple(every - own), to="varying") if every - own else value
-        for value, own in zip(values, varying, strict=True)
-    ]
 
 
 def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) -> None:

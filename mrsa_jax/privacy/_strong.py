@@ -41,7 +41,8 @@ def strong_privacy(P: Any) -> int | None:
         ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
             one.
 
-    Edge cases: clients who never took part are left out; one client alone in a round gives 1.
+    Edge cases: clients who never took part are left out; one client alone in a round gives 1. Of
+    many histories, or inside `jit`, the last entry of `strong_privacy_trajectory` says the same.
 
     Examples:
         >>> strong_privacy([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])

@@ -122,8 +122,9 @@ def ring_sum(
         [101, 202]
 
     Cost: a keystream of d words for each client and edge ("array"; twice that if R is no power of
-    two). On the CPU compiled loops do it where numba is installed, elsewhere and under `jit` XLA;
-    the bits are the same.
+    two); on NVIDIA GPUs, where one kernel does it and keeps none of it, at both ends of each edge.
+    On the CPU compiled loops do it where numba is installed, elsewhere and under `jit` XLA; the
+    bits are the same.
 
     Source: CCESA, eq. (4).
     """
