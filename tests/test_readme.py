@@ -123,7 +123,7 @@ def test_references_are_defined_and_used() -> None:
 
 def _anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in headings}
+    return {re.sub(r"[^a-z0-9_ -]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
 def test_every_command_and_notebook_has_its_line() -> None:

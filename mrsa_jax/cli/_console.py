@@ -78,8 +78,6 @@ class Bars:
         self._names_device = device
 
     def __enter__(self) -> Bars:
-        if self._names_device:
-            self.say_device()
         self._bars.start()
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._interrupt)
@@ -106,6 +104,9 @@ class Bars:
 
     def stage(self, name: str, total: int) -> None:
         self._check_interrupt()
+        if self._names_device:
+            self._names_device = False
+            self.say_device()
         self._name, self._note = name, ""
         self._stage_start = None
         if not self._console.is_terminal:

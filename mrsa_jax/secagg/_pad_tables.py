@@ -93,7 +93,9 @@ def table_of(round_: Round, edges: Edges, place: Place) -> Table:
     sends = jnp.asarray(round_.sends)[members] & is_member
     places, pair_seeds = jnp.asarray(edges.places), jnp.asarray(edges.seeds)
     size, pairs = members.shape[0], places.shape[0]
-    shared = jnp.all(places >= jnp.int32(0), axis=1) & jnp.all(shares[places], axis=1)
+    # where edges are traced, those that are absent are pairs of a client with itself
+    is_pair = jnp.all(places >= jnp.int32(0), axis=1) & (places[:, 0] != places[:, 1])
+    shared = is_pair & jnp.all(shares[places], axis=1)
     ids = jnp.asarray(round_.seeds.client_ids)[members][places]
     rows, uses = [], []
     for me in (0, 1):

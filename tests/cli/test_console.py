@@ -74,6 +74,8 @@ def test_the_device_is_said_first_and_a_gpu_that_is_idle(
     assert first.startswith("device: CPU, ")
     assert second == "warning: there is a GPU"
     assert third.endswith("work (3)")
-    with _console.Bars(device=False):
+    with _console.Bars():  # what is refused before any work is answered in one line
         pass
+    with _console.Bars(device=False) as bars:
+        bars.rest()
     assert capsys.readouterr().err == ""

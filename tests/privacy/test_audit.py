@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax import ConfigurationError
+from mrsa_jax import ConfigurationError, _device
 from mrsa_jax.privacy import (
     ParticipationLog,
     Recipe,
@@ -256,7 +256,7 @@ def test_many_clients_give_the_same_as_few(monkeypatch: pytest.MonkeyPatch) -> N
         rank = int(mj.modular.rank(P))
         with monkeypatch.context() as patch:
             patch.setattr(_wide, "_MOST_CLIENTS", 5)
-            patch.setattr(_wide, "_CHUNK", 4)
+            patch.setitem(_device._WORK, "columns", _device._Work(8 * 9 * 4, 1))
             wide = _wide.leverages(P, rank, exposed)
             np.testing.assert_allclose(wide, plain, atol=1e-9)
             patch.setattr(_wide, "_MOST_ROWS", 5)

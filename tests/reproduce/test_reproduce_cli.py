@@ -293,6 +293,7 @@ def test_an_interrupt_is_exit_status_130(tmp_path: pathlib.Path) -> None:
     try:
         assert process.stderr is not None
         assert "1 items to make" in process.stderr.readline()
+        assert process.stderr.readline().startswith("device: ")
         assert "Theorem 3" in process.stderr.readline()
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

@@ -210,6 +210,7 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
     )
     try:
         assert process.stderr is not None
+        assert process.stderr.readline().startswith("device: ")
         assert "training" in process.stderr.readline()
         time.sleep(1)
         process.send_signal(signal.SIGINT)

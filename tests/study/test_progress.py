@@ -99,7 +99,8 @@ def test_where_there_is_no_terminal_lines_come_now_and_then(
             now[0] = 3.0 * done
             bars.note("90.0 % right")
             bars.update(done, 50)
-    lines = capsys.readouterr().err.splitlines()
+    device, *lines = capsys.readouterr().err.splitlines()
+    assert device.startswith("device: ")
     assert lines[0] == "[   0.0 s] Random: training (50)"
     # each 20 seconds, so each 7 rounds of 3 seconds
     assert lines[1] == "[  21.0 s] Random: training: 7 of 50, 129 s left, 90.0 % right"
