@@ -288,8 +288,8 @@ def _rounds_between_evaluations(quick: bool) -> Work:
     state = PLAIN_AVERAGE.init(jnp.zeros(start.shape, jnp.float32))
     carried = Carried(start, average.init(), state, jnp.bool_(True))
     settings = {"server": PLAIN_AVERAGE, "keep": False, "width": slots}
-    fixed = Fixed(key, trainer, average, data)
-    call = Call(rounds_program, (fixed, carried, rounds), settings)
+    fixed = Fixed(key, trainer, average)
+    call = Call(rounds_program, (fixed, carried, rounds, data), settings)
     return Work([call], num_rounds * work.amount)
 
 

@@ -2,7 +2,8 @@
 
 In each step every run trains its own next round, whichever that is. The slots of all their
 cohorts are one flat list, trained by one executable with the model, rate and key of each slot's
-run; so rounds that a run skips cost nothing. Aggregation and server step go run by run.
+run; so rounds that a run skips cost nothing. Where rounds can be one program (`_program`), it holds
+all runs of one structure; otherwise aggregation and server step go run by run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -20,15 +21,16 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from mrsa_jax._errors import require
-from mrsa_jax._mesh import checked_mesh, spread
-from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
-from mrsa_jax.federated._cohort import client_update, mapped, measured_width
+from mrsa_jax.federated._cohort import measured_width
+from mrsa_jax.federated._flat import Slots, flat_updates
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._mesh import gathered, replicated
+from mrsa_jax.federated._program import alike, program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
@@ -126,7 +128,8 @@ def train_many(
         "rate_schedule": _listed(rate_schedule),
     }
     runs = _runs(model, given, evaluate_every, keep_aggregates)
-    drive(runs, _all_runs(runs, memory_bytes, checked_mesh(mesh)), checkpoints, progress)
+    advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints)
+    drive(runs, advance, checkpoints, progress)
     return [run.result() for run in runs]
 
 
@@ -191,15 +194,6 @@ class _Same:
         return prepared_test(self.held, tuple(shape))
 
 
-class _Slots(NamedTuple):
-    """The cohorts of some runs as one list; S slots."""
-
-    run: np.ndarray  # int32: which of the runs
-    row: np.ndarray  # int32: which row of the merged clients
-    member: np.ndarray  # int32: which client of its run
-    present: np.ndarray  # bool
-
-
 def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
     """Return the clients of all runs over one pool, and each run's first row.
 
@@ -243,7 +237,7 @@ def _is_same_pool(one: ClientData, other: ClientData) -> bool:
 
 def _flat_slots(
     group: list[Run], first_rows: list[int], sizes: np.ndarray, num_runs: int, num_devices: int
-) -> tuple[_Slots, list[np.ndarray]]:
+) -> tuple[Slots, list[np.ndarray]]:
     """Lay out the next round of each run of a group; return also where each run's slots are.
 
     Clients of about one size lie side by side, as those who train together take the steps of the
@@ -253,7 +247,7 @@ def _flat_slots(
     count = num_runs * width
     count += -count % num_devices
     run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
-    slots = _Slots(run_of, row, member, np.zeros(count, np.bool_))
+    slots = Slots(run_of, row, member, np.zeros(count, np.bool_))
     for number, (run, first) in enumerate(zip(group, first_rows, strict=True)):
         who = run.next_round
         place = slice(number * width, number * width + run.width)
@@ -267,41 +261,7 @@ def _flat_slots(
     position = np.empty(count, np.int32)
     position[order] = np.arange(count, dtype=np.int32)
     places = [position[i * width : i * width + run.width] for i, run in enumerate(group)]
-    return _Slots(*(column[order] for column in slots)), places
-
-
-@functools.partial(jax.jit, static_argnames=("width", "mesh"))
-def flat_updates(
-    trainers: Any,
-    parameters: Array,
-    pool: ClientData,
-    keys: Array,
-    rounds: Array,
-    slots: _Slots,
-    *,
-    width: int,
-    mesh: Mesh | None = None,
-) -> tuple[Array, Array, Array]:
-    """Train each slot from its run's model; return updates, which are finite, rounding keys."""
-
-    def of_one_device(trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any) -> Any:
-        def one(position: Array, is_present: Array) -> Array:
-            own = jax.tree.map(lambda column: column[position], slots)
-            trainer: Any = jax.tree.map(lambda leaf: leaf[own.run], trainers)
-            key = jax.random.fold_in(keys[own.run], own.member)
-            size = jnp.where(is_present, pool.sizes[own.row], jnp.int32(0))
-            return client_update(trainer, key, parameters[own.run], pool, own.row, size)
-
-        positions = jnp.arange(slots.run.shape[0], dtype=jnp.int32)
-        updates = mapped(one, positions, slots.present, width)
-        updates = jnp.where(slots.present[:, None], updates, jnp.float32(0))
-        return updates, jnp.isfinite(jnp.sum(updates, axis=1))
-
-    each = jax.vmap(round_key, in_axes=(0, 0, None))
-    shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
-    train = of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
-    updates, is_finite = train(*shared, slots)
-    return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION)
+    return Slots(*(column[order] for column in slots)), places
 
 
 @jax.jit
@@ -314,7 +274,9 @@ def _of_run(out: tuple[Any, Any, Any], place: np.ndarray, number: int) -> Traine
     return Trained(updates, is_finite, out[2][number])
 
 
-def _all_runs(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -> Advance:
+def _all_runs(
+    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
+) -> Advance:
     """Return what trains any of these runs."""
     num_devices = 1 if mesh is None else mesh.size
     at_once, width = len(runs), measured_width(runs[0].parameters.shape[0])
@@ -324,8 +286,20 @@ def _all_runs(runs: list[Run], memory_bytes: int | None, mesh: Mesh | None) -> A
         at_once, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
     sizes = np.asarray(pool.sizes)
     own_pool = pool if mesh is None else replicated(pool, mesh)
+    own_width = None if memory_bytes is None else width
+    programs = []
+    for group in alike(runs) if mesh is None else []:
+        length = program_length(group[:at_once], pool, own_width, checkpoints, first_of)
+        if length > 1:
+            programs.append(({id(run) for run in group}, length, min(at_once, len(group))))
 
     def advance(live: list[Run], most: int) -> None:
+        for own, length, count in programs:
+            group = [run for run in live if id(run) in own]
+            live = [run for run in live if id(run) not in own]
+            for start in range(0, len(group), count):
+                some, stretch = group[start : start + count], min(most, length)
+                run_rounds(some, own_pool, stretch, length, own_width, first_of, count)
         for start in range(0, len(live), at_once):
             group = live[start : start + at_once]
             rows = [first_of[id(run)] for run in group]
@@ -349,7 +323,7 @@ def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
     return trainers, parameters, jnp.stack([run.key for run in filled]), rounds
 
 
-def _trained_flat(shared: tuple[Any, ...], slots: _Slots, width: int, mesh: Mesh | None) -> Any:
+def _trained_flat(shared: tuple[Any, ...], slots: Slots, width: int, mesh: Mesh | None) -> Any:
     trainers, parameters, keys, rounds, pool = shared
     if mesh is None:
         return flat_updates(trainers, parameters, pool, keys, rounds, slots, width=width)

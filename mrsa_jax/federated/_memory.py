@@ -26,12 +26,18 @@ from mrsa_jax.federated._mesh import lowered_cohort_updates
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 
-__all__ = ["MemoryEstimate", "memory_estimate", "runs_and_width_within", "width_within"]
+__all__ = [
+    "COHORTS_IN_AGGREGATION",
+    "MemoryEstimate",
+    "memory_estimate",
+    "runs_and_width_within",
+    "width_within",
+]
 
 # Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
 # them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and
 # arrays as large as one model (total, mean, step, old and new parameters, optimizer state).
-_COHORTS_IN_AGGREGATION = 7
+COHORTS_IN_AGGREGATION = 7
 _MODELS_IN_AGGREGATION = 8
 
 
@@ -153,7 +159,7 @@ class _Setting:
             width=width,
             data_bytes=_size((self.client_data, self.test, parameters)),
             training_bytes=_needed(cohort),
-            aggregation_bytes=_COHORTS_IN_AGGREGATION * updates
+            aggregation_bytes=COHORTS_IN_AGGREGATION * updates
             + _MODELS_IN_AGGREGATION * 4 * self.dim,
             evaluation_bytes=testing,
             host_bytes=self.host_bytes,

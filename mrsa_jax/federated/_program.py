@@ -3,7 +3,8 @@
 Where compiled loops make the pads (on a CPU) every round goes by itself, as it does for an
 aggregator that cannot be traced: real messages, work on the host, a class of one's own that is no
 pytree. All others run the rounds up to the next evaluation, checkpoint or word of progress as one
-program, compiled once: what a shorter stretch does not need of it is passed over.
+program, compiled once: what a shorter stretch does not need of it is passed over. Trainings side
+by side share a program where they are of one structure.
 """
 
 from __future__ import annotations
@@ -17,67 +18,131 @@ from mrsa_jax._device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._cohort import measured_width
+from mrsa_jax.federated._flat import runs_program
+from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION
 from mrsa_jax.federated._rounds import Fixed, rounds_program
 from mrsa_jax.federated._run import Run
 
-__all__ = ["program_length", "run_rounds"]
+__all__ = ["FirstRows", "alike", "program_length", "run_rounds"]
 
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 
 
+FirstRows = dict[int, int]  # by `id` of each run of several: where in the data its clients begin
+
+
+def alike(runs: list[Run]) -> list[list[Run]]:
+    """Sort runs that have something to train into those which one program can train together."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        if run.is_over:
+            continue
+        leaves, structure = jax.tree.flatten((_fixed(run), run.carried, run.rounds(1, 1)))
+        kinds = [(np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
+        key: Any = (structure, tuple(kinds), run.server.update)
+        try:
+            groups.setdefault(key, []).append(run)
+        except TypeError:  # cannot be hashed, so not be traced either
+            groups[id(run)] = [run]
+    return list(groups.values())
+
+
 def program_length(
-    run: Run, data: ClientData, width: int | None, checkpoints: Checkpoints | None
+    runs: list[Run],
+    data: ClientData,
+    width: int | None,
+    checkpoints: Checkpoints | None,
+    first_rows: FirstRows | None = None,
 ) -> int:
-    """Return how many rounds a program of this training has; 1 where each goes by itself."""
-    if run.is_over or chosen_form(("loops", "xla")) == "loops":
+    """Return how many rounds a program of these runs has; 1 where each goes by itself."""
+    if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
         return 1
-    dim = run.parameters.shape[0]
-    report_bytes = 16 * run.width + (4 * dim if run.keep_aggregates else 0)
-    gaps = np.diff(run.stops, prepend=0, append=len(run.to_train))
-    most = min(_MOST_ROUNDS, int(gaps.max()), at_once("rounds", report_bytes))
+    report_bytes = 0
+    for run in runs:
+        sums = 4 * run.parameters.shape[0] if run.keep_aggregates else 0
+        report_bytes += 16 * run.width + sums
+    gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
+    most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
     if checkpoints is not None:
         most = min(most, checkpoints.every)
-    return most if most > 1 and _is_traceable(run, data, most, width) else 1
+    return most if most > 1 and _is_traceable(runs, data, most, width, first_rows) else 1
 
 
-def _is_traceable(run: Run, data: ClientData, length: int, width: int | None) -> bool:
+def _is_traceable(
+    runs: list[Run], data: ClientData, length: int, width: int | None, first_rows: FirstRows | None
+) -> bool:
     """Return whether the rounds can be traced as one program.
 
     Whatever is wrong otherwise shows, with a sentence, where rounds go by themselves.
     """
     try:
-        rounds_program.eval_shape(*_arguments(run, data, 1, length), **_settings(run, width))
+        program, arguments, static = _call(runs, data, [1] * len(runs), length, width, first_rows)
+        program.eval_shape(*arguments, **static)
     except Exception:
         return False
     return True
 
 
-def run_rounds(run: Run, data: ClientData, most: int, length: int, width: int | None) -> None:
-    """Train and log the next rounds, at most so many, by a program of `length`."""
-    count = min(most, run.until_evaluation)
-    arguments = _arguments(run, data, count, length)
-    check = getattr(run.aggregator, "checked_weights", None)
-    rounds = arguments[2]
-    if rounds.weights is not None and check is not None:
-        for weights, alive in zip(rounds.weights[:count], rounds.alive[:count], strict=True):
-            check(weights, alive.reshape(-1, alive.shape[-1])[0])
+def run_rounds(
+    runs: list[Run],
+    data: ClientData,
+    most: int,
+    length: int,
+    width: int | None,
+    first_rows: FirstRows | None = None,
+    num_runs: int = 1,
+) -> None:
+    """Train and log the next rounds, at most so many of each run, by a program of `length`.
+
+    A program of several runs is compiled for `num_runs`; the last fills it up.
+    """
+    filled = runs + runs[-1:] * (num_runs - len(runs))
+    counts = [min(most, run.until_evaluation) for run in runs] + [0] * (num_runs - len(runs))
+    program, arguments, static = _call(filled, data, counts, length, width, first_rows)
 
     def at_width(width: int) -> Any:
-        out = rounds_program(*arguments, **_settings(run, width))
+        out = program(*arguments, **(static | {"width": width}))
         return out[0], jax.device_get(out[1])  # the one wait for the device
 
-    side_by_side = measured_width(run.parameters.shape[0]) if width is None else width
-    side_by_side = min(side_by_side, run.width)
-    what = f"training {run.width} clients a round"
-    run.carried, reports = within_memory(at_width, side_by_side, "memory_bytes", what)
-    for number in np.flatnonzero(reports.is_run):
-        run.log_round(jax.tree.map(lambda leaf, at=int(number): leaf[at], reports))
+    side_by_side = measured_width(runs[0].parameters.shape[0]) if width is None else width
+    slots = num_runs * runs[0].width
+    what = f"training {slots} clients a round"
+    after, reports = within_memory(at_width, min(side_by_side, slots), "memory_bytes", what)
+    if first_rows is None:
+        after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)
+    for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
+        run.carried = carried
+        for at in np.flatnonzero(reports.is_run[:, number]):
+            run.log_round(jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports))
 
 
-def _arguments(run: Run, data: ClientData, count: int, length: int) -> tuple[Any, ...]:
-    fixed = Fixed(run.key, run.trainer, run.aggregator, data)
-    return fixed, run.carried, run.rounds(count, length)
+def _call(
+    runs: list[Run],
+    data: ClientData,
+    counts: list[int],
+    length: int,
+    width: int | None,
+    first_rows: FirstRows | None,
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return the program of these runs, its arguments and its settings."""
+    rounds = tuple(run.rounds(count, length) for run, count in zip(runs, counts, strict=True))
+    for run, count, own in zip(runs, counts, rounds, strict=True):
+        check = getattr(run.aggregator, "checked_weights", None)
+        if own.weights is not None and check is not None:
+            for weights, alive in zip(own.weights[:count], own.alive[:count], strict=True):
+                check(weights, alive.reshape(-1, alive.shape[-1])[0])
+    first = runs[0]
+    static = {"server": first.server, "keep": first.keep_aggregates, "width": width}
+    if first_rows is None:
+        return rounds_program, (_fixed(first), first.carried, rounds[0], data), static
+    fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
+    rows = np.asarray([first_rows[id(run)] for run in runs], np.int32)
+    # a bound on memory counts the aggregation of one run
+    cohort_bytes = COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
+    tile = at_once("segments", cohort_bytes) if width is None else 1
+    static["tile"] = min(tile, len(runs))
+    return runs_program, (fixed, carried, rounds, rows, data), static
 
 
-def _settings(run: Run, width: int | None) -> dict[str, Any]:
-    return {"server": run.server, "keep": run.keep_aggregates, "width": width}
+def _fixed(run: Run) -> Fixed:
+    return Fixed(run.key, run.trainer, run.aggregator)

@@ -19,7 +19,17 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._cohort import cohort_updates
 from mrsa_jax.federated._server import server_step
 
-__all__ = ["Carried", "Fixed", "Report", "Round", "Trained", "aggregated", "rounds_program"]
+__all__ = [
+    "Carried",
+    "Fixed",
+    "Report",
+    "Round",
+    "Trained",
+    "aggregated",
+    "aggregated_where_run",
+    "rounds_program",
+    "trainer_at",
+]
 
 
 class Trained(NamedTuple):
@@ -104,7 +114,6 @@ class Fixed(NamedTuple):
     key: Key[Array, ""]
     trainer: Any
     aggregator: Any
-    client_data: ClientData
 
 
 def trainer_at(trainer: Any, factor: Any) -> Any:
@@ -151,7 +160,14 @@ def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
 
 @functools.partial(jax.jit, static_argnames=("server", "keep", "width"))
 def rounds_program(
-    fixed: Fixed, carried: Carried, rounds: Round, *, server: Any, keep: bool, width: int | None
+    fixed: Fixed,
+    carried: Carried,
+    rounds: Round,
+    client_data: ClientData,
+    *,
+    server: Any,
+    keep: bool,
+    width: int | None,
 ) -> tuple[Carried, Report]:
     """Run rounds one after another, as one program without a word to the host.
 
@@ -159,6 +175,7 @@ def rounds_program(
         fixed: Of the training.
         carried: Before the first of the rounds.
         rounds: With an axis of rounds; fills are last.
+        client_data: All clients' samples.
         server: The optimizer.
         keep: Whether to report the sums.
         width: As in `cohort_updates`.
@@ -171,19 +188,35 @@ def rounds_program(
         trainer = trainer_at(fixed.trainer, round_.factor)
         trained = Trained(
             *cohort_updates(
-                trainer, carried.parameters, fixed.client_data, fixed.key, round_.index,
+                trainer, carried.parameters, client_data, fixed.key, round_.index,
                 round_.members, round_.sends, width=width,
             )
         )  # fmt: skip
-        after, report = aggregated(fixed.aggregator, server, carried, trained, round_, keep)
-        is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
-        after = after._replace(is_sound=carried.is_sound & is_finite)
-        return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
+        return _finished(fixed.aggregator, server, carried, trained, round_, keep)
 
-    return jax.lax.scan(functools.partial(only_where_run, run), carried, rounds)
+    return jax.lax.scan(functools.partial(_only_where_run, run), carried, rounds)
 
 
-def only_where_run(run: Any, carried: Carried, round_: Round) -> tuple[Carried, Report]:
+def aggregated_where_run(
+    aggregator: Any, carried: Any, trained: Any, round_: Any, *, server: Any, keep: bool
+) -> tuple[Carried, Report]:
+    """Do what `aggregated` does inside a program that has trained without looking who is run."""
+
+    def run(carried: Carried, round_: Round) -> tuple[Carried, Report]:
+        return _finished(aggregator, server, carried, trained, round_, keep)
+
+    return _only_where_run(run, carried, round_)
+
+
+def _finished(*arguments: Any) -> tuple[Carried, Report]:
+    """Aggregate, and keep in mind whether all is finite."""
+    after, report = aggregated(*arguments)
+    is_finite = functools.reduce(jnp.logical_and, map(jnp.all, report.is_finite))
+    after = after._replace(is_sound=after.is_sound & is_finite)
+    return after, report._replace(is_run=jnp.bool_(True), is_finite=is_finite)
+
+
+def _only_where_run(run: Any, carried: Carried, round_: Round) -> tuple[Carried, Report]:
     """Run a round unless it only fills, or comes after one that diverged: then report zeros."""
 
     def idle(carried: Carried, round_: Round) -> tuple[Carried, Report]:

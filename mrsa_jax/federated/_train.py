@@ -275,11 +275,11 @@ def _one_run(
         sizes["mesh"] = mesh
     updates_of: Any = cohort_updates if mesh is None else sharded_cohort_updates
 
-    length = program_length(run, data, width, checkpoints) if mesh is None else 1
+    length = program_length([run], data, width, checkpoints) if mesh is None else 1
 
     def advance(runs: list[Run], most: int) -> None:
         if length > 1:
-            run_rounds(run, data, min(most, length), length, width)
+            run_rounds([run], data, min(most, length), length, width)
             return
         who = run.next_round
         trained = updates_of(

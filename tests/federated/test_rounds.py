@@ -86,8 +86,8 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     programs: list[tuple[int, int]] = []
     program = _program.rounds_program
 
-    def noted(fixed: Any, carried: Any, rounds: Any, **settings: Any) -> Any:
-        out = program(fixed, carried, rounds, **settings)
+    def noted(fixed: Any, carried: Any, rounds: Any, data: Any, **settings: Any) -> Any:
+        out = program(fixed, carried, rounds, data, **settings)
         programs.append((int(np.sum(out[1].is_run)), len(rounds.is_run)))
         return out
 
