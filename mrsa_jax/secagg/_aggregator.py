@@ -366,7 +366,7 @@ def _graph_seeds(
         return derive_seeds(average.key_material, members, round_index)
     if is_traced(adjacency):
         # the number of edges is no shape here: every pair, and of those that are none the first
-        # slot twice, whose pad it both adds and subtracts
+        # slot twice, which is no pair and makes no pad
         pairs = np.stack(np.triu_indices(adjacency.shape[0], 1), axis=1).astype(np.int32)
         near = adjacency[pairs[:, 0], pairs[:, 1]]
         edges: Any = jnp.where(near[:, None], pairs, pairs[:, :1])

@@ -204,6 +204,21 @@ def test_pads_follow_the_graph_and_the_losses_inside_a_round(name, engine):
                 assert not total.any()
 
 
+@pytest.mark.parametrize("form", mj._device.FORMS)
+def test_a_slot_named_as_its_own_neighbour_makes_no_pad(form):
+    """As inside a program of rounds, where the number of edges is no shape."""
+    plan, inputs = PLANS["mixed"], inputs_for(PLANS["mixed"])
+    filled = np.concatenate([GRAPH, np.repeat([[0, 0], [3, 3]], 2, axis=0)])
+    pair, own = (derive_seeds(key_material(3), np.asarray(IDS), 1, e) for e in (GRAPH, filled))
+    with mj.use_form(form):
+        padded = pad_inputs(own, inputs, plan, 1)
+        assert np.array_equal(padded, pad_inputs(pair, inputs, plan, 1))
+        for one, other in zip(
+            *(ring_sum(s, inputs, plan, 1).totals for s in (pair, own)), strict=True
+        ):
+            assert np.array_equal(one, other)
+
+
 def _rounds_of_seven():
     """Yield rounds of one shape, so that each form compiles twice: for 2^b, and for other rings.
 
