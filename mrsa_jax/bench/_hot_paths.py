@@ -263,9 +263,10 @@ def _local_training(
     return Work([Call(cohort_updates, arguments)], pool)
 
 
-def _rounds_between_evaluations(quick: bool) -> Work:
-    """Ten rounds of LeNet: training, secure sum, server step, and one report of all."""
+def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> Work:
+    """Ten rounds of LeNet, or of some side by side: training, secure sum, server step, a report."""
     from mrsa_jax import quantize, secagg
+    from mrsa_jax.federated._flat import runs_program
     from mrsa_jax.federated._rounds import Carried, Fixed, Round, rounds_program
     from mrsa_jax.federated._server import PLAIN_AVERAGE
 
@@ -289,8 +290,13 @@ def _rounds_between_evaluations(quick: bool) -> Work:
     carried = Carried(start, average.init(), state, jnp.bool_(True))
     settings = {"server": PLAIN_AVERAGE, "keep": False, "width": slots}
     fixed = Fixed(key, trainer, average)
-    call = Call(rounds_program, (fixed, carried, rounds, data), settings)
-    return Work([call], num_rounds * work.amount)
+    if num_runs is None:
+        call = Call(rounds_program, (fixed, carried, rounds, data), settings)
+        return Work([call], num_rounds * work.amount)
+    each = [(own,) * num_runs for own in (fixed, carried, rounds)]
+    settings |= {"width": num_runs * slots, "tile": num_runs}
+    call = Call(runs_program, (*each, jnp.zeros(num_runs, jnp.int32), data), settings)
+    return Work([call], num_runs * num_rounds * work.amount)
 
 
 _28, _32 = (28, 28, 1), (32, 32, 3)
@@ -392,6 +398,13 @@ HOT_PATHS: dict[str, HotPath] = {
         "samples",
         _rounds_between_evaluations,
         {"xla": Bound(1_200, None, 1)},
+    ),
+    "runs": HotPath(
+        "rounds of LeNets side by side",
+        "8 x 10 x 12 x 417",
+        "samples",
+        functools.partial(_rounds_between_evaluations, num_runs=8),
+        {"xla": Bound(1_000, None, 1)},
     ),
     "segment-round": HotPath(
         "a round of HeteroSAg without pads",
