@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mrsa_jax._device_words import device_name
 from mrsa_jax._errors import MrsaError
 from mrsa_jax.bench._reading import Reading
 
@@ -212,6 +211,8 @@ def machine() -> dict[str, Any]:
         True
     """
     import jax
+
+    from mrsa_jax._device_words import device_name  # imports JAX
 
     versions: dict[str, str | None] = {}
     for name in ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography"):
