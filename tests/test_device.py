@@ -17,6 +17,11 @@ from mrsa_jax import ConfigurationError, _device, _device_words, use_form
 from mrsa_jax.modular._compiled import compiled
 
 
+@pytest.fixture(autouse=True)
+def no_form_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MRSA_JAX_FORM", raising=False)
+
+
 def test_the_best_form_of_each_platform() -> None:
     every: tuple[_device.Form, ...] = ("loops", "xla", "pallas")
     assert _device.platform() == "cpu"
