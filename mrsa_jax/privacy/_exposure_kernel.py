@@ -60,7 +60,8 @@ def first_rounds(
         ),
         name="first_exposure",
     )
-    first, ranks = program(rows, *varying_like((of.prime, of.reciprocal), rows))
+    with jax.enable_x64(False):  # a kernel counts in 32 bits
+        first, ranks = program(rows, *varying_like((of.prime, of.reciprocal), rows))
     return joined(first[:, :, :clients], ranks)
 
 

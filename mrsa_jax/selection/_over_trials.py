@@ -100,7 +100,7 @@ def _in_tiles(
 
     values = varying_like((*numbers, *halves, *columns), numbers, halves, columns)
     spread = jax.typeof(values[0]).manual_axis_type
-    found = pl.pallas_call(
+    run = pl.pallas_call(
         kernel,
         [
             jax.ShapeDtypeStruct(column.shape, column.dtype, manual_axis_type=spread)
@@ -111,5 +111,6 @@ def _in_tiles(
         interpret=interprets_kernels(),
         compiler_params=triton.CompilerParams(num_warps=_WARPS),
         name="choose",
-    )(*values)
-    return tuple(found)
+    )
+    with jax.enable_x64(False):  # a kernel counts in 32 bits
+        return tuple(run(*values))
