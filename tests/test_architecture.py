@@ -25,6 +25,7 @@ ORDER = (
     "_compile_cache",
     "_device",
     "_tracing",
+    "_kernels",
     "_device_words",
     "_mesh",
     "_memory",

@@ -5,7 +5,7 @@ The state stays in registers. Import inside functions only, where the form is "p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,48 +14,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from mrsa_jax._device import interprets_kernels
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._kernels import launch
 from mrsa_jax.modular._chacha20_rounds import keystream_words
 
-__all__ = ["TILE", "columns_by_kernel", "keystream_by_kernel", "launch", "woven"]
+__all__ = ["TILE", "columns_by_kernel", "keystream_by_kernel", "woven"]
 
 TILE = 128
 """Blocks of a program: one for each thread of four warps."""
-
-
-def launch(
-    kernel: Callable[..., None],
-    grid: tuple[int, ...],
-    out_shapes: Sequence[tuple[int, ...]],
-    *inputs: Array,
-    aliases: dict[int, int] | None = None,
-) -> list[Array]:
-    """Run a kernel of uint32 results on whole arrays, four warps a program.
-
-    Args:
-        kernel: Of references to the inputs, then to the results.
-        grid: Programs.
-        out_shapes: Of the results.
-        inputs: Arrays in the device's memory.
-        aliases: Which input a result overwrites.
-    """
-    values = varying_like(inputs, inputs)
-    spread = jax.typeof(values[0]).manual_axis_type
-    whole = pl.BlockSpec(memory_space=pl.ANY)
-    run = pl.pallas_call(
-        kernel,
-        grid=grid,
-        out_shape=[
-            jax.ShapeDtypeStruct(shape, jnp.uint32, manual_axis_type=spread) for shape in out_shapes
-        ],
-        in_specs=[whole] * len(inputs),
-        out_specs=[whole] * len(out_shapes),
-        input_output_aliases=aliases or {},
-        interpret=interprets_kernels(),
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
-    )
-    return list(run(*values))
 
 
 def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
@@ -81,7 +46,8 @@ def columns_by_kernel(key: Array, counter: Array, nonce: Array) -> Array:
         for place, word in enumerate(words):
             triton.store(out.at[jnp.int32(place), at], word, mask=here)
 
-    return launch(kernel, (-(-blocks // TILE),), [(16, blocks)], key, counter, nonce)[0]
+    words = jax.ShapeDtypeStruct((16, blocks), jnp.uint32)
+    return launch("chacha20", kernel, (-(-blocks // TILE),), [words], key, counter, nonce)[0]
 
 
 def keystream_by_kernel(key: Array, nonce: Array, start: Array, num_words: int) -> Array:
@@ -101,7 +67,8 @@ def keystream_by_kernel(key: Array, nonce: Array, start: Array, num_words: int) 
         triton.store(out.at[pl.ds(first, 16 * TILE)], woven(words), mask=here)
 
     tiles = -(-num_words // (16 * TILE))
-    return launch(kernel, (tiles,), [(num_words,)], key, nonce, start[None])[0]
+    words = jax.ShapeDtypeStruct((num_words,), jnp.uint32)
+    return launch("keystream", kernel, (tiles,), [words], key, nonce, start[None])[0]
 
 
 def woven(words: Sequence[Array]) -> Array:

@@ -19,8 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
-from mrsa_jax._device import interprets_kernels
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._kernels import launch
 from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
 
@@ -45,27 +44,22 @@ def independent_rows(
     side = max(_LEAST_TILE, pl.next_power_of_2(columns))
     scalars = [jnp.int32(batch) if count is None else count]
     scalars += [] if of is None else [of.prime, of.reciprocal]
-    given = [matrices, *(scalar[None] for scalar in scalars)]
-    values = varying_like(given, given)
     one = pl.BlockSpec((1,), lambda _: (0,))
-    run = pl.pallas_call(
+    (found,) = launch(
+        "independent_rows",
         functools.partial(_kernel, side=side, steps=steps),
-        grid=(batch,),
+        (batch,),
+        [jax.ShapeDtypeStruct((batch, rows), jnp.bool_)],
+        matrices,
+        *(scalar[None] for scalar in scalars),
+        num_warps=max(1, side * side // _WARP_ENTRIES),
         in_specs=[
             pl.BlockSpec((None, rows, columns), lambda place: (place, 0, 0)),
             *(one for _ in scalars),
         ],
-        out_specs=pl.BlockSpec((None, rows), lambda place: (place, 0)),
-        out_shape=jax.ShapeDtypeStruct(
-            (batch, rows), jnp.bool_, manual_axis_type=jax.typeof(values[0]).manual_axis_type
-        ),
-        compiler_params=triton.CompilerParams(
-            num_warps=max(1, side * side // _WARP_ENTRIES), num_stages=1
-        ),
-        interpret=interprets_kernels(),
-        name="independent_rows",
+        out_specs=[pl.BlockSpec((None, rows), lambda place: (place, 0))],
     )
-    return run(*values)
+    return found
 
 
 def _kernel(matrix_ref: Any, count_ref: Any, *refs: Any, side: int, steps: int) -> None:

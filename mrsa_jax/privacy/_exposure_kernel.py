@@ -14,11 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
 from jaxtyping import Array, Int32, UInt8, UInt32
 
-from mrsa_jax._device import interprets_kernels
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._kernels import launch
 from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax.privacy._exposure_xla import joined
 
@@ -46,22 +44,16 @@ def first_rounds(
     primes = of.prime.shape[0]
     width = max(_FEWEST_CLIENTS, 1 << (clients - 1).bit_length())
     rows = jnp.pad(rows, ((0, 0), (0, 0), (0, 0), (0, width - clients)))
-    axes = jax.typeof(rows).manual_axis_type
-    program = pl.pallas_call(
+    first, ranks = launch(
+        "first_exposure",
         functools.partial(_one_form, rounds=rounds, is_shared=kinds == 1),
-        grid=(batch, primes),
-        out_shape=[
-            jax.ShapeDtypeStruct((batch, primes, size), jnp.int32, manual_axis_type=axes)
-            for size in (width, rounds)
-        ],
-        interpret=interprets_kernels(),
-        compiler_params=plgpu.CompilerParams(
-            num_warps=max(1, width * width // _ENTRIES_A_WARP), num_stages=1
-        ),
-        name="first_exposure",
+        (batch, primes),
+        [jax.ShapeDtypeStruct((batch, primes, size), jnp.int32) for size in (width, rounds)],
+        rows,
+        of.prime,
+        of.reciprocal,
+        num_warps=max(1, width * width // _ENTRIES_A_WARP),
     )
-    with jax.enable_x64(False):  # a kernel counts in 32 bits
-        first, ranks = program(rows, *varying_like((of.prime, of.reciprocal), rows))
     return joined(first[:, :, :clients], ranks)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -18,8 +19,9 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 from mrsa_jax._device import num_programs
+from mrsa_jax._kernels import launch
 from mrsa_jax.modular import Ring, add, subtract
-from mrsa_jax.modular._chacha20_kernel import TILE, launch, woven
+from mrsa_jax.modular._chacha20_kernel import TILE, woven
 from mrsa_jax.modular._chacha20_rounds import keystream_words
 from mrsa_jax.secagg._pad_tables import (
     PAIR_PAD,
@@ -84,7 +86,10 @@ def blocks_by_kernel(
     kernel = functools.partial(
         _kernel, ring.is_power, each, clients, table.seeds.shape[1] - size, len(inputs)
     )
-    found = launch(kernel, (tiles, parts, num), shapes, *inputs, aliases=aliases)
+    results = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in shapes]
+    found = launch(
+        "pads", kernel, (tiles, parts, num), results, *inputs, input_output_aliases=aliases
+    )
     return (found[1] if padded else None), found[0]
 
 

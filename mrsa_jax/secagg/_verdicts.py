@@ -14,9 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
-from mrsa_jax._device import interprets_kernels
-from mrsa_jax._tracing import varying_like
-
 __all__ = [
     "DISCONNECTED",
     "MOST_IN_REGISTERS",
@@ -79,6 +76,8 @@ def verdicts_in_registers(
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
+    from mrsa_jax._kernels import launch
+
     num_trials, clients, _ = adjacency.shape
     size = max(_BITS, pl.next_power_of_2(clients))
 
@@ -95,17 +94,15 @@ def verdicts_in_registers(
         limits = triton.load(thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1)
         bytes_ref[trial] = _judged(edges, alive, limits)[0].astype(jnp.int32)
 
-    given = (adjacency, survivors, thresholds)
-    values = varying_like(given, given)
-    spread = jax.typeof(values[0]).manual_axis_type
-    found = pl.pallas_call(
+    (found,) = launch(
+        "judge",
         kernel,
-        jax.ShapeDtypeStruct((num_trials,), jnp.int32, manual_axis_type=spread),
-        grid=(num_trials,),
-        interpret=interprets_kernels(),
-        compiler_params=triton.CompilerParams(num_warps=4),
-        name="judge",
-    )(*values)
+        (num_trials,),
+        [jax.ShapeDtypeStruct((num_trials,), jnp.int32)],
+        adjacency,
+        survivors,
+        thresholds,
+    )
     return found.astype(jnp.uint8)
 
 

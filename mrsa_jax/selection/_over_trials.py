@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from mrsa_jax._device import chosen_form, interprets_kernels
+from mrsa_jax._device import chosen_form
 from mrsa_jax._streams import _key_words, client_words, words_of_clients
-from mrsa_jax._tracing import varying_like
 from mrsa_jax.selection._ranking import device_steps
 
 __all__ = ["Words", "over_trials"]
@@ -65,6 +64,8 @@ def _in_tiles(
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
+    from mrsa_jax._kernels import launch
+
     num_clients, num_trials = columns[0].shape
     rows = max(_FEWEST_ROWS, pl.next_power_of_2(num_clients))
     tile = _TILE // rows
@@ -98,19 +99,15 @@ def _in_tiles(
         for ref, values in zip(refs[-len(columns) :], found, strict=True):
             triton.store(ref.at[place], values, mask=inside)
 
-    values = varying_like((*numbers, *halves, *columns), numbers, halves, columns)
-    spread = jax.typeof(values[0]).manual_axis_type
-    run = pl.pallas_call(
+    found = launch(
+        "choose",
         kernel,
-        [
-            jax.ShapeDtypeStruct(column.shape, column.dtype, manual_axis_type=spread)
-            for column in columns
-        ],
-        grid=(pl.cdiv(num_trials, tile),),
+        (pl.cdiv(num_trials, tile),),
+        columns,
+        *numbers,
+        *halves,
+        *columns,
+        num_warps=_WARPS,
         input_output_aliases={before + i: i for i in range(len(columns))},
-        interpret=interprets_kernels(),
-        compiler_params=triton.CompilerParams(num_warps=_WARPS),
-        name="choose",
     )
-    with jax.enable_x64(False):  # a kernel counts in 32 bits
-        return tuple(run(*values))
+    return tuple(found)
