@@ -206,7 +206,7 @@ def use_form(form: str | None) -> Iterator[None]:
         form: "loops" (compiled for the CPU's cores, needs numba), "xla" (array programs), "pallas"
             (kernels for NVIDIA GPUs; interpreted, and slow, anywhere else), or None: the best for
             the device. What has no such form runs in its best. The environment variable
-            `MRSA_JAX_FORM` does the same for a whole process.
+            `MRSA_JAX_FORM`, set before it starts, does the same for a whole process.
 
     Raises:
         ConfigurationError: If there is no such form.
