@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import codecs
 import contextlib
 import errno
@@ -16,12 +17,17 @@ from typing import TYPE_CHECKING, Any, cast
 from mrsa_jax._untrusted import printable
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.progress import TaskID
 
 _MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
 # For encodings that lack them: lines of tables and frames, and signs between numbers.
 _PLAIN = str.maketrans(dict(zip("─━│┃╭╮╰╯–", "--||++++-", strict=True)) | {"±": "+-", "…": "..."})
 _PLAIN_LETTERS = "mrsa_jax.plain_letters"  # how the handler of those letters is registered
+_COMPILERS = {"jax", "jaxlib", "llvmlite", "numba"}
+_WAITS = "jax._src.array"  # for values: not a compiler's work
+_SECONDS_TO_COMPILE = 0.02  # after which an interrupt asks again whether it may strike
 _SECONDS_BETWEEN_LINES = 20.0  # of progress where there is no terminal to draw bars on
 
 
@@ -46,6 +52,16 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on every system
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    """Return whether a frame or one of its callers belongs to a compiler."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if name.partition(".")[0] in _COMPILERS and name != _WAITS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Bars:
@@ -74,6 +90,7 @@ class Bars:
         self._name = self._note = ""
         self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
         self._is_interrupted = False
+        self._again = threading.Timer(0, _thread.interrupt_main)  # what a compiler delays
         self._previous: Any = None
         self._names_device = device
 
@@ -92,14 +109,21 @@ class Bars:
         """Draw nothing more, so that something else can be printed."""
         self._bars.stop()
 
-    def _interrupt(self, *_: object) -> None:
-        # An interrupt that strikes inside a callback of the compiler is swallowed there; the next
-        # progress report raises it again.
+    def _interrupt(self, _signal: object, frame: FrameType | None) -> None:
+        # An interrupt that strikes inside a compiler is swallowed by one of its callbacks or
+        # leaves it in a state that may abort the process: it comes again when that has returned.
+        # The next progress report raises what has not got through by then.
         self._is_interrupted = True
-        raise KeyboardInterrupt
+        self._again.cancel()
+        if not _compiles(frame):
+            raise KeyboardInterrupt
+        self._again = threading.Timer(_SECONDS_TO_COMPILE, _thread.interrupt_main)
+        self._again.daemon = True
+        self._again.start()
 
     def _check_interrupt(self) -> None:
         if self._is_interrupted:
+            self._again.cancel()
             raise KeyboardInterrupt
 
     def stage(self, name: str, total: int) -> None:

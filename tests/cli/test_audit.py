@@ -380,7 +380,7 @@ def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib
     np.save(tmp_path / "log.npy", np.asarray(history))
     words = ["audit", str(tmp_path / "log.npy"), "--effort", "50"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "mrsa_jax", *words],
+        [sys.executable, "-X", "faulthandler", "-m", "mrsa_jax", *words],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -395,7 +395,7 @@ def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib
         process.kill()
         process.communicate()
     assert "interrupted: what was found so far follows" in said
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert "No client is exposed" in printed
     assert "not decided" in printed
     assert "Not finished: weak privacy, leverage, plain sums." in printed

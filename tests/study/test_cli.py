@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -231,6 +232,28 @@ def test_a_swallowed_interrupt_is_raised_again() -> None:
         with pytest.raises(KeyboardInterrupt):
             bars.update(1, 2)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_waits_for_a_compiler_to_return() -> None:
+    was_struck_inside: list[bool] = []
+
+    def traced(x: jax.Array) -> jax.Array:
+        try:
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.1)
+            was_struck_inside.append(False)
+        except KeyboardInterrupt:
+            was_struck_inside.append(True)
+        return x + 1
+
+    def work() -> None:
+        jax.jit(traced)(1)
+        time.sleep(10)
+
+    with _console.Bars(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert was_struck_inside == [False]
+    time.sleep(0.1)  # nothing comes after it
 
 
 def test_bernoulli_selection_trains_whatever_the_cohorts(tmp_path: pathlib.Path) -> None:
