@@ -15,7 +15,7 @@ def run() -> None:
     if status != INTERRUPTED:  # XLA may still be computing what was interrupted
         atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
+        if stream is not None and not stream.closed:  # a log's handler may have closed it
             try:
                 stream.flush()
             except OSError:  # `main` has said so, or nobody can be told: leave nothing to flush

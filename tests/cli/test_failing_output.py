@@ -252,3 +252,14 @@ def test_every_command_as_a_shell_starts_it(
         assert done.returncode == expected, (words, told)
         assert ("error:" in told) == (expected == 1), (words, told)
         assert target.exists() == ((saves and failure != "disk") or target.exists()), words
+
+
+def test_a_stream_that_is_closed_at_the_end_changes_no_exit_status() -> None:
+    """A log's handler that is shut down may take standard error with it."""
+    code = (
+        "import atexit, sys\nfrom mrsa_jax.__main__ import run\n"
+        "atexit.register(sys.stderr.close)\nsys.argv = ['mrsa-jax', '--version']\nrun()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("mrsa-jax")
