@@ -34,7 +34,7 @@ def _check() -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import mrsa_jax as mj
-    from mrsa_jax.secagg import _judging
+    from mrsa_jax.secagg.failures import _judging
     from mrsa_jax.selection import _rollout
 
     mesh = Mesh(np.array(jax.devices()), ("share",))

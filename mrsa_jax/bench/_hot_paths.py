@@ -112,7 +112,7 @@ def _exposure(quick: bool) -> Work:
 
 def _weak_bounds(quick: bool) -> Work:
     from mrsa_jax.modular._prime import PRIMES, fields
-    from mrsa_jax.privacy import _bounds
+    from mrsa_jax.privacy.solver import _bounds
 
     count, rounds, groups = (4, 15, 12) if quick else (64, 150, 120)
     rows = Struct((count, 2, rounds, groups), jnp.uint32)
@@ -222,7 +222,7 @@ def _selection(quick: bool) -> Work:
 
 def _failures(quick: bool) -> Work:
     from mrsa_jax import availability, graphs
-    from mrsa_jax.secagg import _judging
+    from mrsa_jax.secagg.failures import _judging
 
     trials, n = (32, 12) if quick else (8_192, 100)
     graph, steps = graphs.erdos_renyi(n, 0.6), availability.independent_steps(0.02)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
 from mrsa_jax.cli._audit import title_of
-from mrsa_jax.privacy._over_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._recipe import recipe_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-    from mrsa_jax.privacy._search import Progress
+    from mrsa_jax.privacy.solver._search import Progress
     from mrsa_jax.study._store import StudyFolder
 
 __all__ = ["save_audit"]

@@ -16,7 +16,7 @@ from mrsa_jax.cli._console import Bars, escape
 from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.cli._secagg_setting import Setting, finite
 from mrsa_jax.secagg._admission import heeded, signing
-from mrsa_jax.secagg._costs import CHECK, STEPS, STEPS_WITH_CHECK
+from mrsa_jax.secagg._round_costs import CHECK, STEPS, STEPS_WITH_CHECK
 
 __all__ = ["run_round"]
 

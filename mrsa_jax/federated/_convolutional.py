@@ -17,7 +17,7 @@ from jaxtyping import Array
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.federated._layers import conv, conv_relu, conv_relu_pool
 from mrsa_jax.federated._models import check_integer
-from mrsa_jax.federated._patch_conv import patch_conv, strided_patch_conv
+from mrsa_jax.federated.conv._patch import patch_conv, strided_patch_conv
 
 __all__ = ["cnn", "lenet", "smooth_lenet", "vgg11"]
 

@@ -3,7 +3,7 @@
 Clients hold different kernels, so their convolutions run inside a loop or a batch over clients,
 where XLA's own convolution is many times slower on the CPU than it need be. Three forms serve,
 chosen by what was measured: tiles with few products (`_winograd`, many channels, on the CPU),
-pooling tiles (`_tile_conv`, few channels), and plain patches for everything else.
+pooling tiles (`conv._tile`, few channels), and plain patches for everything else.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from mrsa_jax._device import platform
-from mrsa_jax.federated import _winograd
-from mrsa_jax.federated._tile_conv import pooled_size, tile_conv_relu_pool, windows
+from mrsa_jax.federated.conv import _winograd
+from mrsa_jax.federated.conv._tile import pooled_size, tile_conv_relu_pool, windows
 
 __all__ = ["conv", "conv_relu", "conv_relu_pool", "pooled_size"]
 

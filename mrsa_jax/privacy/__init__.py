@@ -3,7 +3,6 @@
 from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
-from mrsa_jax.privacy._log import ParticipationLog, read_log
 from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
@@ -15,6 +14,7 @@ from mrsa_jax.privacy._trajectory import (
 from mrsa_jax.privacy._unweighted import Coefficients, UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 from mrsa_jax.privacy._weights import integer_weights
+from mrsa_jax.privacy.logs._read import ParticipationLog, read_log
 
 __all__ = [
     "Audit",

@@ -17,13 +17,13 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
 from mrsa_jax.modular._inputs import host_array
-from mrsa_jax.privacy import _wide
+from mrsa_jax.privacy import _leverage_wide
 from mrsa_jax.privacy._history import as_history, as_log
-from mrsa_jax.privacy._log_table import ParticipationLog
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed, recipe_of
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
+from mrsa_jax.privacy.logs._table import ParticipationLog
 
 __all__ = ["Audit", "Definition", "Gate", "audit", "audit_steps"]
 
@@ -320,7 +320,7 @@ def audit_steps(
         report("weak privacy", 0, 1)
     assert found is not None
     report("leverage", 0, 1)
-    leverage = _wide.leverages(P, weak.rank, weak.exposed) if weak.rank else None
+    leverage = _leverage_wide.leverages(P, weak.rank, weak.exposed) if weak.rank else None
     found = dataclasses.replace(found, pending=("plain sums",))
     if leverage is not None:
         top = int(np.argmax(leverage))

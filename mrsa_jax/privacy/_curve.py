@@ -12,11 +12,11 @@ import functools
 
 import numpy as np
 
-from mrsa_jax.privacy._groups import Groups, collapse
-from mrsa_jax.privacy._ranks import CHEAP_SECONDS, Ranks, ranks_of
-from mrsa_jax.privacy._search import Progress
-from mrsa_jax.privacy._space import Space, Vector
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
+from mrsa_jax.privacy.solver._groups import Groups, collapse
+from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
+from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy.solver._space import Space, Vector
 
 __all__ = ["Curve", "Witness", "certify"]
 

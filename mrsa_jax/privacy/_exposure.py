@@ -19,8 +19,8 @@ from mrsa_jax.modular._inputs import residues
 from mrsa_jax.modular._linalg import minor_bits, rank_trajectory
 from mrsa_jax.modular._prime import PRIMES, draw_primes, enough_primes, fields
 from mrsa_jax.privacy._exposure_xla import first_rounds
-from mrsa_jax.privacy._groups import column_codes
 from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy.solver._groups import column_codes
 
 __all__ = ["first_exposure"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array
 
 from mrsa_jax.modular._inputs import as_integers, is_table
-from mrsa_jax.privacy._log import read_log
-from mrsa_jax.privacy._log_table import ParticipationLog
+from mrsa_jax.privacy.logs._read import read_log
+from mrsa_jax.privacy.logs._table import ParticipationLog
 
 __all__ = ["as_history", "as_log"]
 

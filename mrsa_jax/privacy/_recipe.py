@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._untrusted import cell, printable
-from mrsa_jax.privacy._log_table import ParticipationLog
+from mrsa_jax.privacy.logs._table import ParticipationLog
 
 __all__ = ["Recipe", "digits", "join_names", "listed", "recipe_of"]
 

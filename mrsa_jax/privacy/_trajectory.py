@@ -20,10 +20,10 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._inputs import check_integer, host_array, residues
 from mrsa_jax.modular._prime import draw_primes, fields
 from mrsa_jax.privacy._curve import Witness, certify
-from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy._search import Progress
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
+from mrsa_jax.privacy.solver._groups import Groups, collapse
+from mrsa_jax.privacy.solver._search import Progress
 
 __all__ = ["WeakPrivacyTrajectory", "Witness", "weak_privacy_trajectory"]
 
@@ -184,7 +184,7 @@ def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[li
 def _bounds_of(
     groups: list[Groups], rounds: int, primes: Sequence[int], width: int, chunk: list[int]
 ) -> list[np.ndarray]:
-    from mrsa_jax.privacy import _bounds
+    from mrsa_jax.privacy.solver import _bounds
 
     size = 1 << (len(chunk) - 1).bit_length()  # few sizes are ever compiled
     rows = np.zeros((size, len(primes), rounds, width), np.uint32)

@@ -22,9 +22,9 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy._ranks import CHEAP_SECONDS, ranks_of
+from mrsa_jax.privacy.solver._groups import Groups, collapse
+from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, ranks_of
 
 __all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
 
@@ -358,7 +358,7 @@ def _meet_in_the_middle(
     values: list[int], weights: list[int], signs: int, size: int, limit: int, prime: int
 ) -> list[int] | None:
     """Return the literals of a set of `size` numbers that sums to zero, or None."""
-    from mrsa_jax.privacy import _subset_sums
+    from mrsa_jax.privacy.solver import _subset_sums
 
     positive = np.asarray(values, np.uint64)
     negative = np.asarray([(prime - value) % prime for value in values], np.uint64)

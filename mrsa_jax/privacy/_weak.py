@@ -18,14 +18,14 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
 from mrsa_jax.modular._inputs import host_array
-from mrsa_jax.privacy import _candidates
-from mrsa_jax.privacy._exact import support_of
-from mrsa_jax.privacy._groups import Groups, collapse
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy._ranks import CHEAP_SECONDS, ranks_of
-from mrsa_jax.privacy._search import Progress
-from mrsa_jax.privacy._sieve import Alone, Sieve
-from mrsa_jax.privacy._space import Space, Vector
+from mrsa_jax.privacy.solver import _candidates
+from mrsa_jax.privacy.solver._exact import support_of
+from mrsa_jax.privacy.solver._groups import Groups, collapse
+from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, ranks_of
+from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy.solver._sieve import Alone, Sieve
+from mrsa_jax.privacy.solver._space import Space, Vector
 
 __all__ = ["WeakPrivacy", "weak_privacy"]
 

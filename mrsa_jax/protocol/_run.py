@@ -32,7 +32,7 @@ from mrsa_jax.secagg import (
     unmasking_risk,
 )
 from mrsa_jax.secagg._checks import check_inputs
-from mrsa_jax.secagg._costs import CHECK, STEPS, STEPS_WITH_CHECK
+from mrsa_jax.secagg._round_costs import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.secagg._seeds import setting_digest
 
 __all__ = ["run"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from mrsa_jax.secagg._binomial import binomial_interval
+from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 __all__ = ["Guesses", "Method", "curve_rows", "score_rows"]
 

@@ -19,7 +19,7 @@ from mrsa_jax import hetero
 from mrsa_jax.reproduce._context import Context, rows_to_frame
 from mrsa_jax.reproduce._heterosag_matrices import EXAMPLE_5
 from mrsa_jax.reproduce._items import Check, Item, compare, state
-from mrsa_jax.secagg._binomial import binomial_interval
+from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,6 @@ from mrsa_jax.secagg._aggregator import (
     RingAverage,
     ring_average,
 )
-from mrsa_jax.secagg._bandwidth import (
-    ccesa_bandwidth_bits,
-    secagg_bandwidth_bits,
-    turbo_aggregate_bandwidth_bits,
-    wire_terms,
-)
-from mrsa_jax.secagg._calibrate import calibrate
 from mrsa_jax.secagg._conditions import (
     check_round,
     informative,
@@ -24,15 +17,36 @@ from mrsa_jax.secagg._conditions import (
     learnt_components,
     unmasking_risk,
 )
-from mrsa_jax.secagg._costs import (
+from mrsa_jax.secagg._four_step import aggregate
+from mrsa_jax.secagg._graph_rule import GraphRule, graph_rule
+from mrsa_jax.secagg._outcome import PlanOutcome, plan_outcome
+from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
+from mrsa_jax.secagg._ring_sum import pad_inputs, ring_sum
+from mrsa_jax.secagg._round_costs import (
     Operations,
     RoundCosts,
     expected_costs,
     fedavg_costs,
     round_costs,
 )
-from mrsa_jax.secagg._four_step import aggregate
-from mrsa_jax.secagg._latency import (
+from mrsa_jax.secagg._seeds import derive_seeds, key_material
+from mrsa_jax.secagg._types import (
+    Block,
+    RingResult,
+    Seeds,
+    SegmentPlan,
+    complete_plan,
+    edge_index,
+    segment_plan,
+)
+from mrsa_jax.secagg.costs._bandwidth import (
+    ccesa_bandwidth_bits,
+    secagg_bandwidth_bits,
+    turbo_aggregate_bandwidth_bits,
+    wire_terms,
+)
+from mrsa_jax.secagg.costs._calibrate import calibrate
+from mrsa_jax.secagg.costs._latency import (
     Latency,
     LatencyModel,
     OperationSeconds,
@@ -40,14 +54,7 @@ from mrsa_jax.secagg._latency import (
     operation_seconds,
     round_latency,
 )
-from mrsa_jax.secagg._masking import pad_inputs, ring_sum
-from mrsa_jax.secagg._monte_carlo import FailureRates, Rate, failure_rates, failure_rates_of
-from mrsa_jax.secagg._outcome import PlanOutcome, plan_outcome
-from mrsa_jax.secagg._rare_failures import RareFailureRates, RareRate, rare_failure_rates
-from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
-from mrsa_jax.secagg._rules import GraphRule, graph_rule
-from mrsa_jax.secagg._seeds import derive_seeds, key_material
-from mrsa_jax.secagg._stragglers import (
+from mrsa_jax.secagg.costs._stragglers import (
     ExponentialTail,
     LogNormal,
     Pareto,
@@ -58,7 +65,14 @@ from mrsa_jax.secagg._stragglers import (
     pareto,
     steady,
 )
-from mrsa_jax.secagg._theory import (
+from mrsa_jax.secagg.failures._monte_carlo import (
+    FailureRates,
+    Rate,
+    failure_rates,
+    failure_rates_of,
+)
+from mrsa_jax.secagg.failures._rare import RareFailureRates, RareRate, rare_failure_rates
+from mrsa_jax.secagg.failures._theory import (
     connection_probability,
     privacy_bound,
     private_connection_threshold,
@@ -68,21 +82,12 @@ from mrsa_jax.secagg._theory import (
     share_threshold,
     share_threshold_real,
 )
-from mrsa_jax.secagg._theory_exact import (
+from mrsa_jax.secagg.failures._theory_exact import (
     disconnection_probability,
     exact_reliability_union_bound,
     isolation_probability,
     reliability_first_moment,
     unmasking_bound,
-)
-from mrsa_jax.secagg._types import (
-    Block,
-    RingResult,
-    Seeds,
-    SegmentPlan,
-    complete_plan,
-    edge_index,
-    segment_plan,
 )
 
 __all__ = [

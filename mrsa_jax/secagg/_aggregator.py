@@ -28,8 +28,8 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
-from mrsa_jax.secagg._masking import Fidelity, plain_sums, ring_sum
-from mrsa_jax.secagg._rules import GraphRule, SlotRound
+from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
+from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._seeds import key_material as material_of
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan

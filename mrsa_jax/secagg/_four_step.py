@@ -34,10 +34,10 @@ from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._admission import admitted, heeded, signing
 from mrsa_jax.secagg._checks import check_inputs
 from mrsa_jax.secagg._conditions import check_round, unmasking_risk
-from mrsa_jax.secagg._costs import STEPS, STEPS_WITH_CHECK, round_costs
-from mrsa_jax.secagg._masking import padded_and_sum
 from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
+from mrsa_jax.secagg._ring_sum import padded_and_sum
+from mrsa_jax.secagg._round_costs import STEPS, STEPS_WITH_CHECK, round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material, setting_digest
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds, SegmentPlan

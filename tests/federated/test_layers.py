@@ -16,9 +16,10 @@ from jax import Array
 
 import mrsa_jax as mj
 from mrsa_jax import _device
-from mrsa_jax.federated import _layers, _winograd
+from mrsa_jax.federated import _layers
 from mrsa_jax.federated._layers import pooled_size
-from mrsa_jax.federated._toom_cook import toom_cook
+from mrsa_jax.federated.conv import _winograd
+from mrsa_jax.federated.conv._toom_cook import toom_cook
 
 conv_relu_pool = jax.jit(_layers.conv_relu_pool, static_argnames="padding")
 

@@ -14,7 +14,7 @@ from mrsa_jax import hetero
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.hetero import aggregate, encode, segment_layout
 from mrsa_jax.secagg import Block, Seeds, derive_seeds, key_material, segment_plan
-from mrsa_jax.secagg import _masking as masking
+from mrsa_jax.secagg import _ring_sum as masking
 
 LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)  # ragged: widths 3, 2, 2
 RANGE = (-1.0, 1.0)

@@ -18,7 +18,7 @@ from mrsa_jax.privacy import (
     ParticipationLog,
     Recipe,
     WeakPrivacy,
-    _wide,
+    _leverage_wide,
     audit,
     first_exposure,
     leverage,
@@ -170,7 +170,7 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         names = (tuple(f"r{j}" for j in range(7)), tuple(f"c{i}" for i in range(8)))
         log = ParticipationLog(P, *names)
         if trial % 2:
-            from mrsa_jax.privacy._integer_rows import integer_rows
+            from mrsa_jax.privacy.logs._integer_rows import integer_rows
 
             whole, scales = integer_rows(rng.choice(weights, (7, 8)), "w", primitive=False)
             log = ParticipationLog(whole, *names, scales)
@@ -255,12 +255,12 @@ def test_many_clients_give_the_same_as_few(monkeypatch: pytest.MonkeyPatch) -> N
         plain = leverage(P)
         rank = int(mj.modular.rank(P))
         with monkeypatch.context() as patch:
-            patch.setattr(_wide, "_MOST_CLIENTS", 5)
+            patch.setattr(_leverage_wide, "_MOST_CLIENTS", 5)
             patch.setitem(_device._WORK, "columns", _device._Work(8 * 9 * 4, 1))
-            wide = _wide.leverages(P, rank, exposed)
+            wide = _leverage_wide.leverages(P, rank, exposed)
             np.testing.assert_allclose(wide, plain, atol=1e-9)
-            patch.setattr(_wide, "_MOST_ROWS", 5)
-            assert _wide.leverages(P, rank, exposed) is None
+            patch.setattr(_leverage_wide, "_MOST_ROWS", 5)
+            assert _leverage_wide.leverages(P, rank, exposed) is None
         weak = mj.privacy.weak_privacy(P, effort=0)
         assert weak.exposed == exposed
         assert list(weak.exposed_since) == wanted[list(exposed)].tolist()

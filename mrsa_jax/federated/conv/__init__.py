@@ -1,0 +1,1 @@
+"""Forms of convolution, for kernels that differ from client to client."""

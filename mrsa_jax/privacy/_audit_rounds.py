@@ -1,0 +1,96 @@
+"""What an audit found, round by round: who was exposed by then, and between which bounds T lay.
+
+Everything follows from first exposures, classes of equal columns, the
+lightest sum so far, the audit's own interval (a lower bound of T after the last round is one after
+every round), and the bounds in bulk where the history is small enough for them, whose primes are
+drawn for the call and err with a chance below 2**-30.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from mrsa_jax.modular._linalg import minor_bits
+from mrsa_jax.modular._prime import ERROR_BITS, error_bits
+from mrsa_jax.privacy._audit import Audit
+from mrsa_jax.privacy._strong import strong_privacy_trajectory
+from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
+from mrsa_jax.privacy.logs._table import ParticipationLog
+from mrsa_jax.privacy.solver._search import Progress
+
+__all__ = ["OverRounds", "over_rounds"]
+
+_MOST_PRODUCTS = 10**9  # rounds x groups x groups of the bounds in bulk: half a minute of a core
+_MOST_GROUPS = 1000
+_MOST_ENTRIES = 2**26  # of a history whose strong privacy is followed, at four bytes each
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OverRounds:
+    """What is known after each round of a log; all of `[rounds]`.
+
+    Attributes:
+        exposed: int32, clients whose own update could be solved for.
+        strong: int32, strong privacy T; -1 while nobody took part. None for a log too large.
+        lower: int32, weak privacy T is at least this; -1 while nobody took part.
+        upper: int32, weak privacy T is at most this; -1 while nobody took part.
+    """
+
+    exposed: np.ndarray
+    strong: np.ndarray | None
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def over_rounds(
+    log: ParticipationLog, found: Audit, progress: Progress | None = None
+) -> OverRounds:
+    """Return what an audit says of every round of its log.
+
+    Args:
+        log: The history.
+        found: Its audit.
+        progress: Called with what is done, parts done and their number.
+
+    Examples:
+        >>> from mrsa_jax.privacy import audit
+        >>> P = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
+        >>> log = ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
+        >>> after = over_rounds(log, audit(log, effort=0.01))
+        >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
+        ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
+    """
+    P = log.participation
+    rounds = len(P)
+    seen = np.maximum.accumulate((P != 0).any(axis=1))
+    place = {name: j for j, name in enumerate(log.rounds)}
+    firsts = np.array([place[first] for _, first in found.exposed], np.int64)
+    exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
+    strong = None
+    if P.size <= _MOST_ENTRIES:
+        strong = np.asarray(strong_privacy_trajectory(P))
+    # Nobody exposed is T of at least two, and T never rises.
+    lower = np.where(exposed > 0, 1, np.maximum(2, found.weak.lower or 1))
+    upper = np.minimum.accumulate(_sizes(P))
+    upper = np.where(exposed > 0, 1, upper)
+    used = np.flatnonzero([value != 0 for value in found.weak.witness])
+    if used.size and found.weak.upper is not None:
+        upper[used[-1] :] = np.minimum(upper[used[-1] :], found.weak.upper)
+    if strong is not None:
+        lower = np.maximum(lower, strong)
+    groups = found.weak.num_groups
+    is_small = 0 < groups <= _MOST_GROUPS and rounds * groups**2 <= _MOST_PRODUCTS
+    if is_small and error_bits(minor_bits(P), 2) >= ERROR_BITS:
+        bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)
+        lower = np.maximum(lower, bulk.lower)
+        upper = np.where(seen, np.minimum(upper, bulk.upper), upper)
+    lower, upper = (np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper))
+    return OverRounds(exposed, strong, lower, upper)
+
+
+def _sizes(P: np.ndarray) -> np.ndarray:
+    """Return how many clients are in each sum; all of them for a round without anybody."""
+    sizes = (P != 0).sum(axis=1)
+    return np.where(sizes > 0, sizes, P.shape[1])

@@ -1,0 +1,1 @@
+"""Readers of the participation logs of other systems."""

@@ -1,0 +1,127 @@
+"""Read the participation log of any system: who was in which sum.
+
+CSV, Parquet, NPY and NPZ, told apart by their content; names of rounds and clients are kept, and
+whatever is malformed is named with file and line.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from mrsa_jax._errors import DataNotFoundError, nearest, require
+from mrsa_jax.modular._inputs import is_table
+from mrsa_jax.privacy.logs import _columns
+from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
+
+__all__ = ["ParticipationLog", "read_log"]
+
+LayoutName = Literal["auto", "long", "matrix"]
+OrderName = Literal["sorted", "file"]
+_DEFAULT_MEMORY_BYTES = 2 * 2**30
+
+
+def read_log(
+    path: str | pathlib.Path | Any,
+    *,
+    layout: LayoutName = "auto",
+    round_column: str | None = None,
+    client_column: str | None = None,
+    weight_column: str | None = None,
+    round_order: OrderName = "sorted",
+    array: str | None = None,
+    memory_bytes: int = _DEFAULT_MEMORY_BYTES,
+    where: Mapping[str, Any] | Sequence[str] | str = (),
+    ignore_columns: Sequence[str] | str = (),
+) -> ParticipationLog:
+    r"""Read a participation history from a file, or a table, of any system.
+
+    Two layouts. *Long*: a row for each client in each sum, under a header that names a round and
+    a client column (usual names such as `server_round` or `cid` are known; others are named by
+    the caller). Rounds and clients may be numbers or any text, with gaps; a round in which nobody
+    took part cannot be written and is not missed. *Matrix*: 0 and 1, a line for each round and a
+    field for each client, without a header.
+
+    Further columns are ignored, and the log says which, but for those whose names or values say
+    that a row may not be in the sum, or with which weight (`status`, `dropped`, `num_examples`):
+    they are refused until the caller decides by `where`, `weight_column` or `ignore_columns`.
+
+    Args:
+        path: CSV (comma, semicolon, tab, bar or blanks; gzip too), Parquet, NPY or NPZ. Or a table
+            of pandas: a row for each client in each sum, or a column for each client and the
+            rounds as the index, as a cross table has; levels of the index that have names count
+            as columns.
+        layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
+            as entries, and names of clients in a first line. `"long"` also allows a table without
+            a header: round, client and maybe weight, in this order.
+        round_column: Name of the round's column.
+        client_column: Name of the client's column.
+        weight_column: Name of the column with each client's weight in the sum; `weight` is known,
+            others (`num_examples`) are taken only when named. Decimal fractions are exact.
+        round_order: `"sorted"` by the round's number or name (round-9 before round-10), or as in
+            the `"file"`.
+        array: Which array of an NPZ archive that holds several.
+        memory_bytes: Most that the history may need as a dense matrix: one byte an entry, eight
+            with weights. A text may be as long, or of 256 MiB.
+        where: Which rows are in the sums: `"status=completed"`, `"status=completed,late"` for one
+            of several texts, a sequence of such conditions that must all hold, or a mapping of
+            columns to a text or texts. A text must be the whole value of a row.
+        ignore_columns: Names of columns to pass over, in a sequence or with commas between them.
+
+    Returns:
+        The history with its names.
+
+    Raises:
+        ConfigurationError: For a malformed file, by file and line: no header, a missing field, a
+            quote that its line does not close, a weight or entry that is NaN, negative or no
+            number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
+            is no number where most are, an empty file; for a column that waits for a decision; or
+            for a history that needs more memory than allowed.
+        DataNotFoundError: If there is no such file.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+        >>> _ = path.write_text("round,client\n1,anna\n1,bob\n4,bob\n")
+        >>> log = read_log(path)
+        >>> log.rounds, log.clients, log.participation.astype(int).tolist()
+        ((1, 4), ('anna', 'bob'), [[1, 1], [0, 1]])
+
+    Cost: a million rows take about two seconds.
+    """
+    for name, value, known in (
+        ("layout", layout, typing.get_args(LayoutName)),
+        ("round_order", round_order, typing.get_args(OrderName)),
+    ):
+        require(value in known, name, f"must be a known name: {nearest(str(value), known)}", value)
+    require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
+    options = Layout(
+        layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
+        _columns.conditions(where), _columns.names_of(ignore_columns),
+    )  # fmt: skip
+    if is_table(path):
+        from mrsa_jax.privacy.logs._frame import read_frame
+
+        return read_frame(path, options)
+    file = pathlib.Path(path)
+    try:
+        with file.open("rb") as stream:
+            magic = stream.read(6)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataNotFoundError(
+            f"{file}: expected a file; found none that can be read ({reason})"
+        ) from error
+    if magic.startswith(b"PAR1"):
+        from mrsa_jax.privacy.logs._binary import read_parquet as read
+    elif magic == b"\x93NUMPY":
+        from mrsa_jax.privacy.logs._binary import read_npy as read
+    elif magic.startswith(b"PK"):
+        from mrsa_jax.privacy.logs._binary import read_npz as read
+    elif magic.startswith(b"\xd0\xcf\x11\xe0"):
+        fault(str(file), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")
+    else:
+        from mrsa_jax.privacy.logs._csv import read_csv as read
+    return read(file, options)

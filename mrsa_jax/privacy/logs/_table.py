@@ -1,0 +1,405 @@
+"""From the rows of a log to a participation matrix with names, and the checks on the way.
+
+Every reader hands its rows over as codes into lists of names; a fault is named by the place that
+the reader gives for a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from mrsa_jax._errors import ConfigurationError
+from mrsa_jax.privacy.logs._integer_rows import integer_rows
+
+__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "check_rounds",
+           "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",
+           "whole"]  # fmt: skip
+
+_MISSING = ("", "nan", "NaN")
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
+_MOST_DIGITS = 300  # of a number; what is longer is a name
+_MOST_NAME = 1000  # characters
+_MOST_SHOWN = 200  # characters of what was found
+_BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ParticipationLog:
+    """A participation history with the names that its system gave to rounds and clients.
+
+    Attributes:
+        participation: P, bool `[rounds, clients]`, or integer weights (object for large ones).
+        rounds: The name of each row, in order of time.
+        clients: The name of each column.
+        scales: By what each row was multiplied to make fractional weights integral (the sum that
+            the server learnt is the row divided by it), or None if no row was.
+        columns_used: The columns of the table that were read; empty where columns had no names.
+        columns_ignored: Its other columns.
+    """
+
+    participation: np.ndarray
+    rounds: tuple[Hashable, ...]
+    clients: tuple[Hashable, ...]
+    scales: tuple[Fraction, ...] | None = None
+    columns_used: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How to read a file: what the arguments of `read_log` say."""
+
+    layout: str
+    round_column: str | None
+    client_column: str | None
+    weight_column: str | None
+    round_order: str
+    array: str | None
+    memory_bytes: int
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ignore_columns: tuple[str, ...] = ()
+
+
+class Column(NamedTuple):
+    """One column of a table: row i holds `names[codes[i]]`."""
+
+    codes: np.ndarray
+    names: list[Any]
+
+
+def fault(where: str, expected: str, found: str) -> NoReturn:
+    """Raise the error that names what is wrong in a file, and where."""
+    if len(found) > _MOST_SHOWN:
+        found = found[: _MOST_SHOWN - 3] + "..."
+    raise ConfigurationError(f"{where}: expected {expected}; found {found}")
+
+
+def parse_number(text: str) -> Fraction | None:
+    """Return the number that a text stands for, exactly, or None."""
+    text = text.strip()
+    if len(text) <= _MOST_DIGITS and (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
+        return Fraction(text)
+    return _BOOLEANS.get(text.lower())
+
+
+def _decimal(name: Any) -> Fraction | None:
+    """Return the number that a name of a round or client is, or None."""
+    if isinstance(name, str):
+        name = name.strip()
+        short = len(name) <= _MOST_DIGITS
+        return Fraction(name) if short and _DECIMAL.fullmatch(name) else None
+    is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
+    return Fraction(name) if is_number else None
+
+
+def clean(column: Column) -> Column:
+    """Strip blanks from the names of a text column; names that are all integers become such."""
+    stripped = [name.strip() for name in column.names]
+    places: dict[str, int] = {}
+    remap = np.array([places.setdefault(name, len(places)) for name in stripped], np.int64)
+    names: list[Any] = list(places)
+    if names and all(_is_canonical(name) for name in names):
+        names = [int(name) for name in names]
+    return Column(remap[column.codes] if len(remap) else column.codes, names)
+
+
+def _is_canonical(name: str) -> bool:
+    """Return whether a name is an integer written in the one usual way ("007" is a name)."""
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,299}", name) is not None
+
+
+def whole(names: list[Any]) -> list[Any]:
+    """Return names that are floats since some are missing as the integers that they are."""
+    floats = [name for name in names if isinstance(name, float)]
+    if floats and all(name == name and name.is_integer() for name in floats):
+        return [int(name) if isinstance(name, float) else name for name in names]
+    return names
+
+
+def assemble(
+    rounds: Column,
+    clients: Column,
+    weights: Column | None,
+    options: Layout,
+    locate: Callable[[int], str],
+    path: str,
+) -> ParticipationLog:
+    """Return the matrix of a table with a row for each participation, or name its first fault."""
+    if rounds.codes.size == 0:
+        fault(path, "rows of participation after the header", "none")
+    read = None if weights is None else [_weight(name) for name in weights.names]
+    _check_rows(rounds, clients, weights, read, locate)
+    check_rounds(rounds, locate)
+    _check_names(clients, "client", locate)
+    values = None if read is None else [value for value in read if value is not None]
+    order = in_order(rounds, options.round_order)
+    columns = in_order(clients, "sorted")
+    row, column = _places(order, rounds), _places(columns, clients)
+    shape = (len(order), len(columns))
+    _check_repeats(row, column, shape, rounds, clients, locate)
+    binary = values is None or set(values) <= {0, 1}
+    check_memory(shape, 1 if binary else 8, options, path)
+    matrix: np.ndarray
+    if values is None or weights is None:
+        matrix = np.zeros(shape, np.bool_)
+        matrix[row, column] = True
+    else:
+        integral = all(value.denominator == 1 for value in values)
+        small = integral and max(values) < 2**63
+        kind: Any = np.bool_ if binary else np.int64 if small else object
+        matrix = np.zeros(shape, kind)
+        table = np.array([int(v) if integral else v for v in values], kind)
+        matrix[row, column] = table[weights.codes]
+    names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
+    return _named(matrix, *names)
+
+
+def _named(
+    matrix: np.ndarray, rounds: tuple[Hashable, ...], clients: tuple[Hashable, ...]
+) -> ParticipationLog:
+    if matrix.dtype.kind in "biu":
+        return ParticipationLog(matrix, rounds, clients)
+    whole, scales = integer_rows(matrix, "weights", primitive=False)
+    scaled = any(scale != 1 for scale in scales)
+    return ParticipationLog(whole, rounds, clients, scales if scaled else None)
+
+
+def _weight(name: Any) -> Fraction | None:
+    """Return a weight exactly, or None if it is none."""
+    if isinstance(name, str):
+        value = parse_number(name)
+    elif isinstance(name, float) and not math.isfinite(name):
+        value = None
+    else:
+        value = None if name is None else Fraction(name)
+    return value if value is not None and value >= 0 else None
+
+
+def _check_rows(
+    rounds: Column,
+    clients: Column,
+    weights: Column | None,
+    values: list[Fraction | None] | None,
+    locate: Callable[[int], str],
+) -> None:
+    faults: list[tuple[int, str, Column]] = []
+    one_line = f"a name in one line, of at most {_MOST_NAME} characters"
+    columns = [(rounds, "a round (a number from 0 on, or a name)", _is_round),
+               (clients, "the name or number of a client", _is_name),
+               (rounds, one_line, _is_one_line),
+               (clients, one_line, _is_one_line)]  # fmt: skip
+    if weights is not None and values is not None:
+        bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
+        columns.append((weights, "a weight, a number of 0 or more", lambda name: name not in bad))
+    for column, expected, is_fine in columns:
+        wrong = [code for code, name in enumerate(column.names) if not is_fine(name)]
+        rows = np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
+        if rows.size:
+            faults.append((int(rows[0]), expected, column))
+    if faults:
+        row, expected, column = min(faults, key=lambda item: item[0])
+        name = column.names[column.codes[row]]
+        fault(locate(row), expected, "nothing" if name in ("", None) else repr(name))
+
+
+def _is_name(name: Any) -> bool:
+    return name is not None and name not in _MISSING and name == name  # NaN differs from itself
+
+
+def _is_one_line(name: Any) -> bool:
+    if not isinstance(name, str):
+        return True
+    return len(name) <= _MOST_NAME and "\n" not in name.strip() and "\r" not in name.strip()
+
+
+def _is_round(name: Any) -> bool:
+    if isinstance(name, float) and math.isinf(name):
+        return False
+    number = _decimal(name)
+    return _is_name(name) and (number is None or number >= 0)
+
+
+def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be one.
+
+    Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
+    in marks that nobody sees, are not taken for several without the user's word.
+    """
+    used, first = np.unique(column.codes, return_index=True)
+    if all(type(column.names[code]) is int for code in used):
+        return
+    order = np.argsort(first)
+    seen: dict[Any, Any] = {}
+    for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
+        name = column.names[code]
+        other = seen.setdefault(_likeness(name), name)
+        if other is not name and (type(other) is not type(name) or other != name):
+            fault(locate(row), f"one way to write a {kind} (write both alike if they are one "
+                  f"{kind}, and if they are two with names that nobody takes for one)",
+                  f"{name!a} beside {other!a}")  # fmt: skip
+
+
+def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
+    """Raise if two names may be of one round, or one is no number where most are."""
+    _check_names(rounds, "round", locate)
+    codes, first = np.unique(rounds.codes, return_index=True)
+    odd = [row for code, row in zip(codes, first, strict=True)
+           if _decimal(rounds.names[code]) is None]  # fmt: skip
+    if odd and 2 * len(odd) <= len(codes):
+        row = min(odd)
+        name = rounds.names[rounds.codes[row]]
+        fault(locate(int(row)), "a round's number, as most rounds are (give this one a "
+              "number too, or take its rows out)", ascii(name))  # fmt: skip
+
+
+def _likeness(name: Any) -> Any:
+    """Return what two names share that a reader may take for one."""
+    if not isinstance(name, str):
+        number = _decimal(name)
+        return name if number is None else number
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+    if not name.isprintable():
+        name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
+    number = _decimal(name)
+    return " ".join(name.split()) if number is None else number
+
+
+def _check_repeats(
+    row: np.ndarray,
+    column: np.ndarray,
+    shape: tuple[int, int],
+    rounds: Column,
+    clients: Column,
+    locate: Callable[[int], str],
+) -> None:
+    place = row.astype(np.int64) * shape[1] + column
+    order = np.argsort(place, kind="stable")
+    again = order[1:][place[order[1:]] == place[order[:-1]]]
+    if again.size == 0:
+        return
+    second = int(again.min())
+    first = int(np.flatnonzero(place == place[second])[0])
+    client, label = clients.names[clients.codes[second]], rounds.names[rounds.codes[second]]
+    fault(locate(second), "each client once in a round",
+          f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip
+
+
+def in_order(column: Column, how: str) -> np.ndarray:
+    """Return the places of the names in order of time (or of their names, for clients)."""
+    used, first = np.unique(column.codes, return_index=True)
+    if how == "file":
+        return used[np.argsort(first)]
+    names = [column.names[code] for code in used]
+    key: Callable[[Any], Any] = _natural
+    if all(_decimal(name) is not None for name in names):
+        key = _number
+    elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
+        key = _plain  # dates
+    try:
+        places = sorted(range(len(used)), key=lambda place: key(names[place]))
+    except TypeError:  # of a type without an order
+        places = sorted(range(len(used)), key=lambda place: _natural(names[place]))
+    return used[np.array(places, np.int64)]
+
+
+def _places(order: np.ndarray, column: Column) -> np.ndarray:
+    """Return each entry's place in an order of its column's names."""
+    places = np.zeros(len(column.names), np.int64)
+    places[order] = np.arange(len(order))
+    return places[column.codes]
+
+
+def _plain(name: Any) -> Any:
+    return name
+
+
+def _number(name: Any) -> Any:
+    return _decimal(name) if isinstance(name, str) else name
+
+
+def _natural(name: Any) -> tuple[list[Any], str]:
+    """Return a key that puts round-9 before round-10."""
+    parts = re.split(r"([0-9]+)", str(name))
+    numbers = [(len(digits), digits) for digits in (part.lstrip("0") for part in parts[1::2])]
+    keys: list[Any] = list(parts)
+    keys[1::2] = numbers
+    return keys, str(name)
+
+
+def check_memory(shape: tuple[int, int], itemsize: int, options: Layout, path: str) -> None:
+    """Raise unless a matrix of this shape fits the memory that the caller allows."""
+    needed = shape[0] * shape[1] * itemsize
+    if needed > options.memory_bytes:
+        size, limit = _size(needed), _size(options.memory_bytes)
+        raise ConfigurationError(
+            f"`memory_bytes` must hold the history as a matrix: {path} has {shape[0]} rounds x "
+            f"{shape[1]} clients, {size}; got {limit} (--memory-gib {math.ceil(needed / 2**30)} "
+            "allows it)"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB" if count >= 2**27 else f"{count} bytes"
+
+
+def from_matrix(
+    array: np.ndarray,
+    options: Layout,
+    where: Callable[[int, int], str],
+    path: str,
+    clients: Sequence[Hashable] | None = None,
+) -> ParticipationLog:
+    """Return a matrix of 0 and 1 (of weights where the user says so) with its names.
+
+    Args:
+        array: Anything that a file can hold.
+        options: How to read it.
+        where: Gives the place of an entry.
+        path: The file.
+        clients: Names of the columns; their numbers from 0 if None.
+    """
+    if array.ndim != 2 or array.size == 0:
+        fault(path, "two axes, rounds and clients, and at least one entry",
+              f"shape {array.shape}")  # fmt: skip
+    if array.dtype.kind not in "biufO":
+        fault(path, "bools or numbers", f"entries of type {array.dtype}")
+    check_memory(array.shape, 8 if options.layout == "matrix" else 1, options, path)
+    weights = options.layout == "matrix"
+    expected = "a number of 0 or more" if weights else (
+        "0 or 1 (a matrix of weights needs --layout matrix, rows of round and client a header or "
+        "--layout long)")  # fmt: skip
+    good = np.ones(1, bool) if array.dtype.kind == "b" else (array == 0) | (array == 1)
+    binary = bool(good.all())
+    if weights and not binary:
+        good = (array >= 0) & ((array != np.inf) if array.dtype.kind == "f" else True)
+    if not good.all():
+        i, j = (int(place) for place in np.argwhere(~good)[0])
+        value = array[i, j]
+        shown = str(value) if isinstance(value, Fraction) else repr(value.item())
+        fault(where(i, j), expected, shown)
+    if clients:
+        column = Column(np.arange(len(clients)), list(clients))
+        _check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
+    names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
+    if binary:
+        return ParticipationLog(array.astype(np.bool_), *names)
+    if array.dtype.kind in "iu" and int(array.max()) < 2**63:
+        return ParticipationLog(array.astype(np.int64), *names)
+    return _named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
+
+
+def distinct(values: Sequence[Hashable]) -> Column:
+    """Return a column of any hashable values."""
+    places: dict[Hashable, int] = {}
+    codes = np.fromiter((places.setdefault(v, len(places)) for v in values), np.int64, len(values))
+    return Column(codes, list(places))

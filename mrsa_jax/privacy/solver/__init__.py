@@ -1,0 +1,1 @@
+"""The searches behind weak privacy: light vectors of a row space, found or proved absent."""

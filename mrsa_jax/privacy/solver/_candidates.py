@@ -1,0 +1,110 @@
+"""Light vectors of a row space found by guessing well: upper bounds of weak privacy.
+
+Three sources miss different ones: sums and differences of few rounds, linear programs that make
+a round's remainder sparse, and information sets. Each gives supports; whether they carry a
+vector of the row space is decided elsewhere in exact integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mrsa_jax.modular._cores import inverses
+
+__all__ = ["few_rounds", "information_sets", "sparse_remainder"]
+
+_MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
+_KEPT = 8
+_ATTEMPTS_A_CALL = 8
+_PRODUCTS_A_CALL = 10**8  # so that it can be watched and interrupted
+
+
+def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, int]]:
+    """Return light differences x_t - x_a and x_t + x_a - x_b - x_c of the last round t.
+
+    Each as the coefficients of its rounds.
+
+    Squared lengths come from one Gram matrix; they bound the number of non-zeros of an integer
+    vector from above, so the shortest are the ones worth building.
+    """
+    if len(matrix) < 2 or matrix.dtype == object:
+        return
+    offset = max(0, len(matrix) - _MOST_ROWS)
+    rows = matrix[offset:].astype(np.float64)
+    gram = (rows * weights) @ rows.T
+    last = len(rows) - 1
+    norms = np.diag(gram)
+    pairs = norms[last] + norms[:last] - 2 * gram[last, :last]
+    for a in np.argsort(pairs, kind="stable")[:_KEPT]:
+        yield {len(matrix) - 1: 1, offset + int(a): -1}
+    if last < 3:
+        return
+    b, c = np.triu_indices(last, 1)
+    for a in range(last):
+        lengths = (
+            pairs_of(norms, gram, last, a) + norms[b] + norms[c] + 2 * gram[b, c]
+            - 2 * (gram[last, b] + gram[last, c] + gram[a, b] + gram[a, c])
+        )  # fmt: skip
+        lengths[(b == a) | (c == a)] = np.inf
+        k = int(lengths.argmin())
+        if lengths[k] < 2 * norms[last]:
+            plus = {len(matrix) - 1: 1, offset + a: 1}
+            yield plus | {offset + int(b[k]): -1, offset + int(c[k]): -1}
+
+
+def pairs_of(norms: np.ndarray, gram: np.ndarray, t: int, a: int) -> float:
+    """Return the squared length of the sum of two rows."""
+    return float(norms[t] + norms[a] + 2 * gram[t, a])
+
+
+def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.ndarray | None:
+    """Return a sparse support of round `row` plus a combination of the others, by an L1 program.
+
+    The lightest vector of a coset by weighted absolute values is often the one with the
+    fewest non-zeros; its small entries are taken for zeros.
+    """
+    from scipy import optimize, sparse
+
+    if matrix.dtype == object:
+        return None
+    others = np.delete(matrix, row, axis=0).astype(np.float64)
+    target = matrix[row].astype(np.float64)
+    if not len(others):
+        return target != 0
+    count, columns = others.shape
+    scale = np.maximum(1.0, np.abs(others).max(axis=1, keepdims=True))
+    identity = sparse.identity(columns, format="csc")
+    equations = sparse.hstack([sparse.csc_matrix((others / scale).T), identity, -identity])
+    costs = np.concatenate([np.zeros(count), weights, weights]).astype(np.float64)
+    bounds = [(None, None)] * count + [(0, None)] * (2 * columns)
+    solved = optimize.linprog(costs, A_eq=equations, b_eq=-target, bounds=bounds, method="highs")
+    if solved.status != 0:
+        return None
+    remainder = solved.x[count : count + columns] + solved.x[count + columns :]
+    return remainder > 1e-7
+
+
+def information_sets(
+    matrix: np.ndarray, weights: np.ndarray, below: int, attempts: int, seed: int
+) -> Iterator[np.ndarray | None]:
+    """Yield supports lighter than a bound, each lighter than the one before, by random forms.
+
+    And None after every few forms that found nothing.
+    """
+    from mrsa_jax.privacy.solver import _information_sets
+
+    residues = (matrix % _information_sets.SMALL).astype(np.int32)
+    rng = np.random.default_rng([40_111, seed, len(matrix)])
+    found = np.zeros(matrix.shape[1], np.bool_)
+    a_call = max(1, min(_ATTEMPTS_A_CALL, _PRODUCTS_A_CALL // (len(matrix) * matrix.size)))
+    while attempts > 0:
+        count = min(attempts, a_call)
+        orders = np.stack([rng.permutation(matrix.shape[1]) for _ in range(count)])
+        weight = _information_sets.light_vector(
+            residues, weights, orders, inverses(_information_sets.SMALL), below, found
+        )
+        yield found.copy() if weight < below else None
+        below = min(below, weight)
+        attempts -= count

@@ -1,0 +1,319 @@
+"""Compiled search for small dependent sets of dual vectors, at any weight.
+
+The columns q_k of a kernel basis of P are its dual vectors: a set of groups carries a non-zero
+vector of the row space exactly if their dual vectors are linearly dependent. Sets are walked
+through in order, each chosen vector projected out; of the last three vectors of a set, two
+are read off the third: seen from it, they lie in one direction.
+
+The walk runs modulo the small prime `SMALL` on a random projection. Independence survives
+neither a projection nor a reduction by accident, so "none found" is a proof wherever the
+rank modulo the prime is the true one; what looks dependent is looked at again modulo a second
+small prime and two large ones. Work is counted in nanoseconds of a core (see `_costs`), so that
+what a search takes can be predicted, compared and limited without a clock. Import inside
+functions only (see `modular._compiled`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrsa_jax.modular._compiled import compiled
+from mrsa_jax.modular._elimination import rank_of
+from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, PAIR, POINT, TERM
+
+# Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.
+SMALL, SECOND = 8191, 8179
+
+# GAVE_UP: the work was more than was allowed.
+NONE, FOUND, ANOMALY, GAVE_UP = 0, 1, 2, 3
+
+
+@compiled
+def assign(target, source, count):
+    """Copy the first entries (a slice's assignment takes seconds to compile)."""
+    for i in range(count):
+        target[i] = source[i]
+
+
+@compiled
+def is_dependent(subset, size, kernels, primes):
+    """Return whether the dual vectors of a set are dependent modulo all primes.
+
+    `kernels` is uint64 `[primes, groups, corank]`, `subset` its first `size` groups.
+    """
+    for which in range(kernels.shape[0]):
+        vectors = np.empty((size, kernels.shape[2]), np.uint64)
+        for i in range(size):
+            for a in range(kernels.shape[2]):
+                vectors[i, a] = kernels[which, subset[i], a]
+        if rank_of(vectors, primes[which]) == size:
+            return False
+    return True
+
+
+@compiled
+def _project(source, target, start, stop, level, chosen):
+    """Write to `target` the vectors `start..stop - 1` without their part along `chosen`.
+
+    `source` and `target` are int32 `[groups, axes]`; the axis that goes is one along which
+    `chosen` is not zero. Returns False when `chosen` is zero.
+    """
+    axes = source.shape[1] - level
+    pivot = -1
+    for a in range(axes - 1, -1, -1):
+        if source[chosen, a] != 0:
+            pivot = a
+            break
+    if pivot < 0:
+        return False
+    lead = source[chosen, pivot]
+    for k in range(start, stop):
+        factor = source[k, pivot]
+        for a in range(axes - 1):
+            b = axes - 1 if a == pivot else a
+            target[k, a] = (source[k, b] * lead - factor * source[chosen, b]) % SMALL
+    return True
+
+
+@compiled
+def _flatten(vectors, start, stop, plane, inverses):
+    """Write x/z and y/z of the vectors (x, y, z) `start..stop - 1` into `plane`.
+
+    Coordinates are mixed until no z is zero; False when a vector is zero.
+    """
+    for k in range(start, stop):
+        if vectors[k, 0] == 0 and vectors[k, 1] == 0 and vectors[k, 2] == 0:
+            return False
+    a, b = 0, 0
+    for attempt in range(1, 200):
+        good = True
+        for k in range(start, stop):
+            z = (vectors[k, 2] + a * vectors[k, 0] + b * vectors[k, 1]) % SMALL
+            if z == 0:
+                good = False
+                break
+            inverse = inverses[z]
+            plane[0, k] = vectors[k, 0] * inverse % SMALL
+            plane[1, k] = vectors[k, 1] * inverse % SMALL
+        if good:
+            return True
+        a = attempt * 2654435 % SMALL
+        b = attempt * attempt * 40503 % SMALL
+    return False
+
+
+@compiled
+def _is_confirmed(again, subset, size, inverses_again, work):
+    """Return whether the dual vectors of a set are dependent modulo `SECOND`, on its axes.
+
+    `work` is int32 `[size, axes]` at least.
+    """
+    axes = again.shape[1]
+    for i in range(size):
+        assign(work[i], again[subset[i]], axes)
+    for i in range(size):
+        pivot = -1
+        for a in range(axes):
+            if work[i, a] != 0:
+                pivot = a
+                break
+        if pivot < 0:
+            return True
+        inverse = inverses_again[work[i, pivot]]
+        for k in range(i + 1, size):
+            if work[k, pivot] != 0:
+                factor = SECOND - work[k, pivot] * inverse % SECOND
+                for a in range(axes):
+                    work[k, a] = (work[k, a] + factor * work[i, a]) % SECOND
+    return False
+
+
+@compiled
+def search(
+    vectors,
+    again,
+    kernels,
+    primes,
+    weights,
+    inverses,
+    inverses_again,
+    limit,
+    depth,
+    task,
+    tasks,
+    found,
+    spent,
+    budget,
+):
+    """Search for a dependent set of at most `depth` groups and total weight at most `limit`.
+
+    Where all weights are equal, only sets of exactly `depth` groups are walked through: whatever
+    smaller set is dependent lies in one of those.
+
+    Args:
+        vectors: int32 `[groups, depth]`: the dual vectors modulo `SMALL`, projected to `depth`
+            axes (at least three; more axes than needed only cost).
+        again: The same modulo `SECOND`.
+        kernels: uint64 `[primes, groups, corank]`: the whole dual vectors modulo large primes.
+        primes: uint64 `[primes]`.
+        weights: int64 `[groups]`, ascending.
+        inverses: int32 `[SMALL]`, of the residues.
+        inverses_again: The same modulo `SECOND`.
+        limit: Largest weight.
+        depth: Largest number of groups, at least 3.
+        task: This call's part of the work, of `tasks` equal parts.
+        tasks: Number of parts; 1 if `depth` < 5.
+        found: int64 `[depth]`: receives the set.
+        spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
+        budget: When more than this is spent, the search gives up.
+
+    Returns:
+        A status and the size of the set found. ANOMALY: a chosen vector vanished by accident
+        modulo `SMALL`, so the search is no proof; repeat it with another projection.
+    """
+    groups = weights.shape[0]
+    last = depth - 3  # vectors are chosen one by one down to here, then three at a time
+    branch = min(2, last)  # vectors of this level are dealt out to the tasks
+    fill = groups >= depth and weights[0] == weights[groups - 1] and depth * weights[0] <= limit
+    stack = np.empty((last + 1, groups, depth), np.int32)
+    for k in range(groups):
+        for a in range(depth):
+            stack[0, k, a] = vectors[k, a]
+    chosen = np.full(last + 1, -1, np.int64)
+    used = np.zeros(last + 2, np.int64)
+    ends = np.full(last + 1, groups, np.int64)  # groups from here on are too heavy
+    plane = np.zeros((2, groups), np.int32)
+    stamp = np.full(SMALL + 1, -1, np.int64)
+    head = np.zeros(SMALL + 1, np.int32)
+    following = np.zeros(groups, np.int32)
+    subset = np.zeros(depth, np.int64)
+    work = np.empty((depth, depth), np.int32)
+    confirming = TERM * depth * depth * depth
+    deciding = TERM * kernels.shape[0] * depth * depth * kernels.shape[2]
+    while ends[0] > 0 and weights[ends[0] - 1] > limit:
+        ends[0] -= 1
+    epoch = 0
+    counter = 0
+    level = 0
+    begin = 0  # first group that may still be chosen at this level
+    entering = True
+    while True:
+        start = chosen[level - 1] + 1 if level > 0 else 0
+        stop = ends[level]
+        if entering:
+            entering = False
+            if spent[0] > budget:
+                return GAVE_UP, 0
+            # A vector that is zero here is a combination of those chosen.
+            for k in range(start, stop):
+                zero = True
+                for a in range(depth - level):
+                    if stack[level, k, a] != 0:
+                        zero = False
+                        break
+                if zero:
+                    for i in range(level):
+                        subset[i] = chosen[i]
+                    subset[level] = k
+                    spent[0] += deciding
+                    if is_dependent(subset, level + 1, kernels, primes):
+                        assign(found, subset, level + 1)
+                        return FOUND, level + 1
+                    return ANOMALY, 0
+            if level == last:
+                if not _flatten(stack[level], start, stop, plane, inverses):
+                    return ANOMALY, 0
+                spent[0] += POINT * (stop - start)
+                for t in range(level):
+                    subset[t] = chosen[t]
+                far = stop
+                for i in range(start, stop - 1):
+                    room = limit - used[level] - weights[i]
+                    if weights[i + 1] > room:
+                        break
+                    while weights[far - 1] > room:
+                        far -= 1
+                    spent[0] += PAIR * (far - i - 1)
+                    epoch += 1
+                    xi, yi = plane[0, i], plane[1, i]
+                    for j in range(i + 1, far):
+                        dx = plane[0, j] - xi
+                        dy = plane[1, j] - yi
+                        if dx < 0:
+                            dx += SMALL
+                        if dx == 0:
+                            if dy == 0:
+                                # i and j in one direction: a pair, and any third with them
+                                subset[level] = i
+                                subset[level + 1] = j
+                                spent[0] += deciding
+                                if is_dependent(subset, level + 2, kernels, primes):
+                                    assign(found, subset, level + 2)
+                                    return FOUND, level + 2
+                                for k in range(i + 1, far):
+                                    if weights[j] + weights[k] > room:
+                                        break
+                                    if k == j:
+                                        continue
+                                    subset[level + 2] = k
+                                    spent[0] += confirming
+                                    if not _is_confirmed(
+                                        again, subset, level + 3, inverses_again, work
+                                    ):
+                                        continue
+                                    spent[0] += deciding
+                                    if is_dependent(subset, level + 3, kernels, primes):
+                                        assign(found, subset, level + 3)
+                                        return FOUND, level + 3
+                                continue
+                            key = SMALL
+                        else:
+                            key = (dy + SMALL) * inverses[dx] % SMALL
+                        if stamp[key] != epoch:
+                            stamp[key] = epoch
+                            head[key] = j
+                            following[j] = -1
+                            continue
+                        k = head[key]
+                        following[j] = k
+                        head[key] = j
+                        while k >= 0:
+                            if weights[j] + weights[k] <= room:
+                                subset[level] = i
+                                subset[level + 1] = k
+                                subset[level + 2] = j
+                                spent[0] += confirming
+                                if _is_confirmed(again, subset, level + 3, inverses_again, work):
+                                    spent[0] += deciding
+                                    if is_dependent(subset, level + 3, kernels, primes):
+                                        assign(found, subset, level + 3)
+                                        return FOUND, level + 3
+                            k = following[k]
+            else:
+                begin = start
+        # choose the next vector at this level, or go back
+        pick = begin
+        after = depth - level - 1 if fill else 1  # so many must follow it
+        if level < last and pick + after < stop:
+            load = used[level] + weights[pick]
+            if load + weights[pick + 1] <= limit:
+                begin = pick + 1
+                if level + 1 == branch:
+                    counter += 1
+                    if counter % tasks != task:
+                        continue
+                while load + weights[stop - 1] > limit:
+                    stop -= 1
+                if not _project(stack[level], stack[level + 1], pick + 1, stop, level, pick):
+                    return ANOMALY, 0
+                spent[0] += NODE + COORDINATE * ((stop - pick - 1) * (depth - level - 1))
+                chosen[level] = pick
+                used[level + 1] = load
+                level += 1
+                ends[level] = stop
+                entering = True
+                continue
+        if level == 0:
+            return NONE, 0
+        level -= 1
+        begin = chosen[level] + 1

@@ -1,0 +1,511 @@
+"""Compiled search for light vectors of the row space by lifting from its first binary digit.
+
+A lightest vector v of the row space can be scaled to coprime integers. Its odd entries are then a
+word C of the binary code that the saturated lattice of the row space leaves modulo 2, and the
+words with few ones are listed completely by meeting in the middle. For each of them the second
+digit (modulo 4) says at which few further places v / 2 can be odd; what is left to be
+looked at is one small determinant each. Every filter is a necessary condition, so
+"none found" is a proof.
+
+Import inside functions only (see `modular._compiled`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrsa_jax.modular._compiled import compiled
+from mrsa_jax.modular._elimination import power
+from mrsa_jax.privacy.solver._costs import CLEAR, HALF, LISTED, MODULAR, TERM, VISIT, WORD
+from mrsa_jax.privacy.solver._girth import (
+    ANOMALY,
+    FOUND,
+    GAVE_UP,
+    NONE,
+    SMALL,
+    assign,
+    is_dependent,
+    search,
+)
+from mrsa_jax.privacy.solver._words import (
+    EMPTY,
+    MIX,
+    MOST_LISTED,
+    grow,
+    insert,
+    probe,
+    subsets,
+    unpack,
+)
+
+
+@compiled
+def _reduced(keys, word, size, target, outside, count, reduced):
+    """Write the keys of the columns `outside` modulo the span of a word's; return target's too."""
+    basis = np.zeros(size, np.uint64)
+    tops = np.zeros(size, np.uint64)
+    rank = 0
+    for i in range(size):
+        value = keys[word[i]]
+        for k in range(rank):
+            if value & tops[k]:
+                value ^= basis[k]
+        if value != np.uint64(0):
+            low = value & (~value + np.uint64(1))
+            for k in range(rank):
+                if basis[k] & low:
+                    basis[k] ^= value
+            basis[rank] = value
+            tops[rank] = low
+            rank += 1
+    for i in range(count):
+        reduced[i] = keys[outside[i]]
+    for k in range(rank):
+        if target & tops[k]:
+            target ^= basis[k]
+        vector, top = basis[k], tops[k]
+        for i in range(count):
+            reduced[i] ^= vector if reduced[i] & top else np.uint64(0)
+    return target
+
+
+@compiled
+def _clear(small, chosen, size, inverses, others, count, work):
+    """Eliminate the chosen vectors modulo `SMALL` from themselves and from some others.
+
+    `small` is int32 `[groups, axes]`, `work` int32 `[size + count, axes]`: receives the chosen
+    ones, then the others. Returns False when the chosen ones are dependent modulo `SMALL`.
+    """
+    axes = small.shape[1]
+    for i in range(size):
+        for a in range(axes):
+            work[i, a] = small[chosen[i], a]
+    for i in range(count):
+        for a in range(axes):
+            work[size + i, a] = small[others[i], a]
+    for i in range(size):
+        pivot = -1
+        for a in range(axes):
+            if work[i, a] != 0:
+                pivot = a
+                break
+        if pivot < 0:
+            return False
+        inverse = inverses[work[i, pivot]]
+        for k in range(i + 1, size + count):
+            if work[k, pivot] != 0:
+                factor = SMALL - work[k, pivot] * inverse % SMALL
+                for a in range(pivot, axes):
+                    work[k, a] = (work[k, a] + factor * work[i, a]) % SMALL
+    return True
+
+
+@compiled
+def _quotient(kernels, primes, chosen, size, others, count):
+    """Return the dual vectors of `others` without their parts along the chosen, all primes."""
+    axes = kernels.shape[2]
+    result = np.zeros((kernels.shape[0], count, axes), np.uint64)
+    for which in range(kernels.shape[0]):
+        prime = primes[which]
+        work = np.empty((size + count, axes), np.uint64)
+        for i in range(size):
+            assign(work[i], kernels[which, chosen[i]], axes)
+        for i in range(count):
+            assign(work[size + i], kernels[which, others[i]], axes)
+        for i in range(size):
+            pivot = -1
+            for a in range(axes):
+                if work[i, a] != np.uint64(0):
+                    pivot = a
+                    break
+            if pivot < 0:
+                continue
+            inverse = power(work[i, pivot], prime - np.uint64(2), prime)
+            for k in range(i + 1, size + count):
+                if work[k, pivot] != np.uint64(0):
+                    factor = prime - work[k, pivot] * inverse % prime
+                    for a in range(axes):
+                        work[k, a] = (work[k, a] + factor * work[i, a]) % prime
+        for i in range(count):
+            assign(result[which, i], work[size + i], axes)
+    return result
+
+
+@compiled
+def _shrink(vectors, prime, axes, seed):
+    """Return residues `[groups, corank]` modulo `prime` folded to `axes` random axes, int32.
+
+    Folding is linear modulo that prime: sets that are dependent stay so.
+    """
+    groups, corank = vectors.shape
+    result = np.zeros((groups, axes), np.int32)
+    for a in range(axes):
+        for c in range(corank):
+            seed = (seed * 6364136223846793005 + 1442695040888963407) & 0x7FFFFFFFFFFFFFFF
+            factor = (seed >> 33) % prime
+            for k in range(groups):
+                result[k, a] = (result[k, a] + factor * vectors[k, c]) % prime
+    return result
+
+
+@compiled
+def _small_quotient(whole, prime, chosen, size, others, count, inverses):
+    """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
+    axes = whole.shape[1]
+    work = np.empty((size + count, axes), np.int64)
+    for i in range(size):
+        assign(work[i], whole[chosen[i]], axes)
+    for i in range(count):
+        assign(work[size + i], whole[others[i]], axes)
+    for i in range(size):
+        pivot = -1
+        for a in range(axes):
+            if work[i, a] != 0:
+                pivot = a
+                break
+        if pivot < 0:
+            return work[size:], False
+        inverse = inverses[work[i, pivot]]
+        for k in range(i + 1, size + count):
+            if work[k, pivot] != 0:
+                factor = prime - work[k, pivot] * inverse % prime
+                for a in range(axes):
+                    work[k, a] = (work[k, a] + factor * work[i, a]) % prime
+    return work[size:], True
+
+
+@compiled
+def _extend(chosen, size, room, small, problem, found, spent, budget):
+    """Look for a dependent set that is a given set and further groups within a weight."""
+    kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
+    groups = weights.shape[0]
+    extra = np.searchsorted(prefix, room, side="right") - 1
+    others = np.empty(groups, np.int64)
+    axes, corank = small.shape[1], kernels.shape[2]
+    work = np.empty((size + groups, axes), np.int32)
+    if extra <= 0:
+        spent[0] += LISTED + TERM * size * size * axes / 2
+        if not _clear(small, chosen, size, inverses, others, np.int64(0), work) and is_dependent(
+            chosen, size, kernels, primes
+        ):
+            assign(found, chosen, size)
+            return FOUND, size
+        return NONE, 0
+    taken = np.zeros(groups, np.bool_)
+    for i in range(size):
+        taken[chosen[i]] = True
+    count = np.int64(0)
+    for k in range(groups):
+        if not taken[k] and weights[k] <= room:
+            others[count] = k
+            count += 1
+    if extra == 1:
+        spent[0] += LISTED + TERM * size * (size + count) * axes
+        clean = _clear(small, chosen, size, inverses, others, count, work)
+        if not clean and is_dependent(chosen, size, kernels, primes):
+            assign(found, chosen, size)
+            return FOUND, size
+        for i in range(count):
+            zero = True
+            if clean:
+                for a in range(small.shape[1]):
+                    if work[size + i, a] != 0:
+                        zero = False
+                        break
+            if zero:
+                chosen[size] = others[i]
+                if is_dependent(chosen, size + 1, kernels, primes):
+                    assign(found, chosen, size + 1)
+                    return FOUND, size + 1
+        return NONE, 0
+    spent[0] += 2 * MODULAR * size * (2 * size + count) * corank
+    if is_dependent(chosen, size, kernels, primes):
+        assign(found, chosen, size)
+        return FOUND, size
+    depth = max(extra, 3)
+    first, clean = _small_quotient(whole, np.int64(SMALL), chosen, size, others, count, inverses)
+    second, clean_again = _small_quotient(
+        whole_again, inverses_again.shape[0], chosen, size, others, count, inverses_again
+    )
+    if not clean or not clean_again:
+        return ANOMALY, 0
+    part = np.zeros(depth, np.int64)
+    status, more = search(
+        _shrink(first, np.int64(SMALL), depth, np.int64(1)),
+        _shrink(second, inverses_again.shape[0], depth, np.int64(2)),
+        _quotient(kernels, primes, chosen, size, others, count),
+        primes, weights[others[:count]], inverses, inverses_again, room, depth,
+        np.int64(0), np.int64(1), part, spent, budget,
+    )  # fmt: skip
+    if status == FOUND:
+        assign(found, chosen, size)
+        for i in range(more):
+            found[size + i] = others[part[i]]
+        return FOUND, size + more
+    return status, 0
+
+
+@compiled
+def _most_listed(spent, budget):
+    """Return how many words or sets the budget still allows to be looked at."""
+    return np.int64(min(np.float64(MOST_LISTED), max(0.0, budget - spent[0]) / LISTED))
+
+
+@compiled
+def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
+    """List the sets of two or three groups whose keys sum to the target, as `_list_sets`."""
+    order = np.uint64(64 - 10)
+    found = np.int64(0)
+    for i in range(1024):
+        head[i] = EMPTY
+    for d in range(count):
+        # The table holds the groups before d; c == d stands for no third group.
+        for c in range(d if more == 2 else d + 1, d + 1 if more == 2 else count):
+            want = target ^ reduced[d] ^ (reduced[c] if c != d else np.uint64(0))
+            place = np.uint64(head[np.int64((want * MIX) >> order)])
+            while place != EMPTY:
+                if reduced[np.int64(place)] == want:
+                    if found >= most:
+                        return lefts, rights, np.int64(-1)
+                    if found == lefts.shape[0]:
+                        lefts = grow(lefts)
+                        rights = grow(rights)
+                    lefts[found] = place
+                    rights[found] = np.uint64(d)
+                    if c != d:
+                        rights[found] += table[2, c]
+                    found += 1
+                place = links[np.int64(place)]
+        slot = np.int64((reduced[d] * MIX) >> order)
+        links[d] = np.uint64(head[slot])
+        head[slot] = np.uint32(d)
+    return lefts, rights, found
+
+
+@compiled
+def _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget):
+    """List the sets of four groups or more whose keys sum to the target, as `_list_sets`."""
+    sums, packs, head, links = space[2], space[3], space[6], space[7]
+    left = more // 2
+    right = more - left
+    bits = 13 if left == 2 else 18
+    order = np.uint64(64 - bits)
+    for i in range(1 << bits):
+        head[i] = EMPTY
+    spent[0] += CLEAR * (1 << bits)
+    starts = np.zeros(2, np.int64)
+    starts[1] = count
+    items = np.arange(count)
+    nothing, whole = np.uint64(0), np.uint64(63)
+    total, stored = np.int64(0), np.int64(0)
+    some_left, some_right = np.empty(64, np.uint64), np.empty(64, np.uint64)
+    for b in range(count):
+        for half in range(2):
+            low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
+            sums, packs, n, visits = subsets(
+                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, table
+            )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or spent[0] > budget:
+                return lefts, rights, np.int64(-1)
+            if half == 1:
+                links, stored = insert(sums, packs, n, head, links, order, stored)
+                continue
+            some_left, some_right, found = probe(
+                reduced, target, sums, packs, n, left, table, head, links, order,
+                some_left, some_right, _most_listed(spent, budget) - total,
+            )  # fmt: skip
+            if found < 0:
+                return lefts, rights, np.int64(-1)
+            while total + found > lefts.shape[0]:
+                lefts = grow(lefts)
+                rights = grow(rights)
+            for i in range(found):
+                lefts[total + i] = some_left[i]
+                rights[total + i] = some_right[i]
+            total += found
+    return lefts, rights, total
+
+
+@compiled
+def _list_sets(count, more, target, reduced, space, table, spent, budget):
+    """List the sets of `more` groups whose reduced keys sum to the target.
+
+    Returns:
+        The numbers of the halves of more // 2 and of the remaining groups, and how many sets
+        there are; -1 for too many.
+    """
+    lefts, rights = space[4], space[5]
+    if more == 0:
+        return lefts, rights, np.int64(target == np.uint64(0))
+    if more == 1:
+        found = np.int64(0)
+        for i in range(count):
+            if reduced[i] == target:
+                rights[found] = np.uint64(i)
+                found += 1
+        return lefts, rights, found
+    if more <= 3:
+        spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
+        return _list_few(
+            count, more, target, reduced, space[6], space[7], lefts, rights, table,
+            _most_listed(spent, budget),
+        )  # fmt: skip
+    return _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget)
+
+
+@compiled
+def _examine(word, size, room, keys, highs, small, problem, space, table, found, spent, budget):
+    """Look for a light vector whose odd entries are exactly a word of the binary code.
+
+    `room` is the weight left for further groups. With 2 s = the word's checks modulo 4, the
+    groups Y where half the vector is odd have keys that sum to s modulo the span of the
+    word's; the remaining groups have entries that are multiples of 4.
+    """
+    weights, prefix = problem[2], problem[7]
+    outside, chosen = space[0], space[1]
+    groups = keys.shape[0]
+    low = np.uint64(0)
+    target = np.uint64(0)
+    for i in range(size):
+        target ^= highs[word[i]] ^ (low & keys[word[i]])
+        low ^= keys[word[i]]
+    extra = np.searchsorted(prefix, room, side="right") - 1
+    count = np.int64(0)
+    if extra > 0:
+        at = 0
+        for k in range(groups):
+            while at < size and word[at] < k:
+                at += 1
+            if (at == size or word[at] != k) and weights[k] <= room:
+                outside[count] = k
+                count += 1
+    reduced = space[8][:count]
+    target = _reduced(keys, word, size, target, outside, count, reduced)
+    assign(chosen, word, size)
+    spent[0] += WORD + TERM * size * count
+    for more in range(min(extra, count) + 1):
+        lefts, rights, listed = _list_sets(
+            count, more, target, reduced, space, table, spent, budget
+        )
+        if listed < 0:
+            spent[0] = max(spent[0], budget)
+            return GAVE_UP, 0
+        for i in range(listed):
+            unpack(lefts[i], more // 2, table, chosen, size)
+            unpack(rights[i], more - more // 2, table, chosen, size + more // 2)
+            heavy = np.int64(0)
+            for k in range(size, size + more):
+                chosen[k] = outside[chosen[k]]
+                heavy += weights[chosen[k]]
+            if heavy <= room:
+                status, total = _extend(
+                    chosen, size + more, room - heavy, small, problem, found, spent, budget
+                )
+                if spent[0] > budget and status == NONE:
+                    status = GAVE_UP
+                if status != NONE:
+                    return status, total
+    return NONE, 0
+
+
+@compiled
+def words(
+    keys, highs, small, problem, limit, size, shift, part, starts, items, slot_bits, table, found,
+    spent, budget,
+):  # fmt: skip
+    """Go through the words of one size whose left half has given leading bits; examine each.
+
+    Args:
+        keys: uint64 `[groups]`: each column's binary checks.
+        highs: uint64 `[groups]`: the second digits of the same checks.
+        small: int32 `[groups, axes]`: dual vectors modulo `SMALL`, projected to at least as many
+            axes as groups fit into `limit`.
+        problem: The dual vectors modulo large primes uint64 `[primes, groups, corank]`; the
+            primes; weights, ascending; residues' inverses modulo the two small primes;
+            the whole dual vectors modulo those, int64 `[groups, corank]`; and the sums of
+            the smallest weights (0 first).
+        limit: Largest weight of a set.
+        size: Groups in a word, at least 1.
+        shift: Leading bits are those from here on.
+        part: The leading bits of this call's left halves.
+        starts: int64: where the columns with each leading bits begin in `items`.
+        items: int64 `[groups]`: columns ordered by leading bits, then by index.
+        slot_bits: log2 of the size of the table of left halves.
+        table: `binomials` of the groups, for halves of any set within `limit`.
+        found: int64: receives a set that is dependent modulo all large primes.
+        spent: float64 `[1]`: the work so far in nanoseconds; this call's is added.
+        budget: When more than this is spent, the search gives up.
+
+    Returns:
+        A status and the size of the set found.
+    """
+    weights = problem[2]
+    groups = keys.shape[0]
+    length = max(1024, groups)
+    space = (
+        np.empty(groups, np.int64), np.empty(2 * groups, np.int64),
+        np.empty(1024, np.uint64), np.empty(1024, np.uint64),
+        np.empty(length, np.uint64), np.empty(length, np.uint64),
+        np.empty(1 << 18, np.uint32), np.empty(length, np.uint64), np.empty(groups, np.uint64),
+    )  # fmt: skip
+    word = np.zeros(size, np.int64)
+    left = size // 2
+    right = size - left
+    sums = np.empty(1024, np.uint64)
+    packs = np.empty(1024, np.uint64)
+    lefts = np.empty(1024, np.uint64)
+    rights = np.empty(1024, np.uint64)
+    order = np.uint64(64 - slot_bits)
+    head = np.full(1 << slot_bits, EMPTY, np.uint32)
+    links = np.empty(1 << max(slot_bits, 10), np.uint64)
+    stored = np.int64(0)
+    if left == 0:  # words of one column: a column without checks
+        links[0] = np.uint64(0)
+    for b in range(groups):
+        if left == 0:
+            if keys[b] != np.uint64(0) or part != np.uint64(0):
+                continue
+            lefts[0] = np.uint64(0)
+            rights[0] = np.uint64(b)
+            matches = 1
+        else:
+            sums, packs, n, visits = subsets(
+                keys, b + 1, groups, b, right, shift, part, starts, items, sums, packs, table
+            )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or spent[0] > budget:
+                return GAVE_UP, 0
+            lefts, rights, matches = probe(
+                keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights,
+                _most_listed(spent, budget),
+            )  # fmt: skip
+        if matches < 0:
+            spent[0] = max(spent[0], budget)
+            return GAVE_UP, 0
+        for i in range(matches):
+            unpack(rights[i], right, table, word, left)
+            unpack(lefts[i], left, table, word, 0)
+            heavy = np.int64(0)
+            for k in range(size):
+                heavy += weights[word[k]]
+            spent[0] += LISTED
+            if heavy > limit:
+                continue
+            status, total = _examine(
+                word, size, limit - heavy, keys, highs, small, problem, space, table, found,
+                spent, budget,
+            )  # fmt: skip
+            if spent[0] > budget and status == NONE:
+                status = GAVE_UP
+            if status != NONE:
+                return status, total
+        if left > 0:
+            sums, packs, n, visits = subsets(
+                keys, 0, b, b, left, shift, part, starts, items, sums, packs, table
+            )
+            spent[0] += VISIT * visits + HALF * max(n, 0)
+            if n < 0 or stored + n > MOST_LISTED:
+                return GAVE_UP, 0
+            links, stored = insert(sums, packs, n, head, links, order, stored)
+    return NONE, 0

@@ -1,0 +1,307 @@
+"""Proofs that no light vector exists, or one that does: the searches and what they cost.
+
+Two searches share the work, each where it is the cheaper one by a cost model: a walk through
+sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax._device import num_cores
+from mrsa_jax.modular._cores import inverses
+from mrsa_jax.modular._prime import draw_primes
+from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
+from mrsa_jax.privacy.solver._exact import residues_of
+from mrsa_jax.privacy.solver._two_adic import Checks, parity_checks
+
+__all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
+
+_SMALL_PRIMES = (8191, 8179)
+_MOST_COLUMNS = 4096
+# A search goes in tasks about so long, so that it can be watched and interrupted.
+_SECONDS_A_TASK = 1.0
+_MOST_TASKS = 4096
+_ATTEMPTS = 4
+_MOST_BYTES = 1 << 30  # that a walk's vectors may take
+# A search gives up where it has done so many times the work that was predicted, and some more.
+_PATIENCE, _GRACE_SECONDS = 2.0, 1.0
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Duals:
+    """Dual vectors of a row space: the columns of a kernel basis, modulo several primes.
+
+    Attributes:
+        weights: int64 `[groups]`, ascending.
+        primes: uint64 `[2]`, two large ones drawn for these vectors.
+        kernels: uint64 `[2, groups, corank]`, modulo the large primes.
+        small: int64 `[2, groups, corank]`, modulo the small ones; None when the rank falls there.
+        checks: The lattice modulo 4, if it could be computed.
+    """
+
+    weights: np.ndarray
+    primes: np.ndarray
+    kernels: np.ndarray
+    small: np.ndarray | None
+    checks: Checks | None
+
+    @property
+    def corank(self) -> int:
+        """Dimension of the kernel."""
+        return self.kernels.shape[2]
+
+    def most_groups(self, limit: int) -> int:
+        """Return how many groups a set of at most this weight can have."""
+        return int(np.searchsorted(np.cumsum(self.weights), limit, side="right"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How a limit would be searched, and for how long on one core."""
+
+    method: str
+    limit: int
+    seconds: float
+
+    @property
+    def budget(self) -> float:
+        """The work after which the search gives up, in nanoseconds."""
+        return 1e9 * (_PATIENCE * self.seconds + _GRACE_SECONDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        is_proof: Whether no vector of weight at most the limit exists.
+        subset: Columns that carry a vector within the limit (modulo two large primes), or None.
+        method: Which search.
+        work: What it did, counted in nanoseconds of a core.
+    """
+
+    is_proof: bool
+    subset: tuple[int, ...] | None
+    method: str
+    work: float
+
+
+def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
+    """Return the dual vectors of independent integer rows; None if a large prime loses rank."""
+    primes = draw_primes(2)
+    kernels = [_kernel(matrix, prime) for prime in primes]
+    corank = matrix.shape[1] - matrix.shape[0]
+    if any(kernel.shape[1] != corank for kernel in kernels):
+        return None
+    small = [_kernel(matrix, prime) for prime in _SMALL_PRIMES]
+    whole = all(kernel.shape[1] == corank for kernel in small)
+    return Duals(
+        weights,
+        np.asarray(primes, np.uint64),
+        np.stack(kernels),
+        np.stack(small).astype(np.int64) if whole else None,
+        parity_checks(matrix) if whole else None,
+    )
+
+
+def _kernel(matrix: np.ndarray, prime: int) -> np.ndarray:
+    """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
+    from mrsa_jax.modular import _elimination
+
+    columns = matrix.shape[1]
+    form, pivots = _elimination.reduced_echelon(
+        residues_of(matrix, prime), np.arange(columns), np.uint64(prime)
+    )
+    free = np.setdiff1d(np.arange(columns), pivots)
+    kernel = np.zeros((columns, len(free)), np.uint64)
+    kernel[free, np.arange(len(free))] = 1
+    kernel[pivots] = (np.uint64(prime) - form[:, free]) % np.uint64(prime)
+    return kernel
+
+
+def plan(of: Duals, limit: int) -> Plan | None:
+    """Return the cheaper search for vectors of weight at most `limit`, None if there is none."""
+    groups, most = len(of.weights), of.most_groups(limit)
+    if of.small is None or groups > _MOST_COLUMNS or most > of.corank:
+        return None
+    depth = max(most, 3)
+    work = girth_work(of.weights, limit, depth)
+    if 4 * groups * depth * (depth - 2) > _MOST_BYTES:
+        work = math.inf
+    options = [Plan("girth", limit, 1e-4 + work / 1e9)]
+    if of.checks is not None and most >= 4:
+        work = lifting_work(of.weights, of.corank, limit, most, of.checks.is_even)
+        options.append(Plan("lifting", limit, 1e-4 + work / 1e9))
+    best = min(options, key=lambda option: option.seconds)
+    return best if best.seconds < math.inf else None
+
+
+def run(of: Duals, chosen: Plan, progress: Progress | None = None) -> Outcome:
+    """Search as planned, on all cores; the same answer whatever their number."""
+    from mrsa_jax.privacy.solver._girth import ANOMALY, NONE
+
+    search = _girth_tasks if chosen.method == "girth" else _lifting_tasks
+    work = 0.0
+    for attempt in range(_ATTEMPTS):
+        status, subset, spent = _first(search(of, chosen, attempt), chosen, progress)
+        work += spent
+        if status != ANOMALY:
+            break
+    return Outcome(status == NONE, subset, chosen.method, work)
+
+
+# A status, the set found, and the work that was done
+Found = tuple[int, tuple[int, ...], float]
+Task = Callable[[], Found]
+
+
+def _first(
+    tasks: list[Task], chosen: Plan, progress: Progress | None
+) -> tuple[int, tuple[int, ...] | None, float]:
+    """Run tasks until one finds a set, or all together have done more than the plan allows.
+
+    They are taken in order, so that the answer does not depend on which ends first.
+    """
+    from mrsa_jax.privacy.solver._girth import FOUND, GAVE_UP, NONE
+
+    label = f"{chosen.method}: weight up to {chosen.limit}, about {chosen.seconds:.0f} core-s"
+    worst, work = NONE, 0.0
+    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
+        pending = _submit(pool, tasks) if len(tasks) > 1 else (task() for task in tasks)
+        try:
+            for done, (status, subset, spent) in enumerate(pending):
+                work += spent
+                if status == FOUND:
+                    return FOUND, subset, work
+                if status == GAVE_UP or work > chosen.budget:
+                    return GAVE_UP, None, work
+                worst = max(worst, status)
+                if progress is not None and len(tasks) > 1:
+                    progress(label, done + 1, len(tasks))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return worst, None, work
+
+
+def _submit(pool: concurrent.futures.Executor, tasks: list[Task]) -> Iterator[Found]:
+    """Return the tasks' results in order, only as many running ahead as keep all cores busy."""
+    ahead: list[concurrent.futures.Future[Any]] = []
+    for task in tasks:
+        ahead.append(pool.submit(task))
+        if len(ahead) >= 2 * num_cores():
+            yield ahead.pop(0).result()
+    for future in ahead:
+        yield future.result()
+
+
+def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
+    from mrsa_jax.privacy.solver import _girth
+
+    most = of.most_groups(chosen.limit)
+    depth = max(most, 3)
+    count = 1
+    if depth >= 5 and chosen.seconds > _SECONDS_A_TASK / 4:
+        count = max(4 * num_cores(), min(_MOST_TASKS, math.ceil(chosen.seconds / _SECONDS_A_TASK)))
+    first, second = (_folded(of, which, depth, attempt) for which in (0, 1))
+
+    def task(number: int) -> Found:
+        found, spent = np.zeros(depth, np.int64), np.zeros(1)
+        status, size = _girth.search(
+            first, second, of.kernels, of.primes, of.weights, inverses(_SMALL_PRIMES[0]),
+            inverses(_SMALL_PRIMES[1]), chosen.limit, depth, number, count, found, spent,
+            chosen.budget,
+        )  # fmt: skip
+        return status, tuple(int(k) for k in found[:size]), float(spent[0])
+
+    return [functools.partial(task, number) for number in range(count)]
+
+
+def _lifting_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
+    from mrsa_jax.privacy.solver import _lifting, _words
+
+    assert of.checks is not None
+    assert of.small is not None
+    most = of.most_groups(chosen.limit)
+    keys, highs, bits = _mixed_checks(of.checks, attempt)
+    small = _folded(of, 0, max(most, 3), attempt)
+    table = _words.binomials(len(keys), (most + 1) // 2)
+    again = inverses(_SMALL_PRIMES[1])
+    prefix = np.concatenate([[0], np.cumsum(of.weights)])
+    problem = (of.kernels, of.primes, of.weights,
+               inverses(_SMALL_PRIMES[0]), again, of.small[0], of.small[1], prefix)  # fmt: skip
+
+    def task(size: int, parts: int, part: int, slots: int) -> Found:
+        found, spent = np.zeros(most + 1, np.int64), np.zeros(1)
+        shift, starts, items = _buckets(keys, bits, parts)
+        status, total = _lifting.words(
+            keys, highs, small, problem, chosen.limit, size, np.uint64(shift), np.uint64(part),
+            starts, items, slots, table, found, spent, chosen.budget,
+        )  # fmt: skip
+        return status, tuple(int(k) for k in found[:total]), float(spent[0])
+
+    tasks: list[Task] = []
+    for size in range(1, most + 1):
+        if of.checks.is_even and size % 2:
+            continue
+        halves = math.comb(len(keys), size // 2)
+        parts = num_parts(len(keys), of.corank, size)
+        slots = max(8, min(bits - parts, math.ceil(math.log2(max(2, halves / 2**parts))), 24))
+        for part in range(1 << parts):
+            tasks.append(functools.partial(task, size, parts, part, slots))
+    return tasks
+
+
+def _buckets(keys: np.ndarray, bits: int, parts: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Order columns by the leading bits of their keys; a single bucket when there are no parts."""
+    shift = bits - parts if parts else 63
+    lead = (keys >> np.uint64(shift)).astype(np.int64)
+    items = np.argsort(lead, kind="stable")
+    starts = np.searchsorted(lead[items], np.arange((1 << parts) + 1))
+    return shift, starts, items
+
+
+def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return random combinations of the parity checks as bits of one word a column."""
+    corank = checks.digits.shape[0]
+    bits = min(corank, 63)
+    rng = np.random.default_rng([20_219, attempt])
+    while True:
+        mix = rng.integers(0, 2, (bits, corank))
+        if bits < corank or _binary_rank(mix) == bits:
+            break
+    digits = mix @ checks.digits.astype(np.int64) % 4
+    places = np.uint64(1) << np.arange(bits, dtype=np.uint64)[:, None]
+    keys = ((digits & 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
+    highs = ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
+    return keys, highs, bits
+
+
+def _binary_rank(matrix: np.ndarray) -> int:
+    rows = [int("".join(map(str, row)), 2) for row in matrix.tolist()]
+    rank = 0
+    while rows:
+        row = rows.pop()
+        if row:
+            rank += 1
+            low = row & -row
+            rows = [other ^ row if other & low else other for other in rows]
+    return rank
+
+
+def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:
+    """Return the dual vectors modulo a small prime on random axes, int32 `[groups, axes]`."""
+    assert of.small is not None
+    prime = _SMALL_PRIMES[which]
+    rng = np.random.default_rng([prime, attempt])
+    mix = rng.integers(0, prime, (of.corank, axes))
+    return np.ascontiguousarray(of.small[which] @ mix % prime).astype(np.int32)

@@ -1,0 +1,1 @@
+"""What rounds cost: the papers' bits, and seconds out of bytes and operations."""

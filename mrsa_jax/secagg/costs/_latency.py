@@ -1,0 +1,325 @@
+"""Seconds a round: bytes and operations over bandwidths, compute rates and stragglers.
+
+The four steps are synchronous: the server answers when everybody it waits for has been heard.
+CCESA's Table 2 times steps alone; this model adds the network and clients of unequal speed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Key
+
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key, fold
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg._round_costs import Operations, RoundCosts
+from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
+
+__all__ = [
+    "Latency",
+    "LatencyModel",
+    "OperationSeconds",
+    "latency_model",
+    "operation_seconds",
+    "round_latency",
+]
+
+_COMPUTE, _LINK = 1, 2  # streams of a round: slow-downs of compute and of links
+
+# Seconds for one operation on one core of a virtual machine of 2026, by `calibrate`.
+_MEASURED = {
+    "key_pairs": 3.9e-5,
+    "key_agreements": 3.9e-5,
+    "share_products": 7.3e-9,
+    "encryptions": 2.5e-6,
+    "prg_words": 2.1e-9,
+    "interpolation_products": 7.3e-9,
+    "signatures": 8.3e-5,
+}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class OperationSeconds:
+    """Seconds that one operation of each kind takes at nominal speed; float32 scalars.
+
+    Fields as those of `Operations`; built by `operation_seconds` or measured by `calibrate`.
+    """
+
+    key_pairs: Array
+    key_agreements: Array
+    share_products: Array
+    encryptions: Array
+    prg_words: Array
+    interpolation_products: Array
+    signatures: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LatencyModel:
+    """Rates that turn costs into seconds; a pytree of float32 leaves, built by `latency_model`.
+
+    Attributes:
+        up_bytes_per_second: Of a client at nominal speed, towards the server.
+        down_bytes_per_second: The other way.
+        server_bytes_per_second: Of the server's link, each way, shared by all clients.
+        round_trip_seconds: Added once to each step.
+        client_seconds: Operations of a client.
+        server_seconds: Operations of the server.
+        compute_slowdown: Distribution of the factor by which a client computes slower.
+        link_slowdown: Distribution of the factor by which its link is slower.
+        quantile: Share of the expected clients that the server waits for, in (0, 1].
+        timeout_seconds: Longest wait of a step; infinite for none.
+    """
+
+    up_bytes_per_second: Array
+    down_bytes_per_second: Array
+    server_bytes_per_second: Array
+    round_trip_seconds: Array
+    client_seconds: OperationSeconds
+    server_seconds: OperationSeconds
+    compute_slowdown: Slowdown
+    link_slowdown: Slowdown
+    quantile: Array
+    timeout_seconds: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Latency:
+    """How long simulated rounds took.
+
+    Attributes:
+        seconds: float32[rounds, 4], of each step; 5 with the consistency check.
+        late: int32[rounds, 4], clients whose message came after the server had stopped waiting.
+            Costs are not changed by them: pass survivors without them to see what is lost.
+    """
+
+    seconds: np.ndarray
+    late: np.ndarray
+
+    @property
+    def total_seconds(self) -> np.ndarray:
+        """float32[rounds], all four steps."""
+        return self.seconds.sum(axis=-1)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Mean of a round."""
+        return float(self.total_seconds.mean())
+
+    def quantiles(self, *shares: float) -> tuple[float, ...]:
+        """Return quantiles of a round's seconds, such as `quantiles(0.5, 0.95)`."""
+        return tuple(float(value) for value in np.quantile(self.total_seconds, shares))
+
+
+def operation_seconds(**seconds: float | int) -> OperationSeconds:
+    """Return the time of each kind of operation; those not given as measured here.
+
+    Args:
+        **seconds: By the names of `Operations`, each at least 0.
+
+    Raises:
+        ConfigurationError: For an unknown name, or a time that is negative or not finite.
+
+    Examples:
+        >>> float(operation_seconds(prg_words=0).prg_words)
+        0.0
+    """
+    unknown = set(seconds) - set(_MEASURED)
+    known = ", ".join(_MEASURED)
+    require(not unknown, "seconds", f"must name operations ({known})", *sorted(unknown))
+    return OperationSeconds(
+        **{name: not_negative(name, value) for name, value in {**_MEASURED, **seconds}.items()}
+    )
+
+
+def latency_model(
+    *,
+    up_bytes_per_second: float | int = 1.25e6,
+    down_bytes_per_second: float | int = 1.25e7,
+    server_bytes_per_second: float | int = 1.25e9,
+    round_trip_seconds: float | int = 0.05,
+    client_seconds: OperationSeconds | None = None,
+    server_seconds: OperationSeconds | None = None,
+    compute_slowdown: Slowdown | None = None,
+    link_slowdown: Slowdown | None = None,
+    quantile: float | int = 1.0,
+    timeout_seconds: float | int = math.inf,
+) -> LatencyModel:
+    """Return rates and straggler distributions, by default those of a home connection.
+
+    Args:
+        up_bytes_per_second: Of a client, towards the server (10 Mbit/s).
+        down_bytes_per_second: The other way (100 Mbit/s).
+        server_bytes_per_second: Of the server, each way (10 Gbit/s).
+        round_trip_seconds: Added once to each step.
+        client_seconds: Of a client's operations; as measured when None.
+        server_seconds: Of the server's operations; as measured, on one core, when None.
+        compute_slowdown: By how much clients compute slower; all at nominal speed when None.
+        link_slowdown: By how much their links are slower; all at nominal speed when None.
+        quantile: Share in (0, 1] of the clients expected at a step that the server waits for.
+        timeout_seconds: Longest wait of a step.
+
+    Returns:
+        The model, a pytree: changing numbers compiles nothing new.
+
+    Raises:
+        ConfigurationError: If a number is out of range.
+
+    Examples:
+        >>> float(latency_model(round_trip_seconds=0.25).round_trip_seconds)
+        0.25
+    """
+    inside = 0.0 < float(quantile) <= 1.0
+    require(inside, "quantile", "must lie in (0, 1]", quantile)
+    wait = float(timeout_seconds)
+    require(wait > 0.0, "timeout_seconds", "must be positive", timeout_seconds)
+    return LatencyModel(
+        positive("up_bytes_per_second", up_bytes_per_second),
+        positive("down_bytes_per_second", down_bytes_per_second),
+        positive("server_bytes_per_second", server_bytes_per_second),
+        not_negative("round_trip_seconds", round_trip_seconds),
+        client_seconds or operation_seconds(),
+        server_seconds or operation_seconds(),
+        compute_slowdown or steady(),
+        link_slowdown or steady(),
+        jnp.float32(quantile),
+        jnp.float32(wait),
+    )
+
+
+@needs_values
+def round_latency(
+    seed: int | Key[Array, ""],
+    costs: RoundCosts,
+    model: LatencyModel,
+    num_rounds: int | None = None,
+) -> Latency:
+    """Simulate how long rounds take, slow-downs drawn anew for each client and round.
+
+    At each step a client reads the server's last answer, computes, and sends; the server waits
+    until `quantile` of those whom it expects (who sent at the step before; at the first step,
+    who sends at all) have been heard, at most `timeout_seconds`. If so many never come, it waits
+    for the timeout, or without one until the last that comes. Then it computes its own part. A
+    step takes no less than its bytes need on the server's link, nor than a round trip.
+
+    Args:
+        seed: Integer or key.
+        costs: Of one round (`round_costs`; `expected_costs` without dropouts), simulated
+            `num_rounds` times, or of many rounds on one leading axis.
+        model: Rates and distributions.
+        num_rounds: Rounds to simulate; needed for the costs of one round, and no other number
+            than theirs is legal for many.
+
+    Returns:
+        Seconds of each step of each round.
+
+    Raises:
+        ConfigurationError: If `num_rounds` does not fit, or costs are expectations over dropouts.
+
+    Examples:
+        >>> from mrsa_jax.secagg import expected_costs
+        >>> costs = expected_costs(8, 7, 5, 1000, 2**16)
+        >>> slow = round_latency(0, costs, latency_model(up_bytes_per_second=1000), 1)
+        >>> slow.mean_seconds > round_latency(0, costs, latency_model(), 1).mean_seconds
+        True
+
+    Source: the steps of CCESA, Algorithm 1; rates and stragglers are ours.
+    """
+    sends = np.asarray(costs.sends)
+    sure = bool(np.isin(sends, (0, 1)).all())
+    require(sure, "costs", "must be of rounds whose dropouts are known (`round_costs`)")
+    require(sends.ndim in (2, 3), "costs", "must have at most one leading axis", sends.shape)
+    is_many = sends.ndim == 3
+    if is_many and num_rounds is None:
+        num_rounds = len(sends)
+    count = check_integer(num_rounds, "num_rounds", 1)
+    fits = not is_many or count == len(sends)
+    require(fits, "num_rounds", "must be the number of rounds of `costs`", num_rounds)
+    amounts = _Amounts(
+        jnp.asarray(sends.astype(np.bool_)),
+        jnp.asarray(costs.bytes_up, jnp.float32),
+        jnp.asarray(costs.bytes_down, jnp.float32),
+        _stacked(costs.client),
+        _stacked(costs.server),
+    )
+    seconds, late = _simulate(as_key(seed), model, amounts, count, is_many)
+    return Latency(np.asarray(seconds), np.asarray(late))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Amounts:
+    """Costs as arrays: bytes [..., 4, n]; operations with their kinds as last axis."""
+
+    sends: Array
+    up: Array
+    down: Array
+    client: Array
+    server: Array
+
+
+def _stacked(operations: Operations) -> Array:
+    parts = [getattr(operations, field.name) for field in dataclasses.fields(Operations)]
+    return jnp.asarray(np.stack(parts, axis=-1), jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _simulate(
+    key: Key[Array, ""], model: LatencyModel, amounts: _Amounts, num_rounds: int, is_many: bool
+) -> tuple[Array, Array]:
+    rounds = jnp.arange(num_rounds, dtype=jnp.int32)
+    keys = jax.vmap(lambda index: fold(key, index))(rounds)
+    one = functools.partial(_one_round, model)
+    return jax.vmap(one, in_axes=(0, 0 if is_many else None))(keys, amounts)
+
+
+def _one_round(
+    model: LatencyModel, key: Key[Array, ""], amounts: _Amounts
+) -> tuple[Float32[Array, " steps"], Any]:
+    num_clients = amounts.sends.shape[-1]
+    compute = model.compute_slowdown.sample(fold(key, _COMPUTE), num_clients)
+    link = model.link_slowdown.sample(fold(key, _LINK), num_clients)
+    answers = jnp.concatenate([jnp.zeros_like(amounts.down[:1]), amounts.down[:-1]])
+    # An answer is on its way to everybody who was heard, but only those heard again wait for it.
+    moving = answers / model.down_bytes_per_second + amounts.up / model.up_bytes_per_second
+    working = amounts.client @ _vector(model.client_seconds)
+    taken = link[None] * moving + compute[None] * working
+    expected = jnp.concatenate([amounts.sends[:1], amounts.sends[:-1]]).sum(axis=-1)
+    wait = jax.vmap(_wait, in_axes=(None, 0, 0, 0))(model, taken, amounts.sends, expected)
+    late = (amounts.sends & (taken > wait[:, None])).sum(axis=-1, dtype=jnp.int32)
+    shared = jnp.maximum(amounts.up.sum(axis=-1), answers.sum(axis=-1))
+    wait = jnp.maximum(wait, shared / model.server_bytes_per_second)
+    removing = amounts.server @ _vector(model.server_seconds)
+    return wait + removing + model.round_trip_seconds, late
+
+
+def _wait(
+    model: LatencyModel,
+    taken: Float32[Array, " clients"],
+    sends: Bool[Array, " clients"],
+    expected: Array,
+) -> Float32[Array, ""]:
+    """Return how long the server listens at one step."""
+    times = jnp.sort(jnp.where(sends, taken, jnp.float32(jnp.inf)))
+    heard = sends.sum(dtype=jnp.int32)
+    # exact for shares such as 0.9 of 10, which float32 rounds up
+    scaled = model.quantile * expected.astype(jnp.float32)
+    wanted = jnp.ceil(scaled - jnp.float32(1e-4)).astype(jnp.int32)
+    index = jnp.clip(jnp.minimum(wanted, heard) - 1, 0, taken.shape[0] - 1)
+    last = jnp.where(heard > 0, times[index], jnp.float32(0))
+    limited = jnp.isfinite(model.timeout_seconds) & (wanted > heard)
+    return jnp.where(limited, model.timeout_seconds, jnp.minimum(last, model.timeout_seconds))
+
+
+def _vector(seconds: OperationSeconds) -> Float32[Array, " kinds"]:
+    return jnp.stack([getattr(seconds, field.name) for field in dataclasses.fields(Operations)])

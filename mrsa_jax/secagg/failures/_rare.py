@@ -1,0 +1,236 @@
+"""Failure rates too small to count: 1e-40 in ten thousand rounds.
+
+CCESA (Choi, Sohn, Han, Moon) claims P_e^(p) below 1e-40, which no simulation can meet by
+counting. Here rounds are drawn given one failure and weighted back exactly (`_planting`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Key
+
+from mrsa_jax import graphs
+from mrsa_jax._device import at_once, within_memory
+from mrsa_jax._errors import require
+from mrsa_jax._streams import as_key, fold
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg.failures import _judging
+from mrsa_jax.secagg.failures._binomial import binomial_interval, check_chance, log_sum
+from mrsa_jax.secagg.failures._monte_carlo import check_thresholds
+from mrsa_jax.secagg.failures._planting import (
+    Planted,
+    isolated_cuts,
+    lost_secrets,
+    plant_cuts,
+    plant_lost_secrets,
+)
+from mrsa_jax.secagg.failures._theory_exact import disconnection_probability
+
+__all__ = ["RareFailureRates", "RareRate", "rare_failure_rates"]
+
+_PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted
+_PRIVACY, _RELIABILITY = 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RareRate:
+    """A chance as an exact factor times a counted share, in natural logarithms.
+
+    Attributes:
+        log_factor: Log of the exact factor.
+        count: Rounds that counted.
+        trials: Rounds that they are a share of; 0 if none was drawn of the right kind.
+        log_rate: Log of the estimate, unbiased; NaN for no trials, -inf for a count of zero.
+        log_lower: Log of the lower end of the 95 % interval: the factor times the
+            Clopper-Pearson interval of the share.
+        log_upper: Log of its upper end.
+
+    Examples:
+        >>> rate = RareRate.of(math.log(1e-40), 90, 100)
+        >>> round(rate.log_rate / math.log(10), 3), rate.rate < rate.upper
+        (-40.046, True)
+    """
+
+    log_factor: float
+    count: int
+    trials: int
+    log_rate: float
+    log_lower: float
+    log_upper: float
+
+    @property
+    def rate(self) -> float:
+        """The estimate; 0.0 where a float cannot hold it."""
+        return math.exp(self.log_rate)
+
+    @property
+    def lower(self) -> float:
+        """The lower end of the interval."""
+        return math.exp(self.log_lower)
+
+    @property
+    def upper(self) -> float:
+        """The upper end of the interval, at most 1."""
+        return math.exp(self.log_upper)
+
+    @classmethod
+    def of(cls, log_factor: float, count: int, trials: int) -> RareRate:
+        """Return a factor times a share; no trials leave the share between 0 and 1."""
+        if log_factor == -math.inf:
+            return cls(log_factor, count, trials, *[-math.inf] * 3)
+        lower, upper = binomial_interval(count, trials) if trials else (0.0, 1.0)
+        share = count / trials if trials else math.nan
+        return cls(
+            log_factor,
+            count,
+            trials,
+            log_factor + _log(share),
+            log_factor + _log(lower),
+            min(0.0, log_factor + _log(upper)),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class RareFailureRates:
+    """Chances of the failures of a round, however small.
+
+    Attributes:
+        trials: Rounds drawn for each of the two.
+        unreliable: The sum over V3 cannot be unmasked. The factor is the expected number of
+            clients with too few shares, the share that of rounds whose planted one is the first.
+        not_private: Sums of separate parts of V3 can be unmasked. The factor is the exact chance
+            that G_3 is disconnected, the share taken over rounds drawn given that.
+        log_disconnected: Log of that factor, `disconnection_probability`.
+        log_cuts: Log of the expected number of cuts of G_3 without an edge, which bounds it.
+    """
+
+    trials: int
+    unreliable: RareRate
+    not_private: RareRate
+    log_disconnected: float
+    log_cuts: float
+
+
+@needs_values
+def rare_failure_rates(
+    seed: int | Key[Array, ""],
+    n: int | np.integer,
+    p: ArrayLike,
+    q: ArrayLike,
+    t: ArrayLike | list[int] | tuple[int, ...],
+    num_trials: int | np.integer,
+    *,
+    progress: Callable[[int, int], Any] | None = None,
+) -> RareFailureRates:
+    """Return the chances that a round of CCESA(n, p) is unreliable or not private, however small.
+
+    Choose it where `failure_rates` counts nothing; both estimate the same chances.
+
+    Not private: rounds are drawn given that G_3 is disconnected. A cut of V3 is chosen in
+    proportion to its chance to have no edge, the rest of the round is drawn given that, and kept
+    if the cut parts the first client's component from the rest, which makes every disconnected
+    round equally favoured. The share that is not private times the exact chance of disconnection
+    is the estimate. Unreliable: a client is chosen in proportion to the chance that its shares
+    are too few, the rest is drawn given that, and counts if the client's secret is needed and no
+    client before it fails too; times the expected number of such clients. Both shares are near
+    1 where failures are rare, so a few thousand rounds give two digits of 1e-40 as of 1e-400.
+    Where failures are common (p near 0), few rounds are kept: count instead.
+
+    Args:
+        seed: Integer or typed key.
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one of the four steps, in [0, 1], for everybody.
+        t: Shares that rebuild a secret, an integer of at least 1, or int[n].
+        num_trials: Rounds drawn for each of the two, at least 1.
+        progress: Called as `progress(done, 2 * num_trials)` after each chunk.
+
+    Returns:
+        Estimates in natural logarithms with 95 % intervals, exact but for the 2^-32 to which
+        chances on random words are rounded.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or of the wrong kind.
+
+    Cost: as `failure_rates`, and n^2 numbers of memory.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> rates = rare_failure_rates(0, n=40, p=0.9, q=0.01, t=21, num_trials=200)
+        >>> bound = mj.secagg.privacy_bound(40, 0.9, 0.01)
+        >>> rates.not_private.log_upper <= bound < math.log(1e-30)
+        True
+
+    Source: Karp and Luby, "Monte-Carlo algorithms for enumeration and reliability problems"
+    (1983), over the unions that the proofs of CCESA's Theorems 5 and 6 bound.
+    """
+    n = check_integer(n, "n", 2)
+    p, q = check_chance("p", p), check_chance("q", q)
+    limits = check_thresholds("t", t, n)
+    key = as_key(seed)
+    trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
+    require(progress is None or callable(progress), "progress", "must be callable", progress)
+    graph = graphs.erdos_renyi(n, p)
+    compiled = _judging._runs_loops()
+    chunk = min(at_once("planted", _PLANTED_BYTES * n), _judging.default_chunk(n, compiled))
+
+    def seen(table: np.ndarray, plant: Any, own: Array, before: int) -> np.ndarray:
+        """Return how often each byte came up; none if what the table lists cannot happen."""
+
+        def counted(chunk: int) -> np.ndarray:
+            counts = np.zeros(256, np.int64)
+            for first in range(0, trials, chunk):
+                count = min(chunk, trials - first)
+                if table.max() > -math.inf:
+                    rounds: Planted = plant(own, first, chunk)
+                    bytes_ = _judging.judge_planted(graph, rounds, limits, own, first, count)
+                    counts += np.bincount(bytes_, minlength=256)
+                if progress is not None:
+                    progress(before + first + count, 2 * trials)
+            return counts
+
+        return within_memory(counted, chunk, "n", f"judging rounds of {n:,} clients")
+
+    cuts = isolated_cuts(n, p, q)
+    lost = lost_secrets(n, p, q, limits)
+    by_cut = seen(cuts, lambda k, i, c: plant_cuts(k, i, c, cuts, q), fold(key, _PRIVACY), 0)
+    by_client = seen(
+        lost,
+        lambda k, i, c: plant_lost_secrets(k, i, c, lost, p, q),
+        fold(key, _RELIABILITY),
+        trials,
+    )
+    return _summary(trials, disconnection_probability(n, p, q), cuts, lost, by_cut, by_client)
+
+
+def _summary(
+    trials: int,
+    log_disconnected: float,
+    cuts: np.ndarray,
+    lost: np.ndarray,
+    by_cut: np.ndarray,
+    by_client: np.ndarray,
+) -> RareFailureRates:
+    flags = np.arange(256)
+    kept = (flags & _judging.PLANTED_FIRST) != 0
+    exposed = kept & ((flags & _judging.NOT_PRIVATE) != 0)
+    return RareFailureRates(
+        trials=trials,
+        unreliable=RareRate.of(log_sum(lost.ravel()), int(by_client[kept].sum()), trials),
+        not_private=RareRate.of(
+            log_disconnected, int(by_cut[exposed].sum()), int(by_cut[kept].sum())
+        ),
+        log_disconnected=log_disconnected,
+        log_cuts=log_sum(cuts.ravel()),
+    )
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0.0 else (-math.inf if value == 0.0 else math.nan)

@@ -1,0 +1,326 @@
+"""What CCESA's theorems promise: connection probability, share threshold, failure bounds.
+
+Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.3 and F. Plain Python and NumPy in float64 and
+in log space: bounds are natural logarithms, since 1e-40 is ordinary and 1e-400 has no float.
+n -> `n`, p -> `p`, q of one step -> `q`, q_total = 1 - (1-q)^4 -> `total_dropout_rate`, t -> `t`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax._errors import require
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg.failures._binomial import (
+    check_chance,
+    check_number,
+    log_factorials,
+    log_pmf,
+    log_sum,
+)
+
+__all__ = [
+    "check_threshold",
+    "connection_probability",
+    "privacy_bound",
+    "private_connection_threshold",
+    "proposition1_bound",
+    "reliability_bound",
+    "reliable_connection_threshold",
+    "share_threshold",
+    "share_threshold_real",
+]
+
+_MOST_CLIENTS = 2**16
+
+
+def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -> float:
+    """Return p*, above which CCESA(n, p) is reliable and private asymptotically almost surely.
+
+    The larger of `reliable_connection_threshold` and `private_connection_threshold`; for
+    n >= 100 always the former. It falls with n like 3 sqrt(log n / n). Use it as the chance of
+    an edge where it is at most 1; `share_threshold` gives the t that goes with it.
+
+    Args:
+        n: Clients, at least 3 (at 2 the formula is 0, which connects nobody).
+        total_dropout_rate: q_total = 1 - (1 - q)^4 in [0, 0.5), the chance to leave in one of
+            the four steps.
+
+    Returns:
+        p*, even when it is above 1: then no Erdős–Rényi graph meets the conditions. It is at
+        most 1 from n = 29 on (q_total = 0), 31 (.01), 40 (.05), 55 (.1), 117 (.2), 321 (.3),
+        1659 (.4).
+
+    Raises:
+        ConfigurationError: If n is below 3 or no integer, or the rate outside [0, 0.5): at one
+            half and above, the condition of Theorem 3 has no solution.
+
+    Examples:
+        >>> round(connection_probability(1000, 0.1), 4), round(connection_probability(40, 0.1), 3)
+        (0.3106, 1.117)
+
+    Source: CCESA, Remark 1, eq. (5), logarithms natural. Of the 40 entries of Table G.2 five
+    differ from it in the third digit (docs/errata.md).
+    """
+    n = check_integer(n, "n", 3)
+    total = check_chance("total_dropout_rate", total_dropout_rate)
+    require(total < 0.5, "total_dropout_rate", "must be below 0.5", total_dropout_rate)
+    kept = 1.0 - total
+    return max(_private_threshold(n, kept**0.75), _reliable_threshold(n, kept))
+
+
+def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
+    """Return the p above which CCESA(n, p) is reliable asymptotically almost surely.
+
+    With t of Remark 4: (3 sqrt((n-1) log(n-1)) - 1) / ((n-1) (2 (1-q)^4 - 1)).
+
+    Args:
+        n: Clients, at least 3.
+        q: Chance to leave at one step, with (1-q)^4 above one half.
+
+    Returns:
+        The threshold, even when above 1.
+
+    Raises:
+        ConfigurationError: If n is below 3, q outside [0, 1], or (1-q)^4 at most one half.
+
+    Examples:
+        >>> round(reliable_connection_threshold(100, 0.0), 4)
+        0.6362
+
+    Source: CCESA, Theorem 3. Its proof uses t - 1 in place of t (docs/errata.md); the printed
+    form is kept, since Table G.2 and Table 2 are made with it.
+    """
+    n = check_integer(n, "n", 3)
+    kept = (1.0 - check_chance("q", q)) ** 4
+    require(kept > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
+    return _reliable_threshold(n, kept)
+
+
+def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
+    """Return the p above which CCESA(n, p) is private asymptotically almost surely.
+
+    log(M) / M with M = ceil(n (1-q)^3 - sqrt(n log n)), nearly the fewest clients whose masked
+    inputs arrive: above it, an Erdős–Rényi graph on them is connected.
+
+    Args:
+        n: Clients, at least 3.
+        q: Chance to leave at one step, in [0, 1].
+
+    Returns:
+        The threshold; `math.inf` where M is below 1, so that the theorem says nothing.
+
+    Raises:
+        ConfigurationError: If n is below 3 or q outside [0, 1].
+
+    Examples:
+        >>> threshold = private_connection_threshold(100, 0.0)  # M = ceil(100 - 21.46)
+        >>> threshold == math.log(79) / 79
+        True
+
+    Source: CCESA, Theorem 4 (logarithms natural).
+    """
+    n = check_integer(n, "n", 3)
+    return _private_threshold(n, (1.0 - check_chance("q", q)) ** 3)
+
+
+def _reliable_threshold(n: int, kept: float) -> float:
+    """Theorem 3 with `kept` = (1-q)^4."""
+    return (3.0 * math.sqrt((n - 1) * math.log(n - 1)) - 1.0) / ((n - 1) * (2.0 * kept - 1.0))
+
+
+def _private_threshold(n: int, kept: float) -> float:
+    """Theorem 4 with `kept` = (1-q)^3."""
+    fewest = math.ceil(n * kept - math.sqrt(n * math.log(n)))
+    return math.log(fewest) / fewest if fewest >= 1 else math.inf
+
+
+def share_threshold(n: int | np.integer, p: ArrayLike) -> int:
+    """Return how many shares rebuild a secret: the least t that resists the unmasking attack.
+
+    t = ceil(((n-1) p + sqrt((n-1) log(n-1)) + 1) / 2): a server that asks one half of a client's
+    neighbours for one kind of share and the rest for the other then fails for every client,
+    but for a chance of `proposition1_bound`.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+
+    Returns:
+        t, at least 1.
+
+    Raises:
+        ConfigurationError: If n is below 2 or p is outside [0, 1].
+
+    Examples:
+        >>> share_threshold(1000, 0.3106), share_threshold(40, 0.7)
+        (198, 21)
+
+    Source: CCESA, Remark 4, with its ceiling. "P_e^(r) below 1e-2" in the text on Fig. 3 fails
+    at n = 100 with it and holds without (`share_threshold_real`, docs/errata.md).
+    """
+    return math.ceil(_remark_4(n, p))
+
+
+def share_threshold_real(n: int | np.integer, p: ArrayLike) -> float:
+    """Return Remark 4's t before it is rounded up, as `reliability_bound` accepts it.
+
+    Fig. 3 of the paper was most likely drawn with this value: with it Theorem 5 stays below
+    1e-2 at n = 100, as the text says.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+
+    Returns:
+        t as a real number; `share_threshold` is its ceiling.
+
+    Raises:
+        ConfigurationError: As `share_threshold`.
+
+    Examples:
+        >>> round(share_threshold_real(100, 0.6362), 2)
+        42.66
+
+    Source: CCESA, Proposition 1 and Remark 4.
+    """
+    return _remark_4(n, p)
+
+
+def _remark_4(n: Any, p: Any) -> float:
+    n = check_integer(n, "n", 2)
+    p = check_chance("p", p)
+    return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
+
+
+def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike) -> float:
+    """Return the log of Theorem 5's bound on the chance that a round is unreliable.
+
+    n exp(-(n-1) D), D the Kullback-Leibler divergence of ((t-1)/(n-1), p (1-q)^4).
+    `exact_reliability_union_bound` has the same argument without Chernoff's step, about a decade
+    lower; `reliability_first_moment` also counts a client's own share.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one of the four steps, in [0, 1].
+        t: Shares that rebuild a secret, a real number of at least 1.
+
+    Returns:
+        Natural logarithm of the bound, at most 0.0; 0.0 where (t-1)/(n-1) > p (1-q)^4, since
+        Chernoff's bound says nothing there; -inf for a bound of zero.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> bound = reliability_bound(100, 0.6362, 0.0, share_threshold_real(100, 0.6362))
+        >>> round(math.exp(bound), 4)
+        0.0079
+        >>> reliability_bound(100, 0.3, 0.026, 51)  # outside the domain
+        0.0
+
+    Source: CCESA, Theorem 5. Differs from the paper in its domain: "for arbitrary t" is wrong,
+    and the formula can lie below the truth there (n = 100, p = .3, q_total = .1, t = 51: formula
+    4.7e-4, truth nearly 1; docs/errata.md).
+    """
+    n = check_integer(n, "n", 2)
+    mean = check_chance("p", p) * (1.0 - check_chance("q", q)) ** 4
+    share = (check_threshold(t) - 1.0) / (n - 1)
+    if share > mean:
+        return 0.0
+    return min(0.0, math.log(n) - (n - 1) * _divergence(share, mean))
+
+
+def _divergence(x: float, y: float) -> float:
+    """Return D_KL of two Bernoulli chances, x <= y, in nats."""
+    first = x * math.log(x / y) if x > 0.0 else 0.0
+    if x >= 1.0:
+        return first
+    return first + (1.0 - x) * (math.log1p(-x) - math.log1p(-y)) if y < 1.0 else math.inf
+
+
+def check_threshold(t: Any, argument: str = "t") -> float:
+    """Return a real threshold of at least 1 as a float, or raise naming `argument`."""
+    number = check_number(argument, t)
+    require(1.0 <= number < math.inf, argument, "must be finite and at least 1", t)
+    return number
+
+
+def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+    """Return the log of Theorem 6's bound on the chance that a round is not private.
+
+    sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over cuts the
+    chance that no edge crosses: b_m = sum_{k=1}^{m/2} C(m, k) (1-p)^(k (m-k)).
+    `disconnection_probability` has the exact chance that this bounds.
+
+    Args:
+        n: Clients, at least 2. Time and not memory grows as n^2: 0.1 s for 2,000.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one step, in [0, 1].
+
+    Returns:
+        Natural logarithm of the bound, at most 0.0; -inf where it is zero (p = 1, or q = 1).
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> round(privacy_bound(100, connection_probability(100, 0.0), 0.0) / math.log(10), 2)
+        -41.48
+
+    Source: CCESA, Theorem 6. Differs from the paper in min(1, b_m): the proofs need b_m <= 1,
+    which fails for small m (m = 2, p = .25: 1.5; docs/errata.md).
+    """
+    n = check_integer(n, "n", 2)
+    require(n <= _MOST_CLIENTS, "n", f"must be at most {_MOST_CLIENTS}, whose cuts are summed", n)
+    p = check_chance("p", p)
+    arrive = _log_arrivals(n, check_chance("q", q))
+    if p == 1.0:
+        return -math.inf
+    factorials = log_factorials(n)
+    cuts = np.asarray([_log_cuts(m, math.log1p(-p), factorials) for m in range(n + 1)])
+    terms = arrive + np.minimum(cuts, 0.0)
+    return min(0.0, log_sum(terms))
+
+
+def _log_arrivals(n: int, q: float) -> np.ndarray:
+    """Return log P(|V3| = m) for m = 0..n."""
+    kept = (1.0 - q) ** 3
+    return log_pmf(n, kept, q * (3.0 - 3.0 * q + q * q))
+
+
+def _log_cuts(m: int, log_missing: float, factorials: np.ndarray) -> float:
+    """Return log b_m, the expected number of cuts without an edge (even splits count twice)."""
+    sides = np.arange(1, m // 2 + 1)
+    ways = factorials[m] - factorials[sides] - factorials[m - sides]
+    return log_sum(ways + (sides * (m - sides)).astype(np.float64) * log_missing)
+
+
+def proposition1_bound(n: int | np.integer) -> float:
+    """Return the log of Proposition 1's bound on the chance of a successful unmasking attack.
+
+    n / (n-1)^2, for thresholds of Remark 4 or above. `unmasking_bound` has the exact binomial
+    tail for any threshold.
+
+    Args:
+        n: Clients, at least 2.
+
+    Returns:
+        Natural logarithm, at most 0.0 (n = 2 gives 2, so 0.0).
+
+    Raises:
+        ConfigurationError: If n is below 2 or no integer.
+
+    Examples:
+        >>> round(math.exp(proposition1_bound(101)), 6)
+        0.0101
+
+    Source: CCESA, Proposition 1 and its proof (Hoeffding).
+    """
+    n = check_integer(n, "n", 2)
+    return min(0.0, math.log(n) - 2.0 * math.log(n - 1))

@@ -1,0 +1,265 @@
+"""Failure chances without Chernoff and Hoeffding: exact tails, first moments, disconnection.
+
+Where the paper bounds, these sum: the binomial tails behind Theorem 5 and Proposition 1, and the
+exact chance that G_3 is disconnected, which Theorem 6 bounds. Paper: CCESA, Sections 4.2, C, F.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax.secagg.failures._binomial import (
+    check_chance,
+    log_factorials,
+    log_sum,
+    log_tail_above,
+    log_tail_below,
+)
+from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
+
+__all__ = [
+    "disconnection_probability",
+    "exact_reliability_union_bound",
+    "isolation_probability",
+    "log_disconnected",
+    "reliability_first_moment",
+    "unmasking_bound",
+]
+
+
+def exact_reliability_union_bound(
+    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+) -> float:
+    """Return the log of n P(X < t), the sum that Theorem 5 bounds by Chernoff.
+
+    X is binomial(n-1, p (1-q)^4): the neighbours of a client that last to the end. Unlike
+    `reliability_bound` it holds for every t.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one of the four steps, in [0, 1].
+        t: Shares that rebuild a secret, a real number of at least 1.
+
+    Returns:
+        Natural logarithm, at most 0.0; -inf for zero.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> setting = (100, 0.6362, 0.0, 43)
+        >>> exact_reliability_union_bound(*setting) < mj.secagg.reliability_bound(*setting)
+        True
+
+    Source: CCESA, proofs of Theorems 3 and 5.
+    """
+    n = check_integer(n, "n", 2)
+    lasts = check_chance("p", p) * (1.0 - check_chance("q", q)) ** 4
+    return min(0.0, math.log(n) + log_tail_below(n - 1, lasts, check_threshold(t)))
+
+
+def reliability_first_moment(
+    n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
+) -> float:
+    r"""Return the log of the expected number of clients whose secret is needed and lost.
+
+    By Theorem 1 a round is unreliable if and only if there is such a client, so this is the
+    sharpest union bound: for each client in V3, and for each of V2 \\ V3 with a neighbour in V3,
+    the chance that fewer than t shares come back, its own included while it is there.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one of the four steps, in [0, 1].
+        t: Shares that rebuild a secret, a real number of at least 1.
+
+    Returns:
+        Natural logarithm of the expected number, above 0.0 where more than one is expected (so
+        not itself a probability); -inf for zero.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
+        -inf
+        >>> setting = (100, 0.6362, 0.0, 43)
+        >>> reliability_first_moment(*setting) < exact_reliability_union_bound(*setting)
+        True
+
+    Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from the
+    paper's proofs, which drop the client's own share.
+    """
+    n = check_integer(n, "n", 2)
+    p, q = check_chance("p", p), check_chance("q", q)
+    parts = _lost_secrets(n, p, q, check_threshold(t))
+    return math.log(n) + log_sum(np.asarray(parts))
+
+
+def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, float]:
+    """Return the logs of the chances that one client's secret is needed and lost.
+
+    In turn for a client in V4, in V3 but not in V4, and in V2 but not in V3.
+    """
+    kept = 1.0 - q
+    lasts = p * kept**4
+    few = log_tail_below(n - 1, lasts, t)
+    # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left at all.
+    alone = (n - 1) * _log(1.0 - p * kept**3)
+    needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
+    return (
+        4 * _log(kept) + log_tail_below(n - 1, lasts, t - 1.0),
+        3 * _log(kept) + _log(q) + few,
+        2 * _log(kept) + _log(q) + needed,
+    )
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0.0 else -math.inf
+
+
+def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
+    """Return the log of a bound on the chance that CCESA's Appendix F attack unmasks some client.
+
+    A server that asks t holders for a client's self-pad seed and t others for its secret key
+    learns that client's input; this needs 2 t <= |Adj| + 1. The bound is n P(Y >= 2t - 1), Y
+    binomial(n-1, p), the exact tail of a degree.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        t: Shares that rebuild a secret, a real number of at least 1.
+
+    Returns:
+        Natural logarithm, at most 0.0; -inf where no degree is high enough (2t > n).
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> n, p = 100, 0.6362
+        >>> t = mj.secagg.share_threshold(n, p)
+        >>> unmasking_bound(n, p, t) < mj.secagg.proposition1_bound(n)
+        True
+        >>> unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
+        -inf
+
+    Source: CCESA, Section F, before Hoeffding's step. The attack is outside Theorems 1 and 2,
+    which hold for an honest-but-curious server.
+    """
+    n = check_integer(n, "n", 2)
+    p = check_chance("p", p)
+    limit = 2.0 * check_threshold(t) - 1.0
+    return min(0.0, math.log(n) + log_tail_above(n - 1, p, limit))
+
+
+def disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+    """Return the log of the exact chance that G_3 is disconnected.
+
+    G_3 is the assignment graph on the clients whose masked inputs arrive; of an Erdős–Rényi
+    graph it is again one. A round that is not private has a disconnected G_3, so this is the
+    sharpest bound of the kind of `privacy_bound`.
+
+    Args:
+        n: Clients, at least 2. Time grows as n^2: about 0.2 s for 1,000.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one step, in [0, 1].
+
+    Returns:
+        Natural logarithm, at most 0.0, to about 1e-11 relative in the chance itself; -inf for
+        zero. No vertex and one vertex count as connected.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> round(math.exp(disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8 graphs
+        0.5
+        >>> disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(50, 0.1, 0.02)
+        True
+
+    Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a vertex.
+    """
+    n = check_integer(n, "n", 2)
+    p = check_chance("p", p)
+    return min(0.0, log_sum(_log_arrivals(n, check_chance("q", q)) + log_disconnected(n, p)))
+
+
+def log_disconnected(n: int, p: float) -> np.ndarray:
+    """Return log P(an Erdős–Rényi graph on m vertices is disconnected) for m = 0..n.
+
+    Both directions are sums of positive terms, so neither loses digits. Connected: remove vertex
+    2; vertex 1's component of the rest has k vertices, at least one of them joined to vertex 2.
+    Disconnected: vertex 1's component has k < m vertices and no edge to the others.
+    """
+    apart = np.full(n + 1, -np.inf)
+    if p == 1.0:
+        return apart
+    if p == 0.0:
+        apart[2:] = 0.0
+        return apart
+    factorials, missing = log_factorials(n), math.log1p(-p)
+    together = np.full(n + 1, -np.inf)
+    together[:2] = 0.0
+    sizes = np.arange(n + 1)
+    # log P(one vertex is joined to at least one of k given ones)
+    joined = np.concatenate([[-np.inf], np.log(-np.expm1(sizes[1:] * missing))])
+    for m in range(2, n + 1):
+        k = sizes[1:m]
+        crossing = k * (m - k) * missing
+        ways = factorials[m - 2] - factorials[k - 1] - factorials[m - 1 - k]
+        # vertex 2's side keeps m - k vertices, 2 among them; the other side must touch only 2
+        rest = k * (m - 1 - k) * missing
+        together[m] = log_sum(ways + together[k] + together[m - k] + joined[k] + rest)
+        ways = factorials[m - 1] - factorials[k - 1] - factorials[m - k]
+        apart[m] = log_sum(ways + together[k] + crossing)
+        if together[m] > -0.5:  # the complement is the smaller and the more exact one
+            together[m] = math.log1p(-math.exp(apart[m])) if apart[m] < 0.0 else together[m]
+    return np.minimum(apart, 0.0)
+
+
+def isolation_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+    """Return the log of a lower bound on the chance that G_3 is disconnected.
+
+    The chance of an isolated client by Bonferroni's inequality, for each number m of clients
+    whose masked inputs arrive: m (1-p)^(m-1) - C(m, 2) (1-p)^(2m-3), where positive. Above the
+    connectivity threshold almost every disconnected graph has one isolated vertex, so this meets
+    `privacy_bound` from below.
+
+    Args:
+        n: Clients, at least 2.
+        p: Chance of an edge, in [0, 1].
+        q: Chance to leave at one step, in [0, 1].
+
+    Returns:
+        Natural logarithm, at most 0.0; -inf where the inequality says nothing.
+
+    Raises:
+        ConfigurationError: If an argument is out of range or no number.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> low, high = isolation_probability(50, 0.2, 0.0), mj.secagg.privacy_bound(50, 0.2, 0.0)
+        >>> low < disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
+        (True, True)
+    """
+    n = check_integer(n, "n", 2)
+    p = check_chance("p", p)
+    arrive = _log_arrivals(n, check_chance("q", q))[2:]
+    if p == 1.0:
+        return -math.inf
+    missing = math.log1p(-p)
+    m = np.arange(2, n + 1, dtype=np.float64)
+    single = np.log(m) + (m - 1.0) * missing
+    pairs = np.log(m * (m - 1.0) / 2.0) + (2.0 * m - 3.0) * missing
+    with np.errstate(divide="ignore"):
+        sure = single + np.log(np.maximum(-np.expm1(np.minimum(pairs - single, 0.0)), 0.0))
+    return min(0.0, log_sum(arrive + sure))

@@ -1,0 +1,74 @@
+"""What an audit says of every round, against exhaustion over each beginning of the history."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import row_space_oracle as oracle
+
+from mrsa_jax.privacy import ParticipationLog, _audit_rounds, audit
+from mrsa_jax.privacy._audit_rounds import over_rounds
+
+
+def named(P: np.ndarray) -> ParticipationLog:
+    rounds, clients = P.shape
+    return ParticipationLog(
+        P, tuple(range(10, 10 + rounds)), tuple(f"c{i}" for i in range(clients))
+    )
+
+
+def exposed(P: np.ndarray) -> int:
+    """How many unit vectors leave the rank as it is."""
+    rows, clients = oracle.as_rows(P), P.shape[1]
+    full = oracle.rank(rows)
+    units = np.eye(clients, dtype=int).tolist()
+    return sum(oracle.rank([*rows, unit]) == full for unit in units)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_bulk", [True, False])
+def test_every_round_is_true(seed: int, is_bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    P = rng.random((9, 7)) < 0.45
+    P[0] = P[4] = False  # nobody yet, and a skipped round
+    if not is_bulk:  # as in a log too large
+        monkeypatch.setattr(_audit_rounds, "_MOST_GROUPS", 0)
+        monkeypatch.setattr(_audit_rounds, "_MOST_ENTRIES", 0)
+    found = audit(named(P), effort=0.01)
+    after = over_rounds(named(P), found)
+    assert (after.strong is None) == (not is_bulk)
+    for j in range(len(P)):
+        part = P[: j + 1]
+        if not part.any():
+            assert after.lower[j] == after.upper[j] == -1
+            assert after.exposed[j] == 0
+            continue
+        true = oracle.weak_privacy(part)
+        assert after.lower[j] <= true <= after.upper[j], j
+        assert after.exposed[j] == exposed(part), j
+        assert (after.upper[j] == 1) == (after.exposed[j] > 0)
+        if after.strong is not None:
+            columns = [tuple(column) for column in part.T.tolist() if any(column)]
+            assert after.strong[j] == min(columns.count(one) for one in columns)
+    seen = after.upper > 0
+    assert (np.diff(after.lower[seen]) <= 0).all()
+    assert (np.diff(after.upper[seen]) <= 0).all()
+    assert (after.lower[-1], after.upper[-1]) == (found.weak.lower, found.weak.upper)
+
+
+def test_blocks_and_weights() -> None:
+    blocks = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1]], bool)
+    after = over_rounds(named(blocks), audit(named(blocks), effort=0.01))
+    assert after.lower.tolist() == after.upper.tolist() == [2, 2, 2]
+    assert after.exposed.tolist() == [0, 0, 0]
+    weights = np.array([[3, 2], [3, 4]])  # the difference is the second's
+    after = over_rounds(named(weights), audit(named(weights), effort=0.01))
+    assert after.exposed.tolist() == [0, 2]
+    assert after.upper.tolist() == [2, 1]
+
+
+def test_a_history_of_nobody() -> None:
+    nobody = named(np.zeros((2, 3), bool))
+    after = over_rounds(nobody, audit(nobody, effort=0.01))
+    assert after.lower.tolist() == after.upper.tolist() == [-1, -1]
+    assert after.exposed.tolist() == [0, 0]
