@@ -21,6 +21,7 @@ from mrsa_jax.data._prepare import EXTRA
 ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
+    "_version",
     "_errors",
     "_compile_cache",
     "_device",
@@ -54,6 +55,12 @@ ORDER = (
     "cli",
     "__main__",
 )
+# The folders of a family from the bottom up ("" are its own modules); others have none below them.
+ROOMS = {
+    "privacy": ("logs", "solver", ""),
+    "secagg": ("", "costs", "failures"),
+    "federated": ("conv", ""),
+}
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {
     "cryptography",
@@ -107,8 +114,6 @@ def test_imports_go_down(path: pathlib.Path) -> None:
         parts = name.split(".")
         if parts[0] != "mrsa_jax" or len(parts) == 1 or parts[1] == own:
             continue
-        if parts[1] == "__version__":
-            continue
         assert ORDER.index(parts[1]) < ORDER.index(own), f"{own} imports {name}"
 
 
@@ -116,6 +121,85 @@ def test_imports_go_down_sees_a_violation() -> None:
     tree = ast.parse("def f():\n    from mrsa_jax.study import run")
     (name,) = _imports(tree)
     assert ORDER.index(name.split(".")[1]) > ORDER.index("modular")
+
+
+def _arrows(paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent) -> dict[str, set[str]]:
+    """Return the modules that each imports, wherever in it and for whatever purpose."""
+    arrows = {}
+    for path in paths:
+        own = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+        arrows[own] = set(_imports(ast.parse(path.read_text())))
+    for own, names in arrows.items():
+        targets = {name if name in arrows else name.rpartition(".")[0] for name in names}
+        arrows[own] = targets & arrows.keys()
+    return arrows
+
+
+def _circles(arrows: dict[str, set[str]]) -> list[str]:
+    """Return what is left when all that imports, or is imported by, nothing else left has gone."""
+    left = dict(arrows)
+    while True:
+        imported = {target for own in left.values() for target in own}
+        kept = {own: there & left.keys() for own, there in left.items() if own in imported}
+        kept = {own: there for own, there in kept.items() if there}
+        if kept == left:
+            return sorted(left)
+        left = kept
+
+
+def _room(parts: list[str]) -> str:
+    return parts[0] if len(parts) > 1 or (parts and not parts[0].startswith("_")) else ""
+
+
+def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
+    """Return what runs up within a family: to its front door, or to a room above."""
+    found = []
+    for own, targets in arrows.items():
+        (_, family, *rest) = own.split(".")
+        rooms = ROOMS.get(family, ("",))
+        for target in targets:
+            (_, other, *there) = target.split(".")
+            is_inside = other == family and bool(rest)
+            if is_inside and (not there or rooms.index(_room(there)) > rooms.index(_room(rest))):
+                found.append(f"{own} imports {target}")
+    return sorted(found)
+
+
+ARROWS = _arrows([ROOT / "__init__.py", *MODULES])
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Neither when it is loaded, nor late in a function, nor for type checkers."""
+    open_ = ("mrsa_jax.cli", "mrsa_jax.study")
+    assert not [name for name in _circles(ARROWS) if not name.startswith(open_)]
+
+
+def test_imports_go_down_inside_a_family() -> None:
+    """A family with folders has their order in ROOMS."""
+    assert not _arrows_up({name: there for name, there in ARROWS.items() if "." in name})
+
+
+def test_circles_and_arrows_up_are_seen(tmp_path: pathlib.Path) -> None:
+    texts = {
+        "__init__": "",
+        "_types": "def f():\n    from mrsa_jax.secagg.failures import _theory",
+        "failures/__init__": "",
+        "failures/_theory": "if TYPE_CHECKING:\n    from mrsa_jax import secagg",
+        "_rest": "from mrsa_jax.secagg._types import Seeds",
+    }
+    paths = [tmp_path / f"mrsa_jax/secagg/{name}.py" for name in texts]
+    (tmp_path / "mrsa_jax/secagg/failures").mkdir(parents=True)
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    up = [
+        "mrsa_jax.secagg._types imports mrsa_jax.secagg.failures._theory",
+        "mrsa_jax.secagg.failures._theory imports mrsa_jax.secagg",
+    ]
+    assert _arrows_up(_arrows(paths, tmp_path)) == up
+    assert not _circles(_arrows(paths, tmp_path))
+    paths[0].write_text("from mrsa_jax.secagg._types import Seeds")
+    ring = ["mrsa_jax.secagg", "mrsa_jax.secagg._types", "mrsa_jax.secagg.failures._theory"]
+    assert _circles(_arrows(paths, tmp_path)) == ring
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))

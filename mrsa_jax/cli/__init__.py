@@ -199,7 +199,7 @@ def _command_of(config: Any) -> _Command:
 
 def _parse(words: list[str]) -> Any:
     if words in (["--version"], ["-V"]):
-        from mrsa_jax import __version__
+        from mrsa_jax._version import __version__
 
         sys.stdout.write(f"mrsa-jax {__version__}\n")
         raise SystemExit(0)

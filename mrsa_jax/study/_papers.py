@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from mrsa_jax._version import __version__
+
 __all__ = ["PAPERS", "Paper", "software"]
 
 
@@ -369,8 +371,6 @@ PAPERS: dict[str, Paper] = {paper.key: paper for paper in _ALL}
 
 def software() -> Paper:
     """Return the entry of this package, at its installed version."""
-    from mrsa_jax import __version__
-
     return _paper(
         "software", "mrsa_jax",
         author=r"{The mrsa\_jax authors}",
