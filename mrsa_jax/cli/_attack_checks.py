@@ -135,13 +135,7 @@ def _population(config: Any) -> None:
         require(0 <= rate < 1, "dropout_rates", "must lie in [0, 1)", rate)
     _seen(config.schemes, "schemes")
     for text in config.schemes:
-        scheme = _config.parse_scheme(text)
-        target = k if scheme.name == "partition" else scheme.privacy_target
-        if target is not None:
-            require(target >= 1, "privacy_target", "must be at least 1", target)
-            rule = "must be a multiple of the privacy target"
-            require(k % target == 0, "cohort_size", rule, k, target)
-            require(n % target == 0, "num_clients", rule, n, target)
+        _config.parse_scheme(text).check(n, k)
 
 
 def _training(config: Any, *, has_epochs: bool = True) -> None:

@@ -11,7 +11,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.cli._attack_setting import DisaggregationConfig
 from mrsa_jax.cli._attack_sums import FOUND, history_of, read_array
-from mrsa_jax.study import _build
 from mrsa_jax.study._config import parse_scheme
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars)
     else:
         for scheme in config.schemes:
             own = parse_scheme(scheme)
-            selector = _build.SELECTORS[own.name](own, config.num_clients, config.cohort_size)
+            selector = own.build(config.num_clients, config.cohort_size)
             history = history_of(config, selector, config.rounds)
             generator = np.random.default_rng([config.seed, 0xD15A])
             updates = generator.normal(size=(config.num_clients, config.dim))

@@ -50,7 +50,7 @@ class LeastSquaresConfig(AttackSettings):
     out: pathlib.Path = pathlib.Path("results/attack/least_squares")
     """Folder for scores (CSV and JSON), figures and what was recovered."""
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
-    """Who is asked, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
     num_clients: int = 24
     """Clients, N."""
     cohort_size: int = 8
@@ -98,7 +98,7 @@ class DisaggregationConfig(AttackSettings):
     out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
     """Folder for scores (CSV and JSON), figures and what was recovered."""
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
-    """Who is asked, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
     num_clients: int = 20
     """Clients, N."""
     cohort_size: int = 8

@@ -68,7 +68,7 @@ def run_least_squares(config: LeastSquaresConfig, report: Report, bars: Bars) ->
 def _simulated(config: LeastSquaresConfig, scheme: str, bars: Bars) -> _Sums:
     own = parse_scheme(scheme)
     n, k = config.num_clients, config.cohort_size
-    selector = _build.SELECTORS[own.name](own, n, k)
+    selector = own.build(n, k)
     rounds = config.warm_up + config.rounds
     history = history_of(config, selector, rounds)
     dataset = data.load(config.dataset, seed=config.seed)

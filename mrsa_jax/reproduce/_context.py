@@ -164,11 +164,9 @@ def schemes_for(population: PopulationConfig) -> dict[str, Selector]:
     return {scheme.label: _build.build_selector(scheme, population) for scheme in schemes}
 
 
-def target_of(label: str) -> int:
-    """Return the T that a scheme aims at, at K = 12: 1 where there are no blocks."""
-    if label.startswith("Multi"):
-        return int(label.split("=")[1].rstrip(")"))
-    return 12 if label == "User partition" else 1
+def targets_of(schemes: Mapping[str, Selector]) -> dict[str, int]:
+    """Return the T that each scheme aims at: 1 where there are no blocks."""
+    return {label: _build.guaranteed_privacy(selector) for label, selector in schemes.items()}
 
 
 def rows_to_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

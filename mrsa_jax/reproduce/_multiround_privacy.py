@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import privacy, selection
-from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for, target_of
+from mrsa_jax.reproduce._context import Context, rows_to_frame, schemes_for, targets_of
 from mrsa_jax.reproduce._echelon import echelon_estimate
 from mrsa_jax.reproduce._items import Check, Item, state
 from mrsa_jax.study import PopulationConfig, _build
@@ -112,7 +112,10 @@ def privacy_over_rounds(context: Context) -> Item:
     checks = [_falls_to_one(label, trials[label], n) for label in _RANDOM]
     checks += [_falls_sharply(label, certified(context)[label], n) for label in _RANDOM]
     checks.append(_for_ever(trials["User partition"]))
-    checks += [_settles(label, trials[label]) for label in trials if label.startswith("Multi")]
+    blocks = {
+        label: target for label, target in targets_of(context.schemes).items() if 1 < target < 12
+    }
+    checks += [_settles(label, target, trials[label]) for label, target in blocks.items()]
     return Item(
         "fig4a",
         "Figure 4a: multi-round privacy over rounds",
@@ -176,8 +179,8 @@ def _for_ever(found: Bounded) -> Check:
     )
 
 
-def _settles(label: str, found: Bounded) -> Check:
-    part, target = found.upper > 0, target_of(label)
+def _settles(label: str, target: int, found: Bounded) -> Check:
+    part = found.upper > 0
     least, end = int(found.lower[part].min(initial=10**6)), found.upper[:, -1]
     return state(
         f"{label}: T never below its target, which it reaches",

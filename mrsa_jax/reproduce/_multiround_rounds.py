@@ -14,8 +14,9 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce._context import Context, rows_to_frame, target_of
+from mrsa_jax.reproduce._context import Context, rows_to_frame, targets_of
 from mrsa_jax.reproduce._items import Check, Item, state
+from mrsa_jax.study import _build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ def _curves(context: Context, label: str, how: str, assignments: int) -> Curves:
         seed = (context.seed + i) % 2**32
         rates = np.asarray(assign_rates(seed, _RATES, 120, how=how))  # type: ignore[arg-type]
         parts.append(selection.rollout_metrics(seed, selector, independent(rates), rounds, trials))
-        mean = selection.expected_cardinality(120, 12, target_of(label), rates.astype(np.float64))
+        mean, _ = _build.expected_cardinality(selector, rates)
         expected += [float(mean)] * trials
     fairness = np.concatenate([np.asarray(part.fairness_gap) for part in parts])
     cardinality = np.concatenate([np.asarray(part.aggregation_cardinality) for part in parts])
@@ -167,6 +168,7 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
 def tradeoff(context: Context) -> Item:
     """Return Figure 5a: guaranteed T against average C."""
     curves = rollouts(context)["shuffled"]
+    targets = targets_of(context.schemes)
     rows: list[dict[str, Any]] = []
     for label, curve in curves.items():
         ends = curve.cardinality[:, -1]
@@ -174,7 +176,7 @@ def tradeoff(context: Context) -> Item:
         rows.append(
             {
                 "scheme": label,
-                "T": target_of(label),
+                "T": targets[label],
                 "C": float(ends.mean()),
                 "C_low": float(low),
                 "C_high": float(high),

@@ -14,7 +14,7 @@ import numpy as np
 
 from mrsa_jax import modular, selection
 from mrsa_jax.availability import independent
-from mrsa_jax.reproduce._context import Context, rows_to_frame, target_of
+from mrsa_jax.reproduce._context import Context, rows_to_frame, targets_of
 from mrsa_jax.reproduce._items import Check, Item, compare, state
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def swaps_within_blocks(context: Context) -> Item:
     schemes = context.schemes
     num_rounds = 60 if context.fast else 300
     rows = []
-    for label, target in ((label, target_of(label)) for label in schemes):
+    for label, target in targets_of(schemes).items():
         history = np.asarray(
             selection.rollout(context.seed, schemes[label], context.available, num_rounds)
         )

@@ -1,60 +1,71 @@
-"""Whom the server asks in each round, and what that does to fairness and to the sums' sizes."""
+"""Whom the server asks in each round, and what that does to fairness and to the sums' sizes.
 
-from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
-from mrsa_jax.selection._blocks import (
-    BlockSelection,
-    Fairness,
-    batch_partitioning,
-    partition,
-    uniform,
-    weighted,
-)
-from mrsa_jax.selection._bounds import (
-    RandomScheme,
-    family_size_bound,
-    full_rank_probability_bound,
-)
-from mrsa_jax.selection._convergence import (
-    ConvexConstants,
-    Form,
-    convergence_bound,
-    convex_constants,
-)
-from mrsa_jax.selection._many import program_of, rollout_many
-from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
-from mrsa_jax.selection._poisson import poisson
-from mrsa_jax.selection._population import (
-    BlockPolicy,
-    changing_population,
-    form_blocks,
-    rollout_population,
-)
-from mrsa_jax.selection._power_of_choice import (
-    PowerOfChoice,
-    PowerOfChoiceState,
-    power_of_choice,
-)
-from mrsa_jax.selection._quadratic import (
-    QuadraticProblem,
-    quadratic_problem,
-    simulate_convergence,
-)
-from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
-from mrsa_jax.selection._round_rules import LearntRound, RoundRule, SplitPolicy, ThresholdRule
-from mrsa_jax.selection._rounds import (
-    RoundHistory,
-    component_sums,
-    learnt_rows,
-    learnt_sums,
-    rollout_rounds,
-)
-from mrsa_jax.selection._separation import (
-    SeparatedSelection,
-    SeparationState,
-    minimum_separation,
-)
-from mrsa_jax.selection._theory import enumerate_family, expected_cardinality, family_size
-from mrsa_jax.selection._types import Selector, SelectorState
+Modules load when first used: names of schemes, which the command line needs, load without JAX.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mrsa_jax._late import late_names
+
+if TYPE_CHECKING:
+    from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
+    from mrsa_jax.selection._blocks import (
+        BlockSelection,
+        Fairness,
+        batch_partitioning,
+        partition,
+        uniform,
+        weighted,
+    )
+    from mrsa_jax.selection._bounds import (
+        RandomScheme,
+        family_size_bound,
+        full_rank_probability_bound,
+    )
+    from mrsa_jax.selection._convergence import (
+        ConvexConstants,
+        Form,
+        convergence_bound,
+        convex_constants,
+    )
+    from mrsa_jax.selection._many import program_of, rollout_many
+    from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
+    from mrsa_jax.selection._poisson import poisson
+    from mrsa_jax.selection._population import (
+        BlockPolicy,
+        changing_population,
+        form_blocks,
+        rollout_population,
+    )
+    from mrsa_jax.selection._power_of_choice import (
+        PowerOfChoice,
+        PowerOfChoiceState,
+        power_of_choice,
+    )
+    from mrsa_jax.selection._quadratic import (
+        QuadraticProblem,
+        quadratic_problem,
+        simulate_convergence,
+    )
+    from mrsa_jax.selection._registry import register
+    from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
+    from mrsa_jax.selection._round_rules import LearntRound, RoundRule, SplitPolicy, ThresholdRule
+    from mrsa_jax.selection._rounds import (
+        RoundHistory,
+        component_sums,
+        learnt_rows,
+        learnt_sums,
+        rollout_rounds,
+    )
+    from mrsa_jax.selection._separation import (
+        SeparatedSelection,
+        SeparationState,
+        minimum_separation,
+    )
+    from mrsa_jax.selection._theory import enumerate_family, expected_cardinality, family_size
+    from mrsa_jax.selection._types import Selector, SelectorState
 
 __all__ = [
     "BernoulliSelection",
@@ -99,6 +110,7 @@ __all__ = [
     "power_of_choice",
     "program_of",
     "quadratic_problem",
+    "register",
     "rollout",
     "rollout_many",
     "rollout_metrics",
@@ -109,3 +121,31 @@ __all__ = [
     "uniform",
     "weighted",
 ]
+
+_LATE = {
+    "_bernoulli": ("BernoulliSelection", "bernoulli"),
+    "_blocks": (
+        "BlockSelection",
+        "Fairness",
+        "batch_partitioning",
+        "partition",
+        "uniform",
+        "weighted",
+    ),
+    "_bounds": ("RandomScheme", "family_size_bound", "full_rank_probability_bound"),
+    "_convergence": ("ConvexConstants", "Form", "convergence_bound", "convex_constants"),
+    "_many": ("program_of", "rollout_many"),
+    "_metrics": ("aggregation_cardinality", "fairness_gap"),
+    "_poisson": ("poisson",),
+    "_population": ("BlockPolicy", "changing_population", "form_blocks", "rollout_population"),
+    "_power_of_choice": ("PowerOfChoice", "PowerOfChoiceState", "power_of_choice"),
+    "_quadratic": ("QuadraticProblem", "quadratic_problem", "simulate_convergence"),
+    "_registry": ("register",),
+    "_rollout": ("RolloutMetrics", "rollout", "rollout_metrics", "rollout_trials"),
+    "_round_rules": ("LearntRound", "RoundRule", "SplitPolicy", "ThresholdRule"),
+    "_rounds": ("RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"),
+    "_separation": ("SeparatedSelection", "SeparationState", "minimum_separation"),
+    "_theory": ("enumerate_family", "expected_cardinality", "family_size"),
+    "_types": ("Selector", "SelectorState"),
+}
+__getattr__, __dir__ = late_names(__name__, _LATE, __all__)

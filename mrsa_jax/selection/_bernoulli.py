@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
@@ -55,6 +56,24 @@ class BernoulliSelection:
         words = client_words(key, self.num_clients)
         cohort = available & _chance.happens(words, self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
+
+    def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
+        """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1.
+
+        A sum of one is withheld.
+        """
+        joins = _chance.threshold_chance(np.asarray(self.threshold))
+        chances = (1.0 - dropout_rates) * joins
+        certain = chances == 1
+        others = 1 - chances[~certain]
+        nobody = float(others.prod())
+        if certain.sum() == 0:
+            one = nobody * float((chances / others).sum())
+        else:
+            one = nobody if certain.sum() == 1 else 0.0
+        mean = float(chances.sum())
+        square = float((chances * (1 - chances)).sum()) + mean**2 - one
+        return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
 
 
 @needs_values

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.selection import _ranking
-from mrsa_jax.selection._checks import check_sizes
+from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
+from mrsa_jax.selection._theory import all_or_none
 from mrsa_jax.selection._types import SelectorState
 
 __all__ = [
@@ -33,8 +35,6 @@ __all__ = [
     "uniform",
     "weighted",
 ]
-
-Fairness = Literal["least_used", "uniform", "greedy"]
 
 
 @jax.tree_util.register_dataclass
@@ -57,6 +57,15 @@ class BlockSelection:
     least_used_blocks: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+
+    @property
+    def cohort_size(self) -> Array:
+        """int32 scalar, K."""
+        return self.block_size * self.blocks_per_cohort
+
+    def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
+        """Return mean and standard deviation of the size of a round's sum (Theorem 1)."""
+        return all_or_none(self.num_clients, self.cohort_size, self.block_size, dropout_rates)
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""

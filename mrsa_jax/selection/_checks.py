@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, Literal
 
 from mrsa_jax._errors import require
 
-__all__ = ["check_count", "check_sizes"]
+__all__ = ["Fairness", "check_count", "check_sizes"]
+
+Fairness = Literal["least_used", "uniform", "greedy"]
 
 
 def check_count(argument: str, value: Any) -> int:

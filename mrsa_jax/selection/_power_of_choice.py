@@ -25,6 +25,7 @@ from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_count, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
+from mrsa_jax.selection._theory import all_or_none
 
 __all__ = ["PowerOfChoice", "PowerOfChoiceState", "power_of_choice"]
 
@@ -71,6 +72,10 @@ class PowerOfChoice:
     rise: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+
+    def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
+        """Return mean and standard deviation of the size of a round's sum."""
+        return all_or_none(self.num_clients, self.cohort_size, 1, dropout_rates)
 
     def init(self) -> PowerOfChoiceState:
         """Return the state before the first round: nobody has taken part."""

@@ -33,7 +33,7 @@ from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._metrics import Running
-from mrsa_jax.selection._types import Selector
+from mrsa_jax.selection._types import Selector, check_selector
 
 __all__ = ["RolloutMetrics", "initial_availability", "rollout", "rollout_metrics", "rollout_trials"]
 
@@ -178,8 +178,7 @@ def rollout_metrics(
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
     rounds = check_count("num_rounds", num_rounds)
     require(rounds < 2**31, "num_rounds", "must be below 2**31", rounds)
-    is_selector = isinstance(selector, Selector)
-    require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
+    check_selector(selector)
     is_model = isinstance(availability, Availability)
     rule = "must have `for_clients`, `init` and `sample`"
     require(is_model, "availability", rule, availability)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax.selection._checks import check_count
-from mrsa_jax.selection._types import Selector
+from mrsa_jax.selection._types import Selector, check_selector
 
 __all__ = ["SeparatedSelection", "SeparationState", "minimum_separation"]
 
@@ -54,6 +54,16 @@ class SeparatedSelection:
     def num_clients(self) -> int:
         """N."""
         return self.selector.num_clients
+
+    @property
+    def cohort_size(self) -> Any:
+        """K of the scheme inside, if it has one."""
+        return self.selector.cohort_size
+
+    @property
+    def block_size(self) -> Any:
+        """T of the scheme inside, whose blocks rest as a whole, if it has any."""
+        return self.selector.block_size
 
     @property
     def takes_trials(self) -> bool:
@@ -109,8 +119,7 @@ def minimum_separation(selector: Selector, separation: int) -> SeparatedSelectio
     Source: none of the papers; Choquette-Choo et al., "(Amplified) Banded Matrix Factorization"
         (2023), Definition of b-min-separation.
     """
-    is_selector = isinstance(selector, Selector)
-    require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
+    check_selector(selector)
     b = check_count("separation", separation)
     require(b < 2**31, "separation", "must be below 2**31", b)
     return SeparatedSelection(selector, jnp.int32(b))

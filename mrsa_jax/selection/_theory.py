@@ -133,6 +133,19 @@ def expected_cardinality(
     return k * _at_least(chances, k // t)
 
 
+def all_or_none(
+    num_clients: int, cohort_size: Any, block_size: Any, dropout_rates: np.ndarray
+) -> tuple[float, float]:
+    """Return mean and standard deviation of a sum of K clients in whole blocks, or of nobody.
+
+    It is K times a Bernoulli variable, whatever available blocks are chosen.
+    """
+    k = int(cohort_size)
+    mean = expected_cardinality(num_clients, k, int(block_size), dropout_rates)
+    share = min(max(mean / k, 0.0), 1.0)
+    return mean, float(k * np.sqrt(share * (1 - share)))
+
+
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
     labels = check_integers("blocks", blocks)

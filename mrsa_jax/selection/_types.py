@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 from jaxtyping import Array, Bool, Int32, Key
 
-__all__ = ["Selector", "SelectorState"]
+from mrsa_jax._errors import require
+
+__all__ = ["Selector", "SelectorState", "block_size_of", "check_selector", "cohort_size_of"]
 
 
 class SelectorState(NamedTuple):
@@ -30,6 +33,11 @@ class Selector(Protocol):
     `select` is written for one trial. A scheme whose class has `takes_trials = True` also takes
     many at once: keys [B], availability and the state's arrays [N, B], cohorts [N, B]; trials
     innermost is what makes rollouts of many trials fast. Other schemes are mapped by `jax.vmap`.
+
+    What else is known of a scheme, its members say if it has them: `cohort_size`, K, of one that
+    asks K clients or nobody (any number may be asked without it); `block_size`, T, of one that
+    never parts the clients whose i // T agree; `cardinality(dropout_rates)`, mean and standard
+    deviation of the size of a round's sum where clients i are away independently, float64[N].
     """
 
     @property
@@ -53,3 +61,27 @@ class Selector(Protocol):
         Poisson sampling.
         """
         ...
+
+
+def check_selector(selector: Any) -> Selector:
+    """Return a selector, or raise saying what it lacks to be one."""
+    is_selector = isinstance(selector, Selector)
+    require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
+    rule = (
+        "must be a pytree, so that its numbers pass through compiled programs: put "
+        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) before its "
+        'class, and `= dataclasses.field(metadata={"static": True})` behind its sizes'
+    )
+    require(not jax.tree_util.all_leaves([selector]), "selector", rule, selector)
+    return selector
+
+
+def cohort_size_of(selector: Selector) -> int | None:
+    """Return K of a selector that asks K clients or nobody; None if it asks any number."""
+    size = getattr(selector, "cohort_size", None)
+    return None if size is None else int(size)
+
+
+def block_size_of(selector: Selector) -> int:
+    """Return T of the blocks of clients that a selector never parts, 1 where it has none."""
+    return int(getattr(selector, "block_size", 1))

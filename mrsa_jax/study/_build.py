@@ -13,6 +13,7 @@ from mrsa_jax import availability, data, federated, graphs, quantize, secagg, se
 from mrsa_jax._device import platform
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.selection._types import block_size_of, cohort_size_of
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -32,7 +33,6 @@ __all__ = [
     "GRAPHS",
     "MODELS",
     "PARTITIONS",
-    "SELECTORS",
     "build_aggregator",
     "build_availability",
     "build_clients",
@@ -50,26 +50,6 @@ __all__ = [
     "guaranteed_privacy",
 ]
 
-
-def _batch_partitioning(scheme: Scheme, n: int, k: int) -> selection.Selector:
-    fairness: Any = scheme.fairness  # a literal, checked when the scheme was parsed
-    return selection.batch_partitioning(n, k, _target(scheme, k), fairness=fairness)
-
-
-def _bernoulli(scheme: Scheme, n: int, k: int) -> selection.Selector:
-    del k
-    require(scheme.probability is not None, "probability", "must be given", scheme)
-    return selection.bernoulli(n, float(scheme.probability or 0.0))
-
-
-SELECTORS: dict[str, Callable[[Scheme, int, int], selection.Selector]] = {
-    "uniform": lambda scheme, n, k: selection.uniform(n, k),
-    "weighted": lambda scheme, n, k: selection.weighted(n, k),
-    "partition": lambda scheme, n, k: selection.partition(n, k),
-    "batch_partitioning": _batch_partitioning,
-    "bernoulli": _bernoulli,
-}
-"""Selection schemes by the name that configurations use."""
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "lenet": lambda classes: federated.lenet(classes),
@@ -119,38 +99,28 @@ CLIP_RULES: dict[str, Callable[[AggregationConfig], quantize.ClipRule | None]] =
 """How the clip range moves, by name."""
 
 
-def _target(scheme: Scheme, cohort_size: int) -> int:
-    """Return T: its own for batch partitioning, K for user partition, else 1."""
-    if scheme.privacy_target is not None:
-        return scheme.privacy_target
-    return cohort_size if scheme.name == "partition" else 1
-
-
 def guaranteed_privacy(
-    scheme: Scheme,
-    population: PopulationConfig,
-    protocol: ProtocolConfig,
+    selector: selection.Selector,
+    protocol: ProtocolConfig | None = None,
     segments: SegmentConfig | None = None,
 ) -> int:
-    """Return the T that a scheme keeps however many rounds follow; 1 where it keeps none.
+    """Return the T that a selector keeps however many rounds follow; 1 where it keeps none.
 
     Blocks of T move together for ever where the selection never parts them and no sum does: nobody
     is lost inside a round, or the policy drops or aborts for whole blocks; the graph cannot fall
     apart; each group of each segment holds whole blocks. A fixed cohort of all clients is a block.
     """
-    n, k = population.num_clients, population.cohort_size
-    target = _target(scheme, k)
-    if scheme.probability is None and k == n:
-        target = n
+    protocol = protocol or ProtocolConfig()
+    block, k = block_size_of(selector), cohort_size_of(selector)
+    target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
     is_whole = protocol.graph == "complete" or (
         protocol.graph == "harary" and (protocol.degree or 0) >= 2 and not loses
     )
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
-    if segments is None or segments.is_plain:
+    if segments is None or segments.is_plain or k is None:
         return target
-    block = _target(scheme, k)
     cuts = segments.subgroups or (1,) * len(segments.group_levels)
     sizes = column_sizes(segments, k, block)
     holds = all(size % (cut * block) == 0 for size, cut in zip(sizes, cuts, strict=True))
@@ -159,7 +129,7 @@ def guaranteed_privacy(
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:
     """Return the selector of a scheme over a population."""
-    return SELECTORS[scheme.name](scheme, population.num_clients, population.cohort_size)
+    return scheme.build(population.num_clients, population.cohort_size)
 
 
 def build_rates(
@@ -188,34 +158,17 @@ def build_availability(rates: np.ndarray) -> availability.Availability:
 
 
 def expected_cardinality(
-    scheme: Scheme, population: PopulationConfig, rates: np.ndarray
+    selector: selection.Selector, rates: np.ndarray | None
 ) -> tuple[float, float]:
     """Return the expected size of a round's sum and its standard deviation over rounds.
 
-    A scheme with a fixed cohort size sums K clients or none, so one round's size is K times a
-    Bernoulli variable; Bernoulli selection asks a Poisson-binomial number of clients, and a sum
-    of one is withheld.
+    Both are nan where the selector does not know them, or rounds are not of independent `rates`.
     """
-    n, k = population.num_clients, population.cohort_size
-    if scheme.probability is not None:
-        return _bernoulli_moments((1.0 - rates.astype(np.float64)) * scheme.probability)
-    mean = selection.expected_cardinality(n, k, _target(scheme, k), rates.astype(np.float64))
-    share = min(max(mean / k, 0.0), 1.0)
-    return mean, float(k * np.sqrt(share * (1 - share)))
-
-
-def _bernoulli_moments(chances: np.ndarray) -> tuple[float, float]:
-    """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1."""
-    certain = chances == 1
-    others = 1 - chances[~certain]
-    nobody = float(others.prod())
-    if certain.sum() == 0:
-        one = nobody * float((chances / others).sum())
-    else:
-        one = nobody if certain.sum() == 1 else 0.0
-    mean = float(chances.sum())
-    square = float((chances * (1 - chances)).sum()) + mean**2 - one
-    return mean - one, float(np.sqrt(max(square - (mean - one) ** 2, 0.0)))
+    known = getattr(selector, "cardinality", None)
+    if known is None or rates is None:
+        return np.nan, np.nan
+    mean, deviation = known(rates.astype(np.float64))
+    return float(mean), float(deviation)
 
 
 def build_clients(
@@ -327,9 +280,7 @@ def _least_safe_threshold(n: int, config: ProtocolConfig) -> int:
     return (degree + 1) // 2 + 1
 
 
-def build_rule(
-    protocol: ProtocolConfig, scheme: Scheme, population: PopulationConfig
-) -> secagg.GraphRule | None:
+def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg.GraphRule | None:
     """Return what the server learns from a round; None where it is simply the cohort's sum.
 
     Raises:
@@ -338,11 +289,14 @@ def build_rule(
     """
     if protocol.is_plain:
         return None
-    varies = scheme.probability is not None  # any number of clients may be asked
-    n = population.num_clients if varies else population.cohort_size
+    size = cohort_size_of(selector)  # None: any number of clients may be asked
+    n = selector.num_clients if size is None else size
     free = protocol.graph == "complete" and protocol.threshold is None
-    rule = "must be complete, with no threshold given, where cohorts differ in size"
-    require(free or not varies, "graph", rule, protocol.graph, scheme.label)
+    rule = (
+        "must be complete, with no threshold given, where cohorts differ in size (a selector that "
+        "asks K clients or nobody says so by an attribute `cohort_size`)"
+    )
+    require(free or size is not None, "graph", rule, protocol.graph)
     graph = GRAPHS[protocol.graph](n, protocol)
     threshold = protocol.threshold
     if threshold is not None:
@@ -358,10 +312,10 @@ def build_rule(
         threshold = _least_safe_threshold(n, protocol)
     return secagg.graph_rule(
         graph,
-        population.num_clients,
+        selector.num_clients,
         threshold=threshold,
         policy=protocol.split_policy,
-        blocks=_target(scheme, population.cohort_size),
+        blocks=block_size_of(selector),
     )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.study._config import parse_scheme, to_dict
-from mrsa_jax.study._papers import PAPERS, Paper, software
+from mrsa_jax.selection._registry import parse_scheme, scheme_names, scheme_papers
+from mrsa_jax.study._config import to_dict
+from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
 __all__ = ["ATTACKS", "cite", "papers_behind"]
 
@@ -28,13 +29,6 @@ _MODEL = "model"
 _DATA = "data"
 
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
-    # selection schemes, as in flags
-    "uniform": (_SELECTION, ("mcmahan2017communication", _MULTIROUND)),
-    "weighted": (_SELECTION, (_MULTIROUND,)),
-    "partition": (_SELECTION, (_MULTIROUND,)),
-    "batch_partitioning": (_SELECTION, (_MULTIROUND,)),
-    "bernoulli": (_SELECTION, (_MULTIROUND,)),
-    "power_of_choice": (_SELECTION, ("cho2020client",)),
     # graphs of a round's protocol
     "complete": (_PROTOCOL, _SECAGG),
     "erdos_renyi": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
@@ -113,7 +107,7 @@ _SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "BlockSelection": (_SELECTION, (_MULTIROUND,)),
     "BernoulliSelection": (_SELECTION, (_MULTIROUND,)),
-    "PowerOfChoice": _NAMES["power_of_choice"],
+    "PowerOfChoice": (_SELECTION, ("cho2020client",)),
     "Complete": _NAMES["complete"],
     "ErdosRenyi": _NAMES["erdos_renyi"],
     "Harary": _NAMES["harary"],
@@ -192,8 +186,19 @@ def papers_behind(spec: Any) -> tuple[tuple[Paper, str], ...]:
         of_reason = reasons.setdefault(key, {}).setdefault(reason, {})
         if value:
             of_reason[value] = None
-    found = [(PAPERS[key], _because(why)) for key, why in reasons.items()]
+    found = [(_paper(key), _because(why)) for key, why in reasons.items()]
     return (*found, (software(), "this package"), (PAPERS["jax2018github"], "arrays"))
+
+
+def _paper(key: str) -> Paper:
+    """Return the paper of a key, or of a BibTeX entry, as a user's own scheme may have it."""
+    if key in PAPERS:
+        return PAPERS[key]
+    if not key.startswith("@"):
+        raise ConfigurationError(
+            f"`papers` must be BibTeX entries or known keys; got {key!r}; {nearest(key, PAPERS)}"
+        )
+    return read_bibtex(key)
 
 
 def _because(reasons: Mapping[str, Iterable[str]]) -> str:
@@ -223,19 +228,25 @@ def _of(spec: Any) -> Iterator[_Found]:
 
 
 def _of_text(text: str) -> Iterator[_Found]:
-    name = text.split(":")[0]
-    if name not in _NAMES:
-        hint = nearest(text, _NAMES)
+    known = _scheme_row(text)
+    if known is None and text not in _NAMES:
+        hint = nearest(text, [*scheme_names(), *_NAMES])
         raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
     if ":" in text:
         parse_scheme(text)  # says what is wrong with its numbers
-    yield from _row(_NAMES[name], text)
+    yield from _row(known or _NAMES[text], text)
+
+
+def _scheme_row(text: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return what a scheme's text stands for, and its papers; None if it is no scheme."""
+    papers = scheme_papers(text.split(":")[0])
+    return None if papers is None else (_SELECTION, papers)
 
 
 def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
     reason, keys = row
     for key in keys:
-        yield key, reason, value
+        yield key.strip(), reason, value
 
 
 def _of_config(config: Any) -> Iterator[_Found]:
@@ -289,9 +300,7 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
     """Yield the papers of one setting's value, or of one value of an axis."""
     last = name.rsplit(".", 1)[-1]
     if last in ("scheme", "schemes") and isinstance(value, str):
-        known = value.split(":")[0]
-        row = _NAMES.get(known, (_SELECTION, (_MULTIROUND,)))  # else a label
-        yield from _row(row, value)
+        yield from _row(_scheme_row(value) or (_SELECTION, (_MULTIROUND,)), value)  # or a label
     elif last == "proximal" and isinstance(value, int | float) and value > 0:
         yield "li2020federated", "FedProx", ""
     elif isinstance(value, str) and value in _SETTINGS.get(last, {}):

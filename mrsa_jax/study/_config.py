@@ -1,22 +1,20 @@
 """Configuration of studies: frozen dataclasses that load from TOML and show as flags.
 
-Nothing here imports JAX, so that `mrsa-jax --help` answers at once. Names of schemes, models and
-data are literals; a test holds them equal to the registry in `_build`.
+Nothing here imports JAX, so that `mrsa-jax --help` answers at once. Names of models and data are
+literals; a test holds them equal to the registry in `_build`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
-import math
 import pathlib
 import typing
 from typing import Any, Literal
 
-from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._html import config_repr
+from mrsa_jax.selection._registry import Scheme, parse_scheme, scheme_label
 from mrsa_jax.study._load import load_config, to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
@@ -55,8 +53,6 @@ __all__ = [
     "without_wishes",
 ]
 
-SchemeName = Literal["uniform", "weighted", "partition", "batch_partitioning", "bernoulli"]
-FairnessName = Literal["least_used", "uniform", "greedy"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
 SIX_SCHEMES = (
@@ -71,134 +67,6 @@ SIX_SCHEMES = (
 # Fields that say where results go, how they are made and shown, not what is studied.
 _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources",
                  "recipe_file")  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Scheme:
-    """A selection scheme as named in a configuration.
-
-    Attributes:
-        name: Family of the scheme.
-        privacy_target: T of batch partitioning; None elsewhere.
-        fairness: Rule by which batch partitioning picks blocks.
-        probability: Chance to join of Bernoulli selection; None elsewhere.
-    """
-
-    name: str
-    privacy_target: int | None = None
-    fairness: str = "least_used"
-    probability: float | None = None
-
-    @property
-    def written(self) -> str:
-        """The scheme as flags and files write it."""
-        given = None if self.fairness == "least_used" else self.fairness
-        parts = (self.name, self.privacy_target, self.probability, given)
-        return ":".join(f"{part:g}" if isinstance(part, float) else str(part)
-                        for part in parts if part is not None)  # fmt: skip
-
-    @property
-    def label(self) -> str:
-        """The name that tables and figures show."""
-        if self.name == "batch_partitioning":
-            rule = "" if self.fairness == "least_used" else f", {self.fairness}"
-            return f"Multi-RoundSecAgg (T={self.privacy_target}{rule})"
-        if self.name == "bernoulli":
-            return f"Bernoulli ({self.probability:g})"
-        return {
-            "uniform": "Random",
-            "weighted": "Weighted random",
-            "partition": "User partition",
-        }[self.name]
-
-
-def parse_scheme(text: str) -> Scheme:
-    """Read a scheme as written in flags and files.
-
-    The form is `name`, `batch_partitioning:T` or `batch_partitioning:T:fairness`, and
-    `bernoulli:probability`.
-
-    Raises:
-        ConfigurationError: For an unknown name (naming the nearest), or a missing or bad number.
-
-    Examples:
-        >>> parse_scheme("batch_partitioning:4").label
-        'Multi-RoundSecAgg (T=4)'
-        >>> parse_scheme("weighted").label
-        'Weighted random'
-    """
-    name, *rest = str(text).split(":")
-    known = typing.get_args(SchemeName)
-    if name not in known:
-        raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {name!r}; {_hint(str(text), known)}"
-        )
-    if name == "batch_partitioning":
-        require(
-            1 <= len(rest) <= 2 and rest[0].isdigit(),
-            "scheme",
-            "must give a privacy target, as in 'batch_partitioning:4'",
-            text,
-        )
-        fairness = rest[1] if len(rest) == 2 else "least_used"
-        rules = typing.get_args(FairnessName)
-        if fairness not in rules:
-            raise ConfigurationError(
-                f"`fairness` must be a known rule; got {fairness!r}; {nearest(fairness, rules)}"
-            )
-        return Scheme(name, privacy_target=int(rest[0]), fairness=fairness)
-    if name == "bernoulli":
-        return Scheme(name, probability=_bernoulli_probability(text, rest))
-    require(not rest, "scheme", f"must be plain {name!r} (it has no parameter)", text)
-    return Scheme(name)
-
-
-_LABELS = {
-    "random": "uniform",
-    "weighted random": "weighted",
-    "user partition": "partition",
-    "multi-roundsecagg": "batch_partitioning",
-}
-"""What tables and papers call schemes -> what configurations do."""
-
-
-def _hint(text: str, known: tuple[str, ...]) -> str:
-    """Return what may have been meant by a scheme that there is not."""
-    if "," in text:
-        return f"several are set apart by blanks: {' '.join(text.replace(',', ' ').split())}"
-    words = {name.replace("_", " "): name for name in known} | _LABELS
-    plain = text.lower().split(":")[0].split(" (")[0].replace("_", " ")
-    close = difflib.get_close_matches(plain, words, 1, 0.5)
-    return nearest(words[close[0]] if close else text, known)
-
-
-def _bernoulli_probability(text: str, rest: list[str]) -> float:
-    try:
-        (value,) = (float(part) for part in rest)
-    except ValueError:
-        value = math.nan
-    require(
-        0 < value <= 1,
-        "scheme",
-        "must give a probability in (0, 1], as in 'bernoulli:0.1'",
-        text,
-    )
-    return value
-
-
-def scheme_label(text: Any) -> Any:
-    """Return the label of a scheme as written in flags and files; what is none as it is.
-
-    Examples:
-        >>> scheme_label("batch_partitioning:4"), scheme_label("batch_partitioning")
-        ('Multi-RoundSecAgg (T=4)', 'Multi-RoundSecAgg')
-    """
-    if text == "batch_partitioning":  # a sweep's, whose targets are another axis
-        return "Multi-RoundSecAgg"
-    try:
-        return parse_scheme(text).label
-    except ConfigurationError:
-        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +99,9 @@ class DemoConfig:
     rounds: int = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
-    """Schemes, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
+    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
+    name of your own (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
@@ -260,7 +130,9 @@ class SimulateConfig:
     trials: int = 50
     """Trials of each scheme."""
     schemes: tuple[str, ...] = SIX_SCHEMES
-    """Schemes, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
+    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
+    name of your own (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -288,7 +160,9 @@ class TrainConfig:
     rounds: int = 150
     """Rounds, J."""
     scheme: str = "batch_partitioning:4"
-    """Scheme, as NAME, batch_partitioning:T[:fairness] or bernoulli:PROBABILITY."""
+    """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
+    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
+    name of your own (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)

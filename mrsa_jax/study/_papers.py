@@ -6,10 +6,12 @@ Entries hold what is certain: a page or an identifier that is not is left out.
 from __future__ import annotations
 
 import dataclasses
+import re
 
+from mrsa_jax._errors import require
 from mrsa_jax._version import __version__
 
-__all__ = ["PAPERS", "Paper", "software"]
+__all__ = ["PAPERS", "Paper", "read_bibtex", "software"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,28 @@ class Paper:
         last = ", ".join(part for part in (where, fields.get("year")) if part)
         title = fields["title"] + "." * (not fields["title"].endswith("?"))
         return f"{who}: {title}" + (f" {last}." if last else "")
+
+
+def read_bibtex(entry: str) -> Paper:
+    """Return the paper of one entry of BibTeX.
+
+    Raises:
+        ConfigurationError: If it is none, or has neither author nor title.
+
+    Examples:
+        >>> read_bibtex("@misc{me2026, author = {Me}, title = {The {JAX} of it}}").reference
+        'Me: The JAX of it.'
+    """
+    head = re.fullmatch(r"\s*@(\w+)\s*\{\s*([^\s,{}]+)\s*,(.*)\}\s*", entry, re.DOTALL)
+    found = [] if head is None else _FIELD.findall(head[3])
+    fields = {name.lower(): v[1:-1] if v[0] in '{"' else v for name, v in found}
+    good = head is not None and {"author", "title"} <= set(fields)
+    require(good, "papers", "must be BibTeX entries with author and title", entry)
+    return Paper(head[1].lower(), head[2], tuple(fields.items()))  # type: ignore[index]
+
+
+_BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_FIELD = re.compile(rf'(\w+)\s*=\s*({_BRACES}|"[^"]*"|\w+)')
 
 
 _SPOKEN = {

@@ -15,11 +15,11 @@ __all__ = ["Played", "play", "segments_of"]
 
 
 def segments_of(
-    config: DemoConfig | TrainConfig, scheme: Scheme, dim: int
+    config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int
 ) -> _segments.SegmentStudy | None:
     """Return a scheme's groups and segments of updates of `dim` entries; None without any."""
     return _segments.build_segments(
-        config.seed, config.hetero, scheme, config.population, dim, config.protocol.threshold
+        config.seed, config.hetero, selector, dim, config.protocol.threshold
     )
 
 
@@ -62,8 +62,8 @@ class Played:
 def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> Played:
     """Roll a scheme's rounds out and judge what a server can know of them."""
     selector = _build.build_selector(scheme, config.population)
-    rule = _build.build_rule(config.protocol, scheme, config.population)
-    segments = segments_of(config, scheme, dim)
+    rule = _build.build_rule(config.protocol, selector)
+    segments = segments_of(config, selector, dim)
     if rule is None:
         cohorts = selection.rollout(config.seed, selector, available, config.rounds)
         if segments is not None:

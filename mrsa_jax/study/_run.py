@@ -79,9 +79,10 @@ def check(config: Config) -> None:
 def _check_schemes(config: Config) -> None:
     """Reject settings that only building the schemes shows to be wrong, and unknown data."""
     for scheme in schemes_of(config):
-        _build.build_rule(config.protocol, scheme, config.population)
+        selector = _build.build_selector(scheme, config.population)
+        _build.build_rule(config.protocol, selector)
         if not isinstance(config, SimulateConfig):
-            segments_of(config, scheme, dim=config.hetero.num_columns)
+            segments_of(config, selector, dim=config.hetero.num_columns)
     if not isinstance(config, SimulateConfig):
         from mrsa_jax import data
 
@@ -219,7 +220,7 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     for scheme in schemes:
         progress.stage(scheme.label, config.trials)
         selector = _build.build_selector(scheme, population)
-        rule = _build.build_rule(config.protocol, scheme, population)
+        rule = _build.build_rule(config.protocol, selector)
         if rule is not None:
             steps = _build.build_steps(config.protocol)
             rounds = jax.device_get(

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, hetero
-from mrsa_jax._errors import require
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
 from mrsa_jax.data import ClientData
-from mrsa_jax.selection import RoundHistory
+from mrsa_jax.selection import RoundHistory, Selector
+from mrsa_jax.selection._types import block_size_of, cohort_size_of
 from mrsa_jax.study import _trial
-from mrsa_jax.study._config import AggregationConfig, PopulationConfig, Scheme
+from mrsa_jax.study._config import AggregationConfig
 from mrsa_jax.study._segment_config import SegmentConfig, column_sizes
 
 __all__ = [
@@ -164,8 +165,7 @@ class SegmentStudy:
 def build_segments(
     seed: int,
     config: SegmentConfig,
-    scheme: Scheme,
-    population: PopulationConfig,
+    selector: Selector,
     dim: int,
     threshold: int | None,
 ) -> SegmentStudy | None:
@@ -177,10 +177,12 @@ def build_segments(
     """
     if config.is_plain:
         return None
-    size = population.cohort_size
-    block = size if scheme.name == "partition" else scheme.privacy_target or 1
+    block, size = block_size_of(selector), cohort_size_of(selector)
+    if size is None:
+        rule = "must be none where cohorts differ in size"
+        raise ConfigurationError(f"`segments` {rule}; got {config.segments!r}")
     sizes = column_sizes(config, size, block)
-    first = rates = client_rates(seed, config, population.num_clients)
+    first = rates = client_rates(seed, config, selector.num_clients)
     if size // block >= len(sizes):  # groups hold whole blocks: one goes where its slowest does
         first = np.repeat(rates.reshape(-1, block).min(axis=1), block)
     order = np.lexsort((np.arange(len(rates)), first))

@@ -8,19 +8,17 @@ import pathlib
 from typing import Any
 
 from mrsa_jax._errors import require
+from mrsa_jax.selection._checks import Fairness
+from mrsa_jax.selection._registry import with_fields
 from mrsa_jax.study._config import (
-    FairnessName,
     SimulateConfig,
     TrainConfig,
-    parse_scheme,
     scheme_label,
 )
 from mrsa_jax.study._sweep_config import PointKind
 from mrsa_jax.study._validate import validate
 
 __all__ = ["KINDS", "fields_of", "runner_of"]
-
-_BLOCKS = "batch_partitioning"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +28,7 @@ class _SimulatePoint(SimulateConfig):
     out: pathlib.Path = pathlib.Path("results/sweep")
     scheme: str = ""
     privacy_target: int | None = None
-    fairness: FairnessName | None = None
+    fairness: Fairness | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,7 @@ class _TrainPoint(TrainConfig):
 
     out: pathlib.Path = pathlib.Path("results/sweep")
     privacy_target: int | None = None
-    fairness: FairnessName | None = None
+    fairness: Fairness | None = None
 
 
 def fields_of(settings: Any, cls: type) -> dict[str, Any]:
@@ -61,24 +59,9 @@ def _train(settings: _TrainPoint) -> TrainConfig:
 
 
 def _scheme_text(point: _SimulatePoint | _TrainPoint) -> str:
-    """Return a scheme as files write it, with the target and the rule that are fields apart.
-
-    Schemes without blocks have neither, and are the same whatever these fields say.
-    """
-    text, target, rule = point.scheme, point.privacy_target, point.fairness
-    name, *rest = text.split(":")
-    if name == _BLOCKS:
-        twice = "must be given once, in `scheme` or by itself"
-        require(target is None or not rest, "privacy_target", twice, text, target)
-        require(rule is None or len(rest) < 2, "fairness", twice, text, rule)
-        if target is not None:
-            require(target >= 1, "privacy_target", "must be at least 1", target)
-            rest = [str(target)]
-        if rule is not None and rest:
-            rest = [rest[0], rule]
-        text = ":".join([name, *rest])
-    parse_scheme(text)
-    return text
+    """Return a scheme as files write it, with the parameters that are fields apart."""
+    apart = {"privacy_target": point.privacy_target, "fairness": point.fairness}
+    return with_fields(point.scheme, apart)
 
 
 def _label(field: str, value: Any) -> Any:

@@ -202,11 +202,9 @@ def _availability(config: SimulateConfig) -> Any:
 
 
 def _rule(config: SimulateConfig) -> Any:
-    (scheme,) = schemes_of(config)
-    return _build.build_rule(config.protocol, scheme, config.population)
+    return _build.build_rule(config.protocol, _selector(config))
 
 
 def _expected(config: SimulateConfig) -> np.ndarray:
-    (scheme,) = schemes_of(config)
     rates = _build.build_rates(config.seed, config.population)
-    return np.asarray(_build.expected_cardinality(scheme, config.population, rates)[0])
+    return np.asarray(_build.expected_cardinality(_selector(config), rates)[0])

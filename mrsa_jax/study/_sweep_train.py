@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import federated, selection
+from mrsa_jax.selection._types import cohort_size_of
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import (
     DataConfig,
@@ -74,11 +75,11 @@ def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
     """Return what else decides shapes: the schemes' classes, and draws that shapes depend on."""
     (scheme,) = schemes_of(config)
     population, data = config.population, config.data
-    rule = _build.build_rule(config.protocol, scheme, population)
-    program = selection.program_of((_build.build_selector(scheme, population), rule))
+    selector = _build.build_selector(scheme, population)
+    program = selection.program_of((selector, _build.build_rule(config.protocol, selector)))
     # a round has as many slots as the largest cohort, which only fixed sizes tell beforehand
     drawn: tuple[Hashable, ...] = ()
-    if scheme.probability is not None:
+    if cohort_size_of(selector) is None:
         drawn = config.scheme, config.seed, population.dropout_rates, population.assignment
     largest = None  # samples of a client
     if data.partition == "dirichlet" or (data.partition == "shards" and data.shards_per_client > 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._errors import require
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -44,15 +44,11 @@ def validate(config: Config) -> None:
     require(config.rounds < 2**31, "rounds", "must be below 2**31", config.rounds)
     schemes = schemes_of(config)
     require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
-    require(
-        len(set(schemes)) == len(schemes),
-        "schemes",
-        "must not repeat",
-        [scheme.label for scheme in schemes],
-    )
+    labels = [scheme.label for scheme in schemes]
+    require(len(set(labels)) == len(labels), "schemes", "must not repeat", labels)
     _validate_population(config.population)
     for scheme in schemes:
-        _validate_scheme(scheme, config.population)
+        scheme.check(config.population.num_clients, config.population.cohort_size)
     validate_protocol(config.protocol)
     if isinstance(config, SimulateConfig):
         require(config.trials >= 1, "trials", "must be at least 1", config.trials)
@@ -83,21 +79,6 @@ def _validate_population(population: PopulationConfig) -> None:
         require(math.isfinite(rate) and 0 <= rate <= 1, "dropout_rates", "must lie in [0, 1]", rate)
 
 
-def _validate_scheme(scheme: Scheme, population: PopulationConfig) -> None:
-    n, k = population.num_clients, population.cohort_size
-    whole = scheme.name == "partition"
-    target, of = (k, "cohort_size") if whole else (scheme.privacy_target, "privacy_target")
-    if target is None:
-        return
-    require(target >= 1, "privacy_target", "must be at least 1", target)
-    for argument, size in (("cohort_size", k), ("num_clients", n)):
-        if size % target:  # a scheme that nobody chose may ask for it: one of the defaults
-            raise ConfigurationError(
-                f"`{argument}` must be a multiple of `{of}`; got {size} and {target}, which the "
-                f"scheme {scheme.written!r} asks for: take another size, or name other schemes"
-            )
-
-
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
     aggregation = config.aggregation
     require(aggregation.num_levels >= 2, "num_levels", "must be at least 2", aggregation.num_levels)
@@ -110,8 +91,9 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     bits = aggregation.modulus_bits
     require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
     validate_clip_rule(aggregation)
-    any_number = any(scheme.probability is not None for scheme in schemes)
     population = config.population
+    sizes = population.num_clients, population.cohort_size
+    any_number = any(scheme.varies(*sizes) for scheme in schemes)
     validate_segments(
         config.hetero,
         population.cohort_size,

@@ -45,7 +45,8 @@ def rates_and_expectations(
 ) -> dict[str, Any]:
     """Return the clients' dropout rates, and what C of each scheme is expected to be."""
     rates = _build.build_rates(seed, population, clients)
-    expected = [_build.expected_cardinality(s, population, rates) for s in schemes]
+    selectors = [_build.build_selector(scheme, population) for scheme in schemes]
+    expected = [_build.expected_cardinality(selector, rates) for selector in selectors]
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
         "expected_cardinality": ("scheme", np.array([mean for mean, _ in expected])),
@@ -59,7 +60,9 @@ def guarantees(
     """Return the T that each scheme keeps however many rounds follow."""
     segments = None if isinstance(config, SimulateConfig) else config.hetero
     kept = [
-        _build.guaranteed_privacy(scheme, config.population, config.protocol, segments)
+        _build.guaranteed_privacy(
+            _build.build_selector(scheme, config.population), config.protocol, segments
+        )
         for scheme in schemes
     ]
     about = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"

@@ -66,7 +66,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         ([*SUMS, "--schemes", "uniform", "uniform"], "`schemes` must not repeat"),
         ([*SUMS, "--schemes"], "`schemes` must name at least one"),
         ([*SUMS, "--schemes", "unifrom"], "did you mean 'uniform'?"),
-        ([*SUMS, "--schemes", "batch_partitioning:4"], "must be a multiple of the privacy target"),
+        ([*SUMS, "--schemes", "batch_partitioning:4"], "must be a multiple of `privacy_target`"),
         ([*SUMS, "--dropout-rates", "1"], "`dropout_rates` must lie in [0, 1); got 1.0"),
         ([*SUMS, "--learning-rate", "nan"], "`learning_rate` must be finite and positive; got nan"),
         ([*SUMS, "--ridge", "-1"], "`ridge` must be finite, from 0; got -1.0"),

@@ -13,6 +13,8 @@ import pytest
 from mrsa_jax import ConfigurationError, availability, selection
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.selection import Selector
+from mrsa_jax.selection._registry import BUILT_IN
+from mrsa_jax.selection._types import block_size_of, cohort_size_of
 
 N, K = 12, 6
 _SEPARATED = selection.minimum_separation
@@ -109,7 +111,7 @@ def _factories(module: object, returned: type) -> set[str]:
 
 
 def test_every_factory_is_in_its_table() -> None:
-    assert _factories(selection, Selector) == set(SELECTORS)
+    assert _factories(selection, Selector) == set(SELECTORS) == set(BUILT_IN)
     assert _factories(availability, availability.Availability) == set(AVAILABILITY)
 
 
@@ -146,6 +148,7 @@ _sample = jax.jit(lambda m, key, state: m.sample(key, state))
 def test_selector(selector: Selector, other: Selector, block: int, size: int | None) -> None:
     assert isinstance(selector, Selector)
     assert selector.num_clients == N
+    assert (block_size_of(selector), cohort_size_of(selector)) == (block, size)
     start = selector.init()
     assert start.counts.dtype == jnp.int32
     assert start.counts.tolist() == [0] * N

@@ -69,25 +69,24 @@ def test_what_is_guaranteed_is_kept_and_what_is_not_is_lost(name: str) -> None:
 
 def test_a_cohort_of_everybody_is_one_block() -> None:
     """All of them, or no sum: nobody is ever told from another."""
-    everybody, protocol = PopulationConfig(6, 6), ProtocolConfig()
+    protocol = ProtocolConfig()
     for text in ("uniform", "weighted", "partition", "batch_partitioning:2"):
-        assert _build.guaranteed_privacy(parse_scheme(text), everybody, protocol) == 6
+        assert _build.guaranteed_privacy(parse_scheme(text).build(6, 6), protocol) == 6
     loose = parse_scheme("bernoulli:1")  # any number of them
-    assert _build.guaranteed_privacy(loose, everybody, protocol) == 1
+    assert _build.guaranteed_privacy(loose.build(6, 6), protocol) == 1
 
 
 def test_groups_keep_what_is_promised_where_they_cut_no_block() -> None:
     """Every layout of a few groups and cuts, over random cohorts of whole blocks."""
     rng = np.random.default_rng(0)
-    population = PopulationConfig(num_clients=24, cohort_size=12)
     cuts = {(2, 4): ((), (1, 2), (2, 2)), (2, 4, 8): ((), (1, 1, 2))}
     kept = []
     for text, block in (("partition", 12), *((f"batch_partitioning:{t}", t) for t in (2, 3, 6))):
         for levels, subgroups in ((own, each) for own, several in cuts.items() for each in several):
             config = SegmentConfig("mc", levels, subgroups, client_rates=(1.0, 3.0, 2.0),
                                    allow_small_groups=True)  # fmt: skip
-            scheme = parse_scheme(text)
-            made = _segments.build_segments(1, config, scheme, population, 60, None)
+            selector = parse_scheme(text).build(24, 12)
+            made = _segments.build_segments(1, config, selector, 60, None)
             assert made is not None
             cohorts = np.zeros((8, 24), bool)
             for row in cohorts:
@@ -95,7 +94,7 @@ def test_groups_keep_what_is_promised_where_they_cut_no_block() -> None:
             sums = np.concatenate(made.learnt(cohorts[:, None])[0].participation)
             of_blocks = sums.reshape(len(sums), -1, block)
             is_whole = bool((of_blocks.all(-1) == of_blocks.any(-1)).all())
-            promised = _build.guaranteed_privacy(scheme, population, ProtocolConfig(), config)
+            promised = _build.guaranteed_privacy(selector, ProtocolConfig(), config)
             assert promised == (block if is_whole else 1), (text, levels, subgroups)
             kept.append(is_whole)
     assert min(sum(kept), len(kept) - sum(kept)) > 3

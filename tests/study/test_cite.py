@@ -14,7 +14,8 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
 from mrsa_jax.cli import _attack_setting as attacks
 from mrsa_jax.cli._secagg import SecaggConfig
-from mrsa_jax.study import _cite, _config
+from mrsa_jax.selection._registry import BUILT_IN, scheme_papers
+from mrsa_jax.study import _cite
 from mrsa_jax.study._papers import PAPERS
 
 ALWAYS = ["mrsa_jax", "jax2018github"]
@@ -208,8 +209,8 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     assert set(own["server"]) == literal(_training_config.ServerName)
     assert set(own["partition"]) == literal(_training_config.PartitionName) - {"iid"}
     assert set(own["dataset"]) == set(SOURCES) - {"idx"}
-    assert literal(_config.SchemeName) <= set(_cite._NAMES)
-    cited = {key for _, names in _cite._NAMES.values() for key in names}
+    cited = {key for name in BUILT_IN for key in scheme_papers(name)}
+    cited |= {key for _, names in _cite._NAMES.values() for key in names}
     for rows in own.values():
         cited |= {key for _, names in rows.values() for key in names}
     cited |= {key for _, names in _cite._CLASSES.values() for key in names}

@@ -44,6 +44,20 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
         (DemoConfig(schemes=("bernoulli:1.5",)), "`scheme` must give a probability"),
         (DemoConfig(schemes=("bernoulli:nan",)), "`scheme` must give a probability"),
         (DemoConfig(schemes=("uniform:3",)), "it has no parameter"),
+        (DemoConfig(schemes=("poisson",)), "`scheme` must give probabilities"),
+        (DemoConfig(schemes=("poisson:0.1:2",)), "`scheme` must give probabilities"),
+        (DemoConfig(schemes=("power_of_choice:x",)), "`scheme` must give a number of candidates"),
+        (
+            DemoConfig(schemes=("power_of_choice:11",)),
+            "candidates; got 'power_of_choice:11' and '12 to 120'",
+        ),
+        (DemoConfig(schemes=("minimum_separation:3",)), "`scheme` must give rounds and a scheme"),
+        (DemoConfig(schemes=("minimum_separation:0:uniform",)), "must give rounds and a scheme"),
+        (DemoConfig(schemes=("minimum_separation:2:unifrom",)), "did you mean 'uniform'"),
+        (
+            DemoConfig(schemes=("minimum_separation:2:batch_partitioning:5",)),
+            "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
+        ),
         (
             SimulateConfig(schemes=("batch_partitioning:5",)),
             "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
@@ -128,7 +142,7 @@ def test_misuse_names_argument_rule_and_value(config: object, message: str) -> N
 
 def test_schemes_have_the_papers_labels() -> None:
     assert parse_scheme("batch_partitioning:3:greedy") == Scheme(
-        "batch_partitioning", privacy_target=3, fairness="greedy"
+        "batch_partitioning", (3, "greedy")
     )
     labels = [parse_scheme(text).label for text in DemoConfig().schemes]
     assert labels == [
@@ -266,7 +280,8 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
 @pytest.mark.parametrize(
     "text",
     ["uniform", "partition", "batch_partitioning:4", "batch_partitioning:4:greedy", "bernoulli:0.1",
-     "bernoulli:1"],
+     "bernoulli:1", "poisson:0.1:0.25", "power_of_choice:24", "minimum_separation:3:weighted",
+     "minimum_separation:2:batch_partitioning:4:greedy"],
 )  # fmt: skip
 def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
     assert parse_scheme(text).written == text

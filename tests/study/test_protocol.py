@@ -14,7 +14,6 @@ from mrsa_jax.cli import main
 from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import (
     AggregationConfig,
-    PopulationConfig,
     ProtocolConfig,
     TrainConfig,
     _build,
@@ -115,15 +114,14 @@ def test_names_are_those_of_the_registry() -> None:
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:
-    population = PopulationConfig(num_clients=24, cohort_size=12)
-    assert _build.build_rule(ProtocolConfig(), parse_scheme("uniform"), population) is None
+    assert _build.build_rule(ProtocolConfig(), parse_scheme("uniform").build(24, 12)) is None
     config = ProtocolConfig("erdos_renyi", connection_probability=0.8)
-    rule = _build.build_rule(config, parse_scheme("batch_partitioning:4"), population)
+    rule = _build.build_rule(config, parse_scheme("batch_partitioning:4").build(24, 12))
     assert rule is not None
     assert int(rule.threshold) == mj.secagg.share_threshold(12, 0.8)
     assert rule.labels.tolist() == [i // 4 for i in range(24)]
     config = ProtocolConfig("harary", degree=4, split_policy="abort")
-    rule = _build.build_rule(config, parse_scheme("partition"), population)
+    rule = _build.build_rule(config, parse_scheme("partition").build(24, 12))
     assert rule is not None
     assert (rule.threshold, rule.policy) == (None, "abort")
     assert rule.labels.tolist() == [i // 12 for i in range(24)]

@@ -23,7 +23,6 @@ from mrsa_jax.study import (
     check,
     load_config,
     open_study,
-    parse_scheme,
     validate,
 )
 
@@ -118,7 +117,7 @@ def test_groups_hold_whole_blocks_where_they_can() -> None:
 
 def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
     config = SegmentConfig("sc", group_levels=(2, 4, 8), client_rates=(5.0, 1.0, 3.0))
-    made = _segments.build_segments(3, config, parse_scheme("uniform"), POPULATION, 60, None)
+    made = _segments.build_segments(3, config, mj.selection.uniform(24, 12), 60, None)
     assert made is not None
     assert sorted(set(made.rates.tolist())) == [1e6, 3e6, 5e6]
     assert np.bincount((made.rates / 1e6).astype(int)).tolist() == [0, 8, 0, 8, 0, 8]
@@ -126,8 +125,8 @@ def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
     cohort = np.zeros(24, bool)
     cohort[[20, 3, 7]] = True
     assert sorted(made.members(cohort).tolist()) == [3, 7, 20]
-    scheme = parse_scheme("batch_partitioning:3")
-    blocks = _segments.build_segments(3, config, scheme, POPULATION, 60, None)
+    selector = mj.selection.batch_partitioning(24, 12, 3)
+    blocks = _segments.build_segments(3, config, selector, 60, None)
     assert blocks is not None
     assert (blocks.order.reshape(-1, 3) // 3 == blocks.order.reshape(-1, 3)[:, :1] // 3).all()
     slowest = made.rates.reshape(-1, 3).min(axis=1)
@@ -138,8 +137,8 @@ def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:
 def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     """By hand: two rounds of SC over two groups of two, clients 0 to 3, all at one rate."""
     config = SegmentConfig("sc", group_levels=(2, 4), client_rates=(1.0,))
-    population = PopulationConfig(num_clients=6, cohort_size=4)
-    made = _segments.build_segments(0, config, parse_scheme("uniform"), population, 4, None)
+    uniform = mj.selection.uniform(6, 4)
+    made = _segments.build_segments(0, config, uniform, 4, None)
     assert made is not None
     cohorts = np.zeros((3, 6), bool)
     cohorts[0, :4] = True
@@ -154,8 +153,7 @@ def test_what_the_server_learns_is_judged_segment_by_segment() -> None:
     assert judged.strong_privacy.tolist() == [4, 4, 1]
     assert judged.first_exposure.tolist() == [-1] * 6
     groups = _segments.build_segments(
-        0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), parse_scheme("uniform"),
-        population, 4, None)  # fmt: skip
+        0, SegmentConfig("groups", (2, 4), client_rates=(1.0,)), uniform, 4, None)  # fmt: skip
     assert groups is not None
     judged, _ = _segments.play_segments(groups, cohorts, None)
     assert judged.rank.tolist() == [2, 2, 4]  # {0,1} {2,3} {1,2} {3,4}

@@ -88,21 +88,29 @@ def test_bernoulli_moments_equal_an_enumeration(rates: tuple[float, ...]) -> Non
             weight = np.prod(np.where(joins, chances, 1 - chances))
             size = sum(joins) if sum(joins) >= 2 else 0
             mean, square = mean + weight * size, square + weight * size**2
-        found = expected_cardinality(scheme, population, assigned)
+        found = expected_cardinality(build_selector(scheme, population), assigned)
         np.testing.assert_allclose(found, (mean, np.sqrt(max(square - mean**2, 0))), atol=1e-9)
 
 
 @pytest.mark.parametrize(
-    "text", ["uniform", "weighted", "partition", "batch_partitioning:2", "bernoulli:0.4"]
+    "text",
+    [
+        "uniform",
+        "weighted",
+        "partition",
+        "batch_partitioning:2",
+        "bernoulli:0.4",
+        "poisson:0.2:0.9",
+        "power_of_choice:6",
+    ],
 )
 def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(text: str) -> None:
     """Mixed rates; five standard errors: a false failure has a chance of about 6e-7."""
     population = PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.2, 0.5))
     rates = build_rates(1, population)
     scheme = parse_scheme(text)
-    mean, deviation = expected_cardinality(scheme, population, rates)
-    trials = mj.selection.rollout_trials(
-        2, build_selector(scheme, population), mj.availability.independent(rates), 100, 40
-    )
+    selector = build_selector(scheme, population)
+    mean, deviation = expected_cardinality(selector, rates)
+    trials = mj.selection.rollout_trials(2, selector, mj.availability.independent(rates), 100, 40)
     sizes = learnt_sums(trials).sum(axis=-1)
     assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
