@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import enum
 import math
-import numbers
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, UInt32
 
+from mrsa_jax._checks import is_integer
 from mrsa_jax._errors import require
 
 __all__ = [
@@ -69,8 +69,7 @@ def as_key(seed: int | Key[Array, ""]) -> Key[Array, ""]:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         require(seed.ndim == 0, "seed", "must be one key", f"{seed.shape} keys")
         return seed
-    is_integer = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
-    require(is_integer, "seed", "must be an integer or a typed JAX key", seed)
+    require(is_integer(seed), "seed", "must be an integer or a typed JAX key", seed)
     require(0 <= int(seed) < 2**32, "seed", "must lie in [0, 2**32)", seed)
     return jax.random.key(jnp.uint32(int(seed)), impl=_IMPLEMENTATION)
 

@@ -17,13 +17,11 @@ import jax
 import numpy as np
 from jax import lax
 
+from mrsa_jax._checks import KNOWN
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 
-__all__ = ["KNOWN", "needs_values", "varying_like"]
-
-KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
-"""What is said of an argument that must not be traced."""
+__all__ = ["needs_values", "varying_like"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -22,6 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._arrays import as_integers
+from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
@@ -29,7 +31,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
-from mrsa_jax.modular._inputs import as_integers, check_integer
 
 __all__ = ["Disaggregated", "Disaggregation", "disaggregation"]
 

@@ -24,6 +24,7 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import as_key
@@ -32,7 +33,6 @@ from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, c
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
 from mrsa_jax.federated._models import apply_flat
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
     "GradientInversion",

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import protocol
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key, fold
@@ -31,7 +32,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.federated._models import num_outputs
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import StochasticQuantizer
 
 __all__ = ["Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"]

@@ -16,11 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from mrsa_jax import modular, privacy
+from mrsa_jax._arrays import as_integers, host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
-from mrsa_jax.modular._inputs import as_integers, check_integer, host_array
 
 __all__ = [
     "LeastSquares",

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
@@ -29,7 +30,6 @@ from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.federated._models import apply_flat
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
 

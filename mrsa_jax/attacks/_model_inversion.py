@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
 from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
 from mrsa_jax.federated._models import apply_flat
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["InvertedClasses", "ModelInversion", "identified", "model_inversion", "read_models"]
 

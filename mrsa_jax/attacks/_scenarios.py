@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -23,7 +24,6 @@ from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, WireView
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import StochasticQuantizer
 
 __all__ = ["SummedRounds", "WireRound", "summed_rounds", "wire_round"]

@@ -16,11 +16,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import integer_or_vector, one_number
+from mrsa_jax._chance import check_chances, happens, spread, threshold
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._chance import check_chances, happens, threshold
-from mrsa_jax.availability._checks import check_integers, check_numbers, is_integer, spread
 
 __all__ = ["Cyclic", "cyclic", "diurnal"]
 
@@ -46,7 +47,7 @@ class Cyclic:
         Raises:
             ConfigurationError: If it holds phases of another number of clients.
         """
-        return Cyclic(self.thresholds, spread("phase", self.phase, num_clients))
+        return Cyclic(self.thresholds, spread(self.phase, "phase", num_clients))
 
     def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
         """Return the place of phase 0 before the first round, 0; nothing is drawn."""
@@ -90,9 +91,9 @@ def cyclic(
         >>> history.tolist()
         [[True, False], [False, True], [True, False]]
     """
-    rates = np.atleast_1d(check_chances("dropout_rates", dropout_rates))
+    rates = np.atleast_1d(check_chances(dropout_rates, "dropout_rates"))
     require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
-    places = check_integers("phase", phase) % rates.size
+    places = integer_or_vector(phase, "phase") % rates.size
     return Cyclic(jnp.asarray(threshold(rates)), jnp.asarray(places.astype(np.int32)))
 
 
@@ -127,16 +128,13 @@ def diurnal(
         >>> bool((online[0] == online[1]).all())
         True
     """
-    rate = check_chances("dropout_rate", dropout_rate)
+    rate = check_chances(dropout_rate, "dropout_rate")
     require(rate.ndim == 0, "dropout_rate", "must be one number", f"shape {rate.shape}")
-    swing = check_numbers("amplitude", amplitude)
-    require(swing.ndim == 0, "amplitude", "must be one number", f"shape {swing.shape}")
-    p, a = float(rate), float(swing)
+    p, a = float(rate), one_number(amplitude, "amplitude")
     rule = "must lie between 0 and min(p, 1 - p) for a `dropout_rate` of p"
     require(0.0 <= a <= min(p, 1.0 - p) + 1e-12, "amplitude", rule, a, p)
     rule = "must be 0 or at least 2**-32, the unit of chances"
     require(a == 0.0 or a >= 2.0**-32, "amplitude", rule, a)
-    require(is_integer(period), "period", "must be an integer", period)
-    require(period >= 1, "period", "must be at least 1", period)
-    wave = p + a * np.cos(2.0 * np.pi * np.arange(int(period)) / int(period))
+    length = check_integer(period, "period", 1)
+    wave = p + a * np.cos(2.0 * np.pi * np.arange(length) / length)
     return cyclic(np.clip(wave, 0.0, 1.0), phase)

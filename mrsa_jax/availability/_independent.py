@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._chance import check_chances, happens, threshold
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._chance import check_chances, happens, threshold
 
 __all__ = ["Independent", "assign_rates", "independent"]
 
@@ -99,7 +99,7 @@ def independent(dropout_rate: Any) -> Independent:
 
     Source: Multi-RoundSecAgg, Section 4, and Section 6, "Modeling dropouts".
     """
-    rates = check_chances("dropout_rate", dropout_rate)
+    rates = check_chances(dropout_rate, "dropout_rate")
     return Independent(jnp.asarray(threshold(rates)))
 
 
@@ -138,7 +138,7 @@ def assign_rates(
         raise ConfigurationError(f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}")
     is_integer = isinstance(num_clients, int | np.integer) and not isinstance(num_clients, bool)
     require(is_integer and num_clients >= 1, "num_clients", "must be at least 1", num_clients)
-    given = np.atleast_1d(check_chances("rates", rates))
+    given = np.atleast_1d(check_chances(rates, "rates"))
     values = given.astype(np.float32)
     # what is between 0 and 1 stays so in float32
     inside = np.clip(values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0)))

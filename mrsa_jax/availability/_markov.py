@@ -16,11 +16,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._arrays import number_or_vector
+from mrsa_jax._chance import check_chances, happens, spread, threshold
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._chance import check_chances, happens, threshold
-from mrsa_jax.availability._checks import check_numbers, spread
 
 __all__ = ["Markov", "markov"]
 
@@ -48,7 +48,7 @@ class Markov:
             ConfigurationError: If it holds chains of another number of clients.
         """
         return Markov(
-            *(spread("dropout_rate", a, num_clients) for a in (self.away, self.leave, self.back))
+            *(spread(a, "dropout_rate", num_clients) for a in (self.away, self.leave, self.back))
         )
 
     def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:
@@ -99,8 +99,8 @@ def markov(
 
     Source: none of the papers; Multi-RoundSecAgg, Section 4, assumes independent rounds.
     """
-    p = check_chances("dropout_rate", dropout_rate)
-    m = check_numbers("mean_absence", mean_absence)
+    p = check_chances(dropout_rate, "dropout_rate")
+    m = number_or_vector(mean_absence, "mean_absence")
     bad = m[~(m >= 1.0)]
     require(bad.size == 0, "mean_absence", "must be at least 1 round", *bad[:1].tolist())
     fits = p.ndim == 0 or m.ndim == 0 or p.size == m.size

@@ -17,10 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._chance import check_chances, happens, threshold
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._chance import check_chances, happens, threshold
 
 __all__ = ["IndependentSteps", "StepDropout", "independent_steps"]
 
@@ -95,7 +95,7 @@ def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> I
 
     Source: CCESA, Section 2 (dropout of each step independent, with one rate q).
     """
-    rates = check_chances("step_dropout_rate", step_dropout_rate)
+    rates = check_chances(step_dropout_rate, "step_dropout_rate")
     steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape((-1,) + (1,) * rates.ndim)
     with np.errstate(divide="ignore"):
         left = -np.expm1(steps * np.log1p(-rates)[None])

@@ -19,11 +19,11 @@ from mrsa_jax import (
     secagg,
     selection,
 )
+from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
 from mrsa_jax.cli._attack_setting import LeastSquaresConfig
-from mrsa_jax.modular._inputs import as_integers
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme, secret_seed
 

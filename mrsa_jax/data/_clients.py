@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32, Int
 
+from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._dataset import Dataset, check_labels
@@ -162,9 +162,7 @@ def label_dropout_rates(
     values = list(rates)
     require(len(values) > 0, "rates", "must hold at least one rate", values)
     for rate in values:
-        is_number = isinstance(rate, numbers.Real) and not isinstance(rate, bool)
-        is_rate = is_number and math.isfinite(rate) and 0 <= rate < 1
-        require(is_rate, "rates", "must be numbers in [0, 1)", rate)
+        check_number(rate, "rates", "must be numbers in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
     places = np.linspace(0.0, 1.0, client_data.num_classes)
     knots = np.linspace(0.0, 1.0, len(values))
     by_label = np.interp(places, knots, np.asarray(values, np.float64))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 
 import jax
 import numpy as np
 from jaxtyping import Array, Key
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._streams import fold
 
@@ -71,8 +71,7 @@ def check_dataset(dataset: Dataset) -> Dataset:
         True
     """
     classes = dataset.num_classes
-    is_integer = isinstance(classes, numbers.Integral) and not isinstance(classes, bool)
-    require(is_integer and classes >= 1, "num_classes", "must be a positive integer", classes)
+    check_count(classes, "num_classes")
     require(len(dataset.train_labels) > 0, "train_labels", "must hold at least one sample", 0)
     for part in ("train", "test"):
         inputs, labels = getattr(dataset, f"{part}_inputs"), getattr(dataset, f"{part}_labels")

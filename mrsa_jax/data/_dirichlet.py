@@ -6,14 +6,10 @@ splits of CIFAR-100 with one concentration, 0.5, that could hardly differ more.
 
 from __future__ import annotations
 
-import math
-import numbers
-from typing import Any
-
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._errors import require
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._streams import Stream, as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
@@ -62,7 +58,7 @@ def dirichlet_by_class(
     not fit its published accuracies.
     """
     check_partition(dataset, num_clients)
-    _check_concentration(concentration)
+    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
     generator = host_generator(as_key(seed), Stream.PARTITION, 1)
     num_clients = int(num_clients)
     held: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
@@ -120,7 +116,7 @@ def dirichlet_by_client(
     say what happens when a class runs out.
     """
     check_partition(dataset, num_clients)
-    _check_concentration(concentration)
+    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
     generator = host_generator(as_key(seed), Stream.PARTITION, 1)
     num_clients = int(num_clients)
     members = [
@@ -164,13 +160,3 @@ def _log_dirichlet(generator: np.random.Generator, concentrations: np.ndarray) -
 def _normalised(logs: np.ndarray) -> np.ndarray:
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
-
-
-def _check_concentration(concentration: Any) -> None:
-    is_number = isinstance(concentration, numbers.Real) and not isinstance(concentration, bool)
-    require(
-        is_number and math.isfinite(concentration) and bool(concentration > 0),
-        "concentration",
-        "must be a positive finite number",
-        concentration,
-    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax.data._dataset import Dataset, check_dataset
@@ -107,11 +107,10 @@ def augment(
         >>> bool((out == images).all())
         True
     """
-    is_integer = isinstance(padding, numbers.Integral) and not isinstance(padding, bool)
     rule = f"must be an integer in [0, {_MAX_PADDING}]"
-    require(is_integer and 0 <= int(padding) <= _MAX_PADDING, "padding", rule, padding)
+    border = check_count(padding, "padding", rule, 0, _MAX_PADDING)
     require(isinstance(flip, bool), "flip", "must be True or False", flip)
-    return _augment(key, images, int(padding), flip)
+    return _augment(key, images, border, flip)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))

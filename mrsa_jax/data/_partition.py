@@ -6,12 +6,12 @@ shards (MNIST), and sorted shards beside a set that everybody holds (CIFAR-10).
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Key
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key
 from mrsa_jax._tracing import needs_values
@@ -93,7 +93,7 @@ def shards(
     """
     check_partition(dataset, num_clients)
     num_samples = len(dataset.train_labels)
-    _check_count(shards_per_client, "shards_per_client")
+    check_count(shards_per_client, "shards_per_client")
     num_shards = num_clients * shards_per_client
     require(
         num_shards <= num_samples,
@@ -161,10 +161,7 @@ def shards_with_shared(
     """
     check_partition(dataset, num_clients)
     num_samples = len(dataset.train_labels)
-    is_integer = isinstance(shared_size, numbers.Integral) and not isinstance(shared_size, bool)
-    require(
-        is_integer and int(shared_size) >= 0, "shared_size", "must be 0 or positive", shared_size
-    )
+    check_count(shared_size, "shared_size", "must be 0 or positive", 0)
     require(
         int(shared_size) + int(num_clients) <= num_samples,
         "shared_size",
@@ -225,15 +222,10 @@ def _single_label_shards(
     return pieces
 
 
-def _check_count(value: Any, argument: str) -> None:
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_integer and value >= 1, argument, "must be a positive integer", value)
-
-
 def check_partition(dataset: Dataset, num_clients: Any) -> None:
     """Raise unless the data set is sound and there is a sample for each client."""
     check_dataset(dataset)
-    _check_count(num_clients, "num_clients")
+    check_count(num_clients, "num_clients")
     require(
         num_clients <= len(dataset.train_labels),
         "num_clients",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import numbers
 import os
 import pathlib
 import re
@@ -23,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import MrsaError, require
 from mrsa_jax._sealed import read_sealed, write_sealed
 
@@ -87,9 +87,8 @@ def checkpoints(
         >>> checkpoints("run/checkpoints", every=50).every
         50
     """
-    for name, value in (("every", every), ("keep", keep)):
-        is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        require(is_count and value >= 1, name, "must be a positive integer", value)
+    check_count(every, "every")
+    check_count(keep, "keep")
     require(keep >= 2, "keep", "must be at least 2, as one may be damaged", keep)
     require(isinstance(identity, str), "identity", "must be a string", identity)
     rule = "must be a function of a sentence, or None"

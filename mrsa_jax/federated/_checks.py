@@ -5,8 +5,6 @@ Values are looked at once, here; inside a traced function (values unknown) only 
 
 from __future__ import annotations
 
-import math
-import numbers
 import weakref
 from typing import Any
 
@@ -20,7 +18,7 @@ from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_jax.federated._models import num_outputs, num_parameters
 
-__all__ = ["check_clients", "check_count", "check_model", "check_number"]
+__all__ = ["check_clients", "check_model"]
 
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
@@ -55,18 +53,6 @@ def check_clients(client_data: Any) -> None:
     """Raise unless the clients' samples are a `ClientData`."""
     is_data = isinstance(client_data, ClientData)
     require(is_data, "client_data", "must be a `data.ClientData`", type(client_data).__name__)
-
-
-def check_number(value: Any, argument: str) -> None:
-    """Raise unless `value` is a finite real number."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    require(is_number and math.isfinite(value), argument, "must be a finite number", value)
-
-
-def check_count(value: Any, argument: str) -> None:
-    """Raise unless `value` is a positive integer."""
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_integer and bool(value >= 1), argument, "must be a positive integer", value)
 
 
 def _check_inputs(inputs: Array) -> None:

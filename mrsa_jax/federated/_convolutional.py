@@ -14,9 +14,9 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.federated._layers import conv, conv_relu, conv_relu_pool
-from mrsa_jax.federated._models import check_integer
 from mrsa_jax.federated.conv._patch import patch_conv, strided_patch_conv
 
 __all__ = ["cnn", "lenet", "smooth_lenet", "vgg11"]
@@ -58,7 +58,7 @@ def cnn(num_classes: int = 10) -> nn.Module:
 
     Source: McMahan et al. 2017, Section 3; Multi-RoundSecAgg, Section 5 (MNIST).
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     return _CNN(int(num_classes))
 
 
@@ -88,7 +88,7 @@ def lenet(num_classes: int = 10) -> nn.Module:
     Source: LeCun et al. 1998, Section II.B, with relu and max-pool in place of tanh and trained
     averages; Multi-RoundSecAgg, Section 5 (CIFAR-10; its variant of LeNet is not stated).
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     return _LeNet(int(num_classes))
 
 
@@ -127,7 +127,7 @@ def vgg11(num_classes: int = 10, norm: str | None = None) -> nn.Module:
     Multi-RoundSecAgg, Section 5 (CIFAR-100) and CCESA, Fig. 4 (CIFAR-10), neither of which
     states the variant; Wu, He 2018 (group normalisation).
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     known = ("group",)
     hint = "batch normalisation mixes samples; " if norm in ("batch", "bn") else ""
     require(
@@ -165,7 +165,7 @@ def smooth_lenet(num_classes: int = 10) -> nn.Module:
     Source: Zhu, Liu, Han, "Deep Leakage from Gradients" (2019), Section 4; kernels start as in
     flax (LeCun normal) where theirs are drawn from [-0.5, 0.5].
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     return _SmoothLeNet(int(num_classes))
 
 

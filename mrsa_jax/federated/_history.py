@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int32
 
+from mrsa_jax._arrays import host_array
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 

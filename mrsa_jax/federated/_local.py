@@ -19,12 +19,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
+from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._device import platform
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key, random_words
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._checks import check_count, check_model, check_number
+from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._mesh import sharded_cohort_updates
 from mrsa_jax.federated._models import unflatten

@@ -7,7 +7,6 @@ which the training then uses. Aggregation is several executables and is counted 
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax.data import ClientData
@@ -113,11 +113,10 @@ def memory_estimate(
         True
     """
     dim = check_model(model, client_data)
-    _check_count(cohort_size, "cohort_size")
+    check_count(cohort_size, "cohort_size")
     if width is not None:
-        _check_count(width, "width")
-    is_count = isinstance(num_rounds, numbers.Integral) and not isinstance(num_rounds, bool)
-    require(is_count and num_rounds >= 0, "num_rounds", "must be an integer from 0", num_rounds)
+        check_count(width, "width")
+    check_count(num_rounds, "num_rounds", "must be an integer from 0", 0)
     own_test = prepared_test(test, tuple(client_data.inputs.shape))
     setting = _Setting(
         model, client_data, trainer, int(cohort_size), own_test, dim,
@@ -168,7 +167,7 @@ class _Setting:
 
 def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     """Return how many of a run's clients may train side by side; raise if not even one."""
-    _check_count(memory_bytes, "memory_bytes")
+    check_count(memory_bytes, "memory_bytes")
     dim = run.parameters.shape[0]
     setting = _Setting(
         run.model, run.client_data, run.trainer, run.width, run.test, dim, _of_host(run), mesh,
@@ -197,7 +196,7 @@ def runs_and_width_within(
     Counted from what one client at a time needs: each run adds its model and its cohort's
     updates, each client its work space.
     """
-    _check_count(memory_bytes, "memory_bytes")
+    check_count(memory_bytes, "memory_bytes")
     slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
     reports = sum(_of_host(run) for run in runs)
     setting = _Setting(
@@ -236,8 +235,3 @@ def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bo
 
 def _size(tree: Any) -> int:
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _check_count(value: Any, argument: str) -> None:
-    is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(is_count and value >= 1, argument, "must be a positive integer", value)

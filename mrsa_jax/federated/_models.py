@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
@@ -69,7 +69,7 @@ def logistic(num_classes: int = 10) -> nn.Module:
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 2; CCESA, Appendix B.2.
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     return _Dense(int(num_classes))
 
 
@@ -92,9 +92,9 @@ def mlp(num_classes: int = 10, *, hidden_sizes: Sequence[int] = (200, 200)) -> n
 
     Source: HeteroSAg (Elkordy, Avestimehr), Experiment 1.
     """
-    check_integer(num_classes, "num_classes", 2)
+    check_count(num_classes, "num_classes", minimum=2)
     for size in hidden_sizes:
-        check_integer(size, "hidden_sizes", 1)
+        check_count(size, "hidden_sizes", "must be an integer of at least 1")
     return _Dense(int(num_classes), tuple(int(size) for size in hidden_sizes))
 
 
@@ -208,10 +208,3 @@ def _structure(model: nn.Module, input_shape: tuple[int, ...]) -> tuple[list[Any
         names = sorted(map(str, dtypes))
         raise ConfigurationError(f"`model` must have float32 parameters; got {names}")
     return leaves, tree
-
-
-def check_integer(value: Any, argument: str, least: int) -> None:
-    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    require(
-        is_integer and value >= least, argument, f"must be an integer of at least {least}", value
-    )

@@ -9,7 +9,6 @@ side; only local training differs.
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,8 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Key
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
@@ -39,7 +40,6 @@ from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._rounds import Carried, Report, Round, Trained, aggregated, trainer_at
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation
-from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.secagg import Aggregator
 
 __all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]
@@ -341,9 +341,6 @@ def prepared(
     history = checked_rounds(participation, survivors, client_data.num_clients)
     dim = check_model(model, client_data)
     _check_trainer(trainer, model, rate_schedule)
-    is_count = isinstance(evaluate_every, numbers.Integral) and not isinstance(evaluate_every, bool)
-    rule = "must be a positive integer"
-    require(is_count and evaluate_every >= 1, "evaluate_every", rule, evaluate_every)
     trained = np.flatnonzero(history.cohorts.any(axis=1))
     return Run(
         key=key,
@@ -355,7 +352,7 @@ def prepared(
         test=test,
         history=history,
         parameters=_start(initial_parameters, key, model, client_data, dim),
-        evaluate_every=int(evaluate_every),
+        evaluate_every=check_count(evaluate_every, "evaluate_every"),
         keep_aggregates=keep_aggregates,
         weights=checked_weights(weights, client_data.num_clients),
         slot_order=checked_order(slot_order, client_data.num_clients),

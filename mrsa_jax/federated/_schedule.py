@@ -7,18 +7,19 @@ factor on the trainer's learning rate in round j, skipped rounds counted.
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._errors import require
 
 __all__ = ["RateSchedule", "decay_at", "factors_of"]
 
 RateSchedule = Callable[[int], Any]
+
+_FACTOR = "must be a finite number from 0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +65,8 @@ def decay_at(rounds: int | Sequence[int], factor: float) -> Decay:
     """
     own: tuple[Any, ...] = (rounds,) if np.ndim(rounds) == 0 else tuple(rounds)  # type: ignore[arg-type]
     for one in own:
-        is_index = isinstance(one, numbers.Integral) and not isinstance(one, bool)
-        require(is_index and one >= 0, "rounds", "must be integers from 0", one)
-    _check_factor(factor, "factor")
+        check_count(one, "rounds", "must be integers from 0", 0)
+    check_number(factor, "factor", _FACTOR, 0.0)
     require(factor > 0, "factor", "must be positive", factor)
     return Decay(tuple(sorted(int(one) for one in own)), float(factor))
 
@@ -77,13 +77,8 @@ def factors_of(schedule: RateSchedule | None, rounds: np.ndarray) -> np.ndarray 
         return None
     require(callable(schedule), "rate_schedule", "must be a function of the round", schedule)
     factors = [schedule(int(index)) for index in rounds]
-    for index, factor in zip(rounds, factors, strict=True):
-        _check_factor(factor, f"rate_schedule({index})")
-    return np.asarray([float(factor) for factor in factors], np.float32)
-
-
-def _check_factor(value: Any, argument: str) -> None:
-    shape = np.shape(value)
-    is_number = shape == () and not isinstance(value, bool | np.bool_ | str)
-    own = float(value) if is_number and value is not None else math.nan
-    require(math.isfinite(own) and own >= 0, argument, "must be a finite number from 0", value)
+    checked = [
+        check_number(factor, f"rate_schedule({index})", _FACTOR, 0.0)
+        for index, factor in zip(rounds, factors, strict=True)
+    ]
+    return np.asarray(checked, np.float32)

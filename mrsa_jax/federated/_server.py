@@ -16,9 +16,9 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32, Int32
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.federated._checks import check_count
 from mrsa_jax.federated._models import apply_flat, num_outputs
 
 __all__ = ["PLAIN_AVERAGE", "Evaluation", "evaluate", "evaluation", "server_step"]

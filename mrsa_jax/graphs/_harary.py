@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax.graphs._types import check_num_clients
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Harary", "check_degree", "circulant", "harary", "random_places"]
 

@@ -15,8 +15,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer, host_array
 
 __all__ = ["check_adjacency", "check_graphs", "edges", "neighbour_lists"]
 

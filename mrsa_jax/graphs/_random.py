@@ -7,8 +7,6 @@ case of the complete graph, CCESA(n, p) that of G(n, p). p -> `connection_probab
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +14,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._errors import require
+from mrsa_jax._chance import happens, threshold
+from mrsa_jax._checks import check_number
 from mrsa_jax._streams import pair_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs._types import check_num_clients
 
 __all__ = ["Complete", "ErdosRenyi", "complete", "erdos_renyi"]
-
-_ALWAYS = 2**32 - 1  # the largest threshold stands for chance 1
 
 
 @jax.tree_util.register_dataclass
@@ -62,9 +59,7 @@ class ErdosRenyi:
     def sample(self, key: Key[Array, ""]) -> Bool[Array, "clients clients"]:
         """Return one graph; whether i and j are joined does not depend on n."""
         words = pair_words(key, self.num_clients)
-        limit = jnp.broadcast_to(self.threshold, words.shape)
-        joined = (words < limit) | (limit == jnp.uint32(_ALWAYS))
-        return joined & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
+        return happens(words, self.threshold) & ~jnp.eye(self.num_clients, dtype=jnp.bool_)
 
 
 def complete(num_clients: int | np.integer) -> Complete:
@@ -118,15 +113,8 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
     Source: CCESA, Section 4.3.
     """
     clients = check_num_clients(num_clients)
-    return ErdosRenyi(jnp.uint32(_word_limit(connection_probability)), clients)
-
-
-def _word_limit(chance: object) -> int:
-    """Return the threshold below which a uniform 32-bit word falls with this chance."""
-    name = "connection_probability"
-    is_number = isinstance(chance, numbers.Real) and not isinstance(chance, bool | np.bool_)
-    is_number = is_number or (isinstance(chance, np.ndarray | jax.Array) and chance.ndim == 0)
-    require(is_number, name, "must be a number in [0, 1]", chance)
-    value = float(chance)  # type: ignore[arg-type]
-    require(math.isfinite(value) and 0.0 <= value <= 1.0, name, "must lie in [0, 1]", value)
-    return _ALWAYS if value == 1.0 else min(round(value * 2**32), _ALWAYS - 1)
+    rule, kind = "must lie in [0, 1]", "must be a number in [0, 1]"
+    chance = check_number(
+        connection_probability, "connection_probability", rule, 0.0, 1.0, kind=kind
+    )
+    return ErdosRenyi(jnp.asarray(threshold(np.asarray(chance))), clients)

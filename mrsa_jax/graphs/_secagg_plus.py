@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float64
 
+from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["SecAggPlusParameters", "log_tails", "secagg_plus_parameters"]
 
@@ -223,10 +222,7 @@ class _Rates:
 
 def _count(argument: str, fraction: object, clients: int) -> int:
     """Return the floor of a fraction of the clients, safe against binary rounding."""
-    is_number = isinstance(fraction, numbers.Real)
-    is_number = is_number and not isinstance(fraction, bool | np.bool_)
-    require(is_number, argument, "must be a number in [0, 1)", fraction)
-    value = float(fraction)  # type: ignore[arg-type]
-    require(math.isfinite(value) and 0.0 <= value < 1.0, argument, "must lie in [0, 1)", fraction)
+    rule, kind = "must lie in [0, 1)", "must be a number in [0, 1)"
+    value = check_number(fraction, argument, rule, 0.0, math.nextafter(1.0, 0.0), kind=kind)
     exact = fraction if isinstance(fraction, Fraction) else Fraction(value).limit_denominator(10**9)
     return math.floor(exact * clients)

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax._checks import check_integer
 
 __all__ = ["MAX_CLIENTS", "GraphModel", "check_num_clients"]
 

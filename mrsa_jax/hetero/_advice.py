@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.hetero._privacy import claimed_privacy_level, scheme_privacy_level
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["GroupAdvice", "GroupOption", "advise_num_groups"]
 

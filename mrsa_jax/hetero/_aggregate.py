@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, round_key
@@ -38,7 +39,6 @@ from mrsa_jax.hetero._round import (
 )
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, plan_of, spans_of
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 
 __all__ = ["SegmentResult", "aggregate"]

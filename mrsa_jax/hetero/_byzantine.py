@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
+from mrsa_jax._checks import check_finite
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
@@ -270,7 +271,7 @@ def sign_flip(is_byzantine: _Clients, factor: float | int = 1.0) -> Byzantine:
         >>> sign_flip(who, 2).corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [-2.0]]
     """
-    number = _checked_number(factor, "factor")
+    number = check_finite(factor, "factor")
     require(number > 0.0, "factor", "must be positive", factor)
     return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(jnp.float32(-number)))
 
@@ -293,7 +294,7 @@ def scaling(is_byzantine: _Clients, factor: float | int = 10.0) -> Byzantine:
         >>> scaling(who, 3).corrupt_updates(jax.random.key(0), updates, who).tolist()
         [[1.0], [3.0]]
     """
-    number = jnp.float32(_checked_number(factor, "factor"))
+    number = jnp.float32(check_finite(factor, "factor"))
     return Byzantine(_checked_clients(is_byzantine), on_updates=Scaling(number))
 
 
@@ -327,7 +328,7 @@ def collusion(
     """
     known = ("little_is_enough", "inner_product")
     require(kind in known, "kind", f"must be a known attack ({nearest(str(kind), known)})", kind)
-    number = _checked_number(strength, "strength")
+    number = check_finite(strength, "strength")
     require(number > 0.0, "strength", "must be positive", strength)
     factors = (1.0, -number) if kind == "little_is_enough" else (-number, 0.0)
     attack = Collusion(jnp.float32(factors[0]), jnp.float32(factors[1]))
@@ -356,7 +357,7 @@ def gaussian_blocks(is_byzantine: _Clients, std: float | int = 0.1) -> Byzantine
     Source: HeteroSAg, Section VI-C, Experiment 2: "a centered Gaussian distribution with isotropic
     covariance matrix and standard deviation 0.1".
     """
-    number = _checked_number(std, "std")
+    number = check_finite(std, "std")
     require(number >= 0.0, "std", "must be at least 0", std)
     attack = GaussianAverage(jnp.float32(number))
     return Byzantine(_checked_clients(is_byzantine), on_averages=attack)
@@ -368,13 +369,6 @@ def _checked_clients(is_byzantine: _Clients) -> Array:
     proper = given.dtype == np.bool_ and given.ndim == 1 and given.size > 0
     require(proper, "is_byzantine", rule, f"dtype {given.dtype}, shape {given.shape}")
     return jnp.asarray(given)
-
-
-def _checked_number(value: Any, argument: str) -> float:
-    real = isinstance(value, float | int | np.floating | np.integer)
-    require(real and not isinstance(value, bool), argument, "must be a number", value)
-    require(bool(np.isfinite(value)), argument, "must be finite", value)
-    return float(value)
 
 
 @functools.partial(jax.jit, static_argnames=("shape",))

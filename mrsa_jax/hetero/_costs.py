@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._chance import check_chances
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._chance import check_chances
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import admitted
 
@@ -98,7 +98,7 @@ def survival_probability(
     """
     size = check_integer(subgroup_size, "subgroup_size", 1)
     count = check_integer(num_subgroups, "num_subgroups", 1)
-    rate = check_chances("dropout_rate", dropout_rate)
+    rate = check_chances(dropout_rate, "dropout_rate")
     require(rate.ndim == 0, "dropout_rate", "must be one number", dropout_rate)
     nobody, one = _chances(np.full(size, rate, np.float64))
     return _all_of(nobody + one, count)
@@ -137,7 +137,7 @@ def loss_probability(
     Source: ours, beside HeteroSAg, Theorem 4.
     """
     number = layout.num_participants
-    rates = check_chances("dropout_rate", dropout_rate)
+    rates = check_chances(dropout_rate, "dropout_rate")
     fits = rates.ndim == 0 or len(rates) == number
     require(fits, "dropout_rate", "must be one number, or one for each slot", rates.shape, number)
     rates = np.broadcast_to(rates, (number,))

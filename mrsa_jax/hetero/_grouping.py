@@ -18,10 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._checks import check_integer, is_number
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import largest_levels
 from mrsa_jax.secagg import Slowdown
 
@@ -272,8 +272,7 @@ def _rate_of(name: Any) -> float:
 
 
 def _number(value: Any, argument: str) -> float:
-    real = isinstance(value, float | int | np.floating | np.integer)
-    require(real and not isinstance(value, bool), argument, "must hold numbers", value)
+    require(is_number(value), argument, "must hold numbers", value)
     return float(value)
 
 

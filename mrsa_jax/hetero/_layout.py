@@ -17,10 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Int
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
 from mrsa_jax.secagg._admission import heeded, holders, memberships

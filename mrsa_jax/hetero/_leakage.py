@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Float64, Int32
 
 from mrsa_jax import privacy
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg import Block, admitted
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, segment_matrix
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
     "PrivacyReport",

@@ -17,6 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
+from mrsa_jax._checks import check_finite, check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
@@ -26,7 +27,6 @@ from mrsa_jax.hetero._robust_kernels import (
     unit_weights,
     weighted_mean_of,
 )
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
     "CoordinateMedian",
@@ -222,7 +222,7 @@ def trimmed_mean(trim: float | int, *, weighted: bool = True) -> TrimmedMean:
 
     Source: HeteroSAg, Section V-A; Yin et al., "Byzantine-robust distributed learning" (2018).
     """
-    share = _checked_number(trim, "trim")
+    share = check_finite(trim, "trim")
     require(0.0 <= share < 0.5, "trim", "must lie in [0, 0.5)", trim)
     return TrimmedMean(jnp.float32(share), weighted)
 
@@ -263,7 +263,7 @@ def geometric_median(
     Source: Pillutla, Kakade, Harchaoui, "Robust aggregation for federated learning" (2019).
     """
     steps = check_integer(num_iterations, "num_iterations", 1, 2**31 - 1)
-    least = _checked_number(smoothing, "smoothing")
+    least = check_finite(smoothing, "smoothing")
     rule = "must be a positive float32"
     require(bool(np.finfo(np.float32).tiny <= least < 3e38), "smoothing", rule, smoothing)
     return GeometricMedian(jnp.int32(steps), jnp.float32(least), weighted)
@@ -301,13 +301,6 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
     """
     byzantine = check_integer(num_byzantine, "num_byzantine", 0, 2**30)
     return Krum(byzantine, check_integer(num_selected, "num_selected", 1, 2**31 - 1))
-
-
-def _checked_number(value: Any, argument: str) -> float:
-    real = isinstance(value, float | int | np.floating | np.integer)
-    require(real and not isinstance(value, bool), argument, "must be a number", value)
-    require(bool(np.isfinite(value)), argument, "must be finite", value)
-    return float(value)
 
 
 def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[Array, Array]:

@@ -14,9 +14,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Int32
 
+from mrsa_jax._arrays import check_integers, host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer, check_integers, host_array
 
 __all__ = [
     "SCHEMES",

@@ -7,6 +7,7 @@ median needs less than half of each row spoilt. Symbols: n_B -> the counts here,
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import blocks_of
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["ByzantineTolerance", "tolerated_byzantine"]
 
@@ -137,9 +138,9 @@ def _counts(values: _Numbers | None, columns: int, argument: str, least: int) ->
 
 
 def _share(trim: Any) -> Fraction:
-    real = isinstance(trim, float | int | Fraction | np.floating) and not isinstance(trim, bool)
-    require(real, "trim", "must be a number", trim)
-    require(0 <= trim < 0.5, "trim", "must lie in [0, 0.5)", trim)
+    below_half = math.nextafter(0.5, 0.0)
+    check_number(trim, "trim", "must lie in [0, 0.5)", 0.0, below_half,
+                 kind="must be a number")  # fmt: skip
     # a third given as a float means a third
     return Fraction(trim).limit_denominator(10**6)
 

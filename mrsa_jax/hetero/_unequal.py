@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["UnequalFailures", "unequal_moduli_failures", "unequal_moduli_tuples"]
 

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, UInt32
 
+from mrsa_jax._arrays import as_integers
 from mrsa_jax._device import chosen_form, is_traced, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
-from mrsa_jax.modular._inputs import as_integers, residues
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 from mrsa_jax.modular._prime import (
     PRIMES,
@@ -33,6 +33,7 @@ from mrsa_jax.modular._prime import (
     subtract,
     sum_residues,
 )
+from mrsa_jax.modular._residues import residues
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._device import multiplies_wide
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = [
     "Ring",

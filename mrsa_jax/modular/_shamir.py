@@ -16,10 +16,10 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.modular._ring import add, multiply_wide, reduce_words, subtract
 
 __all__ = [

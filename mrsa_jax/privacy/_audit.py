@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mrsa_jax._arrays import host_array
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
-from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy import _leverage_wide
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed, recipe_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax.modular._inputs import as_integers, is_table
+from mrsa_jax._arrays import as_integers, is_table
 from mrsa_jax.privacy.logs._read import read_log
 from mrsa_jax.privacy.logs._table import ParticipationLog
 

@@ -16,9 +16,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._arrays import host_array
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver._groups import column_codes
 

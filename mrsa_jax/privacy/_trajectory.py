@@ -15,10 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once, num_cores
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.modular._inputs import check_integer, host_array, residues
 from mrsa_jax.modular._prime import draw_primes, fields
+from mrsa_jax.modular._residues import residues
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort

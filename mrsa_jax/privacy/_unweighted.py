@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver._groups import Groups, collapse
 from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, ranks_of

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mrsa_jax._arrays import host_array
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
-from mrsa_jax.modular._inputs import host_array
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import _candidates
 from mrsa_jax.privacy.solver._exact import support_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._arrays import is_table
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import is_table
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
 from mrsa_jax.privacy.logs._read import read_log
 

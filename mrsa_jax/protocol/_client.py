@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._errors import (
     AuthenticationError,
     BothSecretsRequestedError,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax.protocol._errors import AuthenticationError, KeyAgreementError
 
@@ -81,9 +82,8 @@ def _seed_bytes(seed: Any) -> bytes:
     if isinstance(seed, bytes):
         require(len(seed) > 0, "entropy", rule, seed)
         return b"bytes" + seed
-    integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    require(bool(integer and seed >= 0), "entropy", rule, seed)
-    return b"int" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
+    number = check_count(seed, "entropy", rule, 0)
+    return b"int" + number.to_bytes((number.bit_length() + 7) // 8, "little")
 
 
 def setting_entropy(seed: int | np.integer | bytes | None, setting: bytes) -> bytes | None:

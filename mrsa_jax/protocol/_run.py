@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
 from mrsa_jax.protocol._network import SERVER, Network, Refusal, disturbed

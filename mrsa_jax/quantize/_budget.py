@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer, host_array
 
 __all__ = [
     "RingBudget",

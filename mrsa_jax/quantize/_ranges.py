@@ -7,7 +7,6 @@ server knows anyway; it is a traced number, so a new range compiles nothing new.
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32
 
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.quantize._stochastic import Quantizer
 
@@ -127,8 +127,7 @@ def following_range(
     require(statistic in known, "statistic", hint, statistic)
     numbers: Any = (("multiplier", multiplier), ("floor", floor))
     for name, value in numbers:
-        good = not isinstance(value, bool) and math.isfinite(value) and value > 0
-        require(bool(good), name, "must be positive and finite", value)
+        check_number(value, name, "must be positive and finite", POSITIVE)
     enough = statistic != "max" or float(multiplier) >= 1
     require(enough, "multiplier", 'must be at least 1 for statistic "max"', multiplier)
     return FollowingRange(jnp.float32(multiplier), jnp.float32(floor), statistic)

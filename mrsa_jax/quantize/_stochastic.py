@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Integer, Key, UInt32
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 
 __all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
 

@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from mrsa_jax import data
-from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._checks import check_count
+from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.availability import Availability
 from mrsa_jax.reproduce._catalog import Entry, entry, trained
 from mrsa_jax.reproduce._config import check_items
@@ -117,8 +118,7 @@ def make_context(
         >>> make_context(fast=True).seed
         0
     """
-    is_integer = isinstance(seed, int) and not isinstance(seed, bool)
-    require(is_integer and 0 <= seed < 2**32, "seed", "must be an integer in [0, 2**32)", seed)
+    check_count(seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
     if dataset not in data.SOURCES and not dataset.startswith("tfds:"):
         choice = nearest(dataset, (*data.SOURCES, "tfds:NAME"))
         raise ConfigurationError(f"`dataset` must be a known data set; got {dataset!r}; {choice}")

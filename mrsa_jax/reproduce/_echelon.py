@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
+from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import as_integers
 
 __all__ = ["echelon_estimate"]
 

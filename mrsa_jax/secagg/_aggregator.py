@@ -20,13 +20,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
+from mrsa_jax._checks import check_integer
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.modular._inputs import check_integer, host_array
 from mrsa_jax.secagg._types import Block, SegmentPlan, complete_plan, segment_plan
 
 __all__ = ["check_inputs", "check_plan", "check_residues", "check_ring", "nonce_word"]

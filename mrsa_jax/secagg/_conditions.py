@@ -18,13 +18,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._arrays import host_array
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.graphs._connectivity import labels
 from mrsa_jax.graphs._lists import check_graphs
-from mrsa_jax.modular._inputs import host_array
 
 __all__ = [
     "check_round",

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
@@ -30,7 +31,6 @@ from mrsa_jax.modular import (
     share_secrets,
     words_of_limbs,
 )
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._admission import admitted, heeded, signing
 from mrsa_jax.secagg._checks import check_inputs
 from mrsa_jax.secagg._conditions import check_round, unmasking_risk

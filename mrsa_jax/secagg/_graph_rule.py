@@ -17,11 +17,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._conditions import _learnt_components
 from mrsa_jax.selection import LearntRound, SplitPolicy
 from mrsa_jax.selection._round_rules import block_labels, check_policy, kept_by, round_status

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus, words_per_residue
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._admission import admitted, memberships
 from mrsa_jax.secagg._checks import check_plan
 from mrsa_jax.secagg._types import Block, SegmentPlan

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.quantize import check_fits
 
 __all__ = [

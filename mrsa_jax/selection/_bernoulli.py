@@ -14,11 +14,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax import _chance
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability import _chance
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._types import SelectorState
 
 __all__ = ["BernoulliSelection", "bernoulli"]
@@ -102,7 +102,7 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
 
     Source: Multi-RoundSecAgg (AAAI version), Appendix H.1 and Theorem 3.
     """
-    n = check_count("num_clients", num_clients)
-    chance = _chance.check_chances("probability", probability)
+    n = check_size(num_clients, "num_clients")
+    chance = _chance.check_chances(probability, "probability")
     require(chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}")
     return BernoulliSelection(jnp.asarray(_chance.threshold(chance)), n)

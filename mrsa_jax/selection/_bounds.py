@@ -10,8 +10,9 @@ import math
 import typing
 from typing import Literal
 
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.selection._checks import check_count, check_sizes
+from mrsa_jax.selection._checks import check_sizes
 
 __all__ = ["RandomScheme", "family_size_bound", "full_rank_probability_bound"]
 
@@ -108,9 +109,9 @@ def family_size_bound(num_clients: int, cohort_size: int, privacy_target: int) -
         may use different numbers of groups, hence the inequality (docs/errata.md). Its step (ii)
         asks for E <= D/2; counting the groups left out too makes the bound hold for every K.
     """
-    n = check_count("num_clients", num_clients)
-    k = check_count("cohort_size", cohort_size)
-    t = check_count("privacy_target", privacy_target)
+    n = check_size(num_clients, "num_clients")
+    k = check_size(cohort_size, "cohort_size")
+    t = check_size(privacy_target, "privacy_target")
     require(k <= n, "cohort_size", "must be at most `num_clients`", k, n)
     require(t <= k, "privacy_target", "must be at most `cohort_size`", t, k)
     if n % t == 0 and k % t == 0:

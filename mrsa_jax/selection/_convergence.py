@@ -12,15 +12,16 @@ import dataclasses
 import math
 import typing
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._arrays import number_or_vector, one_number
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._checks import check_numbers
-from mrsa_jax.selection._checks import check_count, check_sizes
+from mrsa_jax.selection._checks import check_sizes
 
 __all__ = ["ConvexConstants", "Form", "convergence_bound", "convex_constants"]
 
@@ -90,18 +91,18 @@ def convex_constants(
         >>> unit.heterogeneity(120)
         0.0
     """
-    rho, mu = _one("smoothness", smoothness), _one("strong_convexity", strong_convexity)
+    rho, mu = one_number(smoothness, "smoothness"), one_number(strong_convexity, "strong_convexity")
     require(mu > 0.0, "strong_convexity", "must be positive", mu)
     require(rho >= mu, "smoothness", "must be at least `strong_convexity`", rho, mu)
-    variance = check_numbers("gradient_variance", gradient_variance)
+    variance = number_or_vector(gradient_variance, "gradient_variance")
     bad = variance[~(variance >= 0.0)]
     require(bad.size == 0, "gradient_variance", "must be at least 0", *bad[:1].tolist())
-    bound = _one("gradient_bound", gradient_bound)
+    bound = one_number(gradient_bound, "gradient_bound")
     require(bound >= 0.0, "gradient_bound", "must be at least 0", bound)
-    distance = _one("squared_distance", squared_distance)
+    distance = one_number(squared_distance, "squared_distance")
     require(distance >= 0.0, "squared_distance", "must be at least 0", distance)
-    least = _one("minimum", minimum)
-    minima = np.atleast_1d(check_numbers("client_minima", client_minima))
+    least = one_number(minimum, "minimum")
+    minima = np.atleast_1d(number_or_vector(client_minima, "client_minima"))
     mean = float(minima.mean())
     slack = 1e-9 * (1.0 + abs(least) + abs(mean))
     require(mean <= least + slack, "client_minima", "must have a mean up to `minimum`", mean, least)
@@ -166,11 +167,11 @@ def convergence_bound(
         of Li et al.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    rounds = check_count("num_rounds", num_rounds)
-    c = _one("cardinality", cardinality)
+    rounds = check_size(num_rounds, "num_rounds")
+    c = one_number(cardinality, "cardinality")
     rule = "must lie between 0 and `cohort_size`"
     require(0.0 <= c <= k * (1.0 + 1e-12), "cardinality", rule, c, k)
-    steps = check_count("local_steps", local_steps)
+    steps = check_size(local_steps, "local_steps")
     known = typing.get_args(Form)
     require(form in known, "form", f"must be a known form: {nearest(str(form), known)}", form)
     rule = "must hold one number, or one for each client"
@@ -213,9 +214,3 @@ def _binomial_law(trials: int, chance: float) -> np.ndarray:
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     law = np.exp(logs - logs.max())
     return law / law.sum()
-
-
-def _one(argument: str, value: Any) -> float:
-    number = check_numbers(argument, value)
-    require(number.ndim == 0, argument, "must be one number", f"shape {number.shape}")
-    return float(number)

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._checks import check_size
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
@@ -23,7 +24,6 @@ from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._types import Selector
 
 __all__ = ["program_of", "rollout_many"]
@@ -94,8 +94,8 @@ def rollout_many(
     checked = [
         _rollout._check(s, a, num_rounds) for s, a in zip(selectors, availabilities, strict=True)
     ]
-    rounds, trials = checked[0][0], check_count("num_trials", num_trials)
-    check_count("width", width)
+    rounds, trials = checked[0][0], check_size(num_trials, "num_trials")
+    check_size(width, "width")
     schemes = list(zip(selectors, [bound for _, bound in checked], strict=True))
     first = program_of(schemes[0])
     rule = "must all be of one program: of one class, with the same sizes"

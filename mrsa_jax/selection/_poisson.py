@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from mrsa_jax import _chance
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability import _chance
 from mrsa_jax.selection._bernoulli import BernoulliSelection
-from mrsa_jax.selection._checks import check_count
 
 __all__ = ["poisson"]
 
@@ -50,8 +50,8 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
     Source: none of the papers for unequal chances; for equal ones Multi-RoundSecAgg (AAAI
         version), Appendix H.1 ("I.I.D. random selection").
     """
-    n = check_count("num_clients", num_clients)
-    chances = _chance.check_chances("probability", probability)
+    n = check_size(num_clients, "num_clients")
+    chances = _chance.check_chances(probability, "probability")
     rule = "must be one number or one for each client"
     fits = chances.ndim == 0 or chances.size == n
     require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")

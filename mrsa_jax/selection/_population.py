@@ -18,13 +18,13 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import number_or_vector
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection._blocks import Fairness, batch_partitioning
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._rollout import initial_availability
 from mrsa_jax.selection._types import SelectorState
 
@@ -63,11 +63,11 @@ def changing_population(
         >>> changing_population(0, 2, 3, arrival_rate=1.0, departure_rate=0.0).astype(int).tolist()
         [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     """
-    n, rounds = check_count("num_clients", num_clients), check_count("num_rounds", num_rounds)
-    arrivals = check_numbers("arrival_rate", arrival_rate)
+    n, rounds = check_size(num_clients, "num_clients"), check_size(num_rounds, "num_rounds")
+    arrivals = number_or_vector(arrival_rate, "arrival_rate")
     good = arrivals.ndim == 0 and float(arrivals) >= 0.0
     require(good, "arrival_rate", "must be one number, at least 0", arrivals.tolist())
-    leaves = check_numbers("departure_rate", departure_rate)
+    leaves = number_or_vector(departure_rate, "departure_rate")
     good = leaves.ndim == 0 and 0.0 <= float(leaves) <= 1.0
     require(good, "departure_rate", "must be one number in [0, 1]", leaves.tolist())
     rate, chance = float(arrivals), float(leaves)
@@ -127,7 +127,7 @@ def form_blocks(
         [[0, 0, -1, -1], [0, -1, 0, -1]]
     """
     present = _as_members(members)
-    t = check_count("privacy_target", privacy_target)
+    t = check_size(privacy_target, "privacy_target")
     known = typing.get_args(BlockPolicy)
     require(policy in known, "policy", f"must be known: {nearest(str(policy), known)}", policy)
     return _spread(present, _POLICIES[policy](present, t))
@@ -181,7 +181,7 @@ def rollout_population(
         blocks.
     """
     present = _as_members(members)
-    k, t = check_count("cohort_size", cohort_size), check_count("privacy_target", privacy_target)
+    k, t = check_size(cohort_size, "cohort_size"), check_size(privacy_target, "privacy_target")
     require(k % t == 0, "cohort_size", "must be a multiple of `privacy_target`", k, t)
     labels = form_blocks(present, t, policy)
     chooser = batch_partitioning(max(present.shape[1] // t, k // t), k // t, 1, fairness)

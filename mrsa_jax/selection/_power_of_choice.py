@@ -18,11 +18,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._arrays import number_or_vector, one_number
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability._checks import check_numbers
 from mrsa_jax.selection import _ranking
-from mrsa_jax.selection._checks import check_count, check_sizes
+from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
@@ -171,14 +172,14 @@ def power_of_choice(
         uniformly (equal data sets) among the available, and losses are simulated.
     """
     n, k, _ = check_sizes(num_clients, cohort_size)
-    d = check_count("num_candidates", num_candidates)
+    d = check_size(num_candidates, "num_candidates")
     require(k <= d, "num_candidates", "must be at least `cohort_size`", d, k)
     require(d <= n, "num_candidates", "must be at most `num_clients`", d, n)
-    high, low = _losses("initial_loss", initial_loss, n), _losses("final_loss", final_loss, n)
+    high, low = _losses(initial_loss, "initial_loss", n), _losses(final_loss, "final_loss", n)
     over = low > high
     rule = "must be at most `initial_loss`"
     require(not over.any(), "final_loss", rule, *low[over][:1].tolist(), *high[over][:1].tolist())
-    down, up = _factor("decay", decay), _factor("recovery", recovery)
+    down, up = one_number(decay, "decay"), one_number(recovery, "recovery")
     require(0.0 < down <= 1.0, "decay", "must lie in (0, 1]", down)
     require(1.0 <= up <= 1e9, "recovery", "must lie in [1, 1e9]", up)
     require(down >= 1e-9, "decay", "must be at least 1e-9", down)
@@ -191,20 +192,14 @@ def power_of_choice(
     )
 
 
-def _losses(argument: str, value: object, num_clients: int) -> np.ndarray:
-    losses = check_numbers(argument, value)
+def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
+    losses = number_or_vector(value, argument)
     fits = losses.ndim == 0 or losses.size == num_clients
     rule = "must be one number or one for each client"
     require(fits, argument, rule, f"{losses.size} numbers, {num_clients} clients")
     bad = losses[~((losses >= 1e-30) & (losses <= 1e30))]
     require(bad.size == 0, argument, "must lie in [1e-30, 1e30]", *bad[:1].tolist())
     return np.broadcast_to(losses, (num_clients,))
-
-
-def _factor(argument: str, value: object) -> float:
-    factor = check_numbers(argument, value)
-    require(factor.ndim == 0, argument, "must be one number", f"shape {factor.shape}")
-    return float(factor)
 
 
 def _units(values: np.ndarray) -> Array:

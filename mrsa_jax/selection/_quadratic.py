@@ -19,12 +19,12 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import number_or_vector
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.availability._checks import check_numbers
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._convergence import ConvexConstants, convex_constants
 from mrsa_jax.selection._rollout import rollout_trials
 from mrsa_jax.selection._types import Selector
@@ -128,14 +128,14 @@ def quadratic_problem(
         >>> problem.loss(problem.optimum) == problem.constants().minimum
         True
     """
-    n, d = check_count("num_clients", num_clients), check_count("dim", dim)
-    m, size = check_count("num_samples", num_samples), check_count("block_size", block_size)
+    n, d = check_size(num_clients, "num_clients"), check_size(dim, "dim")
+    m, size = check_size(num_samples, "num_samples"), check_size(block_size, "block_size")
     require(m <= 2**16, "num_samples", "must be at most 2**16", m)
     require(n % size == 0, "num_clients", "must be a multiple of `block_size`", n, size)
-    ends = _float32("curvature", list(curvature))
+    ends = _float32(list(curvature), "curvature")
     rule = "must be two numbers, the least positive and at most the largest"
     require(bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature)
-    widths = [_float32("spread", spread), _float32("noise", noise)]
+    widths = [_float32(spread, "spread"), _float32(noise, "noise")]
     for name, width in zip(("spread", "noise"), widths, strict=True):
         good = width.ndim == 0 and float(width) >= 0.0
         require(good, name, "must be one number, at least 0", width.tolist())
@@ -195,7 +195,7 @@ def simulate_convergence(
 
     Cost: N d E a round and trial: all clients' steps are taken, the cohort's kept.
     """
-    steps = check_count("local_steps", local_steps)
+    steps = check_size(local_steps, "local_steps")
     count, _, dim = problem.samples.shape
     history = rollout_trials(seed, selector, availability, num_rounds, num_trials)
     rule = "must have as many clients as `selector`"
@@ -257,9 +257,9 @@ def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(array, np.float64) for array in arrays)
 
 
-def _float32(argument: str, value: object) -> np.ndarray:
+def _float32(value: object, argument: str) -> np.ndarray:
     """Return finite numbers as float64 that float32 does not turn into 0 or infinity."""
-    numbers = check_numbers(argument, value)
+    numbers = number_or_vector(value, argument)
     sizes = np.abs(numbers)
     limits = np.finfo(np.float32)
     bad = numbers[(sizes > 0.0) & ~((sizes >= limits.tiny) & (sizes <= limits.max))]
@@ -272,6 +272,6 @@ def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.nd
     """Return x(0) as float32[d], zeros if None."""
     if initial is None:
         return np.zeros(dim, np.float32)
-    start = _float32("initial", initial)
+    start = _float32(initial, "initial")
     require(start.shape == (dim,), "initial", f"must hold {dim} numbers", f"shape {start.shape}")
     return start.astype(np.float32)

@@ -17,6 +17,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
+from mrsa_jax._checks import check_size
 from mrsa_jax._device import (
     at_once,
     cores_for,
@@ -31,7 +32,6 @@ from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._metrics import Running
 from mrsa_jax.selection._types import Selector, check_selector
 
@@ -125,7 +125,7 @@ def rollout_trials(
         (3, 5, 4)
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    trials = check_count("num_trials", num_trials)
+    trials = check_size(num_trials, "num_trials")
     return _in_chunks(
         _roll_chunk, as_key(seed), (selector, bound), rounds, trials, selector.num_clients,
         checked_mesh(mesh),
@@ -169,15 +169,14 @@ def rollout_metrics(
         True
     """
     rounds, bound = _check(selector, availability, num_rounds)
-    trials = check_count("num_trials", num_trials)
+    trials = check_size(num_trials, "num_trials")
     return _in_chunks(
         _metrics_chunk, as_key(seed), (selector, bound), rounds, trials, 9, checked_mesh(mesh)
     )
 
 
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
-    rounds = check_count("num_rounds", num_rounds)
-    require(rounds < 2**31, "num_rounds", "must be below 2**31", rounds)
+    rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
     is_model = isinstance(availability, Availability)
     rule = "must have `for_clients`, `init` and `sample`"

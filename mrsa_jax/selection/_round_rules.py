@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._status import Status
-from mrsa_jax.modular._inputs import host_array
-from mrsa_jax.selection._checks import check_count
 
 __all__ = [
     "LearntRound",
@@ -150,7 +150,7 @@ def check_policy(name: Any) -> str:
 def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     """Return the number of each client's block, from T or from the numbers themselves."""
     if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
-        size = check_count("blocks", blocks)
+        size = check_size(blocks, "blocks")
         return jnp.arange(num_clients, dtype=jnp.int32) // jnp.int32(size)
     array = host_array(blocks, "blocks")
     rule = f"must be a block size, or {num_clients} numbers of blocks"

@@ -18,11 +18,11 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability, StepDropout
-from mrsa_jax.selection._checks import check_count
 from mrsa_jax.selection._rollout import _in_chunks, initial_availability
 from mrsa_jax.selection._round_rules import (
     RoundRule,
@@ -156,7 +156,7 @@ def component_sums(
         (docs/errata.md).
     """
     rows, labels = jnp.asarray(participation), jnp.asarray(components)
-    count = check_count("num_components", num_components)
+    count = check_size(num_components, "num_components")
     require(rows.dtype == jnp.bool_, "participation", "must be bools", rows.dtype)
     whole = jnp.issubdtype(labels.dtype, jnp.integer)
     same = rows.shape == labels.shape and rows.ndim >= 1
@@ -261,8 +261,8 @@ def rollout_rounds(
 
     Source: Multi-RoundSecAgg, Section 4; CCESA, Algorithm 1, for the steps.
     """
-    rounds = check_count("num_rounds", num_rounds)
-    trials = 1 if num_trials is None else check_count("num_trials", num_trials)
+    rounds = check_size(num_rounds, "num_rounds")
+    trials = 1 if num_trials is None else check_size(num_trials, "num_trials")
     for name, value, kind in (("selector", selector, Selector),
                               ("availability", availability, Availability),
                               ("steps", steps, StepDropout)):  # fmt: skip

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._errors import require
-from mrsa_jax.selection._checks import check_count
+from mrsa_jax._checks import check_size
 from mrsa_jax.selection._types import Selector, check_selector
 
 __all__ = ["SeparatedSelection", "SeparationState", "minimum_separation"]
@@ -120,6 +119,5 @@ def minimum_separation(selector: Selector, separation: int) -> SeparatedSelectio
         (2023), Definition of b-min-separation.
     """
     check_selector(selector)
-    b = check_count("separation", separation)
-    require(b < 2**31, "separation", "must be below 2**31", b)
+    b = check_size(separation, "separation")
     return SeparatedSelection(selector, jnp.int32(b))

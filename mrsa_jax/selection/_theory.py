@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._arrays import integer_or_vector
+from mrsa_jax._chance import check_chances
+from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
-from mrsa_jax.availability._chance import check_chances
-from mrsa_jax.availability._checks import check_integers
-from mrsa_jax.selection._checks import check_count, check_sizes
+from mrsa_jax.selection._checks import check_sizes
 
 __all__ = ["enumerate_family", "expected_cardinality", "family_size"]
 
@@ -72,7 +73,7 @@ def enumerate_family(
     Source: Multi-RoundSecAgg, Algorithm 1; Figure 2 is the family of (8, 4, 2).
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    cap = check_count("max_rows", max_rows)
+    cap = check_size(max_rows, "max_rows")
     size = family_size(n, k, t)
     require(size <= cap, "max_rows", "must be at least the size of the family", cap, size)
     chosen = np.array(list(itertools.combinations(range(n // t), k // t)), dtype=np.int64)
@@ -122,7 +123,7 @@ def expected_cardinality(
         is this package's: with mixed rates C depends on who shares a block.
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    rates = check_chances("dropout_rate", dropout_rate)
+    rates = check_chances(dropout_rate, "dropout_rate")
     if rates.ndim == 1:
         rule = "must hold one rate for each client"
         require(rates.size == n, "dropout_rate", rule, f"{rates.size} rates, {n} clients")
@@ -148,7 +149,7 @@ def all_or_none(
 
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:
     """Return the clients sorted by block, or raise unless every block has T of them."""
-    labels = check_integers("blocks", blocks)
+    labels = integer_or_vector(blocks, "blocks")
     rule = "must hold one integer for each client"
     require(labels.ndim == 1 and labels.size == n, "blocks", rule, f"shape {labels.shape}")
     names, sizes = np.unique(labels, return_counts=True)

@@ -12,6 +12,7 @@ import math
 import pathlib
 from typing import Literal
 
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 
@@ -123,7 +124,7 @@ def validate_data(data: DataConfig) -> None:
     """
     for name in ("shards_per_client", "shared_size"):
         require(getattr(data, name) >= 1, name, "must be at least 1", getattr(data, name))
-    _positive("concentration", data.concentration)
+    check_number(data.concentration, "concentration", "must be positive", POSITIVE)
 
 
 def validate_training(training: TrainingConfig) -> None:
@@ -139,7 +140,7 @@ def validate_training(training: TrainingConfig) -> None:
         ...
         mrsa_jax._errors.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
     """
-    _positive("learning_rate", training.learning_rate)
+    check_number(training.learning_rate, "learning_rate", "must be positive", POSITIVE)
     require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
     for name in ("weight_decay", "proximal"):
         value = getattr(training, name)
@@ -153,7 +154,9 @@ def validate_training(training: TrainingConfig) -> None:
     good = 0 < training.decay_factor <= 1
     require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)
     if training.server_learning_rate is not None:
-        _positive("server_learning_rate", training.server_learning_rate)
+        check_number(
+            training.server_learning_rate, "server_learning_rate", "must be positive", POSITIVE
+        )
 
 
 def validate_resources(resources: ResourceConfig) -> None:
@@ -163,10 +166,6 @@ def validate_resources(resources: ResourceConfig) -> None:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
     if resources.memory_gib is not None:
-        _positive("memory_gib", resources.memory_gib)
+        check_number(resources.memory_gib, "memory_gib", "must be positive", POSITIVE)
     if resources.devices is not None:
         require(resources.devices >= 1, "devices", "must be at least 1", resources.devices)
-
-
-def _positive(name: str, value: float) -> None:
-    require(math.isfinite(value) and value > 0, name, "must be positive", value)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mrsa_jax import ConfigurationError
+from mrsa_jax import ConfigurationError, _chance
 from mrsa_jax._streams import as_key, trial_key
-from mrsa_jax.availability import _chance, assign_rates, independent
+from mrsa_jax.availability import assign_rates, independent
 
 
 @pytest.mark.parametrize(

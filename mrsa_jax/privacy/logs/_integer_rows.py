@@ -16,8 +16,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from mrsa_jax._arrays import require_array
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import require_array
 
 __all__ = ["fit_integers", "integer_rows"]
 

@@ -11,8 +11,8 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from mrsa_jax._arrays import is_table
 from mrsa_jax._errors import DataNotFoundError, nearest, require
-from mrsa_jax.modular._inputs import is_table
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 

@@ -6,8 +6,8 @@ R -> `residue_bits`, L -> `num_groups` of Turbo-aggregate.
 
 from __future__ import annotations
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._round_costs import COUNT, HEADER, IDENTITY, SHARE, TAG
 
 __all__ = [

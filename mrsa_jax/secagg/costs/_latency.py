@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
 
@@ -138,7 +138,7 @@ def operation_seconds(**seconds: float | int) -> OperationSeconds:
     known = ", ".join(_MEASURED)
     require(not unknown, "seconds", f"must name operations ({known})", *sorted(unknown))
     return OperationSeconds(
-        **{name: not_negative(name, value) for name, value in {**_MEASURED, **seconds}.items()}
+        **{name: not_negative(value, name) for name, value in {**_MEASURED, **seconds}.items()}
     )
 
 
@@ -184,10 +184,10 @@ def latency_model(
     wait = float(timeout_seconds)
     require(wait > 0.0, "timeout_seconds", "must be positive", timeout_seconds)
     return LatencyModel(
-        positive("up_bytes_per_second", up_bytes_per_second),
-        positive("down_bytes_per_second", down_bytes_per_second),
-        positive("server_bytes_per_second", server_bytes_per_second),
-        not_negative("round_trip_seconds", round_trip_seconds),
+        positive(up_bytes_per_second, "up_bytes_per_second"),
+        positive(down_bytes_per_second, "down_bytes_per_second"),
+        positive(server_bytes_per_second, "server_bytes_per_second"),
+        not_negative(round_trip_seconds, "round_trip_seconds"),
         client_seconds or operation_seconds(),
         server_seconds or operation_seconds(),
         compute_slowdown or steady(),

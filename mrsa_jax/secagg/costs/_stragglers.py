@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax._errors import require
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._streams import client_words
 
 __all__ = [
@@ -104,7 +104,7 @@ def steady(factor: float | int = 1.0) -> Steady:
         >>> steady(2).sample(jax.random.key(0), 3).tolist()
         [2.0, 2.0, 2.0]
     """
-    return Steady(positive("factor", factor))
+    return Steady(positive(factor, "factor"))
 
 
 def exponential_tail(mean_excess: float | int, fastest: float | int = 1.0) -> ExponentialTail:
@@ -124,7 +124,7 @@ def exponential_tail(mean_excess: float | int, fastest: float | int = 1.0) -> Ex
         >>> bool((exponential_tail(0.5).sample(jax.random.key(0), 50) > 1.0).all())
         True
     """
-    return ExponentialTail(positive("fastest", fastest), not_negative("mean_excess", mean_excess))
+    return ExponentialTail(positive(fastest, "fastest"), not_negative(mean_excess, "mean_excess"))
 
 
 def lognormal(sigma: float | int, median: float | int = 1.0) -> LogNormal:
@@ -141,7 +141,7 @@ def lognormal(sigma: float | int, median: float | int = 1.0) -> LogNormal:
         >>> lognormal(0.0, 3.0).sample(jax.random.key(0), 2).tolist()
         [3.0, 3.0]
     """
-    return LogNormal(positive("median", median), not_negative("sigma", sigma))
+    return LogNormal(positive(median, "median"), not_negative(sigma, "sigma"))
 
 
 def pareto(shape: float | int, fastest: float | int = 1.0) -> Pareto:
@@ -158,26 +158,19 @@ def pareto(shape: float | int, fastest: float | int = 1.0) -> Pareto:
         >>> bool((pareto(3.0).sample(jax.random.key(0), 50) >= 1.0).all())
         True
     """
-    return Pareto(positive("fastest", fastest), positive("shape", shape))
+    return Pareto(positive(fastest, "fastest"), positive(shape, "shape"))
 
 
-def positive(argument: str, value: float | int) -> Float32[Array, ""]:
+def positive(value: float | int, argument: str) -> Float32[Array, ""]:
     """Return a positive finite number as float32, or raise naming `argument`."""
-    _check_number(argument, value)
-    require(0.0 < float(value) < float("inf"), argument, "must be positive and finite", value)
-    return jnp.float32(value)
+    rule = "must be positive and finite"
+    return jnp.float32(check_number(value, argument, rule, POSITIVE, kind="must be a number"))
 
 
-def not_negative(argument: str, value: float | int) -> Float32[Array, ""]:
+def not_negative(value: float | int, argument: str) -> Float32[Array, ""]:
     """Return a finite number of at least 0 as float32, or raise naming `argument`."""
-    _check_number(argument, value)
-    require(0.0 <= float(value) < float("inf"), argument, "must be at least 0 and finite", value)
-    return jnp.float32(value)
-
-
-def _check_number(argument: str, value: float | int) -> None:
-    is_number = isinstance(value, float | int) and not isinstance(value, bool)
-    require(is_number, argument, "must be a number", value)
+    rule = "must be at least 0 and finite"
+    return jnp.float32(check_number(value, argument, rule, 0.0, kind="must be a number"))
 
 
 def _uniform(key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:

@@ -7,19 +7,12 @@ and intervals are found by bisection on the tail itself.
 from __future__ import annotations
 
 import math
-import numbers
-from typing import Any
+from collections.abc import Callable
 
-import jax
 import numpy as np
-
-from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import host_array
 
 __all__ = [
     "binomial_interval",
-    "check_chance",
-    "check_number",
     "log_binomials",
     "log_factorials",
     "log_pmf",
@@ -27,22 +20,6 @@ __all__ = [
     "log_tail_above",
     "log_tail_below",
 ]
-
-
-def check_number(argument: str, value: Any) -> float:
-    """Return one real number, Python's, NumPy's or JAX's, as a float, or raise naming it."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        is_number = value.ndim == 0 and host_array(value, argument).dtype.kind in "fiu"
-    require(is_number, argument, "must be a number", value)
-    return float(value)
-
-
-def check_chance(argument: str, value: Any) -> float:
-    """Return a chance in [0, 1] as a float, or raise naming `argument`."""
-    chance = check_number(argument, value)
-    require(0.0 <= chance <= 1.0, argument, "must lie in [0, 1]", value)
-    return chance
 
 
 def log_factorials(largest: int) -> np.ndarray:
@@ -129,7 +106,7 @@ def binomial_interval(count: int, trials: int, level: float = 0.95) -> tuple[flo
     return lower, upper
 
 
-def _solve(growing: Any) -> float:
+def _solve(growing: Callable[[float], float]) -> float:
     """Return the root in (0, 1) of a growing function, by bisection until floats run out."""
     low, high = 0.0, 1.0
     while True:

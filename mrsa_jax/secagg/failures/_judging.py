@@ -19,6 +19,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
+from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import at_once, chosen_form, cores_for, over_cores
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
@@ -52,8 +53,6 @@ __all__ = [
     "round_keys",
 ]
 
-_ALWAYS = 2**32 - 1
-
 
 def default_chunk(num_clients: int, compiled: bool) -> int:
     """Return how many rounds to run at once: megabytes of graphs on the CPU.
@@ -77,7 +76,7 @@ def _runs_loops() -> bool:
 
 def edge_limit(graph: ErdosRenyi | Complete) -> np.uint32:
     """Return the threshold below which the word of a pair makes an edge."""
-    return np.uint32(_ALWAYS if isinstance(graph, Complete) else int(graph.threshold))
+    return np.uint32(ALWAYS if isinstance(graph, Complete) else int(graph.threshold))
 
 
 def judge_trials(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrsa_jax._chance import ALWAYS
 from mrsa_jax._streams import _CLIENTS, _PAIRS
 from mrsa_jax.modular._compiled import compiled
 
@@ -28,7 +29,7 @@ __all__ = [
 # What a round's byte says.
 UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
-_ALWAYS = np.uint32(2**32 - 1)  # the largest threshold stands for chance 1
+_ALWAYS = np.uint32(ALWAYS)
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 

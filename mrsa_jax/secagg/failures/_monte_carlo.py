@@ -17,17 +17,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._arrays import host_array
+from mrsa_jax._chance import check_chances
+from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
-from mrsa_jax.availability._chance import check_chances
 from mrsa_jax.graphs._types import MAX_CLIENTS
-from mrsa_jax.modular._inputs import check_integer, host_array
 from mrsa_jax.secagg.failures import _judging
-from mrsa_jax.secagg.failures._binomial import binomial_interval, check_chance
+from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 __all__ = ["FailureRates", "Rate", "check_thresholds", "failure_rates", "failure_rates_of"]
 
@@ -141,11 +142,11 @@ def failure_rates(
     """
     n = check_integer(n, "n", 2)
     require(n <= MAX_CLIENTS, "n", f"must be at most {MAX_CLIENTS}", n)
-    graph = graphs.erdos_renyi(n, check_chance("p", p))
-    losses = check_chances("q", q)
+    graph = graphs.erdos_renyi(n, check_chance(p, "p"))
+    losses = check_chances(q, "q")
     rule = f"must be one rate or {n}, one for each client"
     require(losses.shape in ((), (n,)), "q", rule, f"shape {losses.shape}")
-    limits = check_thresholds("t", t, n)
+    limits = check_thresholds(t, "t", n)
     steps = independent_steps(losses)
     return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
@@ -191,7 +192,7 @@ def failure_rates_of(
     is_graph = isinstance(graph, graphs.GraphModel)
     require(is_graph, "graph", "must be a graph model, with `sample` and `num_clients`", graph)
     require(isinstance(steps, StepDropout), "steps", "must be a step dropout model", steps)
-    limits = check_thresholds("thresholds", thresholds, graph.num_clients)
+    limits = check_thresholds(thresholds, "thresholds", graph.num_clients)
     rates = getattr(steps, "thresholds", None)
     shape = () if rates is None else tuple(rates.shape[1:])
     rule = f"must be for the graph's {graph.num_clients} clients"
@@ -199,7 +200,7 @@ def failure_rates_of(
     return _count(seed, graph, steps, limits, num_trials, chunk_size, progress, mesh)
 
 
-def check_thresholds(argument: str, value: Any, num_clients: int) -> np.ndarray:
+def check_thresholds(value: Any, argument: str, num_clients: int) -> np.ndarray:
     """Return thresholds as int32[n], or raise naming `argument`."""
     limits = host_array(value, argument)
     rule = "must be an integer of at least 1, or one for each client"

@@ -16,13 +16,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._inputs import check_integer
 from mrsa_jax.secagg.failures import _judging
-from mrsa_jax.secagg.failures._binomial import binomial_interval, check_chance, log_sum
+from mrsa_jax.secagg.failures._binomial import binomial_interval, log_sum
 from mrsa_jax.secagg.failures._monte_carlo import check_thresholds
 from mrsa_jax.secagg.failures._planting import (
     Planted,
@@ -172,8 +172,8 @@ def rare_failure_rates(
     (1983), over the unions that the proofs of CCESA's Theorems 5 and 6 bound.
     """
     n = check_integer(n, "n", 2)
-    p, q = check_chance("p", p), check_chance("q", q)
-    limits = check_thresholds("t", t, n)
+    p, q = check_chance(p, "p"), check_chance(q, "q")
+    limits = check_thresholds(t, "t", n)
     key = as_key(seed)
     trials = check_integer(num_trials, "num_trials", 1, 2**32 - 1)
     require(progress is None or callable(progress), "progress", "must be callable", progress)

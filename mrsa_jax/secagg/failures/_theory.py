@@ -13,15 +13,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._checks import check_chance, check_integer, check_number
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import check_integer
-from mrsa_jax.secagg.failures._binomial import (
-    check_chance,
-    check_number,
-    log_factorials,
-    log_pmf,
-    log_sum,
-)
+from mrsa_jax.secagg.failures._binomial import log_factorials, log_pmf, log_sum
 
 __all__ = [
     "check_threshold",
@@ -67,7 +61,7 @@ def connection_probability(n: int | np.integer, total_dropout_rate: ArrayLike) -
     differ from it in the third digit (docs/errata.md).
     """
     n = check_integer(n, "n", 3)
-    total = check_chance("total_dropout_rate", total_dropout_rate)
+    total = check_chance(total_dropout_rate, "total_dropout_rate")
     require(total < 0.5, "total_dropout_rate", "must be below 0.5", total_dropout_rate)
     kept = 1.0 - total
     return max(_private_threshold(n, kept**0.75), _reliable_threshold(n, kept))
@@ -96,7 +90,7 @@ def reliable_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     form is kept, since Table G.2 and Table 2 are made with it.
     """
     n = check_integer(n, "n", 3)
-    kept = (1.0 - check_chance("q", q)) ** 4
+    kept = (1.0 - check_chance(q, "q")) ** 4
     require(kept > 0.5, "q", "must be such that (1 - q)**4 is above 0.5", q)
     return _reliable_threshold(n, kept)
 
@@ -125,7 +119,7 @@ def private_connection_threshold(n: int | np.integer, q: ArrayLike) -> float:
     Source: CCESA, Theorem 4 (logarithms natural).
     """
     n = check_integer(n, "n", 3)
-    return _private_threshold(n, (1.0 - check_chance("q", q)) ** 3)
+    return _private_threshold(n, (1.0 - check_chance(q, "q")) ** 3)
 
 
 def _reliable_threshold(n: int, kept: float) -> float:
@@ -193,7 +187,7 @@ def share_threshold_real(n: int | np.integer, p: ArrayLike) -> float:
 
 def _remark_4(n: Any, p: Any) -> float:
     n = check_integer(n, "n", 2)
-    p = check_chance("p", p)
+    p = check_chance(p, "p")
     return ((n - 1) * p + math.sqrt((n - 1) * math.log(n - 1)) + 1.0) / 2.0
 
 
@@ -229,7 +223,7 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
     4.7e-4, truth nearly 1; docs/errata.md).
     """
     n = check_integer(n, "n", 2)
-    mean = check_chance("p", p) * (1.0 - check_chance("q", q)) ** 4
+    mean = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     share = (check_threshold(t) - 1.0) / (n - 1)
     if share > mean:
         return 0.0
@@ -246,9 +240,8 @@ def _divergence(x: float, y: float) -> float:
 
 def check_threshold(t: Any, argument: str = "t") -> float:
     """Return a real threshold of at least 1 as a float, or raise naming `argument`."""
-    number = check_number(argument, t)
-    require(1.0 <= number < math.inf, argument, "must be finite and at least 1", t)
-    return number
+    rule = "must be finite and at least 1"
+    return check_number(t, argument, rule, minimum=1.0, kind="must be a number")
 
 
 def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
@@ -278,8 +271,8 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     """
     n = check_integer(n, "n", 2)
     require(n <= _MOST_CLIENTS, "n", f"must be at most {_MOST_CLIENTS}, whose cuts are summed", n)
-    p = check_chance("p", p)
-    arrive = _log_arrivals(n, check_chance("q", q))
+    p = check_chance(p, "p")
+    arrive = _log_arrivals(n, check_chance(q, "q"))
     if p == 1.0:
         return -math.inf
     factorials = log_factorials(n)

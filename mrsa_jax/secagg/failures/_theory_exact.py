@@ -11,9 +11,8 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax.modular._inputs import check_integer
+from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax.secagg.failures._binomial import (
-    check_chance,
     log_factorials,
     log_sum,
     log_tail_above,
@@ -60,7 +59,7 @@ def exact_reliability_union_bound(
     Source: CCESA, proofs of Theorems 3 and 5.
     """
     n = check_integer(n, "n", 2)
-    lasts = check_chance("p", p) * (1.0 - check_chance("q", q)) ** 4
+    lasts = check_chance(p, "p") * (1.0 - check_chance(q, "q")) ** 4
     return min(0.0, math.log(n) + log_tail_below(n - 1, lasts, check_threshold(t)))
 
 
@@ -97,7 +96,7 @@ def reliability_first_moment(
     paper's proofs, which drop the client's own share.
     """
     n = check_integer(n, "n", 2)
-    p, q = check_chance("p", p), check_chance("q", q)
+    p, q = check_chance(p, "p"), check_chance(q, "q")
     parts = _lost_secrets(n, p, q, check_threshold(t))
     return math.log(n) + log_sum(np.asarray(parts))
 
@@ -155,7 +154,7 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
     which hold for an honest-but-curious server.
     """
     n = check_integer(n, "n", 2)
-    p = check_chance("p", p)
+    p = check_chance(p, "p")
     limit = 2.0 * check_threshold(t) - 1.0
     return min(0.0, math.log(n) + log_tail_above(n - 1, p, limit))
 
@@ -189,8 +188,8 @@ def disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -
     Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a vertex.
     """
     n = check_integer(n, "n", 2)
-    p = check_chance("p", p)
-    return min(0.0, log_sum(_log_arrivals(n, check_chance("q", q)) + log_disconnected(n, p)))
+    p = check_chance(p, "p")
+    return min(0.0, log_sum(_log_arrivals(n, check_chance(q, "q")) + log_disconnected(n, p)))
 
 
 def log_disconnected(n: int, p: float) -> np.ndarray:
@@ -252,8 +251,8 @@ def isolation_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> fl
         (True, True)
     """
     n = check_integer(n, "n", 2)
-    p = check_chance("p", p)
-    arrive = _log_arrivals(n, check_chance("q", q))[2:]
+    p = check_chance(p, "p")
+    arrive = _log_arrivals(n, check_chance(q, "q"))[2:]
     if p == 1.0:
         return -math.inf
     missing = math.log1p(-p)

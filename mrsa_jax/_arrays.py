@@ -1,7 +1,7 @@
-"""Exact integers from what users pass: the one place that rejects fractions, NaN and bad ranks.
+"""Arrays from what users pass: the one place that rejects fractions, NaN and bad ranks.
 
-Matrices may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats that are
-whole numbers; nothing is ever rounded.
+Matrices of integers may be NumPy arrays, JAX arrays or nested lists, of bools, integers or floats
+that are whole numbers; nothing is ever rounded. Single numbers are checked by `_checks`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._checks import KNOWN, check_integer
 from mrsa_jax._errors import ConfigurationError, require, shortened
-from mrsa_jax._tracing import KNOWN
+
+__all__ = [
+    "as_integers",
+    "check_integers",
+    "host_array",
+    "integer_or_vector",
+    "is_table",
+    "number_or_vector",
+    "one_number",
+    "require_array",
+]
 
 _RULE = "must hold bools or integers"
 
@@ -103,56 +114,42 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
-    """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
-    if isinstance(array, jax.Array):
-        if array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.unsignedinteger):
-            if array.dtype.itemsize < 4:
-                return array.astype(jnp.uint32)
-            return (array % jnp.asarray(prime, array.dtype)).astype(jnp.uint32)
-        if array.dtype.itemsize < 4:
-            array = array.astype(jnp.int32)
-        return jnp.remainder(array, jnp.asarray(prime, array.dtype)).astype(jnp.uint32)
-    if array.dtype == np.bool_:
-        return jnp.asarray(array, jnp.uint32)
-    if array.dtype.itemsize < 4 or array.dtype == np.uint32:
-        array = array.astype(np.int64)
-    return jnp.asarray((array % prime).astype(np.uint32))
-
-
-def check_integer(
-    value: Any, argument: str, minimum: int, maximum: int | None = None, *, rule: str | None = None
-) -> int:
-    """Return `value` as a Python int after checking its kind and range.
-
-    Args:
-        value: Anything; bools, fractions and strings are rejected.
-        argument: Name used in the message.
-        minimum: Smallest legal value.
-        maximum: Largest legal value, if there is one.
-        rule: The range in words, where the bare numbers would be hard to read.
-
-    Returns:
-        The integer.
-
-    Raises:
-        ConfigurationError: If `value` is no integer or out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        require(False, argument, "must be an integer", value)
-    number = int(value)
-    if rule is None:
-        rule = (
-            f"must be at least {minimum}"
-            if maximum is None
-            else f"must lie in [{minimum}, {maximum}]"
-        )
-    require(minimum <= number and (maximum is None or number <= maximum), argument, rule, value)
-    return number
-
-
 def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     """Return a list of integers as Python's, each of at least `minimum`, or raise."""
     is_list = host_array(values, argument).ndim == 1
     require(is_list, argument, "must be a list of integers", values)
     return [check_integer(value, argument, minimum) for value in values]
+
+
+def number_or_vector(value: Any, argument: str) -> np.ndarray:
+    """Return a finite number or a vector of them, one per client, as float64, or raise."""
+    rule = "must be a number or one number per client"
+    array = _plain_array(value, argument, rule, kinds="fiu").astype(np.float64)
+    bad = array[~np.isfinite(array)]
+    require(bad.size == 0, argument, "must be finite", *bad[:1].tolist())
+    return array
+
+
+def one_number(value: Any, argument: str) -> float:
+    """Return one finite number as a Python float, or raise."""
+    number = number_or_vector(value, argument)
+    require(number.ndim == 0, argument, "must be one number", f"shape {number.shape}")
+    return float(number)
+
+
+def integer_or_vector(value: Any, argument: str) -> np.ndarray:
+    """Return an integer or a vector of them, one per client, as int64, or raise."""
+    rule = "must be an integer or one integer per client"
+    return _plain_array(value, argument, rule, kinds="iu").astype(np.int64)
+
+
+def _plain_array(value: Any, argument: str, rule: str, kinds: str) -> np.ndarray:
+    is_bool = isinstance(value, bool)
+    require(not is_bool and not isinstance(value, str), argument, rule, value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    require(array.dtype.kind in kinds, argument, rule, value)
+    require(array.ndim <= 1 and array.size > 0, argument, rule, f"shape {array.shape}")
+    return array

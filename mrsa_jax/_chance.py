@@ -6,7 +6,6 @@ them, however near, is rounded to neither.
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import jax
@@ -14,19 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import is_number
 from mrsa_jax._errors import require
-from mrsa_jax.modular._inputs import host_array
 
-__all__ = ["check_chances", "happens", "threshold", "threshold_chance"]
+__all__ = ["ALWAYS", "check_chances", "happens", "spread", "threshold", "threshold_chance"]
 
-_ALWAYS = 2**32 - 1  # the largest threshold stands for chance 1
+ALWAYS = 2**32 - 1
+"""The largest threshold, which stands for chance 1."""
 
 
-def check_chances(argument: str, value: Any) -> np.ndarray:
+def check_chances(value: Any, argument: str) -> np.ndarray:
     """Return a chance or a vector of chances as float64, or raise naming `argument`."""
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array | list | tuple)
-    require(is_number or is_array, argument, "must be a number or one number per client", value)
+    rule = "must be a number or one number per client"
+    require(is_array or is_number(value), argument, rule, value)
     array = host_array(value, argument)
     require(array.dtype.kind in "fiu", argument, "must hold real numbers", value)
     array = array.astype(np.float64)
@@ -39,14 +40,14 @@ def check_chances(argument: str, value: Any) -> np.ndarray:
 
 def threshold(chances: np.ndarray) -> np.ndarray:
     """Return uint32 thresholds for float64 chances in [0, 1]."""
-    scaled = np.clip(np.round(chances * 2.0**32), 1.0, float(_ALWAYS - 1))
-    sure = np.where(chances >= 1.0, float(_ALWAYS), 0.0)
+    scaled = np.clip(np.round(chances * 2.0**32), 1.0, float(ALWAYS - 1))
+    sure = np.where(chances >= 1.0, float(ALWAYS), 0.0)
     return np.where((chances > 0.0) & (chances < 1.0), scaled, sure).astype(np.uint32)
 
 
 def threshold_chance(thresholds: np.ndarray) -> np.ndarray:
     """Return the float64 chances that thresholds stand for."""
-    return np.where(thresholds == _ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
+    return np.where(thresholds == ALWAYS, 1.0, thresholds.astype(np.float64) / 2.0**32)
 
 
 def happens(
@@ -60,4 +61,16 @@ def happens(
     """
     limits = jnp.expand_dims(thresholds, tuple(range(thresholds.ndim, words.ndim)))
     limits = jnp.broadcast_to(limits, words.shape)
-    return (words < limits) | (limits == jnp.uint32(_ALWAYS))
+    return (words < limits) | (limits == jnp.uint32(ALWAYS))
+
+
+def spread(array: Array, argument: str, num_clients: int) -> Array:
+    """Return one number for each client from one for all, or the [N] given.
+
+    Raises:
+        ConfigurationError: If there are numbers for another number of clients.
+    """
+    shape = array.shape
+    rule = f"must be one number or {num_clients}, one for each client"
+    require(len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}")
+    return array if len(shape) > 0 else jnp.broadcast_to(array, (num_clients,))

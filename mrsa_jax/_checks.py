@@ -1,0 +1,152 @@
+"""Checks of numbers that users give: each returns Python's own number, or raises naming it.
+
+The value comes first, then the argument's name, then the rule in words. Lists and arrays have
+their checks in `_arrays`; here nothing needs NumPy, so that configurations are checked without.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from typing import Any
+
+from mrsa_jax._errors import require
+
+__all__ = [
+    "KNOWN",
+    "POSITIVE",
+    "check_chance",
+    "check_count",
+    "check_finite",
+    "check_integer",
+    "check_number",
+    "check_size",
+    "is_integer",
+    "is_number",
+]
+
+KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
+"""What is said of an argument that must not be traced."""
+POSITIVE = math.ulp(0.0)
+"""The smallest float above 0: the `minimum` of what must be positive."""
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is one integer, Python's or NumPy's; a bool is none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is one real number, an array of shape () included; a bool is none."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind is not None:
+        return kind in ("f", "i", "u") and getattr(value, "ndim", 0) == 0
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_integer(
+    value: Any, argument: str, minimum: int, maximum: int | None = None, *, rule: str | None = None
+) -> int:
+    """Return `value` as a Python int after checking its kind and range.
+
+    Args:
+        value: Anything; bools, fractions and strings are rejected.
+        argument: Name used in the message.
+        minimum: Smallest legal value.
+        maximum: Largest legal value, if there is one.
+        rule: The range in words, where the bare numbers would be hard to read.
+
+    Returns:
+        The integer.
+
+    Raises:
+        ConfigurationError: If `value` is no integer or out of range.
+    """
+    require(is_integer(value), argument, "must be an integer", value)
+    if rule is None:
+        to = f"lie in [{minimum}, {maximum}]"
+        rule = f"must be at least {minimum}" if maximum is None else f"must {to}"
+    return check_count(value, argument, rule, minimum, maximum)
+
+
+def check_count(
+    value: Any,
+    argument: str,
+    rule: str | None = None,
+    minimum: int = 1,
+    maximum: int | None = None,
+) -> int:
+    """Return `value` as a Python int; one sentence says its kind and its range.
+
+    Examples:
+        >>> check_count(3.0, "num_classes", minimum=2)
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `num_classes` must be an integer of at least 2; got 3.0
+    """
+    if rule is None:
+        own = f"an integer of at least {minimum}"
+        rule = "must be a positive integer" if minimum == 1 else f"must be {own}"
+    within = is_integer(value) and minimum <= value and (maximum is None or value <= maximum)
+    require(bool(within), argument, rule, value)
+    return int(value)
+
+
+def check_size(value: Any, argument: str) -> int:
+    """Return a positive integer that 32 bits hold, such as a number of clients or rounds."""
+    size = check_integer(value, argument, 1)
+    require(size < 2**31, argument, "must be below 2**31", value)
+    return size
+
+
+def check_number(
+    value: Any,
+    argument: str,
+    rule: str = "must be a finite number",
+    minimum: float = -sys.float_info.max,
+    maximum: float = sys.float_info.max,
+    *,
+    kind: str | None = None,
+) -> float:
+    """Return one real number as a Python float after checking its kind and range.
+
+    Args:
+        value: Anything; bools, strings, NaN and arrays with axes are rejected.
+        argument: Name used in the message.
+        rule: The range in words.
+        minimum: Smallest legal value.
+        maximum: Largest legal value.
+        kind: What is said of a value that is no number; `rule` if None.
+
+    Returns:
+        The number.
+
+    Raises:
+        ConfigurationError: If `value` is no number, out of range, or traced.
+    """
+    require(is_number(value), argument, kind or rule, value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond all floats
+        number = math.inf
+    except TypeError:  # of a tracer
+        require(False, argument, KNOWN, value)
+        raise
+    require(minimum <= number <= maximum, argument, rule, value)
+    return number
+
+
+def check_finite(value: Any, argument: str) -> float:
+    """Return one finite number; two sentences say its kind and its range."""
+    return check_number(value, argument, "must be finite", kind="must be a number")
+
+
+def check_chance(value: Any, argument: str) -> float:
+    """Return a chance as a Python float.
+
+    Examples:
+        >>> check_chance(1, "p")
+        1.0
+    """
+    return check_number(value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number")
