@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from mrsa_jax._cores import num_cores
 from mrsa_jax._errors import ConfigurationError, require
 
 __all__ = [
@@ -37,7 +38,6 @@ __all__ = [
     "map_tiles",
     "memory_stats",
     "multiplies_wide",
-    "num_cores",
     "num_programs",
     "over_cores",
     "platform",
@@ -354,13 +354,6 @@ def _too_much(error: Exception, argument: str, what: str, chunk: int) -> Configu
 
 
 # ---- the CPU's cores
-
-
-def num_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:

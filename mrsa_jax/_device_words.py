@@ -8,7 +8,8 @@ import shutil
 
 import jax
 
-from mrsa_jax._device import memory_stats, num_cores, platform
+from mrsa_jax._cores import num_cores
+from mrsa_jax._device import memory_stats, platform
 from mrsa_jax._errors import ConfigurationError
 
 __all__ = ["device_in_words", "device_name", "unused_gpu"]

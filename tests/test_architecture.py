@@ -24,6 +24,7 @@ ORDER = (
     "_version",
     "_errors",
     "_checks",
+    "_cores",
     "_compile_cache",
     "_device",
     "_tracing",

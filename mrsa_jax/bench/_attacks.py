@@ -19,7 +19,8 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import attacks, availability, federated, selection
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax._cores import num_cores
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.data._sources import photograph_path
@@ -73,7 +74,7 @@ def _inversion(case: str, num_steps: int) -> Measurement:
     }
     found: dict[str, float] = {}
 
-    with Peer("breaching", workload, threads=cores()) as peer:
+    with Peer("breaching", workload, threads=num_cores()) as peer:
         theirs = peer.saved("gradient")
         error = np.linalg.norm(_in_order(gradient) - theirs) / np.linalg.norm(theirs)
         if not error < 1e-4:
@@ -93,7 +94,7 @@ def _inversion(case: str, num_steps: int) -> Measurement:
             peer.run,
             work=num_steps,
             unit="iterations",
-            peer_name=f"{peer.title}, {cores()} threads",
+            peer_name=f"{peer.title}, {num_cores()} threads",
             check=check,
             aim=3.0,
             repeats=5,

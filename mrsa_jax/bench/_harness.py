@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mrsa_jax._cores import num_cores
 from mrsa_jax._errors import MrsaError
 from mrsa_jax.bench._reading import Reading
 
@@ -26,7 +27,6 @@ __all__ = [
     "NotHereError",
     "ResultsDifferError",
     "compare",
-    "cores",
     "machine",
     "record",
     "row",
@@ -191,18 +191,6 @@ def _checked(check: Callable[[Any, Any], None], ours: Any, theirs: Any) -> None:
         raise ResultsDifferError(str(error)) from error
 
 
-def cores() -> int:
-    """Return how many cores this process may use: threads that a peer gets, too.
-
-    Examples:
-        >>> cores() >= 1
-        True
-    """
-    if hasattr(os, "sched_getaffinity"):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def machine() -> dict[str, Any]:
     """Describe where the benchmark ran: processor, cores, load, devices and versions.
 
@@ -222,7 +210,7 @@ def machine() -> dict[str, Any]:
             versions[name] = None
     return {
         "processor": _processor(),
-        "cores": cores(),
+        "cores": num_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "device": device_name(),

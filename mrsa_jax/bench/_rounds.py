@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
+from mrsa_jax._cores import num_cores
 from mrsa_jax._streams import Stream, as_key, round_key
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import PEERS, Peer
 from mrsa_jax.bench._random_clients import random_clients
 from mrsa_jax.bench._topics import TOPICS, Case
@@ -64,8 +65,8 @@ def _order(clients: Any, num_rounds: int) -> np.ndarray:
 def _words(system: str) -> str:
     """Say on how many cores a system runs here."""
     if system == "flower":
-        return f"clients on {cores()} cores, one thread each"
-    threads = _THREADS.get(system, cores())
+        return f"clients on {num_cores()} cores, one thread each"
+    threads = _THREADS.get(system, num_cores())
     return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
@@ -101,7 +102,7 @@ def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> 
             initial_parameters=start, mesh=mesh,
         ).parameters  # fmt: skip
 
-    threads = _THREADS.get(system, cores())
+    threads = _THREADS.get(system, num_cores())
     with Peer(system, _workload(name, clients, start), threads=threads) as peer:
 
         def check(mine: np.ndarray, _: Any) -> None:

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import graphs, protocol, quantize, secagg
+from mrsa_jax._cores import num_cores
 from mrsa_jax._status import Status
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular import LIMBS, SHAMIR_PRIME, share_secrets
@@ -158,7 +159,7 @@ def _beside_flower(case: str, n: int, degree: int, dim: int, *, is_real: bool) -
         "clip": 1.0,
         "levels": _LEVELS,
     }
-    with Peer("flower", {"settings": settings, "updates": updates}, threads=cores()) as peer:
+    with Peer("flower", {"settings": settings, "updates": updates}, threads=num_cores()) as peer:
 
         def check(mine: np.ndarray, _: Any) -> None:
             """Stochastic rounding moves each client, and so the mean, by less than a step."""

@@ -20,8 +20,9 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
+from mrsa_jax._cores import num_cores
 from mrsa_jax._streams import Stream, as_key, round_key
-from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare, cores
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import random_clients
 from mrsa_jax.bench._topics import Case
@@ -176,7 +177,7 @@ def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
     # one device a core, over which clients are spread: faster than one device with two threads
     mesh = jax.make_mesh((jax.device_count(),), ("clients",))
     everywhere = jax.device_put(clients, jax.NamedSharding(mesh, jax.P()))
-    with Peer("pytorch", {"settings": settings, **arrays}, threads=cores()) as peer:
+    with Peer("pytorch", {"settings": settings, **arrays}, threads=num_cores()) as peer:
 
         def check(ours: jax.Array, theirs: Any) -> None:
             errors = []
@@ -196,7 +197,7 @@ def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
             peer.run,
             work=num_clients * size,
             unit="samples",
-            peer_name=f"{peer.title}, plain loop over clients, {cores()} threads",
+            peer_name=f"{peer.title}, plain loop over clients, {num_cores()} threads",
             check=check,
             aim=1.0,
             repeats=7,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from mrsa_jax._cores import num_cores
 from mrsa_jax._untrusted import printable
 
 if TYPE_CHECKING:
@@ -43,15 +44,8 @@ def use_cores(devices: int | None = None) -> None:
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    count = min(_cores(), _MOST_CPU_DEVICES if devices is None else devices)
+    count = min(num_cores(), _MOST_CPU_DEVICES if devices is None else devices)
     os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(count))
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _compiles(frame: FrameType | None) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrsa_jax._device import num_cores, over_cores
+from mrsa_jax._cores import num_cores
+from mrsa_jax._device import over_cores
 
 __all__ = [
     "compiled_prefix_ranks",

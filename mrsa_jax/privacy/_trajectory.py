@@ -17,7 +17,8 @@ import numpy as np
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once, num_cores
+from mrsa_jax._cores import num_cores
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.modular._prime import draw_primes, fields
 from mrsa_jax.modular._residues import residues

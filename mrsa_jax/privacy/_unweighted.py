@@ -12,7 +12,6 @@ import concurrent.futures
 import dataclasses
 import itertools
 import math
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mrsa_jax._checks import check_integer
+from mrsa_jax._cores import num_cores
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._history import as_history
@@ -399,14 +399,10 @@ def _first(function: Callable[[int], Any], arguments: Sequence[int]) -> Any:
     """
     if len(arguments) == 1:
         return function(arguments[0])
-    with concurrent.futures.ThreadPoolExecutor(_cores()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
         futures = [pool.submit(function, argument) for argument in arguments]
         try:
             return next((found for f in futures if (found := f.result()) is not None), None)
         finally:
             for future in futures:
                 future.cancel()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -19,7 +19,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
-from mrsa_jax._device import chosen_form, is_traced, num_cores, start_over_cores
+from mrsa_jax._cores import num_cores
+from mrsa_jax._device import chosen_form, is_traced, start_over_cores
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue

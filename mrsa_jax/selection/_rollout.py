@@ -18,12 +18,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._checks import check_size
+from mrsa_jax._cores import num_cores
 from mrsa_jax._device import (
     at_once,
     cores_for,
     in_context,
     is_traced,
-    num_cores,
     platform,
     within_memory,
 )

@@ -18,7 +18,7 @@ _NAME = "JAX_NUM_CPU_DEVICES"
 def eleven_cores(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.delenv(_NAME, raising=False)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    monkeypatch.setattr(_console, "_cores", lambda: 11)
+    monkeypatch.setattr(_console, "num_cores", lambda: 11)
     # what the call below sets is taken back at the end only if it was touched before
     monkeypatch.setenv(_NAME, "1")
     monkeypatch.delenv(_NAME)
@@ -47,7 +47,7 @@ def test_devices_that_xla_is_told_to_make_stay(eleven_cores: pytest.MonkeyPatch)
 
 
 def test_cores_of_this_process() -> None:
-    assert 1 <= _console._cores() <= (os.cpu_count() or 1)
+    assert 1 <= _console.num_cores() <= (os.cpu_count() or 1)
 
 
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:

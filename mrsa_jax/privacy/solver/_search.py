@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._device import num_cores
+from mrsa_jax._cores import num_cores
 from mrsa_jax.modular._cores import inverses
 from mrsa_jax.modular._prime import draw_primes
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
