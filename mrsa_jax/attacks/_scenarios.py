@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax import graphs, secagg
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
@@ -231,7 +231,7 @@ def wire_round(
     """
     key, given = as_key(seed), jnp.asarray(values, jnp.float32)
     rule = "must be vectors of two clients at least"
-    require(given.ndim == 2 and len(given) >= 2, "values", rule, given.shape)
+    require(given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape)
     count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
     fits = count * (int(quantizer.num_levels) - 1) < 2**bits
     require(fits, "modulus_bits", "must leave room for the largest sum", bits, count)

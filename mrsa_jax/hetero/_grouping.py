@@ -20,6 +20,7 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax._checks import check_integer, is_number
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import largest_levels
@@ -283,7 +284,9 @@ def _given_cuts(ordered: np.ndarray, boundaries: _Numbers, num_groups: int) -> l
             num_groups)  # fmt: skip
     cuts = [0, *np.searchsorted(ordered, limits, side="left").tolist(), len(ordered)]
     sizes = np.diff(cuts).tolist()
-    require(min(sizes) >= 2, "boundaries", "must leave two clients for each group", sizes)
+    require(
+        min(sizes) >= FEWEST_IN_A_SUM, "boundaries", "must leave two clients for each group", sizes
+    )
     return cuts
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Int
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.quantize import ring_size
@@ -287,7 +288,7 @@ def segment_layout(
     columns, column_levels = _cut(slots, own_levels, subgroups)
     smallest = min(len(column) for column in columns)
     rule = "must leave two clients or more in each group or subgroup (`allow_small_groups`)"
-    require(allow_small_groups or smallest >= 2, "groups", rule, smallest)
+    require(allow_small_groups or smallest >= FEWEST_IN_A_SUM, "groups", rule, smallest)
     matrix = _matrix(scheme, len(columns), hybrid_threshold)
     width = check_integer(dim, "dim", 1)
     require(width >= len(matrix), "dim", "must be at least the segments", width, len(matrix))

@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int32
 from mrsa_jax import privacy
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
@@ -203,7 +203,7 @@ def segment_participation(
         if own.layout is None:
             continue
         learnt, is_learnt = _learnt(own, count)
-        if own.ok.any() and own.sends.sum() >= 2:
+        if own.ok.any() and own.sends.sum() >= FEWEST_IN_A_SUM:
             plain[number, own.clients] = own.sends
         segment_of = np.asarray([block.segment for block in own.layout.blocks])
         segments = np.searchsorted([start for start, _ in own.layout.bounds], starts, "right") - 1

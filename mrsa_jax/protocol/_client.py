@@ -13,6 +13,7 @@ import numpy as np
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.protocol._errors import (
     AuthenticationError,
     BothSecretsRequestedError,
@@ -361,7 +362,7 @@ class Client:
         return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
 
     def _check_request(self, request: SurvivorList) -> None:
-        if request.num_survivors < 2:
+        if request.num_survivors < FEWEST_IN_A_SUM:
             raise TooFewSurvivorsError(
                 f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
             )

@@ -29,6 +29,7 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
+from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._seeds import key_material as material_of
@@ -341,9 +342,9 @@ def _decide(rule: Any, key: Array, alive: Array, members: Array) -> SlotRound:
     if rule is not None:
         return rule.decide(key, alive, members)
     sent = alive[3]
-    enough = jnp.sum(sent, dtype=jnp.int32) >= 2
-    status = jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
-    components = jnp.where(sent & enough, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
+    status = status_of(jnp.sum(sent, dtype=jnp.int32))
+    is_open = sent & (status == jnp.int32(Status.OK))
+    components = jnp.where(is_open, jnp.argmax(sent).astype(jnp.int32), jnp.int32(-1))
     adjacency = alive[0][:, None] & alive[0][None, :] & ~jnp.eye(sent.shape[0], dtype=jnp.bool_)
     return SlotRound(adjacency, alive, components, status)
 

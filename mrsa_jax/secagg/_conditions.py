@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._arrays import host_array
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import check_adjacency
 from mrsa_jax.graphs._connectivity import labels
@@ -396,7 +397,7 @@ def _learnt_components(
 ) -> Int32[Array, " n"]:
     """Return `learnt_components` of checked arrays."""
     label = labels(adjacency, survivors[3])
-    enough = jnp.sum(survivors[3], dtype=jnp.int32) >= 2
+    enough = jnp.sum(survivors[3], dtype=jnp.int32) >= FEWEST_IN_A_SUM
     learnt = _unmasked(adjacency, survivors, thresholds, label) & enough
     return jnp.where(learnt, label, jnp.int32(-1))
 

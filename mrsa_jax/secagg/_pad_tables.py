@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
 from mrsa_jax.modular._ring import multiply_wide
 from mrsa_jax.secagg._types import Seeds
@@ -80,7 +80,7 @@ class Table(NamedTuple):
 
 
 def status_of(count: Array) -> Array:
-    enough = count >= jnp.int32(2)
+    enough = count >= jnp.int32(FEWEST_IN_A_SUM)
     return jnp.where(enough, jnp.int32(Status.OK), jnp.int32(Status.TOO_FEW_SURVIVORS))
 
 

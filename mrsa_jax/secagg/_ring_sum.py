@@ -22,7 +22,7 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import chosen_form, is_traced, start_over_cores
 from mrsa_jax._errors import require
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
 from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._pad_arrays import edge_places, pads_by_arrays
@@ -274,13 +274,14 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
         members = np.asarray(block.members, np.int32)
         here = sends[members]
         total = np.zeros(block.stop - block.start, np.uint32)
-        if padded or here.sum() >= 2:
+        enough = here.sum() >= FEWEST_IN_A_SUM
+        if padded or enough:
             edges = pairs.used(block)
             nonces = _nonces(number, round_.index)
             own = np.ascontiguousarray(self_seed[members])
             running += _start_tiles((inputs, block, members, here, edges, own, nonces), out, total)
         totals.append(total)
-        statuses.append(Status.OK if here.sum() >= 2 else Status.TOO_FEW_SURVIVORS)
+        statuses.append(Status.OK if enough else Status.TOO_FEW_SURVIVORS)
     for job in running:
         job.result()
     for total, status in zip(totals, statuses, strict=True):

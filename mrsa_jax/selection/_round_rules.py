@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import nearest, require
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 
 __all__ = [
     "LearntRound",
@@ -97,13 +97,13 @@ def round_status(
     Nobody was asked; fewer than two inputs came; the policy left fewer than two; too few shares.
     """
 
-    def fewer_than_two(row: Array) -> Array:
-        return jnp.sum(row, dtype=jnp.int32) < jnp.int32(2)
+    def too_few(row: Array) -> Array:
+        return jnp.sum(row, dtype=jnp.int32) < jnp.int32(FEWEST_IN_A_SUM)
 
     status = jnp.where(is_reliable, jnp.int32(Status.OK), jnp.int32(Status.UNRELIABLE))
-    status = jnp.where(fewer_than_two(kept), jnp.int32(Status.ABORTED), status)
+    status = jnp.where(too_few(kept), jnp.int32(Status.ABORTED), status)
     few = jnp.int32(Status.TOO_FEW_SURVIVORS)
-    status = jnp.where(fewer_than_two(survivors[_V3]), few, status)
+    status = jnp.where(too_few(survivors[_V3]), few, status)
     return jnp.where(jnp.any(survivors[0]), status, jnp.int32(Status.SKIPPED))
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
+from mrsa_jax._status import FEWEST_IN_A_SUM
 
 __all__ = ["SegmentConfig", "column_sizes", "smallest_column", "validate_segments"]
 
@@ -141,7 +142,7 @@ def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     require(good, "hybrid_threshold", f"must lie in [1, {columns - 1}]", threshold)
     smallest = smallest_column(config, cohort_size)
     require(
-        smallest >= 2 or config.allow_small_groups,
+        smallest >= FEWEST_IN_A_SUM or config.allow_small_groups,
         "group_levels",
         "must leave two clients of a cohort or more in each group or subgroup, or a sum is one "
         "client's update (a larger --cohort-size, fewer groups, or --allow-small-groups)",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
-from mrsa_jax._status import Status
+from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
@@ -36,8 +36,6 @@ _MOST_TRIALS = 25  # that are analysed together,
 _MOST_ENTRIES = 2**22  # and of their histories
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
-# A sum over fewer clients would be an input; secure aggregation withholds it.
-_FEWEST_IN_A_SUM = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +190,7 @@ def learnt_sums(cohorts: Any) -> np.ndarray:
     """
     history = np.asarray(cohorts)
     sizes = history.sum(axis=-1, keepdims=True)
-    return np.asarray(np.logical_and(history, sizes >= _FEWEST_IN_A_SUM))
+    return np.asarray(np.logical_and(history, sizes >= FEWEST_IN_A_SUM))
 
 
 def rounds_with_sums(history: np.ndarray) -> int:

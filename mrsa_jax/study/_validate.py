@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from mrsa_jax._errors import require
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -70,9 +71,9 @@ def validate(config: Config) -> None:
 
 def _validate_population(population: PopulationConfig) -> None:
     n, k = population.num_clients, population.cohort_size
-    # a sum of one client would be that client's update: secure aggregation withholds it
-    require(n >= 2, "num_clients", "must be at least 2", n)
-    require(2 <= k <= n, "cohort_size", "must lie in [2, num_clients]", k, n)
+    fewest = FEWEST_IN_A_SUM
+    require(n >= fewest, "num_clients", f"must be at least {fewest}", n)
+    require(fewest <= k <= n, "cohort_size", f"must lie in [{fewest}, num_clients]", k, n)
     rates = population.dropout_rates
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
     for rate in rates:

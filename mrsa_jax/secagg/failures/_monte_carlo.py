@@ -23,6 +23,7 @@ from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
+from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
@@ -242,7 +243,7 @@ def _count(
             )
             bytes_seen += np.bincount(verdicts, minlength=256)
             survivors += int(sums.sum(dtype=np.int64))
-            too_few += int((sums < 2).sum())
+            too_few += int((sums < FEWEST_IN_A_SUM).sum())
             if progress is not None:
                 progress(first + count, trials)
         return _summary(bytes_seen, trials, survivors, too_few)
