@@ -89,7 +89,9 @@ def train_many(
         memory_bytes: As in `train`; how many runs train side by side follows from it too.
         mesh: As in `train`: all runs' clients are spread over its devices.
         checkpoints: As in `train`, of all runs together.
-        progress: Called after each step with (rounds trained, rounds to train) of all runs.
+        progress: Called after each step with (rounds trained, rounds to train) of all runs: with
+            3, 6, 9, 11 and 12 of 12 where three of them train 5, 3 and 4 rounds. Where rounds run
+            as programs several calls follow each other, as for `train`.
 
     Returns:
         B results, in order.

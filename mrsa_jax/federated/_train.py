@@ -179,7 +179,8 @@ def drive(
         advance: Trains and logs the next rounds of some runs: one each, or several, but no more
             than it is told, and of a run none beyond its next evaluation.
         checkpoints: Where the state is saved, or None.
-        progress: Called after each step with (rounds trained, rounds to train) of all runs.
+        progress: Called after each step with (rounds trained, rounds to train) of all runs: after
+            step k when every run has trained k rounds, or all of its own.
     """
     _check_function(progress, "progress")
     rule = "must be as `federated.checkpoints` gives them"
@@ -191,32 +192,38 @@ def drive(
     )
     total = sum(len(run.to_train) for run in runs)
     store = _store(checkpoints, runs)
-    step = 0
     if store is not None and (saved := store.latest([run.state() for run in runs])):
-        step = saved[0]
         for run, state in zip(runs, saved[1], strict=True):
             run.restore(state)
+    step = _steps_through(runs)
     if step == 0:
         for run in runs:
             run.evaluate()
+
+    def tell(steps: range) -> None:
+        for number in steps:
+            if progress is not None:
+                progress(sum(min(number, run.done) for run in runs), total)
+
     pace = Pace()
     while live := [run for run in runs if not run.is_over]:
-        before = [run.done for run in runs]
         with pace:
             advance(live, pace.most if store is None else min(pace.most, store.until_due(step)))
-        taken = [run.done - start for run, start in zip(runs, before, strict=True)]
-        steps = max(taken)
-        for number in range(1, steps + 1):
-            if number == steps:
-                for run in live:
-                    run.evaluate()
-                is_last = all(run.is_over for run in runs)
-                if store is not None and store.is_due(step + number, is_last):
-                    store.save(step + number, [run.state() for run in runs])
-            if progress is not None:
-                so_far = (min(number, own) for own in taken)
-                progress(sum(before) + sum(so_far), total)
-        step += steps
+        before, step = step, _steps_through(runs)
+        tell(range(before + 1, step))
+        for run in live:
+            run.evaluate()
+        if step > before:
+            is_last = all(run.is_over for run in runs)
+            if store is not None and store.is_due(step, is_last):
+                store.save(step, [run.state() for run in runs])
+            tell(range(step, step + 1))
+
+
+def _steps_through(runs: list[Run]) -> int:
+    """Return how many steps all runs are through with; programs take some runs further ahead."""
+    going = [run.done for run in runs if not run.is_over]
+    return min(going) if going else max(run.done for run in runs)
 
 
 class Pace:
