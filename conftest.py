@@ -40,6 +40,19 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("suite")
 
+
+@pytest.fixture
+def beyond_the_interpreter() -> None:
+    """Skip where kernels are forced and interpreted: the test asks more than that can do."""
+    from mrsa_jax._device import forced_form, interprets_kernels
+
+    if forced_form() == "pallas" and interprets_kernels():
+        pytest.skip(
+            "JAX's interpreter of kernels runs neither with 64-bit types on nor in a `shard_map` "
+            "that checks over which devices values vary"
+        )
+
+
 # Each compiled program holds some memory maps, of which Linux gives a process 65,530.
 _MOST_MAPS = 20_000
 

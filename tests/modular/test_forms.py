@@ -136,6 +136,7 @@ def test_transformed_calls_equal_plain_ones(form: str) -> None:
     np.testing.assert_array_equal(mapped, expected)
 
 
+@pytest.mark.usefixtures("beyond_the_interpreter")
 def test_shards_are_ranked_apart() -> None:
     bools = jnp.asarray(CASES["bools"][:32])
     expected = rank(bools)
