@@ -1,4 +1,4 @@
-# make demo | test | test-slow | lint | bench | clean
+# make demo | test | test-slow | test-forms | lint | bench | clean
 # PYTHON chooses the interpreter (3.11 or 3.12); VENV the environment's folder.
 
 SHELL := /bin/bash
@@ -13,7 +13,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas lint bench clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -41,6 +41,12 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
+
+# the suite once in each form of what has several; one of them: make test-pallas
+FORMS := loops xla pallas
+test-forms: $(FORMS:%=test-%)
+$(FORMS:%=test-%): test-%: $(VENV)/.test
+	MRSA_JAX_FORM=$* $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=40
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
