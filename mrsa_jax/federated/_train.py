@@ -183,13 +183,6 @@ def drive(
             step k when every run has trained k rounds, or all of its own.
     """
     _check_function(progress, "progress")
-    rule = "must be as `federated.checkpoints` gives them"
-    require(
-        checkpoints is None or isinstance(checkpoints, Checkpoints),
-        "checkpoints",
-        rule,
-        checkpoints,
-    )
     total = sum(len(run.to_train) for run in runs)
     store = _store(checkpoints, runs)
     if store is not None and (saved := store.latest([run.state() for run in runs])):
@@ -250,7 +243,10 @@ class Pace:
 
 
 def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
-    """Raise where every saved step would have to hold all the sums so far."""
+    """Raise for what are no checkpoints, or must not be: each step would hold all the sums."""
+    is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
+    rule = "must be as `federated.checkpoints` gives them"
+    require(is_own, "checkpoints", rule, checkpoints)
     is_bool = isinstance(keep_aggregates, bool)
     require(is_bool, "keep_aggregates", "must be True or False", keep_aggregates)
     rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
