@@ -21,8 +21,8 @@ from jax.sharding import Mesh, PartitionSpec
 import mrsa_jax as mj
 from mrsa_jax import attacks, data, federated, graphs, hetero, modular, privacy, secagg, selection
 from mrsa_jax import availability as online
+from mrsa_jax._prime import PRIMES, field
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._prime import PRIMES, field
 from mrsa_jax.quantize import stochastic
 
 GUIDE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "guide.md"

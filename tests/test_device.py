@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, _device, _device_words, use_form
-from mrsa_jax.modular._compiled import compiled
+from mrsa_jax._compiled import compiled
 
 
 @pytest.fixture(autouse=True)

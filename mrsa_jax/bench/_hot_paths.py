@@ -111,7 +111,7 @@ def _exposure(quick: bool) -> Work:
 
 
 def _weak_bounds(quick: bool) -> Work:
-    from mrsa_jax.modular._prime import PRIMES, fields
+    from mrsa_jax._prime import PRIMES, fields
     from mrsa_jax.privacy.solver import _bounds
 
     count, rounds, groups = (4, 15, 12) if quick else (64, 150, 120)

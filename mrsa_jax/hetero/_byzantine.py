@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax._checks import check_finite
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._products import multiply_wide
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular._ring import multiply_wide
 
 __all__ = [
     "AverageAttack",

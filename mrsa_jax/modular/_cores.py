@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import over_cores
+from mrsa_jax._prime import inverses
 
 __all__ = [
     "compiled_prefix_ranks",
     "compiled_ranks",
     "host_upper_bounds",
-    "inverses",
 ]
 
 _FEWEST_A_CORE = 8
@@ -26,7 +25,8 @@ def compiled_ranks(matrices: np.ndarray, prime: int | None = None) -> np.ndarray
     The prime is a small one unless given: four times as fast, and proof enough of a rank that
     meets an upper bound.
     """
-    from mrsa_jax.modular import _elimination, _ranks
+    from mrsa_jax import _elimination
+    from mrsa_jax.modular import _ranks
 
     def part(chunk: np.ndarray) -> np.ndarray:
         if prime is None:
@@ -40,7 +40,7 @@ def compiled_ranks(matrices: np.ndarray, prime: int | None = None) -> np.ndarray
 
 def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     """Return the ranks of the first j + 1 rows of integer matrices modulo a prime, int32."""
-    from mrsa_jax.modular import _elimination
+    from mrsa_jax import _elimination
 
     def part(chunk: np.ndarray) -> np.ndarray:
         rows = _residues(chunk, prime, np.dtype(np.uint64))
@@ -88,13 +88,3 @@ def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) ->
     if cores < 2:
         return part(matrices)
     return np.concatenate(over_cores(part, np.array_split(matrices, cores)))
-
-
-@functools.cache
-def inverses(prime: int) -> np.ndarray:
-    """Return the inverses of all residues modulo a small prime (of 0: 0), int32 `[prime]`."""
-    found = np.zeros(prime, np.int32)
-    found[1] = 1
-    for value in range(2, prime):
-        found[value] = (prime - prime // value) * int(found[prime % value]) % prime
-    return found

@@ -8,7 +8,6 @@ made for, they err with a chance below 2**-30.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -19,20 +18,21 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._device import chosen_form, is_traced, within_memory
 from mrsa_jax._errors import require
-from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
-from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
-from mrsa_jax.modular._prime import (
+from mrsa_jax._prime import (
     PRIMES,
     Field,
     companion,
     draw_primes,
     enough_primes,
     inverse,
+    minor_bits,
     multiply,
     scale,
     subtract,
     sum_residues,
 )
+from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
+from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 from mrsa_jax.modular._residues import residues
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
@@ -46,7 +46,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
     bound (rows, columns, distinct ones) is proven, and a small prime suffices for it. What is left
     open goes to 31-bit primes drawn for the call: then the largest of the ranks is proven from
     below and too small with error chance below 2**-30 a matrix, whatever it was made for
-    (`modular._prime.error_bits`).
+    (`mrsa_jax._prime.error_bits`).
 
     Args:
         matrix: Bools or integers of any sign and size, `[..., rows, columns]`.
@@ -181,25 +181,6 @@ def decide(ranks: Array, verdicts: Array) -> Array:
     return jnp.all(verdicts | (ranks < jnp.max(ranks, axis=0, keepdims=True)), axis=0)
 
 
-def minor_bits(matrices: np.ndarray | Array) -> float:
-    """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
-
-    A minor is at most the product of its rows' lengths. Of matrices on a device only the largest
-    and the smallest entry are asked for.
-    """
-    rank, columns = min(matrices.shape[-2:]), matrices.shape[-1]
-    if matrices.dtype == object or isinstance(matrices, jax.Array):
-        largest = 1
-        if matrices.dtype != np.bool_:
-            largest = max(abs(int(matrices.max())), abs(int(matrices.min())))
-        return rank * (largest.bit_length() + 0.5 * math.log2(columns))
-    if matrices.dtype == np.bool_:
-        squares = float(matrices.sum(axis=-1, dtype=np.int64).max())
-    else:
-        squares = float((matrices.astype(np.float64) ** 2).sum(axis=-1).max())
-    return rank * 0.5 * math.log2(max(2.0, squares)) * (1 + 1e-9)
-
-
 def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     """Return primes that decide about these matrices."""
     if is_traced(array):
@@ -219,7 +200,7 @@ def kernel_step(
     Args:
         kernel: Basis before, in residues, spent rows being zero; at most 2**16 columns.
         row: The new row of P in residues.
-        of: The field (`modular._prime.field`).
+        of: The field (`mrsa_jax._prime.field`).
         binary: Whether `row` is known to hold only 0 and 1, which halves the work (static).
 
     Returns:
@@ -229,7 +210,7 @@ def kernel_step(
     can be the body of a `lax.scan`.
 
     Examples:
-        >>> from mrsa_jax.modular._prime import PRIMES, field
+        >>> from mrsa_jax._prime import PRIMES, field
         >>> row = jnp.asarray([0, 1], jnp.uint32)
         >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
         >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not

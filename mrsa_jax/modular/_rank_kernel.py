@@ -20,7 +20,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._kernels import launch
-from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
+from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax.modular._residues import residues
 
 __all__ = ["MOST_COLUMNS", "WORD_PRIME", "independent_rows"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.modular._compiled import compiled
-from mrsa_jax.modular._elimination import bring_up
+from mrsa_jax._compiled import compiled
+from mrsa_jax._elimination import bring_up
 
 # A Mersenne prime: a product of two residues is reduced by one shift and one subtraction.
 SMALL = 8191

@@ -19,8 +19,9 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
+from mrsa_jax._products import multiply_wide
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.modular._ring import add, multiply_wide, reduce_words, subtract
+from mrsa_jax.modular._ring import add, reduce_words, subtract
 
 __all__ = [
     "LIMBS",

@@ -12,8 +12,7 @@ import dataclasses
 
 import numpy as np
 
-from mrsa_jax.modular._linalg import minor_bits
-from mrsa_jax.modular._prime import ERROR_BITS, error_bits
+from mrsa_jax._prime import ERROR_BITS, error_bits, minor_bits
 from mrsa_jax.privacy._audit import Audit
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory

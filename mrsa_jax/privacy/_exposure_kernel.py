@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 from jaxtyping import Array, Int32, UInt8, UInt32
 
 from mrsa_jax._kernels import launch
-from mrsa_jax.modular._prime import Field, companion, scale, subtract, sum_residues
+from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax.privacy._exposure_xla import joined
 
 __all__ = ["first_rounds"]

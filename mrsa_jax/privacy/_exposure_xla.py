@@ -17,8 +17,8 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt8, UInt32
 
 from mrsa_jax._device import map_tiles
+from mrsa_jax._prime import Field, companion, scale, subtract
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.modular._prime import Field, companion, scale, subtract
 
 __all__ = ["first_rounds", "joined"]
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
+from mrsa_jax._products import multiply_wide
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
-from mrsa_jax.modular._ring import multiply_wide
 from mrsa_jax.secagg._types import Seeds
 
 __all__ = [

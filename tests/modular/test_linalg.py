@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import _prime as prime_field
 from mrsa_jax._device import compiling_for
+from mrsa_jax._prime import NUM_PRIMES, draw_primes, enough_primes, error_bits
 from mrsa_jax.modular import (
     PRIMES,
     _blocked,
@@ -22,8 +24,6 @@ from mrsa_jax.modular import (
     rank_trajectory,
 )
 from mrsa_jax.modular import _linalg as linalg
-from mrsa_jax.modular import _prime as prime_field
-from mrsa_jax.modular._prime import NUM_PRIMES, draw_primes, enough_primes, error_bits
 
 
 def exact_rank(rows) -> int:

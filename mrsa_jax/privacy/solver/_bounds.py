@@ -20,8 +20,7 @@ from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
 from mrsa_jax._device import map_tiles
-from mrsa_jax.modular._linalg import kernel_step
-from mrsa_jax.modular._prime import (
+from mrsa_jax._prime import (
     Field,
     companion,
     inverse,
@@ -30,6 +29,7 @@ from mrsa_jax.modular._prime import (
     subtract,
     sum_residues,
 )
+from mrsa_jax.modular import kernel_step
 
 __all__ = ["Bounds", "bounds"]
 

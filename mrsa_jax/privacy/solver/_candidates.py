@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mrsa_jax.modular._cores import inverses
+from mrsa_jax._prime import inverses
 
 __all__ = ["few_rounds", "information_sets", "sparse_remainder"]
 

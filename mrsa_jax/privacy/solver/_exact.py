@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mrsa_jax.modular._prime import draw_primes
+from mrsa_jax._prime import draw_primes
 
 __all__ = [
     "combination_on",
@@ -41,7 +41,7 @@ def combination_on(
         Coefficients (coprime Python integers) and the boolean support of the combination, or
         None when the columns outside `support` already have full rank.
     """
-    from mrsa_jax.modular import _elimination
+    from mrsa_jax import _elimination
 
     rank, columns = matrix.shape
     (prime,) = draw_primes(1)

@@ -3,15 +3,15 @@
 Information-set decoding: in a reduced echelon form with respect to a random order of the columns,
 single rows, and pairs of rows at the ratio that cancels most, are vectors of the row space with
 many zeros. All modulo the 13-bit prime `SMALL`: what looks light is confirmed in exact
-integers by the caller. Import inside functions only (see `modular._compiled`).
+integers by the caller. Import inside functions only (see `mrsa_jax._compiled`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.modular._compiled import compiled
-from mrsa_jax.modular._elimination import bring_up
+from mrsa_jax._compiled import compiled
+from mrsa_jax._elimination import bring_up
 from mrsa_jax.privacy.solver._girth import SMALL
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrsa_jax.modular._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax._prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import residues_of
 from mrsa_jax.privacy.solver._groups import collapse, column_codes, log2_length
 
@@ -62,7 +62,7 @@ def ranks_of(
     once the product of the primes tried exceeds every larger minor (Hadamard): a larger minor would
     be a multiple of all. That is tried if it is predicted to take at most `seconds` of a core.
     """
-    from mrsa_jax.modular import _elimination
+    from mrsa_jax import _elimination
 
     lengths = [log2_length(row) for row in matrix]
     longest = sorted(lengths, reverse=True)[: min(matrix.shape)]

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._cores import num_cores
-from mrsa_jax.modular._cores import inverses
-from mrsa_jax.modular._prime import draw_primes
+from mrsa_jax._prime import draw_primes, inverses
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._exact import residues_of
 from mrsa_jax.privacy.solver._two_adic import Checks, parity_checks
@@ -116,7 +115,7 @@ def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
 
 def _kernel(matrix: np.ndarray, prime: int) -> np.ndarray:
     """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
-    from mrsa_jax.modular import _elimination
+    from mrsa_jax import _elimination
 
     columns = matrix.shape[1]
     form, pivots = _elimination.reduced_echelon(

@@ -14,7 +14,7 @@ import secrets
 
 import numpy as np
 
-from mrsa_jax.modular._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax._prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import residues_of, solve_each, solve_on, support_of
 from mrsa_jax.privacy.solver._groups import Groups
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
@@ -101,7 +101,7 @@ class Sieve:
         A random part of the columns spans most of the space; a column that the rest needs is not
         orthogonal to what annihilates that part.
         """
-        from mrsa_jax.modular import _elimination
+        from mrsa_jax import _elimination
 
         rank, columns = self._rows.shape
         order = self._rng.permutation(columns)
@@ -123,7 +123,7 @@ class Sieve:
 
     def _add_image(self, prime: int) -> None:
         """Keep X times random vectors, int64 `[rank, axes]`, unless the prime loses the rank."""
-        from mrsa_jax.modular import _elimination
+        from mrsa_jax import _elimination
 
         rank, columns = self._rows.shape
         if len(self._basis) < rank:
@@ -179,7 +179,7 @@ class Sieve:
 
         None if the prime loses the rank.
         """
-        from mrsa_jax.modular import _elimination
+        from mrsa_jax import _elimination
 
         rank = len(self._rows)
         unit = np.zeros((rank, len(places)), np.uint64)

@@ -1,6 +1,6 @@
 """Compiled rounds of CCESA at the fidelity of sets: random graph, losses, Theorems 1 and 2.
 
-Import inside functions only (see `modular._compiled`). Sets of clients are 64-bit words, client i
+Import inside functions only (see `mrsa_jax._compiled`). Sets of clients are 64-bit words, client i
 at bit i % 64 of word i // 64; of an adjacency matrix, word w of row i is `rows[w, i]`. The random
 words are those of `_streams.pair_words` and `client_words`, so a round is bit for bit the one
 that `graphs.erdos_renyi` and `availability.independent_steps` draw from the same keys.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._chance import ALWAYS
+from mrsa_jax._compiled import compiled
 from mrsa_jax._streams import _CLIENTS, _PAIRS
-from mrsa_jax.modular._compiled import compiled
 
 __all__ = [
     "DISCONNECTED",

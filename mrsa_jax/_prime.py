@@ -7,18 +7,21 @@ the prime is data, so that one compiled program serves both of ours.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array
 
 from mrsa_jax._device import multiplies_wide
-from mrsa_jax.modular._ring import divide_step, multiply_high, multiply_wide
+from mrsa_jax._products import divide_step, multiply_high, multiply_wide
 
 # All primes lie between 2**30 and 2**32 / 3.5: 31 bits, and 3.5 p still fits in a word (`scale`).
 _LEAST, _MOST = 2**30, 1_227_133_513
@@ -80,6 +83,25 @@ def enough_primes(minor_bits: float, cases: int = 1, bits: int = ERROR_BITS) -> 
     if error_bits(minor_bits, 1) < 1:
         return _MOST_DRAWN
     return next(n for n in itertools.count(2) if error_bits(minor_bits, n, cases) >= bits)
+
+
+def minor_bits(matrices: np.ndarray | Array) -> float:
+    """Return log2 of a bound on every minor of integer matrices `[..., rows, columns]` (Hadamard).
+
+    A minor is at most the product of its rows' lengths. Of matrices on a device only the largest
+    and the smallest entry are asked for.
+    """
+    rank, columns = min(matrices.shape[-2:]), matrices.shape[-1]
+    if matrices.dtype == object or isinstance(matrices, jax.Array):
+        largest = 1
+        if matrices.dtype != np.bool_:
+            largest = max(abs(int(matrices.max())), abs(int(matrices.min())))
+        return rank * (largest.bit_length() + 0.5 * math.log2(columns))
+    if matrices.dtype == np.bool_:
+        squares = float(matrices.sum(axis=-1, dtype=np.int64).max())
+    else:
+        squares = float((matrices.astype(np.float64) ** 2).sum(axis=-1).max())
+    return rank * 0.5 * math.log2(max(2.0, squares)) * (1 + 1e-9)
 
 
 class Field(NamedTuple):
@@ -181,3 +203,13 @@ def inverse(values: Array, of: Field) -> Array:
 
     first = lax.dynamic_index_in_dim(table, of.exponent[0], 0, keepdims=False)
     return lax.fori_loop(1, of.exponent.shape[0], body, first)
+
+
+@functools.cache
+def inverses(prime: int) -> np.ndarray:
+    """Return the inverses of all residues modulo a small prime (of 0: 0), int32 `[prime]`."""
+    found = np.zeros(prime, np.int32)
+    found[1] = 1
+    for value in range(2, prime):
+        found[value] = (prime - prime // value) * int(found[prime % value]) % prime
+    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrsa_jax.modular._compiled import compiled
+from mrsa_jax._compiled import compiled
 
 
 @compiled
