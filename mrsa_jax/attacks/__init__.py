@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
-    from mrsa_jax.attacks._dense_recovery import DenseRecovery, RecoveredInputs, dense_recovery
+    from mrsa_jax.attacks._dense_recovery import dense_recovery
     from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
     from mrsa_jax.attacks._gradient_inversion import (
         GradientInversion,
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
         inferred_labels,
         total_variation,
     )
-    from mrsa_jax.attacks._inconsistency import (
-        Inconsistency,
-        ModelInconsistency,
-        model_inconsistency,
-        silenced,
-    )
+    from mrsa_jax.attacks._inconsistency import model_inconsistency, silenced
     from mrsa_jax.attacks._least_squares import (
         LeastSquares,
         least_squares,
@@ -42,9 +37,8 @@ if TYPE_CHECKING:
         model_inversion,
         read_models,
     )
-    from mrsa_jax.attacks._scenarios import SummedRounds, WireRound, summed_rounds, wire_round
+    from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds, wire_round
     from mrsa_jax.attacks._scores import (
-        MembershipScore,
         matched_images,
         mean_squared_error,
         membership_score,
@@ -52,7 +46,6 @@ if TYPE_CHECKING:
         ssim,
     )
     from mrsa_jax.attacks._view import (
-        AdversaryView,
         AggregateView,
         Attack,
         CountView,
@@ -64,29 +57,22 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AdversaryView",
     "AggregateView",
     "Attack",
     "CountView",
-    "DenseRecovery",
     "Disaggregated",
     "Disaggregation",
     "GradientInversion",
-    "Inconsistency",
     "InvertedClasses",
     "InvertedImages",
     "LeastSquares",
     "Membership",
-    "MembershipScore",
     "MembershipScores",
     "MembershipView",
-    "ModelInconsistency",
     "ModelInversion",
     "ModelView",
-    "RecoveredInputs",
     "SummedRounds",
     "UpdateView",
-    "WireRound",
     "WireView",
     "checked_view",
     "dense_recovery",
@@ -117,7 +103,7 @@ __all__ = [
 ]
 
 _LATE = {
-    "_dense_recovery": ("DenseRecovery", "RecoveredInputs", "dense_recovery"),
+    "_dense_recovery": ("dense_recovery"),
     "_disaggregation": ("Disaggregated", "Disaggregation", "disaggregation"),
     "_gradient_inversion": (
         "GradientInversion",
@@ -126,7 +112,7 @@ _LATE = {
         "inferred_labels",
         "total_variation",
     ),
-    "_inconsistency": ("Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"),
+    "_inconsistency": ("model_inconsistency", "silenced"),
     "_least_squares": (
         "LeastSquares",
         "least_squares",
@@ -144,9 +130,8 @@ _LATE = {
         "model_inversion",
         "read_models",
     ),
-    "_scenarios": ("SummedRounds", "WireRound", "summed_rounds", "wire_round"),
+    "_scenarios": ("SummedRounds", "summed_rounds", "wire_round"),
     "_scores": (
-        "MembershipScore",
         "matched_images",
         "mean_squared_error",
         "membership_score",
@@ -154,7 +139,6 @@ _LATE = {
         "ssim",
     ),
     "_view": (
-        "AdversaryView",
         "AggregateView",
         "Attack",
         "CountView",

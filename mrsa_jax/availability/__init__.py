@@ -1,19 +1,16 @@
 """Who is online in a round: availability models behind one contract."""
 
-from mrsa_jax.availability._cyclic import Cyclic, cyclic, diurnal
+from mrsa_jax.availability._cyclic import cyclic, diurnal
 from mrsa_jax.availability._independent import Independent, assign_rates, independent
-from mrsa_jax.availability._markov import Markov, markov
-from mrsa_jax.availability._replay import Replay, replay
+from mrsa_jax.availability._markov import markov
+from mrsa_jax.availability._replay import replay
 from mrsa_jax.availability._steps import IndependentSteps, StepDropout, independent_steps
 from mrsa_jax.availability._types import Availability
 
 __all__ = [
     "Availability",
-    "Cyclic",
     "Independent",
     "IndependentSteps",
-    "Markov",
-    "Replay",
     "StepDropout",
     "assign_rates",
     "cyclic",

@@ -1,6 +1,6 @@
 """Data sets that are on this machine, and ways to spread their samples over clients."""
 
-from mrsa_jax.data._available import SourceStatus, available
+from mrsa_jax.data._available import available
 from mrsa_jax.data._clients import (
     ClientData,
     check_client_data,
@@ -19,7 +19,6 @@ __all__ = [
     "ClientData",
     "Dataset",
     "PreparationPlan",
-    "SourceStatus",
     "augment",
     "available",
     "check_client_data",

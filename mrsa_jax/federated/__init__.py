@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
-    from mrsa_jax.federated._checkpoint import Checkpoints, checkpoints
+    from mrsa_jax.federated._checkpoint import checkpoints
     from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
-    from mrsa_jax.federated._grid import LEARNING_RATES, BestRate, best_rate
+    from mrsa_jax.federated._grid import LEARNING_RATES, best_rate
     from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
     from mrsa_jax.federated._many import train_many
-    from mrsa_jax.federated._memory import MemoryEstimate, memory_estimate
+    from mrsa_jax.federated._memory import memory_estimate
     from mrsa_jax.federated._models import (
         initial_parameters,
         logistic,
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
     )
     from mrsa_jax.federated._run import TrainingResult
     from mrsa_jax.federated._schedule import RateSchedule, decay_at
-    from mrsa_jax.federated._server import Evaluation, evaluate
+    from mrsa_jax.federated._server import evaluate
     from mrsa_jax.federated._train import train
 
 __all__ = [
     "LEARNING_RATES",
-    "BestRate",
-    "Checkpoints",
-    "Evaluation",
     "LocalSGD",
     "LocalTrainer",
-    "MemoryEstimate",
     "RateSchedule",
     "TrainingResult",
     "best_rate",
@@ -59,16 +55,16 @@ __all__ = [
 ]
 
 _LATE = {
-    "_checkpoint": ("Checkpoints", "checkpoints"),
+    "_checkpoint": ("checkpoints",),
     "_convolutional": ("cnn", "lenet", "smooth_lenet", "vgg11"),
-    "_grid": ("LEARNING_RATES", "BestRate", "best_rate"),
+    "_grid": ("LEARNING_RATES", "best_rate"),
     "_local": ("LocalSGD", "LocalTrainer", "client_updates", "local_sgd"),
     "_many": ("train_many",),
-    "_memory": ("MemoryEstimate", "memory_estimate"),
+    "_memory": ("memory_estimate",),
     "_models": ("initial_parameters", "logistic", "mlp", "num_parameters", "unflatten"),
     "_run": ("TrainingResult",),
     "_schedule": ("RateSchedule", "decay_at"),
-    "_server": ("Evaluation", "evaluate"),
+    "_server": ("evaluate",),
     "_train": ("train",),
 }
 __getattr__, __dir__ = late_names(__name__, _LATE, __all__)

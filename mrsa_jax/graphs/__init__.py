@@ -1,20 +1,17 @@
 """Assignment graphs: who shares keys, shares and pads with whom, and what losses leave of them."""
 
 from mrsa_jax.graphs._connectivity import component_labels, degrees, is_connected
-from mrsa_jax.graphs._harary import Harary, harary
+from mrsa_jax.graphs._harary import harary
 from mrsa_jax.graphs._lists import check_adjacency, edges, neighbour_lists
 from mrsa_jax.graphs._random import Complete, ErdosRenyi, complete, erdos_renyi
-from mrsa_jax.graphs._random_regular import RandomRegular, random_regular
-from mrsa_jax.graphs._secagg_plus import SecAggPlusParameters, secagg_plus_parameters
+from mrsa_jax.graphs._random_regular import random_regular
+from mrsa_jax.graphs._secagg_plus import secagg_plus_parameters
 from mrsa_jax.graphs._types import GraphModel
 
 __all__ = [
     "Complete",
     "ErdosRenyi",
     "GraphModel",
-    "Harary",
-    "RandomRegular",
-    "SecAggPlusParameters",
     "check_adjacency",
     "complete",
     "component_labels",

@@ -1,15 +1,13 @@
 """HeteroSAg: clients of unequal bandwidth quantize unequally and still hide in secure sums."""
 
-from mrsa_jax.hetero._advice import GroupAdvice, GroupOption, advise_num_groups
-from mrsa_jax.hetero._aggregate import SegmentResult, aggregate
-from mrsa_jax.hetero._average import SegmentAverage, SegmentOut, segment_average
+from mrsa_jax.hetero._advice import advise_num_groups
+from mrsa_jax.hetero._aggregate import aggregate
+from mrsa_jax.hetero._average import segment_average
 from mrsa_jax.hetero._byzantine import (
     AverageAttack,
     Byzantine,
-    Collusion,
     GaussianAverage,
     ResidueAttack,
-    Scaling,
     UniformResidues,
     UpdateAttack,
     collusion,
@@ -19,54 +17,31 @@ from mrsa_jax.hetero._byzantine import (
     wrong_pads,
 )
 from mrsa_jax.hetero._coding import decode, encode
-from mrsa_jax.hetero._cohorts import (
-    CohortGroups,
-    SmallGroups,
-    align_groups,
-    cohort_layouts,
-    fixed_groups,
-    ranked_groups,
-)
-from mrsa_jax.hetero._communication import CommunicationTimes, communication_times
+from mrsa_jax.hetero._cohorts import align_groups, cohort_layouts, fixed_groups, ranked_groups
+from mrsa_jax.hetero._communication import communication_times
 from mrsa_jax.hetero._costs import (
-    SegmentCosts,
     expansion_factor,
     loss_probability,
     segment_costs,
     survival_probability,
 )
 from mrsa_jax.hetero._grouping import (
-    UPLINK_RATES,
-    RateClasses,
     RateModel,
-    SlowedRates,
     levels_for_rates,
     rate_classes,
     rate_groups,
     slowed_rates,
 )
-from mrsa_jax.hetero._layout import SegmentBlock, SegmentLayout, segment_layout
-from mrsa_jax.hetero._leakage import (
-    SegmentHistory,
-    SegmentLeakage,
-    SumLeakage,
-    segment_leakage,
-    segment_participation,
-)
+from mrsa_jax.hetero._layout import SegmentLayout, segment_layout
+from mrsa_jax.hetero._leakage import SegmentHistory, segment_leakage, segment_participation
 from mrsa_jax.hetero._privacy import (
-    PrivacyReport,
     claimed_privacy_level,
     privacy_level,
     privacy_report,
     scheme_privacy_level,
 )
 from mrsa_jax.hetero._robust import (
-    CoordinateMedian,
-    GeometricMedian,
-    Krum,
     RobustRule,
-    TrimmedMean,
-    WeightedMean,
     coordinate_median,
     geometric_median,
     krum,
@@ -83,50 +58,21 @@ from mrsa_jax.hetero._segments import (
     subgroup_labels,
 )
 from mrsa_jax.hetero._theory import quantization_error, quantization_error_bound, scheme_error_bound
-from mrsa_jax.hetero._tolerance import ByzantineTolerance, tolerated_byzantine
-from mrsa_jax.hetero._unequal import (
-    UnequalFailures,
-    unequal_moduli_failures,
-    unequal_moduli_tuples,
-)
+from mrsa_jax.hetero._tolerance import tolerated_byzantine
+from mrsa_jax.hetero._unequal import unequal_moduli_failures, unequal_moduli_tuples
 
 __all__ = [
     "SCHEMES",
-    "UPLINK_RATES",
     "AverageAttack",
     "Byzantine",
-    "ByzantineTolerance",
-    "CohortGroups",
-    "Collusion",
-    "CommunicationTimes",
-    "CoordinateMedian",
     "GaussianAverage",
-    "GeometricMedian",
-    "GroupAdvice",
-    "GroupOption",
-    "Krum",
-    "PrivacyReport",
-    "RateClasses",
     "RateModel",
     "ResidueAttack",
     "RobustRule",
-    "Scaling",
-    "SegmentAverage",
-    "SegmentBlock",
-    "SegmentCosts",
     "SegmentHistory",
     "SegmentLayout",
-    "SegmentLeakage",
-    "SegmentOut",
-    "SegmentResult",
-    "SlowedRates",
-    "SmallGroups",
-    "SumLeakage",
-    "TrimmedMean",
-    "UnequalFailures",
     "UniformResidues",
     "UpdateAttack",
-    "WeightedMean",
     "advise_num_groups",
     "aggregate",
     "align_groups",

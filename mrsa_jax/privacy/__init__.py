@@ -6,27 +6,20 @@ from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
-from mrsa_jax.privacy._trajectory import (
-    WeakPrivacyTrajectory,
-    Witness,
-    weak_privacy_trajectory,
-)
-from mrsa_jax.privacy._unweighted import Coefficients, UnweightedGroup, unweighted_group
+from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
+from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 from mrsa_jax.privacy._weights import integer_weights
 from mrsa_jax.privacy.logs._read import ParticipationLog, read_log
 
 __all__ = [
     "Audit",
-    "Coefficients",
     "Gate",
     "ParticipationLog",
     "PolicyPrivacy",
     "Recipe",
     "UnweightedGroup",
     "WeakPrivacy",
-    "WeakPrivacyTrajectory",
-    "Witness",
     "audit",
     "audit_steps",
     "first_exposure",

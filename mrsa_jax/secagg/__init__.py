@@ -22,17 +22,10 @@ from mrsa_jax.secagg._graph_rule import GraphRule, graph_rule
 from mrsa_jax.secagg._outcome import PlanOutcome, plan_outcome
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
 from mrsa_jax.secagg._ring_sum import pad_inputs, ring_sum
-from mrsa_jax.secagg._round_costs import (
-    Operations,
-    RoundCosts,
-    expected_costs,
-    fedavg_costs,
-    round_costs,
-)
+from mrsa_jax.secagg._round_costs import RoundCosts, expected_costs, fedavg_costs, round_costs
 from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._types import (
     Block,
-    RingResult,
     Seeds,
     SegmentPlan,
     complete_plan,
@@ -47,31 +40,15 @@ from mrsa_jax.secagg.costs._bandwidth import (
 )
 from mrsa_jax.secagg.costs._calibrate import calibrate
 from mrsa_jax.secagg.costs._latency import (
-    Latency,
     LatencyModel,
     OperationSeconds,
     latency_model,
     operation_seconds,
     round_latency,
 )
-from mrsa_jax.secagg.costs._stragglers import (
-    ExponentialTail,
-    LogNormal,
-    Pareto,
-    Slowdown,
-    Steady,
-    exponential_tail,
-    lognormal,
-    pareto,
-    steady,
-)
-from mrsa_jax.secagg.failures._monte_carlo import (
-    FailureRates,
-    Rate,
-    failure_rates,
-    failure_rates_of,
-)
-from mrsa_jax.secagg.failures._rare import RareFailureRates, RareRate, rare_failure_rates
+from mrsa_jax.secagg.costs._stragglers import Slowdown, exponential_tail, lognormal, pareto, steady
+from mrsa_jax.secagg.failures._monte_carlo import FailureRates, failure_rates, failure_rates_of
+from mrsa_jax.secagg.failures._rare import RareRate, rare_failure_rates
 from mrsa_jax.secagg.failures._theory import (
     connection_probability,
     privacy_bound,
@@ -96,26 +73,17 @@ __all__ = [
     "Aggregator",
     "AggregatorState",
     "Block",
-    "ExponentialTail",
     "FailureRates",
     "GraphRule",
-    "Latency",
     "LatencyModel",
-    "LogNormal",
     "OperationSeconds",
-    "Operations",
-    "Pareto",
     "PlanOutcome",
-    "RareFailureRates",
     "RareRate",
-    "Rate",
     "RingAverage",
-    "RingResult",
     "RoundCosts",
     "Seeds",
     "SegmentPlan",
     "Slowdown",
-    "Steady",
     "StepReport",
     "Transcript",
     "admitted",
