@@ -194,10 +194,10 @@ def selection_rows() -> dict[str, Row]:
     steps = online.independent_steps(0.2)
     history = selection.rollout_rounds(0, blocks, away, steps, J, policy="ignore", blocks=2)
     selectors = {
-        "BlockSelection": blocks,
+        "batch_partitioning()": blocks,
         "BernoulliSelection": selection.bernoulli(N, 0.5),
-        "PowerOfChoice": selection.power_of_choice(N, 2, 3),
-        "SeparatedSelection": selection.minimum_separation(selection.uniform(N, 2), 1),
+        "power_of_choice()": selection.power_of_choice(N, 2, 3),
+        "minimum_separation()": selection.minimum_separation(selection.uniform(N, 2), 1),
     }
 
     def two_rounds(key: Any, free: Any, selector: Any) -> Any:
@@ -776,11 +776,9 @@ NO_ARRAYS = {
         Availability StepDropout
     """,
     "selection": """
-        BlockPolicy ConvexConstants Fairness Form LearntRound PowerOfChoiceState
-        QuadraticProblem RandomScheme RolloutMetrics RoundHistory RoundRule Selector
-        SelectorState SeparationState SplitPolicy batch_partitioning enumerate_family
-        family_size family_size_bound full_rank_probability_bound minimum_separation
-        partition program_of uniform weighted
+        Fairness LearntRound RoundHistory RoundRule Selector SelectorState SplitPolicy
+        enumerate_family family_size family_size_bound full_rank_probability_bound partition
+        program_of register uniform weighted
     """,
     "quantize": """
         ClipRule Quantizer stochastic

@@ -103,7 +103,7 @@ __all__ = [
 ]
 
 _LATE = {
-    "_dense_recovery": ("dense_recovery"),
+    "_dense_recovery": ("dense_recovery",),
     "_disaggregation": ("Disaggregated", "Disaggregation", "disaggregation"),
     "_gradient_inversion": (
         "GradientInversion",

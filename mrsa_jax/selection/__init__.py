@@ -12,45 +12,22 @@ from mrsa_jax._late import late_names
 if TYPE_CHECKING:
     from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
     from mrsa_jax.selection._blocks import (
-        BlockSelection,
         Fairness,
         batch_partitioning,
         partition,
         uniform,
         weighted,
     )
-    from mrsa_jax.selection._bounds import (
-        RandomScheme,
-        family_size_bound,
-        full_rank_probability_bound,
-    )
-    from mrsa_jax.selection._convergence import (
-        ConvexConstants,
-        Form,
-        convergence_bound,
-        convex_constants,
-    )
+    from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
+    from mrsa_jax.selection._convergence import convergence_bound, convex_constants
     from mrsa_jax.selection._many import program_of, rollout_many
     from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
     from mrsa_jax.selection._poisson import poisson
-    from mrsa_jax.selection._population import (
-        BlockPolicy,
-        changing_population,
-        form_blocks,
-        rollout_population,
-    )
-    from mrsa_jax.selection._power_of_choice import (
-        PowerOfChoice,
-        PowerOfChoiceState,
-        power_of_choice,
-    )
-    from mrsa_jax.selection._quadratic import (
-        QuadraticProblem,
-        quadratic_problem,
-        simulate_convergence,
-    )
+    from mrsa_jax.selection._population import changing_population, form_blocks, rollout_population
+    from mrsa_jax.selection._power_of_choice import power_of_choice
+    from mrsa_jax.selection._quadratic import quadratic_problem, simulate_convergence
     from mrsa_jax.selection._registry import register
-    from mrsa_jax.selection._rollout import RolloutMetrics, rollout, rollout_metrics, rollout_trials
+    from mrsa_jax.selection._rollout import rollout, rollout_metrics, rollout_trials
     from mrsa_jax.selection._round_rules import LearntRound, RoundRule, SplitPolicy, ThresholdRule
     from mrsa_jax.selection._rounds import (
         RoundHistory,
@@ -59,33 +36,18 @@ if TYPE_CHECKING:
         learnt_sums,
         rollout_rounds,
     )
-    from mrsa_jax.selection._separation import (
-        SeparatedSelection,
-        SeparationState,
-        minimum_separation,
-    )
+    from mrsa_jax.selection._separation import minimum_separation
     from mrsa_jax.selection._theory import enumerate_family, expected_cardinality, family_size
     from mrsa_jax.selection._types import Selector, SelectorState
 
 __all__ = [
     "BernoulliSelection",
-    "BlockPolicy",
-    "BlockSelection",
-    "ConvexConstants",
     "Fairness",
-    "Form",
     "LearntRound",
-    "PowerOfChoice",
-    "PowerOfChoiceState",
-    "QuadraticProblem",
-    "RandomScheme",
-    "RolloutMetrics",
     "RoundHistory",
     "RoundRule",
     "Selector",
     "SelectorState",
-    "SeparatedSelection",
-    "SeparationState",
     "SplitPolicy",
     "ThresholdRule",
     "aggregation_cardinality",
@@ -125,26 +87,25 @@ __all__ = [
 _LATE = {
     "_bernoulli": ("BernoulliSelection", "bernoulli"),
     "_blocks": (
-        "BlockSelection",
         "Fairness",
         "batch_partitioning",
         "partition",
         "uniform",
         "weighted",
     ),
-    "_bounds": ("RandomScheme", "family_size_bound", "full_rank_probability_bound"),
-    "_convergence": ("ConvexConstants", "Form", "convergence_bound", "convex_constants"),
+    "_bounds": ("family_size_bound", "full_rank_probability_bound"),
+    "_convergence": ("convergence_bound", "convex_constants"),
     "_many": ("program_of", "rollout_many"),
     "_metrics": ("aggregation_cardinality", "fairness_gap"),
     "_poisson": ("poisson",),
-    "_population": ("BlockPolicy", "changing_population", "form_blocks", "rollout_population"),
-    "_power_of_choice": ("PowerOfChoice", "PowerOfChoiceState", "power_of_choice"),
-    "_quadratic": ("QuadraticProblem", "quadratic_problem", "simulate_convergence"),
+    "_population": ("changing_population", "form_blocks", "rollout_population"),
+    "_power_of_choice": ("power_of_choice",),
+    "_quadratic": ("quadratic_problem", "simulate_convergence"),
     "_registry": ("register",),
-    "_rollout": ("RolloutMetrics", "rollout", "rollout_metrics", "rollout_trials"),
+    "_rollout": ("rollout", "rollout_metrics", "rollout_trials"),
     "_round_rules": ("LearntRound", "RoundRule", "SplitPolicy", "ThresholdRule"),
     "_rounds": ("RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"),
-    "_separation": ("SeparatedSelection", "SeparationState", "minimum_separation"),
+    "_separation": ("minimum_separation",),
     "_theory": ("enumerate_family", "expected_cardinality", "family_size"),
     "_types": ("Selector", "SelectorState"),
 }

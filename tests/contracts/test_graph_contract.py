@@ -47,10 +47,10 @@ _mapped = jax.jit(jax.vmap(lambda model, key: model.sample(key), in_axes=(None, 
 def test_every_factory_is_in_the_table() -> None:
     found = set()
     for name in graphs.__all__:
-        function = getattr(graphs, name)
-        if name.islower() and inspect.isfunction(inspect.unwrap(function)):
-            hint = inspect.signature(inspect.unwrap(function)).return_annotation
-            if hasattr(getattr(graphs, str(hint), None), "sample"):
+        function = inspect.unwrap(getattr(graphs, name))
+        if name.islower() and inspect.isfunction(function):
+            hint = inspect.signature(function).return_annotation
+            if hasattr(function.__globals__.get(str(hint)), "sample"):
                 found.add(name)
     assert found == set(MODELS)
 

@@ -100,11 +100,10 @@ def _factories(module: object, returned: type) -> set[str]:
     methods = [m for m in vars(returned) if not m.startswith("_")]
     found = set()
     for name in module.__all__:  # type: ignore[attr-defined]
-        function = getattr(module, name)
-        if not inspect.isfunction(inspect.unwrap(function)) or not name.islower():
+        function = inspect.unwrap(getattr(module, name))
+        if not inspect.isfunction(function) or not name.islower():
             continue
-        hint = inspect.signature(inspect.unwrap(function)).return_annotation
-        built = getattr(module, str(hint), None)
+        built = function.__globals__.get(inspect.signature(function).return_annotation)
         if inspect.isclass(built) and all(hasattr(built, m) or m == "num_clients" for m in methods):
             found.add(name)
     return found
