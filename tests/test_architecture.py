@@ -68,6 +68,7 @@ ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
     "federated": ("conv", ""),
+    "study": ("", "secagg", "attack"),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {

@@ -22,14 +22,13 @@ import pytest
 from mrsa_jax import ConfigurationError, MrsaError
 from mrsa_jax._untrusted import cell, printable, read_bytes
 from mrsa_jax.cli import main
-from mrsa_jax.cli._attack_sums import read_array
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.data._cifar import CifarFormat, read_cifar
 from mrsa_jax.data._idx import read_idx
 from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._report_folder import _read as read_results
 from mrsa_jax.study._sweep_config import load_sweep
+from mrsa_jax.study.attack._sums import read_array
 
 MEMORY_BYTES = 2**20  # that a history may take
 MOST_GROWTH = 2**29  # of the whole process, over all mutants
@@ -145,7 +144,7 @@ READERS = {
     "settings of a demo": Reader(lambda path: load_config(DemoConfig, path), (TOML,)),
     "settings of a study": Reader(lambda path: load_config(SimulateConfig, path), (TOML, TRAINING)),
     "settings of a training": Reader(lambda path: load_config(TrainConfig, path), (TRAINING,)),
-    "sweep": Reader(lambda path: load_sweep(path, ALL_KINDS), (SWEEP, TOML)),
+    "sweep": Reader(lambda path: load_sweep(path), (SWEEP, TOML)),
     "results": Reader(lambda path: read_results(path, "title"), (JSON,)),
 }
 
@@ -355,7 +354,7 @@ def test_settings_that_gave_tracebacks(
         load_config(SimulateConfig, path)
     _refused(path, ["simulate", "--config", str(path)], capsys)
     with pytest.raises(ConfigurationError, match=message.replace("config", "study")):
-        load_sweep(path, ALL_KINDS)
+        load_sweep(path)
     _refused(path, ["sweep", str(path)], capsys)
 
 

@@ -18,7 +18,6 @@ import pytest
 
 from mrsa_jax import cli
 from mrsa_jax.cli._study import run_study
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.study import _report, validate
 from mrsa_jax.study._sweep_config import parse_sweep
 
@@ -82,7 +81,7 @@ def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_study_is_a_sweep_of_cells_that_make_sense() -> None:
     (text,) = _blocks("toml")
-    points = list(parse_sweep(text, ALL_KINDS).points())
+    points = list(parse_sweep(text).points())
     assert len(points) == 4 * 3 * 5
     assert not [point.problem for point in points if point.problem]
 

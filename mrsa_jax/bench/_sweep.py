@@ -13,7 +13,6 @@ from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.study._sweep import Plan, plan_sweep, run_sweep
 from mrsa_jax.study._sweep_config import sweep_of
-from mrsa_jax.study._sweep_kinds import KINDS, runner_of
 
 __all__ = ["cases"]
 
@@ -38,14 +37,13 @@ def _planned(rounds: int, trials: int, num_rates: int) -> Plan:
                     "population": {"dropout_rates": {"linspace": [0.1, 0.5, num_rates]}},
                     "privacy_target": [3, 4, 6],
                 },
-            },
-            KINDS,
+            }
         )
     )
 
 
 def _measure(case: str, plan: Plan, repeats: int) -> Measurement:
-    runner = runner_of(plan.sweep.kind)
+    runner = plan.sweep.kind.runner()
 
     def stored() -> Any:
         with tempfile.TemporaryDirectory() as folder:

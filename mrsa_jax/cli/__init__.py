@@ -29,12 +29,13 @@ from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
 from mrsa_jax.cli._report import DETAILS as REPORT_DETAILS
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
-from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, SecaggConfig, run_secagg
+from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import DESCRIPTION as SWEEP
 from mrsa_jax.cli._sweep import DETAILS as SWEEP_DETAILS
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import _config
+from mrsa_jax.study._secagg_config import SecaggConfig
 
 __all__ = ["INTERRUPTED", "main"]
 

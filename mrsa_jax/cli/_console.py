@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from mrsa_jax._cores import num_cores
@@ -234,6 +234,45 @@ def outlets() -> Iterator[Outlet]:
         yield out
     finally:
         sys.stdout, sys.stderr = before
+
+
+def output_console() -> Any:
+    """Return what prints results: 120 letters wide where there is no terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str | None = None,
+    left: Collection[int] = (0,),
+    has_total: bool = False,
+) -> Any:
+    """Print rows of text, and return the console for what is said below.
+
+    Args:
+        headings: Of the columns.
+        rows: Their cells.
+        title: Above the table.
+        left: Columns of text; the others are numbers, set to the right.
+        has_total: Whether the last row is set apart.
+    """
+    from rich import box
+    from rich.table import Table
+
+    console = output_console()
+    shown = None if title is None else escape(title)
+    table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i in left else "right")
+    for i, row in enumerate(rows):
+        table.add_row(*map(escape, row), end_section=has_total and i == len(rows) - 2)
+    console.print(table)
+    return console
 
 
 def error_console() -> Any:

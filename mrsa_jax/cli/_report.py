@@ -10,9 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from mrsa_jax.cli import _attack_setting as attacks
 from mrsa_jax.cli._audit import AuditConfig
-from mrsa_jax.cli._secagg import SecaggConfig
 
 __all__ = ["DESCRIPTION", "DETAILS", "ReportConfig", "run_report"]
 
@@ -53,9 +51,7 @@ def run_report(config: ReportConfig) -> int:
     from mrsa_jax.reproduce._config import ReproduceConfig
     from mrsa_jax.study._report_folder import report
 
-    known = {
-        **_attacks(), "audit": AuditConfig, "reproduce": ReproduceConfig, "secagg": SecaggConfig
-    }  # fmt: skip
+    known = {"audit": AuditConfig, "reproduce": ReproduceConfig}
     saved = report(config.folder, config.out, known=known)
     if config.open:
         import webbrowser
@@ -73,9 +69,3 @@ def run_report(config: ReportConfig) -> int:
         size = saved.path.stat().st_size / 1e6
         sys.stdout.write(f"Wrote {saved.path} ({size:.1f} MB, needs nothing beside it)\n")
     return 0
-
-
-def _attacks() -> dict[str, type]:
-    """Return the attacks' settings by the name that their provenance has."""
-    classes = (getattr(attacks, name) for name in attacks.__all__ if name != "AttackSettings")
-    return {cls.__name__.removesuffix("Config").lower(): cls for cls in classes}

@@ -1,19 +1,18 @@
-"""`mrsa-jax secagg`: one round of secure aggregation at any fidelity, or a failure study."""
+"""`mrsa-jax secagg`: print one round of secure aggregation, or a failure study."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from typing import Annotated, Literal
-
-import tyro
+import json
+import sys
+from typing import Any
 
 from mrsa_jax._compile_cache import use_compile_cache
-from mrsa_jax._errors import require
-from mrsa_jax._html import config_repr
-from mrsa_jax.cli._console import error_console
+from mrsa_jax.cli._console import Bars, print_table
+from mrsa_jax.study._findings import Findings
+from mrsa_jax.study._kinds import validate
+from mrsa_jax.study._secagg_config import SecaggConfig
 
-__all__ = ["DESCRIPTION", "DETAILS", "SecaggConfig", "check_secagg", "run_secagg"]
+__all__ = ["DESCRIPTION", "DETAILS", "run_secagg"]
 
 DESCRIPTION = "Run one round of secure aggregation and see what it costs, or count failures."
 
@@ -30,123 +29,90 @@ SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regu
 Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
 """
 
-_Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
-
-
-@dataclasses.dataclass(frozen=True)
-class SecaggConfig:
-    """One round of secure aggregation, or a failure study."""
-
-    _repr_html_ = config_repr
-
-    fidelity: Literal["real", "array", "sets"] | None = None
-    """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
-
-    num_clients: int = 100
-    """Clients, n."""
-
-    dim: int = 10_000
-    """Residues in each client's input, m."""
-
-    modulus_bits: _Count = None
-    """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
-
-    modulus: _Count = None
-    """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
-
-    graph: Literal["complete", "erdos_renyi", "harary", "random_regular"] = "complete"
-    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
-
-    connection_probability: _Number = None
-    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
-
-    degree: _Count = None
-    """Neighbours of each client, for --graph harary and random_regular."""
-
-    threshold: _Count = None
-    """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
-
-    step_dropout_rate: float = 0.0
-    """Chance to leave at each of the protocol's four steps, q."""
-
-    dropped_before_unmasking: float = 0.0
-    """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
-
-    allow_unmasking_risk: bool = False
-    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
-
-    consistency: bool = False
-    """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
-    neighbours have signed the same list of survivors."""
-
-    trials: _Count = None
-    """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
-
-    up_mbits: _Number = None
-    """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
-
-    compute_slowdown: float = 1.0
-    """How many times slower clients compute in that model than one core of a server."""
-
-    seed: int = 0
-    """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""
-
-    json: bool = False
-    """Print everything as JSON instead."""
-
 
 def run_secagg(config: SecaggConfig) -> int:
     """Run a round or a study and return the exit status: 0, or 1 for a round that failed."""
-    from mrsa_jax.cli._secagg_memory import stated_memory
-
-    check_secagg(config)  # before JAX is imported: a misuse is answered at once
-    words = stated_memory(config)
-    error_console().print(words, highlight=False, markup=False)
+    validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
+    from mrsa_jax import study
+
+    with Bars() as bars:
+        found = study.run(config, bars)
+    content = found.content
+    if config.json:
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    else:
+        console = _print_round(found) if config.trials is None else _print_failures(found)
+        for sentence in found.sentences:
+            console.print(sentence, highlight=False, markup=False)
     if config.trials is not None:
-        from mrsa_jax.cli._secagg_failures import run_failures
-
-        return run_failures(config)
-    from mrsa_jax.cli._secagg_round import run_round
-
-    return run_round(config)
+        return 0
+    return 0 if content["status"] == "OK" and content["total_is_plain_sum"] is not False else 1
 
 
-def check_secagg(config: SecaggConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    for name, least in (("num_clients", 2), ("dim", 1), ("seed", 0), ("degree", 0),
-                        ("threshold", 1), ("trials", 1)):  # fmt: skip
-        value = getattr(config, name)
-        require(value is None or value >= least, name, f"must be at least {least}", value)
-    for name in ("step_dropout_rate", "dropped_before_unmasking"):
-        value = getattr(config, name)
-        require(0.0 <= value <= 1.0, name, "must lie in [0, 1]", value)
-    both = config.modulus_bits is not None and config.modulus is not None
-    require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
-    bits = config.modulus_bits
-    require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
-    _validate_graph(config)
-    slow = config.compute_slowdown
-    require(math.isfinite(slow) and slow > 0, "compute_slowdown", "must be positive", slow)
-    speed = config.up_mbits
-    good = speed is None or (math.isfinite(speed) and speed > 0)
-    require(good, "up_mbits", "must be positive", speed)
-    if config.trials is not None:
-        known = config.fidelity in (None, "sets")
-        require(known, "fidelity", "must be sets with --trials", config.fidelity)
-        lost = config.dropped_before_unmasking
-        require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
-        require(not config.consistency, "consistency", "must be left out with --trials")
-        require(speed is None, "up_mbits", "must be left out with --trials", speed)
+def _print_round(found: Findings) -> Any:
+    steps, modelled = found.content["steps"], found.content["modelled_seconds"]
+    headings = ["step", "clients left", "clients (s)", "server (s)", "bytes up", "bytes down",
+                "bytes of one"]  # fmt: skip
+    rows = [_cells(step) for step in (*steps, _all_steps(steps))]
+    if modelled:
+        headings.append("modelled (s)")
+        for row, seconds in zip(rows, (*modelled["steps"], sum(modelled["steps"])), strict=True):
+            row.append(f"{seconds:.3g}")
+    return print_table(headings, rows, title=found.title, has_total=True)
 
 
-def _validate_graph(config: SecaggConfig) -> None:
-    chance, graph = config.connection_probability, config.graph
-    if chance is not None:
-        own = graph == "erdos_renyi"
-        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
-        require(0 < chance <= 1, "connection_probability", "must lie in (0, 1]", chance)
-    regular = graph in ("harary", "random_regular")
-    rule = "must be given for harary and random_regular, and for no other graph"
-    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
+def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return all steps together; those that were not measured add nothing to times."""
+
+    def added(name: str) -> Any:
+        known = [step[name] for step in steps if step[name] is not None]
+        return sum(known) if known else None
+
+    names = ("client_seconds", "server_seconds", "bytes_up", "bytes_down",
+             "mean_bytes_of_a_client")  # fmt: skip
+    totals = {name: added(name) for name in names}
+    return {"name": "all four" if len(steps) == 4 else "all five", "num_clients": "", **totals}
+
+
+def _cells(step: dict[str, Any]) -> list[str]:
+    def seconds(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.3f}"
+
+    return [
+        step["name"],
+        str(step["num_clients"]),
+        seconds(step["client_seconds"]),
+        seconds(step["server_seconds"]),
+        f"{step['bytes_up']:,}",
+        f"{step['bytes_down']:,}",
+        f"{step['mean_bytes_of_a_client']:,.0f}",
+    ]
+
+
+def _print_failures(found: Findings) -> Any:
+    from mrsa_jax.study.secagg._failures import RATES, power
+
+    bounds = found.content["log10_bounds"]
+    words = {
+        "theorem_5": "Theorem 5",
+        "union": "exact union",
+        "first_moment": "first moment",
+        "theorem_6": "Theorem 6",
+        "exact": "exact",
+    }
+    rows = []
+    for name, label in RATES.items():
+        rate = found.content["rates"][name]
+        own = {key.removeprefix(f"{name}_"): v for key, v in bounds.items() if key.startswith(name)}
+        rows.append(
+            (
+                label,
+                str(rate["count"]),
+                f"{rate['rate']:.3g}",
+                f"{rate['lower']:.2g} to {rate['upper']:.2g}",
+                ", ".join(f"{words[key]} {power(value)}" for key, value in own.items()),
+            )
+        )
+    headings = ("failure", "rounds", "rate", "95 % interval", "bounds")
+    return print_table(headings, rows, title=found.title, left=(0, 3, 4))

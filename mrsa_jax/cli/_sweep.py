@@ -15,7 +15,6 @@ import tyro
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
 from mrsa_jax.cli._console import Bars, escape, use_cores
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.study._sweep_config import Sweep, load_sweep
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def run_sweep_command(command: SweepCommand) -> int:
 
 
 def _sweep(command: SweepCommand) -> Sweep:
-    sweep = load_sweep(command.study, ALL_KINDS)
+    sweep = load_sweep(command.study)
     out = sweep.out if command.out is None else command.out
     return dataclasses.replace(sweep, out=out, overwrite=command.overwrite or sweep.overwrite)
 

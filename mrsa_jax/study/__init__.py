@@ -9,6 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mrsa_jax._late import late_names
+from mrsa_jax.study._attack_config import (
+    DisaggregationConfig,
+    GradientsConfig,
+    InconsistencyConfig,
+    LeastSquaresConfig,
+    MembershipConfig,
+    ModelInversionConfig,
+)
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -26,26 +34,38 @@ from mrsa_jax.study._config import (
     parse_scheme,
     to_dict,
 )
-from mrsa_jax.study._validate import validate
+from mrsa_jax.study._kinds import validate
+from mrsa_jax.study._secagg_config import SecaggConfig
 
 if TYPE_CHECKING:
     from mrsa_jax.study._accessor import StudyAccessor
     from mrsa_jax.study._cite import cite
     from mrsa_jax.study._explorer import Explorer
+    from mrsa_jax.study._findings import Findings
     from mrsa_jax.study._progress import Notes, Progress
     from mrsa_jax.study._report_folder import SavedReport, report
-    from mrsa_jax.study._run import SavedStudy, check, run, run_and_save
+    from mrsa_jax.study._run import check, run, run_and_save
     from mrsa_jax.study._store import open_study
+    from mrsa_jax.study._study import SavedStudy
     from mrsa_jax.study._summary import Row, sentences, summarise
     from mrsa_jax.study._sweep import sweep
     from mrsa_jax.study._trial import History, analyse, attack_frozen
+    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = [
     "AggregationConfig",
+    "AttackFindings",
     "DataConfig",
     "DemoConfig",
+    "DisaggregationConfig",
     "Explorer",
+    "Findings",
+    "GradientsConfig",
     "History",
+    "InconsistencyConfig",
+    "LeastSquaresConfig",
+    "MembershipConfig",
+    "ModelInversionConfig",
     "Notes",
     "PopulationConfig",
     "Progress",
@@ -55,6 +75,7 @@ __all__ = [
     "SavedReport",
     "SavedStudy",
     "Scheme",
+    "SecaggConfig",
     "SegmentConfig",
     "SimulateConfig",
     "StudyAccessor",
@@ -84,7 +105,10 @@ _LATE = {
     "_explorer": ("Explorer",),
     "_report_folder": ("SavedReport", "report"),
     "_progress": ("Notes", "Progress"),
-    "_run": ("SavedStudy", "check", "run", "run_and_save"),
+    "_findings": ("Findings",),
+    "_run": ("check", "run", "run_and_save"),
+    "_study": ("SavedStudy",),
+    "attack._findings": ("AttackFindings",),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
     "_sweep": ("sweep",),

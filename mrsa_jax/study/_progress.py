@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -22,6 +23,7 @@ __all__ = [
     "checked_progress",
     "note",
     "performance_words",
+    "stages",
     "warn",
 ]
 
@@ -165,6 +167,22 @@ def warn(progress: Progress, text: str) -> None:
         progress.say(text)
     else:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def stages(progress: Progress) -> Callable[[str, int, int], None]:
+    """Return what passes reports of a stage, parts done and their number on; ends each stage."""
+    last, size = "", 0
+
+    def report(stage: str, done: int, total: int) -> None:
+        nonlocal last, size
+        if stage != last:
+            if last:
+                progress.update(size, size)
+            progress.stage(stage, total)
+        last, size = stage, total
+        progress.update(done, total)
+
+    return report
 
 
 def peak_process_bytes() -> int | None:

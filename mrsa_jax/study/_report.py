@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax._html import plain_settings, tidy
 from mrsa_jax.study import _summary
 from mrsa_jax.study._cite import ATTACKS
-from mrsa_jax.study._config import DemoConfig, SimulateConfig, TrainConfig
+from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._page import (
     STYLE,
     Section,
@@ -223,7 +223,9 @@ TITLES = {
 }
 """What a page's heading says of its command."""
 
-_CONFIGS: dict[str, type] = {"demo": DemoConfig, "simulate": SimulateConfig, "train": TrainConfig}
+_CONFIGS: dict[str, type] = {
+    kind.config.__name__.removesuffix("Config").lower(): kind.config for kind in KINDS.values()
+}
 
 
 def defaults_of(command: str, known: Mapping[str, type] | None = None) -> dict[str, Any] | None:

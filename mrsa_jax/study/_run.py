@@ -1,67 +1,21 @@
-"""Run a study from its configuration: roll out, analyse, train, attack, and write it down."""
+"""Run any command from its configuration, and write down what it found."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jax
-import numpy as np
+from mrsa_jax._errors import require
+from mrsa_jax.study import _store
+from mrsa_jax.study._kinds import kind_of, validate
+from mrsa_jax.study._progress import Progress, checked_progress
 
-from mrsa_jax import federated, plotting, selection
-from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _trial
-from mrsa_jax.study._config import (
-    Config,
-    SimulateConfig,
-    TrainConfig,
-    config_hash,
-    schemes_of,
-    to_dict,
-    without_wishes,
-)
-from mrsa_jax.study._load import to_toml
-from mrsa_jax.study._memory import stated_memory
-from mrsa_jax.study._played import segments_of
-from mrsa_jax.study._progress import Progress, checked_progress, note, warn
-from mrsa_jax.study._run_folder import RunFolder, run_folder
-from mrsa_jax.study._training import train_schemes
-from mrsa_jax.study._validate import validate
-from mrsa_jax.study._variables import (
-    coordinates,
-    guarantees,
-    history_variables,
-    rates_and_expectations,
-    without_expectation,
-)
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-__all__ = ["Progress", "SavedStudy", "check", "run", "run_and_save"]
+__all__ = ["check", "run", "run_and_save"]
 
 
-@dataclasses.dataclass(frozen=True)
-class SavedStudy:
-    """A study that has run and is on disk, or is about to be.
-
-    Attributes:
-        results: Its data set.
-        rows: Its table, a row for each scheme.
-        sentences: What the table shows, in words.
-        out: Its folder.
-    """
-
-    results: xr.Dataset
-    rows: tuple[_summary.Row, ...]
-    sentences: tuple[str, ...]
-    out: pathlib.Path
-
-
-def check(config: Config) -> None:
+def check(config: Any) -> None:
     """Reject everything that can be rejected before work: settings, data set, output folder.
 
     Raises:
@@ -71,38 +25,21 @@ def check(config: Config) -> None:
         OutputExistsError: If the output folder holds something else.
     """
     validate(config)
-    _store.check_output(config)
-    _check_schemes(config)
-    stated_memory(config)
+    if hasattr(config, "out"):
+        _store.check_output(config)
+    kind_of(config).load().check(config)
 
 
-def _check_schemes(config: Config) -> None:
-    """Reject settings that only building the schemes shows to be wrong, and unknown data."""
-    for scheme in schemes_of(config):
-        selector = _build.build_selector(scheme, config.population)
-        _build.build_rule(config.protocol, selector)
-        if not isinstance(config, SimulateConfig):
-            segments_of(config, selector, dim=config.hetero.num_columns)
-    if not isinstance(config, SimulateConfig):
-        from mrsa_jax import data
-
-        name = config.data.dataset
-        known = (*data.SOURCES, "tfds:NAME")
-        if name not in data.SOURCES and not name.startswith("tfds:"):
-            raise ConfigurationError(
-                f"`dataset` must be a known data set; got {name!r}; {nearest(name, known)}"
-            )
-
-
-def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
-    """Run a study and return its results, without writing anything.
+def run(config: Any, progress: Progress | None = None) -> Any:
+    """Run a command and return what it found, without writing anything.
 
     Args:
-        config: `DemoConfig`, `SimulateConfig` or `TrainConfig`.
+        config: `DemoConfig`, `SimulateConfig`, `TrainConfig` or `SecaggConfig`.
         progress: Receives how far it is.
 
     Returns:
-        Data set with axes `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or
+        For `secagg` its `Findings`: words, and values as JSON has them. For a study a data set
+        with axes `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or
         `evaluation` (rounds after which the model was tested). Entry j of a trajectory is the
         state after round j. How trainings went is in the attribute `performance`.
 
@@ -111,160 +48,37 @@ def run(config: Config, progress: Progress | None = None) -> xr.Dataset:
         DataNotFoundError: If the data set is not on this machine.
 
     Examples:
+        >>> from mrsa_jax.study import SecaggConfig, SimulateConfig
         >>> config = SimulateConfig(rounds=8, trials=2, schemes=("uniform",))
         >>> run(config).sizes["trial"]
         2
+        >>> run(SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
+        'OK'
     """
     validate(config)
-    _check_schemes(config)
-    progress = checked_progress(progress)
-    words = stated_memory(config)
-    if isinstance(config, SimulateConfig):
-        note(progress, words)
-        return _described(config, _simulate(config, progress))
-    return _described(config, train_schemes(config, progress))
-
-
-def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
-    """Return results that know what they are of, and what can be asked of them."""
-    from mrsa_jax.study._scheme_index import find_schemes
-
-    _accessor.register()
-    return find_schemes(results).assign_attrs(
-        command=type(config).__name__.removesuffix("Config").lower(),
-        config_hash=config_hash(config),
-        config=to_dict(config),
-        seed=config.seed,
-    )
+    return kind_of(config).load().run(config, checked_progress(progress))
 
 
 def run_and_save(
-    config: Config,
+    config: Any,
     progress: Progress | None = None,
-    show: Callable[[SavedStudy], None] | None = None,
-) -> SavedStudy:
-    """Run a study and write store, figures with their data, and report to `config.out`.
+    show: Callable[[Any], None] | None = None,
+) -> Any:
+    """Run a command and write all that it found to `config.out`.
 
     What was found is given to `show` before any of it is written, which may fail.
 
-    The study appears in the folder complete or not at all. A `train` that is interrupted leaves
+    The results appear in the folder complete or not at all. A `train` that is interrupted leaves
     its settings and checkpoints there, from which `resume` goes on; one that is complete is read
     and given back by `resume`. Arguments and errors as for `run`.
     """
     validate(config)
+    own = kind_of(config).load()
+    rule = "must be of a command that writes a folder"
+    require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
     config = dataclasses.replace(config, out=pathlib.Path(config.out))
-    _store.restore_replaced(config.out.absolute())
-    check(config)
-    progress = checked_progress(progress)
-    if not isinstance(config, TrainConfig):
-        with _store.study_folder(config) as folder:
-            return _save(config, folder, run(config, progress), show)
-    if config.resume and _store.is_complete(config):
-        saved = _saved_before(config, progress)
-        if show is not None:
-            show(saved)
-        return saved
-    with run_folder(config, _store.provenance(config)) as own:
-        if config.resume:
-            _say_where_from(own, progress)
-        checkpoints = federated.checkpoints(
-            own.checkpoints,
-            every=config.checkpoint_every,
-            identity=config_hash(config),
-            on_damage=functools.partial(warn, progress),
-        )
-        results = _described(config, train_schemes(config, progress, checkpoints))
-        with _store.study_folder(config, is_held=True) as folder:
-            return _save(config, folder, results, show)
+    return own.run_and_save(config, checked_progress(progress), show or _show_nothing)
 
 
-def _save(
-    config: Config,
-    folder: _store.StudyFolder,
-    results: xr.Dataset,
-    show: Callable[[SavedStudy], None] | None,
-) -> SavedStudy:
-    saved = SavedStudy(
-        results, _summary.summarise(results), _summary.sentences(results), config.out
-    )
-    if show is not None:
-        show(saved)
-    folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
-    folder.write_results(results)
-    (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
-    figures = plotting.save_study_figures(results, folder.path)
-    _report.write_report(folder.path, folder.manifest, results, figures)
-    return saved
-
-
-def _saved_before(config: TrainConfig, progress: Progress) -> SavedStudy:
-    """Return the study that is there."""
-    note(progress, f"nothing to resume: the run in {config.out} is complete")
-    results = _store.open_study(config.out).load()
-    return SavedStudy(results, _summary.summarise(results), _summary.sentences(results), config.out)
-
-
-def _say_where_from(own: RunFolder, progress: Progress) -> None:
-    if not own.has_checkpoint:
-        note(progress, f"no checkpoint to resume from in {own.path}: starting at round 0")
-
-
-def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
-    schemes = schemes_of(config)
-    population = config.population
-    shared = rates_and_expectations(config.seed, population, schemes)
-    available = _build.build_availability(shared["dropout_rate"][1])
-    # of each scheme what is known, and not who took part: that is as large as all trials' clients
-    known: list[dict[str, Any]] = []
-    statuses = []
-    for scheme in schemes:
-        progress.stage(scheme.label, config.trials)
-        selector = _build.build_selector(scheme, population)
-        rule = _build.build_rule(config.protocol, selector)
-        if rule is not None:
-            steps = _build.build_steps(config.protocol)
-            rounds = jax.device_get(
-                selection.rollout_rounds(
-                    config.seed, selector, available, steps, config.rounds,
-                    rule=rule, num_trials=config.trials,
-                )._replace(assignment_keys=None)
-            )  # fmt: skip
-            statuses.append(rounds.status)
-            known.append(history_variables([_analyse_trials(rounds, progress)], "trial"))
-            continue
-        participation = _trial.learnt_sums(
-            selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
-        )
-        step = _trial.trials_at_once(*participation.shape)
-        parts = []
-        for start in range(0, config.trials, step):
-            parts.append(_trial.analyse(participation[start : start + step]))
-            progress.update(min(start + step, config.trials), config.trials)
-        known.append(history_variables([_trial.joined(parts)], "trial"))
-    axes = coordinates(schemes, config.rounds, population.num_clients)
-    lossy: dict[str, Any] = {}
-    if statuses:
-        lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
-        shared = without_expectation(shared)
-    found = {
-        name: (dims, np.concatenate([own[name][1] for own in known]), *about)
-        for name, (dims, _, *about) in known[0].items()
-    }
-    import xarray as xr  # takes a second: not before the first trial
-
-    return xr.Dataset(
-        shared | guarantees(config, schemes) | found | lossy,
-        coords=axes | {"trial": np.arange(config.trials)},
-    )
-
-
-def _analyse_trials(rounds: selection.RoundHistory, progress: Progress) -> _trial.History:
-    """Analyse trials one by one: how many sums a round gives differs."""
-    trials = len(rounds.status)
-    parts = []
-    for b in range(trials):
-        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
-        parts.append(_trial.analyse_rounds(own))
-        progress.update(b + 1, trials)
-    names = [field.name for field in dataclasses.fields(_trial.History)]
-    return _trial.History(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})
+def _show_nothing(found: Any) -> None:
+    """Show nothing."""

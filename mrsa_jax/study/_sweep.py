@@ -19,7 +19,6 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
 from mrsa_jax.study._sweep_config import Point, Sweep, load_sweep, sweep_of
-from mrsa_jax.study._sweep_kinds import KINDS, runner_of
 from mrsa_jax.study._sweep_points import Machine, Runner
 from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
 
@@ -152,7 +151,7 @@ class Plan:
     def open_store(self) -> SweepStore:
         """Lay the store out, or open it where it is."""
         configs = [point.config for point in self.points.values()]
-        runner: Runner = runner_of(self.sweep.kind)
+        runner: Runner = self.sweep.kind.runner()
         return SweepStore.create(
             self.sweep, self.variables, self.inner, runner.coordinates(configs)
         )
@@ -170,7 +169,7 @@ def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
             empty; or where no cell makes sense.
     """
     machine = machine or Machine()
-    runner: Runner = runner_of(sweep.kind)
+    runner: Runner = sweep.kind.runner()
     good: dict[int, Point] = {}
     bad: list[Point] = []
     first: dict[str, int] = {}
@@ -274,7 +273,7 @@ def sweep(
         require(value is None or is_count, name, "must be a positive integer or None", value)
     progress = checked_progress(progress)
     read: Any = load_sweep if is_file else sweep_of
-    asked: Sweep = read(study, KINDS)
+    asked: Sweep = read(study)
     asked = dataclasses.replace(
         asked,
         out=asked.out if out is None else pathlib.Path(out),
@@ -384,7 +383,7 @@ def compute(
         on_done: Called with the number of each point that was written.
         on_claimed: Called before anything is computed, with the points that will be.
     """
-    runner: Runner = runner_of(sweep.kind)
+    runner: Runner = sweep.kind.runner()
     with store.claim([job.number for job in jobs]) as numbers:
         own = [job for job in jobs if job.number in numbers]
         if not own:

@@ -16,17 +16,17 @@ import math
 import pathlib
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax.study._config import studied
+from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict
 
 __all__ = [
     "Axis",
     "Point",
-    "PointKind",
     "Sweep",
     "SweepConfig",
     "load_sweep",
@@ -40,35 +40,6 @@ _RANGES = {
     "geomspace": (3, 3, "[first, last, how many]"),
 }
 _MOST_POINTS = 10**6
-
-
-def _as_it_is(field: str, value: Any) -> Any:
-    return None
-
-
-def _no_axes(content: dict[str, Any]) -> dict[str, list[Any]]:
-    return {}
-
-
-@dataclasses.dataclass(frozen=True)
-class PointKind:
-    """A command that can be swept: what is needed of it before anything is computed; no JAX.
-
-    Attributes:
-        name: Of the command.
-        module: With the functions of a `Runner`, imported when points are computed.
-        settings: Frozen dataclass of one point's settings, fields as in the command's files.
-        resolve: The command's configuration for a point's settings; raises if there can be none.
-        label: How a value of a field is shown on its axis; None: as it is.
-        implied_axes: Takes fields out of a file's content that are axes by themselves.
-    """
-
-    name: str
-    module: str
-    settings: type
-    resolve: Callable[[Any], Any]
-    label: Callable[[str, Any], Any] = _as_it_is
-    implied_axes: Callable[[dict[str, Any]], dict[str, Any]] = _no_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +101,7 @@ class Sweep:
         source: Text of the file.
     """
 
-    kind: PointKind
+    kind: Kind
     base: Any
     axes: tuple[Axis, ...]
     out: pathlib.Path
@@ -207,33 +178,31 @@ class Sweep:
         return str(value) if isinstance(value, pathlib.Path) else value
 
 
-def load_sweep(path: str | pathlib.Path, kinds: Mapping[str, PointKind]) -> Sweep:
+def load_sweep(path: str | pathlib.Path) -> Sweep:
     """Read a sweep from a TOML file.
 
     Args:
         path: The file.
-        kinds: Commands that can be swept, by name.
 
     Raises:
         ConfigurationError: If the file is missing or no TOML, or as `parse_sweep`.
     """
     path = pathlib.Path(path)
     require(path.is_file(), "study", "must be an existing TOML file", str(path))
-    return parse_sweep(read_toml(path, "study"), kinds)
+    return parse_sweep(read_toml(path, "study"))
 
 
-def parse_sweep(text: str, kinds: Mapping[str, PointKind]) -> Sweep:
+def parse_sweep(text: str) -> Sweep:
     """Read a sweep from the text of a TOML file; as `sweep_of` its content."""
-    return dataclasses.replace(sweep_of(parse_toml(text, "study"), kinds), source=text)
+    return dataclasses.replace(sweep_of(parse_toml(text, "study")), source=text)
 
 
-def sweep_of(content: Mapping[str, Any], kinds: Mapping[str, PointKind]) -> Sweep:
+def sweep_of(content: Mapping[str, Any]) -> Sweep:
     """Return the sweep that plain values describe, as a TOML file holds them.
 
     Args:
         content: Settings of one command (named by `command`, `"simulate"` when left out), `grid`
             and `zip` tables of lists, `skip_impossible` and `trajectories`.
-        kinds: Commands that can be swept, by name.
 
     Raises:
         ConfigurationError: For an unknown command or field (by its path in the file, with the
@@ -242,6 +211,7 @@ def sweep_of(content: Mapping[str, Any], kinds: Mapping[str, PointKind]) -> Swee
     """
     left = copy.deepcopy(dict(content))  # fields are taken out as they are read
     name = left.pop("command", "simulate")
+    kinds = {one.name: one for one in KINDS.values() if one.points}
     if not isinstance(name, str) or name not in kinds:
         words = f"got {shortened(name)}; {nearest(str(name), kinds)}"
         raise ConfigurationError(f"`command` must be one that can be swept; {words}")
@@ -324,7 +294,7 @@ def _dotted_fields(cls: Any, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _axis(kind: PointKind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
+def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
     """Return an axis of fields that change together."""
     require(len(lists) > 0, where, "must name at least one field")
     columns = {}

@@ -19,7 +19,6 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._sweep import Count, Job, Plan, compute
-from mrsa_jax.study._sweep_kinds import runner_of
 from mrsa_jax.study._sweep_points import Machine, Runner
 from mrsa_jax.study._sweep_store import check_sweep_output
 
@@ -112,7 +111,7 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
 def _follow(plan: Plan) -> None:
     """Compute what the first process says, each device its share."""
     machine = _all_devices(plan)
-    runner: Runner = runner_of(plan.sweep.kind)
+    runner: Runner = plan.sweep.kind.runner()
     tasks = plan.tasks()
     while True:
         place, *chosen = _broadcast(np.zeros(1 + _widest(plan), np.int32)).tolist()

@@ -1,4 +1,4 @@
-"""The rules that a configuration keeps, checked before any work and without JAX."""
+"""The rules that a study's configuration keeps, checked before any work and without JAX."""
 
 from __future__ import annotations
 
@@ -15,31 +15,15 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
-from mrsa_jax.study._load import check_types
 from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
 from mrsa_jax.study._segment_config import validate_segments
 from mrsa_jax.study._training_config import validate_data, validate_resources, validate_training
 
-__all__ = ["validate"]
+__all__ = ["check_study"]
 
 
-def validate(config: Config) -> None:
-    """Check a configuration as a whole, before any work.
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-
-    Examples:
-        >>> from mrsa_jax.study import DemoConfig
-        >>> validate(DemoConfig())
-        >>> validate(DemoConfig(rounds=0))
-        Traceback (most recent call last):
-        ...
-        mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
-    """
-    rule = "must be a DemoConfig, SimulateConfig or TrainConfig"
-    require(isinstance(config, Config), "config", rule, config)
-    check_types(config)
+def check_study(config: Config) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     require(config.rounds >= 1, "rounds", "must be at least 1", config.rounds)
     require(config.rounds < 2**31, "rounds", "must be below 2**31", config.rounds)

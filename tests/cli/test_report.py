@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mrsa_jax.cli import _attack_setting as attacks
 from mrsa_jax.cli import main
-from mrsa_jax.cli._report import _attacks
-from mrsa_jax.study import _store, to_dict
+from mrsa_jax.study import _attack_config as attacks
+from mrsa_jax.study import _report, _store, to_dict
 
 
 @pytest.fixture
@@ -97,8 +96,10 @@ def test_open_shows_the_page(
 
 
 def test_defaults_of_all_attacks_are_known() -> None:
-    assert _attacks()["leastsquares"] is attacks.LeastSquaresConfig
-    assert len(_attacks()) == 6
+    assert _report.defaults_of("leastsquares")["rounds"] == attacks.LeastSquaresConfig().rounds
+    for name in attacks.__all__:
+        if name != "AttackSettings":
+            assert _report.defaults_of(name.removesuffix("Config").lower()) is not None
 
 
 def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import federated
-from mrsa_jax.cli._secagg import SecaggConfig, run_secagg
-from mrsa_jax.study import _sweep_train
+from mrsa_jax.study import SecaggConfig, _sweep_train
 from mrsa_jax.study._config import (
     DataConfig,
     DemoConfig,
@@ -90,13 +89,13 @@ def test_rounds_of_one_seed_share_no_secret(monkeypatch):
     every = [*itertools.product(["real"], ROUNDS), *itertools.product(["array"], FEWER)]
     for fidelity, name in every:
         config = dataclasses.replace(ROUND, fidelity=fidelity, **ROUNDS[name])
-        secrets.of((fidelity, name), lambda config=config: run_secagg(config))
+        secrets.of((fidelity, name), lambda config=config: mj.study.run(config))
     assert secrets.repeated() == set()
     # 30 AES keys, 6 self pads and 15 pair pads in each real round, but for the sparse graphs
     assert len(secrets) > 7 * 40 + 4 * 20
     # the same settings repeat everything
-    before = len(secrets)
-    secrets.of(("real", "plain"), lambda: run_secagg(dataclasses.replace(ROUND, fidelity="real")))
+    before, real = len(secrets), dataclasses.replace(ROUND, fidelity="real")
+    secrets.of(("real", "plain"), lambda: mj.study.run(real))
     assert (len(secrets), secrets.repeated()) == (before, set())
 
 

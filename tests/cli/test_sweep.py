@@ -7,7 +7,6 @@ import pytest
 
 from mrsa_jax import secagg, study
 from mrsa_jax.cli import main
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
 from mrsa_jax.study import _sweep
 from mrsa_jax.study._sweep_config import parse_sweep
 
@@ -33,7 +32,7 @@ def file(tmp_path):
 def results_of(text, folder):
     import dataclasses
 
-    sweep = dataclasses.replace(parse_sweep(text, ALL_KINDS), out=folder)
+    sweep = dataclasses.replace(parse_sweep(text), out=folder)
     return _sweep.run_sweep(_sweep.plan_sweep(sweep)).load()
 
 

@@ -13,20 +13,21 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.cli._attack import ATTACKS
-from mrsa_jax.cli._sweep_attack_memory import attack_bytes
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
+from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study.attack._memory import attack_bytes
+
+NAMES = [name.removeprefix("attack ") for name in KINDS if name.startswith("attack")]
 
 
 def config_of(name, settings=""):
     text = f'command = "attack {name}"\n{settings}\n[grid]\nseed = [0]\n'
-    (point,) = parse_sweep(text, ALL_KINDS).points()
+    (point,) = parse_sweep(text).points()
     assert not point.problem
     return point.config
 
 
-@pytest.mark.parametrize("name", list(ATTACKS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_dry_run_states_it(name, tmp_path, capsys):
     path = tmp_path / "study.toml"
     path.write_text(f'command = "attack {name}"\n[grid]\nseed = [0, 1]\n')
@@ -68,11 +69,9 @@ def test_arrays_in_files_are_counted_by_their_shapes(tmp_path):
 
 
 _MEASURE = """
-import importlib, json, pathlib, sys
+import json, pathlib, sys
 import jax.numpy as jnp
-from mrsa_jax.cli import _sweep_attacks
-from mrsa_jax.cli._attack import ATTACKS
-from mrsa_jax.cli._sweep_kinds import ALL_KINDS
+from mrsa_jax.study.attack import _points
 from mrsa_jax.study._sweep_config import parse_sweep
 from mrsa_jax.study._sweep_points import Machine
 
@@ -82,12 +81,11 @@ def peak():  # of this program; getrusage would start from its parent's
 
 name, settings = sys.argv[1:]
 text = f'command = "attack {name}"\\n{settings}\\n[grid]\\nseed = [0]\\n'
-(point,) = parse_sweep(text, ALL_KINDS).points()
-importlib.import_module(f"mrsa_jax.cli.{ATTACKS[name].module}")
+(point,) = parse_sweep(text).points()
 jnp.zeros(3).block_until_ready()
-estimate = _sweep_attacks.memory_bytes(point.config, Machine(), 1)
+estimate = _points.memory_bytes(point.config, Machine(), 1)
 before = peak()
-list(_sweep_attacks.run([point.config], Machine(), False, 1))
+list(_points.run([point.config], Machine(), False, 1))
 print(json.dumps({"estimate": estimate, "measured": peak() - before}))
 """
 

@@ -12,10 +12,9 @@ import xarray as xr
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.cli import _attack_setting as attacks
-from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.selection._registry import BUILT_IN, scheme_papers
-from mrsa_jax.study import _cite
+from mrsa_jax.study import SecaggConfig, _cite
+from mrsa_jax.study import _attack_config as attacks
 from mrsa_jax.study._papers import PAPERS
 
 ALWAYS = ["mrsa_jax", "jax2018github"]

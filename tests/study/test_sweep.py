@@ -16,7 +16,6 @@ from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax._errors import StoreError
 from mrsa_jax.study import _sweep, _sweep_store, _trial
 from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_kinds import KINDS
 from mrsa_jax.study._sweep_points import Machine
 
 SMALL = """
@@ -36,7 +35,7 @@ population.dropout_rates = [0.1, 0.5]
 def planned(folder, text=SMALL, machine=None, **changes):
     import dataclasses
 
-    sweep = parse_sweep(text.format(out=str(folder)), KINDS)
+    sweep = parse_sweep(text.format(out=str(folder)))
     return _sweep.plan_sweep(dataclasses.replace(sweep, **changes), machine)
 
 
@@ -363,7 +362,7 @@ def test_two_processes_at_once_do_each_point_once(file, tmp_path):
     written = log.read_text().splitlines()
     assert len(written) == len(set(written)) == results["done"].size
     alone = _sweep.run_sweep(
-        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone"), KINDS))
+        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 
@@ -393,7 +392,7 @@ def test_ten_kills_at_random_moments(file, tmp_path):
     assert last.returncode == 0, errors
     results = study.open_study(tmp_path / "out").load()
     alone = _sweep.run_sweep(
-        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone"), KINDS))
+        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 

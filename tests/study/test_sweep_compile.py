@@ -11,7 +11,6 @@ import pytest
 
 from mrsa_jax.study import _sweep
 from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_kinds import KINDS
 from mrsa_jax.study._sweep_points import Machine
 
 # Sent for each program that is asked of the backend, whether the cache on disk holds it or not.
@@ -78,7 +77,7 @@ def programs():
 
 
 def planned(text, folder, at_once=None):
-    sweep = dataclasses.replace(parse_sweep(text, KINDS), out=folder)
+    sweep = dataclasses.replace(parse_sweep(text), out=folder)
     bound = None if at_once is None else at_once * 4 * 17 * 14  # of SIMULATE's histories
     return _sweep.plan_sweep(sweep, Machine(memory_bytes=bound))
 

@@ -5,11 +5,10 @@ import pytest
 from mrsa_jax import ConfigurationError
 from mrsa_jax.study import SimulateConfig, TrainConfig
 from mrsa_jax.study._sweep_config import load_sweep, parse_sweep
-from mrsa_jax.study._sweep_kinds import KINDS
 
 
 def parsed(text):
-    return parse_sweep(text, KINDS)
+    return parse_sweep(text)
 
 
 GRID = "[grid]\nscheme = ['uniform']\n"
@@ -64,7 +63,7 @@ def test_files_that_are_none(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"`study` must be"):
-        load_sweep(path, KINDS)
+        load_sweep(path)
 
 
 def test_cells_are_the_product_of_the_axes_in_the_order_of_the_file():

@@ -10,7 +10,6 @@ import pytest
 from mrsa_jax import ConfigurationError
 from mrsa_jax.study import _sweep, _sweep_dask
 from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_kinds import KINDS
 from mrsa_jax.study._sweep_points import Machine
 
 TEXT = """
@@ -26,7 +25,7 @@ seed = {range = [0, 8]}
 
 
 def planned(folder, machine=None):
-    sweep = dataclasses.replace(parse_sweep(TEXT, KINDS), out=folder)
+    sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
     return _sweep.plan_sweep(sweep, machine)
 
 

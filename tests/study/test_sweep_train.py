@@ -11,7 +11,6 @@ from mrsa_jax import study
 from mrsa_jax.study import _sweep
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_kinds import KINDS
 
 TEXT = """
 command = "train"
@@ -35,7 +34,7 @@ training.server_learning_rate = [1.0, 1e13]
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("train") / "out"
-    sweep = dataclasses.replace(parse_sweep(TEXT, KINDS), out=folder)
+    sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
     plan = _sweep.plan_sweep(sweep)
     return plan, _sweep.run_sweep(plan).load()
 

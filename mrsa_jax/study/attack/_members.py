@@ -1,4 +1,4 @@
-"""`mrsa-jax attack membership | inconsistency`: who was trained on, and a server that lies."""
+"""Who was trained on, and a server that lies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.cli._attack_images import through_wire
-from mrsa_jax.cli._attack_setting import InconsistencyConfig, MembershipConfig
 from mrsa_jax.study import _build
+from mrsa_jax.study._attack_config import InconsistencyConfig, MembershipConfig
+from mrsa_jax.study.attack._images import through_wire
 
 if TYPE_CHECKING:
-    from mrsa_jax.cli._attack_report import Report
-    from mrsa_jax.cli._console import Bars
+    from mrsa_jax.study._progress import Progress
+    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_inconsistency", "run_membership"]
 
@@ -26,7 +26,7 @@ _RATES = (0.001, 0.01)  # of false positives
 # --- membership ---------------------------------------------------------------------------------
 
 
-def run_membership(config: MembershipConfig, report: Report, bars: Bars) -> None:
+def run_membership(config: MembershipConfig, report: AttackFindings, progress: Progress) -> None:
     """Ask of each target's samples and as many others whether the target trained on them."""
     key = as_key(config.seed)
     pool = _pool(config)
@@ -40,12 +40,12 @@ def run_membership(config: MembershipConfig, report: Report, bars: Bars) -> None
         f"Membership: {config.model} on {config.dataset}, {config.client_size} samples a client, "
         f"{config.num_epochs} epochs"
     )
-    bars.stage("clients' training", 1)
+    progress.stage("clients' training", 1)
     updates = np.asarray(federated.client_updates(key, model, start, pool, trainer))
-    bars.update(1, 1)
+    progress.update(1, 1)
     seen = _seen_models(config, np.asarray(start), updates)
     _say_accuracy(report, model, np.asarray(start)[None] + updates, pool)
-    bars.stage("attacks", len(config.methods) * config.num_targets)
+    progress.stage("attacks", len(config.methods) * config.num_targets)
     for i, method in enumerate(config.methods):
         attack = attacks.membership(
             method, trainer, num_shadows=config.num_shadows, shadow_size=config.client_size
@@ -55,7 +55,7 @@ def run_membership(config: MembershipConfig, report: Report, bars: Bars) -> None
             view = _view(config, model, start, pool, target, seen[target])
             own = attack.run(fold(fold(key, int(Stream.ATTACK)), target), view)
             found.append(own.scores - own.threshold)
-            bars.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
+            progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
         _score_members(config, report, method, np.stack(found))
     chance = "At chance: accuracy and AUC 0.5, true positives as many as false ones."
     report.sentences.append(chance)
@@ -112,7 +112,7 @@ def _view(
     )  # fmt: skip
 
 
-def _say_accuracy(report: Report, model: Any, models: np.ndarray, pool: Any) -> None:
+def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: Any) -> None:
     """Say how much better the clients' models know their own samples than others."""
     size = pool.indices.shape[1]
     others = slice(pool.num_clients * size, (pool.num_clients + 1) * size)
@@ -135,7 +135,7 @@ def _say_accuracy(report: Report, model: Any, models: np.ndarray, pool: Any) -> 
 
 
 def _score_members(
-    config: MembershipConfig, report: Report, method: str, scores: np.ndarray
+    config: MembershipConfig, report: AttackFindings, method: str, scores: np.ndarray
 ) -> None:
     """Add a row for each kind of model [targets, seen, candidates]; thresholds are at 0."""
     size = config.client_size
@@ -176,7 +176,9 @@ def _score_members(
 # --- a malicious server -------------------------------------------------------------------------
 
 
-def run_inconsistency(config: InconsistencyConfig, report: Report, bars: Bars) -> None:
+def run_inconsistency(
+    config: InconsistencyConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Send a target the model and the others a silent one, through the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
     dataset = data.load(config.dataset, seed=config.seed)
@@ -191,7 +193,7 @@ def run_inconsistency(config: InconsistencyConfig, report: Report, bars: Bars) -
     levels = 2**16 + 1  # 0 is a level: silent clients add nothing
     quantizer = quantize.stochastic(levels, 1.0)
     bits = (config.cohort_size * (levels - 1)).bit_length()
-    bars.stage("rounds", len(config.pads))
+    progress.stage("rounds", len(config.pads))
     for done, name in enumerate(config.pads):
         attack = attacks.model_inconsistency(
             model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
@@ -207,7 +209,7 @@ def run_inconsistency(config: InconsistencyConfig, report: Report, bars: Bars) -
         }
         report.scores.append(row)
         report.arrays[f"update_{name}"] = found.update
-        bars.update(done + 1, len(config.pads))
+        progress.update(done + 1, len(config.pads))
     report.sentences += [
         "The error is of the target's update, relative and squared; the sum with pads that do not "
         "cancel is uniform in the ring. Clients who compare a hash of the model, or bind their "

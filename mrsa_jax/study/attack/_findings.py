@@ -1,4 +1,4 @@
-"""What `mrsa-jax attack` found: tables, sentences, figures and arrays, printed and saved."""
+"""What an attack found: tables, sentences, figures and arrays, and how they are saved."""
 
 from __future__ import annotations
 
@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.cli._console import escape
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mrsa_jax.study._store import StudyFolder
 
-__all__ = ["Report", "print_report", "save_report"]
-
-_MOST_ROWS = 48  # of the detailed table that are printed
+__all__ = ["AttackFindings", "save"]
 
 
 @dataclasses.dataclass
-class Report:
+class AttackFindings:
     """What an attack has found so far.
 
     Attributes:
-        folder: Where files may be written that are too large to hold.
+        folder: Where files may be written that are too large to hold; None: all is held.
         title: Of the tables.
         summary: A row for each thing that was attacked.
         scores: A row for each client, image or sample behind the summary.
@@ -38,7 +34,7 @@ class Report:
         is_complete: False after an interruption.
     """
 
-    folder: pathlib.Path
+    folder: pathlib.Path | None = None
     title: str = ""
     summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     scores: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -47,6 +43,7 @@ class Report:
     arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     is_complete: bool = True
 
+    @property
     def content(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
         return {
@@ -58,62 +55,19 @@ class Report:
         }
 
 
-def save_report(report: Report, folder: StudyFolder) -> None:
+def save(report: AttackFindings, folder: StudyFolder) -> None:
     """Write scores, figures and arrays into a folder."""
     folder.manifest["is_complete"] = report.is_complete
     for name, rows in (("summary", report.summary), ("scores", report.scores)):
         if rows:
             _write_csv(folder.path / f"{name}.csv", rows)
-    content = {**report.content(), "manifest": folder.manifest}
+    content = {**report.content, "manifest": folder.manifest}
     text = json.dumps(content, indent=2) + "\n"
     (folder.path / "scores.json").write_text(text, encoding="utf-8")
     for name, figure in report.figures.items():
         figure.savefig(folder.path / f"{name}.png", dpi=160)
     for name, array in report.arrays.items():
         np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
-
-
-def print_report(report: Report) -> None:
-    """Print the tables and what they show."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    rows = report.scores[:_MOST_ROWS]
-    console.print(report.title, markup=False, highlight=False)
-    if rows:
-        console.print(_table(rows))
-    if len(report.scores) > len(rows):
-        left = len(report.scores) - len(rows)
-        console.print(f"... and {left} more rows in scores.csv\n", highlight=False)
-    if report.summary:
-        console.print(_table(report.summary))
-    for sentence in report.sentences:
-        console.print(sentence, highlight=False, markup=False)
-
-
-def _table(rows: list[dict[str, Any]]) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in rows[0]:
-        is_text = isinstance(rows[0][name], str)
-        table.add_column(name.replace("_", " "), justify="left" if is_text else "right")
-    for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row.values()))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, float | np.floating):
-        return "-" if math.isnan(value) else f"{value:.4g}"
-    return str(value)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of `mrsa-jax attack`, one class for each attack; nothing here imports JAX."""
+"""Settings of attacks, one class for each; nothing here imports JAX."""
 
 from __future__ import annotations
 

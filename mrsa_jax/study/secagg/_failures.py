@@ -1,20 +1,19 @@
-"""The failure study of `mrsa-jax secagg --trials N`: rates, the theorems' bounds, rare events."""
+"""A failure study of rounds: rates, the theorems' bounds, rare events."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import sys
 from typing import Any
 
 from mrsa_jax import availability, secagg
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape
-from mrsa_jax.cli._secagg import SecaggConfig
-from mrsa_jax.cli._secagg_setting import Setting, finite, log10
+from mrsa_jax.study._findings import Findings
+from mrsa_jax.study._progress import Progress
+from mrsa_jax.study._secagg_config import SecaggConfig
+from mrsa_jax.study.secagg._setting import Setting, finite, log10
 
-__all__ = ["RATES", "check_risk", "log10_bounds", "run_failures"]
+__all__ = ["RATES", "check_risk", "log10_bounds", "power", "run_failures"]
 
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
@@ -27,36 +26,34 @@ RATES = {
 }
 
 
-def run_failures(config: SecaggConfig) -> int:
-    """Count failures, print them beside the bounds, and return the exit status 0."""
+def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
+    """Count failures and set them beside the bounds."""
     assert config.trials is not None
     setting = Setting.of(config)
     check_risk(setting)
     steps = availability.independent_steps(config.step_dropout_rate)
-    with Bars() as bars:
-        bars.stage("rounds", config.trials)
-        rates = secagg.failure_rates_of(
-            config.seed,
-            setting.graph,
-            steps,
-            setting.threshold,
-            config.trials,
-            progress=bars.update,
-        )
-        rare = _rare(setting, rates, bars)
-    report = {
+    progress.stage("rounds", config.trials)
+    rates = secagg.failure_rates_of(
+        config.seed,
+        setting.graph,
+        steps,
+        setting.threshold,
+        config.trials,
+        progress=progress.update,
+    )
+    content = {
         "trials": config.trials,
         **setting.to_dict(),
         "mean_survivors": rates.mean_survivors,
         "rates": {name: dataclasses.asdict(getattr(rates, name)) for name in RATES},
         "log10_bounds": {name: finite(value) for name, value in log10_bounds(setting).items()},
-        "rare": rare,
+        "rare": _rare(setting, rates, progress),
     }
-    if config.json:
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-    else:
-        _print(setting, report)
-    return 0
+    title = (
+        f"{setting.title()}\nq = {config.step_dropout_rate:g} a step (in all "
+        f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
+    )
+    return Findings(title, _sentences(content), content)
 
 
 def check_risk(setting: Setting) -> None:
@@ -95,15 +92,19 @@ def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
     return config.num_clients, setting.chance, config.step_dropout_rate, setting.threshold
 
 
-def _rare(setting: Setting, rates: secagg.FailureRates, bars: Bars) -> dict[str, Any] | None:
+def _rare(
+    setting: Setting, rates: secagg.FailureRates, progress: Progress
+) -> dict[str, Any] | None:
     """Estimate what was never counted; None where everything was, or no method is known."""
     n, p, q, t = _numbers(setting)
     names = [name for name in ("unreliable", "not_private") if getattr(rates, name).count == 0]
     if p is None or not names:
         return None
     trials = min(setting.config.trials or 1, _RARE_TRIALS)
-    bars.stage("rounds with a failure in them", 2 * trials)
-    found = secagg.rare_failure_rates(setting.config.seed, n, p, q, t, trials, progress=bars.update)
+    progress.stage("rounds with a failure in them", 2 * trials)
+    found = secagg.rare_failure_rates(
+        setting.config.seed, n, p, q, t, trials, progress=progress.update
+    )
     return {name: _rare_rate(getattr(found, name)) for name in names}
 
 
@@ -123,54 +124,8 @@ def _as_json(natural: float) -> float | None:
     return finite(log10(natural))
 
 
-def _print(setting: Setting, report: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    config = setting.config
-    table = Table(
-        title=escape(
-            f"{setting.title()}\nq = {config.step_dropout_rate:g} a step (in all "
-            f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
-        ),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    for i, name in enumerate(("failure", "rounds", "rate", "95 % interval", "bounds")):
-        table.add_column(name, justify="right" if i in (1, 2) else "left")
-    for name, label in RATES.items():
-        rate = report["rates"][name]
-        row = (
-            label,
-            str(rate["count"]),
-            f"{rate['rate']:.3g}",
-            f"{rate['lower']:.2g} to {rate['upper']:.2g}",
-            _bound_words(name, report["log10_bounds"]),
-        )
-        table.add_row(*map(escape, row))
-    console.print(table)
-    for sentence in _sentences(report):
-        console.print(sentence, highlight=False, markup=False)
-
-
-def _bound_words(name: str, bounds: dict[str, float | None]) -> str:
-    words = {
-        "theorem_5": "Theorem 5",
-        "union": "exact union",
-        "first_moment": "first moment",
-        "theorem_6": "Theorem 6",
-        "exact": "exact",
-    }
-    own = {key.removeprefix(f"{name}_"): v for key, v in bounds.items() if key.startswith(name)}
-    return ", ".join(f"{words[key]} {_power(value)}" for key, value in own.items())
-
-
-def _power(log10_value: float | None) -> str:
+def power(log10_value: float | None) -> str:
+    """Return a chance as a number, or as a power of ten where it is small; None: zero."""
     if log10_value is None:
         return "0"
     if log10_value > -3:
@@ -185,7 +140,7 @@ def _sentences(report: dict[str, Any]) -> list[str]:
         if rate["is_impossible"]:
             lines.append(f"A round that is {label} cannot happen here.")
         elif rate["log10_rate"] is None:
-            low_to_high = f"at most {_power(rate['log10_upper'])}"
+            low_to_high = f"at most {power(rate['log10_upper'])}"
             lines.append(f"Chance of a round that is {label}: {low_to_high}, none was found.")
         else:
             lines.append(

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import availability, secagg
-from mrsa_jax.cli._secagg import SecaggConfig
-from mrsa_jax.cli._secagg_failures import RATES, check_risk, log10_bounds
-from mrsa_jax.cli._secagg_memory import secagg_bytes
-from mrsa_jax.cli._secagg_setting import Setting
 from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._secagg_config import SecaggConfig
 from mrsa_jax.study._sweep_points import Machine, Variable, variable
+from mrsa_jax.study.secagg._failures import RATES, check_risk, log10_bounds
+from mrsa_jax.study.secagg._memory import secagg_bytes
+from mrsa_jax.study.secagg._setting import Setting
 
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 

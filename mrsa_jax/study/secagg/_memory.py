@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mrsa_jax._memory import memory_words
-from mrsa_jax.cli._secagg import SecaggConfig
+from mrsa_jax.study._secagg_config import SecaggConfig
 
 __all__ = ["secagg_bytes", "stated_memory"]
 

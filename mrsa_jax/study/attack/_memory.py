@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.cli import _attack_setting as setting
+from mrsa_jax.study import _attack_config as setting
 
 __all__ = ["attack_bytes"]
 
@@ -214,7 +214,7 @@ def _width(dim: int) -> int:
 
 
 def _shape_of(config: Any, name: str) -> tuple[int, ...]:
-    from mrsa_jax.cli._attack_sums import read_array
+    from mrsa_jax.study.attack._sums import read_array
 
     return tuple(read_array(getattr(config, name), name).shape)
 

@@ -1,10 +1,8 @@
-"""One round of `mrsa-jax secagg`: run it at a fidelity, compare its bytes, print its steps."""
+"""One round of secure aggregation: run it at a fidelity, and compare its bytes and seconds."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,12 @@ import numpy as np
 from mrsa_jax import protocol, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
-from mrsa_jax.cli._console import Bars, escape
-from mrsa_jax.cli._secagg import SecaggConfig
-from mrsa_jax.cli._secagg_setting import Setting, finite
 from mrsa_jax.secagg._admission import heeded, signing
 from mrsa_jax.secagg._round_costs import CHECK, STEPS, STEPS_WITH_CHECK
+from mrsa_jax.study._findings import Findings
+from mrsa_jax.study._progress import Progress, stages
+from mrsa_jax.study._secagg_config import SecaggConfig
+from mrsa_jax.study.secagg._setting import Setting, finite
 
 __all__ = ["run_round"]
 
@@ -50,21 +49,20 @@ class _Round:
     is_first: bool
 
 
-def run_round(config: SecaggConfig) -> int:
-    """Run one round, print it, and return the exit status."""
+def run_round(config: SecaggConfig, progress: Progress) -> Findings:
+    """Run one round and say what it cost and what the server learnt."""
     setting = Setting.of(config)
     adjacency, survivors = setting.adjacency(), setting.survivors()
     at_risk = _check_risk(setting, adjacency)
     fidelity = config.fidelity or "array"
-    with Bars() as bars:
-        run = {"real": _real, "array": _array, "sets": _sets}[fidelity]
-        outcome = run(setting, adjacency, survivors, at_risk, bars)
-    report = _report(setting, fidelity, adjacency, outcome)
-    if config.json:
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-    else:
-        _print(setting, outcome, report)
-    return 0 if outcome.status == Status.OK and outcome.total_is_right is not False else 1
+    run = {"real": _real, "array": _array, "sets": _sets}[fidelity]
+    outcome = run(setting, adjacency, survivors, at_risk, progress)
+    content = _content(setting, fidelity, adjacency, outcome)
+    title = (
+        f"{setting.title()}\n{content['num_edges']:,} edges, {config.dim:,} residues modulo "
+        f"{_ring(setting.modulus)}, fidelity {fidelity}, seed {config.seed}"
+    )
+    return Findings(title, _sentences(setting, outcome, content), content)
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
@@ -81,17 +79,8 @@ def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
 
 
 def _real(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, bars: Bars
+    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
 ) -> _Round:
-    last = ""
-
-    def progress(step: str, done: int, count: int) -> None:
-        nonlocal last
-        if step != last:
-            bars.stage(step, count)
-            last = step
-        bars.update(done, count)
-
     inputs = setting.inputs()
     result = protocol.run(
         inputs,
@@ -100,14 +89,14 @@ def _real(
         setting.threshold,
         modulus=setting.modulus,
         entropy=setting.secret_seed(),
-        progress=progress,
+        progress=stages(progress),
         consistency=setting.config.consistency,
     )
     return _of(result, inputs, setting.modulus, at_risk)
 
 
 def _array(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, bars: Bars
+    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
 ) -> _Round:
     inputs = setting.inputs()
 
@@ -123,15 +112,15 @@ def _array(
             consistency=setting.config.consistency,
         )
 
-    bars.stage("round, with compilation", 1)
+    progress.stage("round, with compilation", 1)
     result = once()
-    bars.update(1, 1)
+    progress.update(1, 1)
     words = (adjacency.sum() // 2 + len(adjacency)) * setting.config.dim
     is_first = bool(words > _MOST_TWICE)
     if not is_first:
-        bars.stage("round, compiled", 1)
+        progress.stage("round, compiled", 1)
         result = once()
-        bars.update(1, 1)
+        progress.update(1, 1)
     return dataclasses.replace(_of(result, inputs, setting.modulus, at_risk), is_first=is_first)
 
 
@@ -154,9 +143,9 @@ def _of(result: secagg.AggregateResult, inputs: np.ndarray, modulus: int, at_ris
 
 
 def _sets(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, bars: Bars
+    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
 ) -> _Round:
-    del bars
+    del progress
     t, n = setting.threshold, setting.config.num_clients
     plan = secagg.complete_plan(n, setting.config.dim, setting.modulus)
     alive = heeded(plan, adjacency, survivors, t)
@@ -189,7 +178,7 @@ def _sets(
     )
 
 
-def _report(
+def _content(
     setting: Setting, fidelity: str, adjacency: np.ndarray, outcome: _Round
 ) -> dict[str, Any]:
     """Return everything as JSON has it."""
@@ -275,68 +264,6 @@ def _modelled(
         "complete_graph": sum(steps(secagg.round_costs(everybody, survivors, n // 2 + 1, *size))),
         "fedavg": sum(steps(secagg.fedavg_costs(n, *size))),
     }
-
-
-def _print(setting: Setting, outcome: _Round, report: dict[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    config = setting.config
-    table = Table(
-        title=escape(
-            f"{setting.title()}\n{report['num_edges']:,} edges, {config.dim:,} residues modulo "
-            f"{_ring(setting.modulus)}, fidelity {report['fidelity']}, seed {config.seed}"
-        ),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    modelled = report["modelled_seconds"]
-    headings = ["step", "clients left", "clients (s)", "server (s)", "bytes up", "bytes down",
-                "bytes of one"]  # fmt: skip
-    for i, name in enumerate(headings + (["modelled (s)"] if modelled else [])):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for i, step in enumerate(report["steps"]):
-        extra = [f"{modelled['steps'][i]:.3g}"] if modelled else []
-        last = i == len(report["steps"]) - 1
-        table.add_row(*map(escape, _cells(step)), *extra, end_section=last)
-    whole = [f"{sum(modelled['steps']):.3g}"] if modelled else []
-    table.add_row(*map(escape, _cells(_all_steps(report["steps"]))), *whole)
-    console.print(table)
-    for sentence in _sentences(setting, outcome, report):
-        console.print(sentence, highlight=False, markup=False)
-
-
-def _all_steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all steps together; those that were not measured add nothing to times."""
-
-    def added(name: str) -> Any:
-        known = [step[name] for step in steps if step[name] is not None]
-        return sum(known) if known else None
-
-    names = ("client_seconds", "server_seconds", "bytes_up", "bytes_down",
-             "mean_bytes_of_a_client")  # fmt: skip
-    totals = {name: added(name) for name in names}
-    return {"name": "all four" if len(steps) == 4 else "all five", "num_clients": "", **totals}
-
-
-def _cells(step: dict[str, Any]) -> list[str]:
-    def seconds(value: float | None) -> str:
-        return "not measured" if value is None else f"{value:.3f}"
-
-    return [
-        step["name"],
-        str(step["num_clients"]),
-        seconds(step["client_seconds"]),
-        seconds(step["server_seconds"]),
-        f"{step['bytes_up']:,}",
-        f"{step['bytes_down']:,}",
-        f"{step['mean_bytes_of_a_client']:,.0f}",
-    ]
 
 
 def _sentences(setting: Setting, outcome: _Round, report: dict[str, Any]) -> list[str]:

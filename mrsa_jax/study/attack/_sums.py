@@ -1,4 +1,4 @@
-"""`mrsa-jax attack least-squares`: each client's update, from the sums of many rounds."""
+"""Each client's update, from the sums of many rounds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
-from mrsa_jax.cli._attack_setting import LeastSquaresConfig
 from mrsa_jax.study import _build, _trial
+from mrsa_jax.study._attack_config import LeastSquaresConfig
 from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme, secret_seed
 
 if TYPE_CHECKING:
-    from mrsa_jax.cli._attack_report import Report
-    from mrsa_jax.cli._console import Bars
+    from mrsa_jax.study._progress import Progress
+    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["FOUND", "history_of", "read_array", "run_least_squares"]
 
@@ -48,7 +48,9 @@ class _Sums:
     change: np.ndarray | None = None
 
 
-def run_least_squares(config: LeastSquaresConfig, report: Report, bars: Bars) -> None:
+def run_least_squares(
+    config: LeastSquaresConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Attack simulated rounds, a run that is stored, or the sums in a user's files."""
     report.title = "Least squares: each client's update from the sums"
     attack = attacks.least_squares_attack(
@@ -57,15 +59,15 @@ def run_least_squares(config: LeastSquaresConfig, report: Report, bars: Bars) ->
     if config.aggregates is not None:
         _score_sums(config, report, attack, _from_files(config))
     elif config.run is not None:
-        _score_sums(config, report, attack, _from_run(config, bars))
+        _score_sums(config, report, attack, _from_run(config, progress))
     else:
         for scheme in config.schemes:
-            _score_sums(config, report, attack, _simulated(config, scheme, bars))
+            _score_sums(config, report, attack, _simulated(config, scheme, progress))
     _draw_errors(report)
     report.sentences += _least_squares_words(report)
 
 
-def _simulated(config: LeastSquaresConfig, scheme: str, bars: Bars) -> _Sums:
+def _simulated(config: LeastSquaresConfig, scheme: str, progress: Progress) -> _Sums:
     own = parse_scheme(scheme)
     n, k = config.num_clients, config.cohort_size
     selector = own.build(n, k)
@@ -82,11 +84,11 @@ def _simulated(config: LeastSquaresConfig, scheme: str, bars: Bars) -> _Sums:
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
-    bars.stage(f"{own.label}: training", int(history.any(axis=1).sum()))
+    progress.stage(f"{own.label}: training", int(history.any(axis=1).sum()))
     kept = summed_rounds(
         config.seed, model, start, clients, history,
         trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
-        warm_up=config.warm_up, progress=bars.update,
+        warm_up=config.warm_up, progress=progress.update,
     )  # fmt: skip
     return _kept_sums(own.label, kept)
 
@@ -131,7 +133,7 @@ def _stored_history(folder: pathlib.Path) -> np.ndarray:
     return np.asarray(stored["participation"].to_numpy()[0], np.bool_)
 
 
-def _from_run(config: LeastSquaresConfig, bars: Bars) -> _Sums:
+def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     """Repeat a stored run's rounds, as its store does not keep the sums."""
     assert config.run is not None
     history = _stored_history(config.run)
@@ -152,7 +154,7 @@ def _from_run(config: LeastSquaresConfig, bars: Bars) -> _Sums:
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     frozen = _build.for_attack(own.aggregation)
     label = parse_scheme(own.scheme).label
-    bars.stage(f"{label}: training again", int(history.any(axis=1).sum()))
+    progress.stage(f"{label}: training again", int(history.any(axis=1).sum()))
     kept = summed_rounds(
         own.seed, model, start, clients, history,
         trainer=_build.build_trainer(own.training, model),
@@ -160,7 +162,7 @@ def _from_run(config: LeastSquaresConfig, bars: Bars) -> _Sums:
             secret_seed(own, label, "attack"), frozen, width, len(start)
         ),
         warm_up=0 if config.window is None else _window_start(history, config.window),
-        progress=bars.update,
+        progress=progress.update,
     )  # fmt: skip
     return _kept_sums(label, kept)
 
@@ -173,7 +175,7 @@ def _window_start(history: np.ndarray, length: int) -> int:
 
 
 def _score_sums(
-    config: LeastSquaresConfig, report: Report, attack: attacks.LeastSquares, sums: _Sums
+    config: LeastSquaresConfig, report: AttackFindings, attack: attacks.LeastSquares, sums: _Sums
 ) -> None:
     """Solve one system, and add its rows to the report."""
     history, values = sums.participation, sums.aggregates
@@ -197,11 +199,7 @@ def _score_sums(
         error = attacks.streamed_errors(history, values, sums.truth, attack=attack)
         error[np.asarray(history).any(axis=0) == 0] = np.nan  # nothing was sent
     else:
-        path = report.folder / "estimates.npy"
-        shape = (history.shape[1], values.shape[1])
-        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
-        attack.estimates(history, values, out=out)
-        out.flush()
+        _estimate(report, attack, history, values)
     counts = np.asarray(history).astype(bool).sum(axis=0)
     for client in range(history.shape[1]):
         row: dict[str, Any] = {"scheme": sums.label, "client": client, "sums": int(counts[client])}
@@ -211,6 +209,20 @@ def _score_sums(
         row["exposed_in_sum"] = int(exposed[client]) if exposed[client] >= 0 else None
         report.scores.append(row)
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
+
+
+def _estimate(
+    report: AttackFindings, attack: attacks.LeastSquares, history: np.ndarray, values: np.ndarray
+) -> None:
+    """Keep the estimates themselves: in the folder, if there is one, without holding them."""
+    if report.folder is None:
+        report.arrays["estimates"] = attack.estimates(history, values)
+        return
+    path = report.folder / "estimates.npy"
+    shape = (history.shape[1], values.shape[1])
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=shape)
+    attack.estimates(history, values, out=out)
+    out.flush()
 
 
 def _sums_summary(
@@ -235,7 +247,7 @@ def _sums_summary(
     return row
 
 
-def _draw_errors(report: Report) -> None:
+def _draw_errors(report: AttackFindings) -> None:
     """Draw a histogram of the errors of each scheme."""
     if not report.scores or "error" not in report.scores[0]:
         return
@@ -250,7 +262,7 @@ def _draw_errors(report: Report) -> None:
     report.figures["errors"] = figure
 
 
-def _least_squares_words(report: Report) -> list[str]:
+def _least_squares_words(report: AttackFindings) -> list[str]:
     words = []
     for row in report.summary:
         start = f"{row['scheme']}: {row['exposed']} of {row['clients']} clients are exposed, "

@@ -1,4 +1,4 @@
-"""`mrsa-jax attack disaggregation`: who was in which sum, from how often each client was."""
+"""Who was in which sum, from how often each client was."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ import numpy as np
 from mrsa_jax import attacks
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.cli._attack_setting import DisaggregationConfig
-from mrsa_jax.cli._attack_sums import FOUND, history_of, read_array
+from mrsa_jax.study._attack_config import DisaggregationConfig
 from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study.attack._sums import FOUND, history_of, read_array
 
 if TYPE_CHECKING:
-    from mrsa_jax.cli._attack_report import Report
-    from mrsa_jax.cli._console import Bars
+    from mrsa_jax.study._progress import Progress
+    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_disaggregation"]
 
 
-def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars) -> None:
+def run_disaggregation(
+    config: DisaggregationConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
     report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
     attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
     if config.aggregates is not None:
         view, truth = _counted_files(config)
-        _score_columns(config, report, attack, bars, config.aggregates.name, view, truth, None)
+        _score_columns(config, report, attack, progress, config.aggregates.name, view, truth, None)
     else:
         for scheme in config.schemes:
             own = parse_scheme(scheme)
@@ -39,7 +41,7 @@ def run_disaggregation(config: DisaggregationConfig, report: Report, bars: Bars)
                 fresh = generator.normal(size=sums.shape)
                 sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
             view = _count_view(sums, history, _lengths(len(history), config.interval))
-            _score_columns(config, report, attack, bars, own.label, view, history, updates)
+            _score_columns(config, report, attack, progress, own.label, view, history, updates)
     report.sentences += [
         f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
         f"{row['clients']} clients; {row['shared']} of them move together with another and can "
@@ -94,9 +96,9 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
 
 def _score_columns(
     config: DisaggregationConfig,
-    report: Report,
+    report: AttackFindings,
     attack: attacks.Disaggregation,
-    bars: Bars,
+    progress: Progress,
     label: str,
     view: attacks.CountView,
     truth: np.ndarray | None,
@@ -104,8 +106,8 @@ def _score_columns(
 ) -> None:
     """Recover one participation matrix, and add its rows to the report."""
     num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
-    bars.stage(f"{label}: columns", num_groups)
-    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
+    progress.stage(f"{label}: columns", num_groups)
+    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, progress.update)
     report.arrays[f"participation_{len(report.summary)}"] = found.participation
     report.arrays[f"estimates_{len(report.summary)}"] = found.estimates
     row: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The rules that the settings of `mrsa-jax attack` keep, checked before any work, without JAX."""
+"""The rules that the settings of attacks keep, checked before any work, without JAX."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax._errors import require
-from mrsa_jax.cli import _attack_setting as setting
+from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study import _config
 
-__all__ = ["validate"]
+__all__ = ["check_attack", "pictures"]
 
 _PICTURES = (".png", ".jpg", ".jpeg")
 
 
-def validate(config: setting.AttackSettings) -> None:
+def check_attack(config: setting.AttackSettings) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
     require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
     rules: dict[type, Callable[[Any], None]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import pathlib
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax.cli import _attack_setting as setting
-from mrsa_jax.cli._attack import ATTACKS
-from mrsa_jax.cli._attack_report import Report
-from mrsa_jax.cli._sweep_attack_memory import attack_bytes
+from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._sweep_points import Machine, Variable, variable
+from mrsa_jax.study.attack._findings import AttackFindings
+from mrsa_jax.study.attack._memory import attack_bytes
+from mrsa_jax.study.attack._run import attack
 
 __all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
@@ -156,15 +155,11 @@ def run(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Run each attack and give its summary."""
     for config in configs:
-        (attack,) = (one for one in ATTACKS.values() if one.config is type(config))
-        function = getattr(
-            importlib.import_module(f"mrsa_jax.cli.{attack.module}"), attack.function
-        )
         with tempfile.TemporaryDirectory() as folder:
-            report = Report(pathlib.Path(folder))
-            function(config, report, Silent())
+            found = AttackFindings(pathlib.Path(folder))
+            attack(config, found, Silent())
         # one that has no summary has a single row for each thing attacked
-        yield _columns(_SUMMARIES[type(config)], report.summary or report.scores)
+        yield _columns(_SUMMARIES[type(config)], found.summary or found.scores)
 
 
 def _columns(summary: _Summary, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -12,9 +12,9 @@ import numpy as np
 from mrsa_jax import availability, graphs, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.cli._secagg import SecaggConfig
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.study._config import secret_seed
+from mrsa_jax.study._secagg_config import SecaggConfig
 
 __all__ = ["Setting", "finite", "log10"]
 

@@ -1,4 +1,4 @@
-"""`mrsa-jax attack gradients | model-inversion`: images, from updates and from models."""
+"""Images, from updates and from models."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import WireRound, wire_round
-from mrsa_jax.cli._attack_checks import pictures
-from mrsa_jax.cli._attack_setting import GradientsConfig, ModelInversionConfig
 from mrsa_jax.data._sources import photograph_path
 from mrsa_jax.study import _build
+from mrsa_jax.study._attack_checks import pictures
+from mrsa_jax.study._attack_config import GradientsConfig, ModelInversionConfig
 
 if TYPE_CHECKING:
-    from mrsa_jax.cli._attack_report import Report
-    from mrsa_jax.cli._console import Bars
+    from mrsa_jax.study._progress import Progress
+    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_gradients", "run_model_inversion", "through_wire"]
 
@@ -49,7 +49,7 @@ def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) ->
 # --- gradients ----------------------------------------------------------------------------------
 
 
-def run_gradients(config: GradientsConfig, report: Report, bars: Bars) -> None:
+def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Progress) -> None:
     """Invert updates of a model that is not trained yet."""
     report.title = f"Gradient inversion ({config.method}): images from an update of {config.model}"
     num_clients = config.num_summed
@@ -79,8 +79,8 @@ def run_gradients(config: GradientsConfig, report: Report, bars: Bars) -> None:
         update, count = seen[name]
         known = jnp.asarray(labels[:count]) if config.known_labels else None
         view = attacks.UpdateView(model, start, shape, classes, jnp.asarray(update), count, known)
-        bars.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
-        found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, bars.update)
+        progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
+        found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, progress.update)
         ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
         report.arrays[name] = ordered
         rows.append((_label(config, name), ordered))
@@ -119,7 +119,11 @@ def _one_step(
 
 
 def _score_images(
-    report: Report, label: str, found: attacks.InvertedImages, truth: np.ndarray, labels: np.ndarray
+    report: AttackFindings,
+    label: str,
+    found: attacks.InvertedImages,
+    truth: np.ndarray,
+    labels: np.ndarray,
 ) -> np.ndarray:
     """Add rows for each image, and return the images in the order of their originals."""
     order = attacks.matched_images(found.images, truth)
@@ -220,7 +224,9 @@ def _small(picture: Any) -> np.ndarray:
 # --- model inversion ----------------------------------------------------------------------------
 
 
-def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars) -> None:
+def run_model_inversion(
+    config: ModelInversionConfig, report: AttackFindings, progress: Progress
+) -> None:
     """Invert softmax regression: one client's model in the clear and padded, and the mean."""
     report.title = f"Model inversion: softmax regression on {config.dataset}"
     dataset = data.load(config.dataset, seed=config.seed)
@@ -232,10 +238,10 @@ def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars
     trainer = federated.local_sgd(
         model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
     )
-    bars.stage("clients' training", 1)
+    progress.stage("clients' training", 1)
     updates = federated.client_updates(config.seed, model, start, clients, trainer)
     models = np.asarray(start)[None] + np.asarray(updates)
-    bars.update(1, 1)
+    progress.update(1, 1)
     wire = through_wire(fold(key, int(Stream.QUANTIZATION)), models, config.connection_probability)
     means, drawn = _class_means(dataset)
     attack = attacks.model_inversion(
@@ -247,7 +253,7 @@ def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars
         "aggregate": wire.mean,
     }
     rows, texts = [("mean of class", means[drawn])], [[str(label) for label in drawn]]
-    bars.stage("models", len(config.seen))
+    progress.stage("models", len(config.seen))
     for done, name in enumerate(config.seen):
         if name == "aggregate" and wire.status != Status.OK:
             report.sentences.append(f"The round failed ({wire.status.name}): no mean was learnt.")
@@ -259,7 +265,7 @@ def run_model_inversion(config: ModelInversionConfig, report: Report, bars: Bars
         rows.append((name, found.images[drawn]))
         texts.append([f"{value:.2f}" for value in found.confidence[drawn]])
         report.figures["images"] = plotting.plot_image_grid(rows, scores=texts, value_range=None)
-        bars.update(done + 1, len(config.seen))
+        progress.update(done + 1, len(config.seen))
     report.arrays["class_means"] = means
     report.sentences += [
         f"{row['seen']}: {row['identified']} of {row['classes']} images are most like the class "
@@ -280,7 +286,7 @@ def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
 
 
 def _score_classes(
-    report: Report, name: str, found: attacks.InvertedClasses, means: np.ndarray
+    report: AttackFindings, name: str, found: attacks.InvertedClasses, means: np.ndarray
 ) -> None:
     own = attacks.identified(found.images, means)
     flat = found.images.reshape(len(means), -1).astype(np.float64)

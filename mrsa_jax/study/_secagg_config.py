@@ -1,0 +1,118 @@
+"""Settings of one round of secure aggregation at any fidelity, or of a failure study; no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, Literal
+
+import tyro
+
+from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
+
+__all__ = ["SecaggConfig", "check_secagg"]
+
+_Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+
+
+@dataclasses.dataclass(frozen=True)
+class SecaggConfig:
+    """One round of secure aggregation, or a failure study."""
+
+    _repr_html_ = config_repr
+
+    fidelity: Literal["real", "array", "sets"] | None = None
+    """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
+
+    num_clients: int = 100
+    """Clients, n."""
+
+    dim: int = 10_000
+    """Residues in each client's input, m."""
+
+    modulus_bits: _Count = None
+    """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
+
+    modulus: _Count = None
+    """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
+
+    graph: Literal["complete", "erdos_renyi", "harary", "random_regular"] = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
+
+    connection_probability: _Number = None
+    """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
+
+    degree: _Count = None
+    """Neighbours of each client, for --graph harary and random_regular."""
+
+    threshold: _Count = None
+    """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
+
+    step_dropout_rate: float = 0.0
+    """Chance to leave at each of the protocol's four steps, q."""
+
+    dropped_before_unmasking: float = 0.0
+    """Share of the clients lost between sharing keys and sending padded inputs; drawn at random."""
+
+    allow_unmasking_risk: bool = False
+    """Accept a threshold at which CCESA's Appendix F attack could unmask single clients."""
+
+    consistency: bool = False
+    """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
+    neighbours have signed the same list of survivors."""
+
+    trials: _Count = None
+    """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
+
+    up_mbits: _Number = None
+    """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
+
+    compute_slowdown: float = 1.0
+    """How many times slower clients compute in that model than one core of a server."""
+
+    seed: int = 0
+    """Seed of inputs, secrets, graph and losses; a round is trial 0 of the study of its seed."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def check_secagg(config: SecaggConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    for name, least in (("num_clients", 2), ("dim", 1), ("seed", 0), ("degree", 0),
+                        ("threshold", 1), ("trials", 1)):  # fmt: skip
+        value = getattr(config, name)
+        require(value is None or value >= least, name, f"must be at least {least}", value)
+    for name in ("step_dropout_rate", "dropped_before_unmasking"):
+        value = getattr(config, name)
+        require(0.0 <= value <= 1.0, name, "must lie in [0, 1]", value)
+    both = config.modulus_bits is not None and config.modulus is not None
+    require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
+    bits = config.modulus_bits
+    require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
+    _validate_graph(config)
+    slow = config.compute_slowdown
+    require(math.isfinite(slow) and slow > 0, "compute_slowdown", "must be positive", slow)
+    speed = config.up_mbits
+    good = speed is None or (math.isfinite(speed) and speed > 0)
+    require(good, "up_mbits", "must be positive", speed)
+    if config.trials is not None:
+        known = config.fidelity in (None, "sets")
+        require(known, "fidelity", "must be sets with --trials", config.fidelity)
+        lost = config.dropped_before_unmasking
+        require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
+        require(not config.consistency, "consistency", "must be left out with --trials")
+        require(speed is None, "up_mbits", "must be left out with --trials", speed)
+
+
+def _validate_graph(config: SecaggConfig) -> None:
+    chance, graph = config.connection_probability, config.graph
+    if chance is not None:
+        own = graph == "erdos_renyi"
+        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
+        require(0 < chance <= 1, "connection_probability", "must lie in (0, 1]", chance)
+    regular = graph in ("harary", "random_regular")
+    rule = "must be given for harary and random_regular, and for no other graph"
+    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)

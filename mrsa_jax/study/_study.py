@@ -1,0 +1,229 @@
+"""Runs `demo`, `simulate` and `train`: roll out, analyse, train, attack, and write it down."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from mrsa_jax import federated, plotting, selection
+from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _trial
+from mrsa_jax.study._config import (
+    Config,
+    SimulateConfig,
+    TrainConfig,
+    config_hash,
+    schemes_of,
+    to_dict,
+    without_wishes,
+)
+from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._memory import stated_memory
+from mrsa_jax.study._played import segments_of
+from mrsa_jax.study._progress import Progress, note, warn
+from mrsa_jax.study._run_folder import RunFolder, run_folder
+from mrsa_jax.study._training import train_schemes
+from mrsa_jax.study._variables import (
+    coordinates,
+    guarantees,
+    history_variables,
+    rates_and_expectations,
+    without_expectation,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["SavedStudy", "check", "run", "run_and_save"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedStudy:
+    """A study that has run and is on disk, or is about to be.
+
+    Attributes:
+        results: Its data set.
+        rows: Its table, a row for each scheme.
+        sentences: What the table shows, in words.
+        out: Its folder.
+    """
+
+    results: xr.Dataset
+    rows: tuple[_summary.Row, ...]
+    sentences: tuple[str, ...]
+    out: pathlib.Path
+
+
+def check(config: Config) -> str:
+    """Reject what only libraries and the machine can tell; return what memory is needed."""
+    _check_schemes(config)
+    return stated_memory(config)
+
+
+def _check_schemes(config: Config) -> None:
+    """Reject settings that only building the schemes shows to be wrong, and unknown data."""
+    for scheme in schemes_of(config):
+        selector = _build.build_selector(scheme, config.population)
+        _build.build_rule(config.protocol, selector)
+        if not isinstance(config, SimulateConfig):
+            segments_of(config, selector, dim=config.hetero.num_columns)
+    if not isinstance(config, SimulateConfig):
+        from mrsa_jax import data
+
+        name = config.data.dataset
+        known = (*data.SOURCES, "tfds:NAME")
+        if name not in data.SOURCES and not name.startswith("tfds:"):
+            raise ConfigurationError(
+                f"`dataset` must be a known data set; got {name!r}; {nearest(name, known)}"
+            )
+
+
+def run(config: Config, progress: Progress) -> xr.Dataset:
+    """Run a study."""
+    words = check(config)
+    if isinstance(config, SimulateConfig):
+        note(progress, words)
+        return _described(config, _simulate(config, progress))
+    return _described(config, train_schemes(config, progress))
+
+
+def _described(config: Config, results: xr.Dataset) -> xr.Dataset:
+    """Return results that know what they are of, and what can be asked of them."""
+    from mrsa_jax.study._scheme_index import find_schemes
+
+    _accessor.register()
+    return find_schemes(results).assign_attrs(
+        command=type(config).__name__.removesuffix("Config").lower(),
+        config_hash=config_hash(config),
+        config=to_dict(config),
+        seed=config.seed,
+    )
+
+
+def run_and_save(
+    config: Config, progress: Progress, show: Callable[[SavedStudy], None]
+) -> SavedStudy:
+    """Run a study and write its store, figures with their data, and report.
+
+    A `train` that is interrupted leaves its settings and checkpoints, from which `resume` goes on;
+    one that is complete is read and given back by `resume`.
+    """
+    _store.restore_replaced(config.out.absolute())
+    _store.check_output(config)
+    check(config)
+    if not isinstance(config, TrainConfig):
+        with _store.study_folder(config) as folder:
+            return _save(config, folder, run(config, progress), show)
+    if config.resume and _store.is_complete(config):
+        saved = _saved_before(config, progress)
+        show(saved)
+        return saved
+    with run_folder(config, _store.provenance(config)) as own:
+        if config.resume:
+            _say_where_from(own, progress)
+        checkpoints = federated.checkpoints(
+            own.checkpoints,
+            every=config.checkpoint_every,
+            identity=config_hash(config),
+            on_damage=functools.partial(warn, progress),
+        )
+        results = _described(config, train_schemes(config, progress, checkpoints))
+        with _store.study_folder(config, is_held=True) as folder:
+            return _save(config, folder, results, show)
+
+
+def _save(
+    config: Config,
+    folder: _store.StudyFolder,
+    results: xr.Dataset,
+    show: Callable[[SavedStudy], None],
+) -> SavedStudy:
+    saved = SavedStudy(
+        results, _summary.summarise(results), _summary.sentences(results), config.out
+    )
+    show(saved)
+    folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
+    folder.write_results(results)
+    (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
+    figures = plotting.save_study_figures(results, folder.path)
+    _report.write_report(folder.path, folder.manifest, results, figures)
+    return saved
+
+
+def _saved_before(config: TrainConfig, progress: Progress) -> SavedStudy:
+    """Return the study that is there."""
+    note(progress, f"nothing to resume: the run in {config.out} is complete")
+    results = _store.open_study(config.out).load()
+    return SavedStudy(results, _summary.summarise(results), _summary.sentences(results), config.out)
+
+
+def _say_where_from(own: RunFolder, progress: Progress) -> None:
+    if not own.has_checkpoint:
+        note(progress, f"no checkpoint to resume from in {own.path}: starting at round 0")
+
+
+def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
+    schemes = schemes_of(config)
+    population = config.population
+    shared = rates_and_expectations(config.seed, population, schemes)
+    available = _build.build_availability(shared["dropout_rate"][1])
+    # of each scheme what is known, and not who took part: that is as large as all trials' clients
+    known: list[dict[str, Any]] = []
+    statuses = []
+    for scheme in schemes:
+        progress.stage(scheme.label, config.trials)
+        selector = _build.build_selector(scheme, population)
+        rule = _build.build_rule(config.protocol, selector)
+        if rule is not None:
+            steps = _build.build_steps(config.protocol)
+            rounds = jax.device_get(
+                selection.rollout_rounds(
+                    config.seed, selector, available, steps, config.rounds,
+                    rule=rule, num_trials=config.trials,
+                )._replace(assignment_keys=None)
+            )  # fmt: skip
+            statuses.append(rounds.status)
+            known.append(history_variables([_analyse_trials(rounds, progress)], "trial"))
+            continue
+        participation = _trial.learnt_sums(
+            selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
+        )
+        step = _trial.trials_at_once(*participation.shape)
+        parts = []
+        for start in range(0, config.trials, step):
+            parts.append(_trial.analyse(participation[start : start + step]))
+            progress.update(min(start + step, config.trials), config.trials)
+        known.append(history_variables([_trial.joined(parts)], "trial"))
+    axes = coordinates(schemes, config.rounds, population.num_clients)
+    lossy: dict[str, Any] = {}
+    if statuses:
+        lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
+        shared = without_expectation(shared)
+    found = {
+        name: (dims, np.concatenate([own[name][1] for own in known]), *about)
+        for name, (dims, _, *about) in known[0].items()
+    }
+    import xarray as xr  # takes a second: not before the first trial
+
+    return xr.Dataset(
+        shared | guarantees(config, schemes) | found | lossy,
+        coords=axes | {"trial": np.arange(config.trials)},
+    )
+
+
+def _analyse_trials(rounds: selection.RoundHistory, progress: Progress) -> _trial.History:
+    """Analyse trials one by one: how many sums a round gives differs."""
+    trials = len(rounds.status)
+    parts = []
+    for b in range(trials):
+        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
+        parts.append(_trial.analyse_rounds(own))
+        progress.update(b + 1, trials)
+    names = [field.name for field in dataclasses.fields(_trial.History)]
+    return _trial.History(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})

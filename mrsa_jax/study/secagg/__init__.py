@@ -1,0 +1,1 @@
+"""Rounds of secure aggregation from settings, and studies of their failures."""
