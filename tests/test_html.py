@@ -9,8 +9,7 @@ import pytest
 
 from mrsa_jax import privacy, secagg
 from mrsa_jax._html import Markup, card, config_repr, settings_rows, shown, table, tidy
-from mrsa_jax.cli._audit import AuditConfig
-from mrsa_jax.study import DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
+from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
 
 EVIL = "<script>alert('x')</script>&"
 

@@ -22,7 +22,7 @@ from mrsa_jax._errors import (
     nearest,
 )
 from mrsa_jax.cli import _attack, _bench
-from mrsa_jax.cli._audit import AuditConfig, run_audit
+from mrsa_jax.cli._audit import run_audit
 from mrsa_jax.cli._console import error_console, escape, outlets
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
@@ -35,6 +35,7 @@ from mrsa_jax.cli._sweep import DESCRIPTION as SWEEP
 from mrsa_jax.cli._sweep import DETAILS as SWEEP_DETAILS
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import _config
+from mrsa_jax.study._audit_config import AuditConfig
 from mrsa_jax.study._secagg_config import SecaggConfig
 
 __all__ = ["INTERRUPTED", "main"]

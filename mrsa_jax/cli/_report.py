@@ -10,8 +10,6 @@ from typing import Annotated
 
 import tyro
 
-from mrsa_jax.cli._audit import AuditConfig
-
 __all__ = ["DESCRIPTION", "DETAILS", "ReportConfig", "run_report"]
 
 DESCRIPTION = "Write a self-contained HTML page of any folder that a command wrote."
@@ -51,8 +49,7 @@ def run_report(config: ReportConfig) -> int:
     from mrsa_jax.reproduce._config import ReproduceConfig
     from mrsa_jax.study._report_folder import report
 
-    known = {"audit": AuditConfig, "reproduce": ReproduceConfig}
-    saved = report(config.folder, config.out, known=known)
+    saved = report(config.folder, config.out, known={"reproduce": ReproduceConfig})
     if config.open:
         import webbrowser
 

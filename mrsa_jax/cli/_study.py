@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._compile_cache import use_compile_cache
-from mrsa_jax.cli._console import Bars, escape, use_cores
+from mrsa_jax.cli._console import Bars, print_table, use_cores
 from mrsa_jax.study import _config, validate
 
 if TYPE_CHECKING:
@@ -50,31 +50,18 @@ def _print_json(saved: SavedStudy) -> None:
 
 
 def _print_table(config: _config.Config, saved: SavedStudy) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from mrsa_jax.study import _report
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
     population = config.population
     trials = f"{config.trials} trials, " if isinstance(config, _config.SimulateConfig) else ""
-    table = Table(
+    used = _report.used_columns(saved.rows)
+    lines = map(_report.cells, saved.rows)
+    console = print_table(
+        [_report.COLUMNS[i] for i in used],
+        [[line[i] for i in used] for line in lines],
         title=f"{population.num_clients} clients, {population.cohort_size} a round, "
         f"{config.rounds} rounds, {trials}seed {config.seed}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
     )
-    used = _report.used_columns(saved.rows)
-    for i in used:
-        table.add_column(_report.COLUMNS[i], justify="left" if i == 0 else "right")
-    for row in saved.rows:
-        line = _report.cells(row)
-        table.add_row(*(escape(line[i]) for i in used))
-    console.print(table)
     console.print(_report.reading(saved.rows), style="dim", highlight=False)
     for sentence in saved.sentences:
         console.print(f"\n{sentence}", highlight=False, markup=False)

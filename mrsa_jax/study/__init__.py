@@ -17,6 +17,7 @@ from mrsa_jax.study._attack_config import (
     MembershipConfig,
     ModelInversionConfig,
 )
+from mrsa_jax.study._audit_config import AuditConfig
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -51,10 +52,13 @@ if TYPE_CHECKING:
     from mrsa_jax.study._sweep import sweep
     from mrsa_jax.study._trial import History, analyse, attack_frozen
     from mrsa_jax.study.attack._findings import AttackFindings
+    from mrsa_jax.study.audit._findings import AuditFindings
 
 __all__ = [
     "AggregationConfig",
     "AttackFindings",
+    "AuditConfig",
+    "AuditFindings",
     "DataConfig",
     "DemoConfig",
     "DisaggregationConfig",
@@ -109,6 +113,7 @@ _LATE = {
     "_run": ("check", "run", "run_and_save"),
     "_study": ("SavedStudy",),
     "attack._findings": ("AttackFindings",),
+    "audit._findings": ("AuditFindings",),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
     "_sweep": ("sweep",),

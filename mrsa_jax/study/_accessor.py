@@ -13,6 +13,7 @@ from mrsa_jax import plotting
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.study import _cite, _points, _report, _summary
 from mrsa_jax.study._explorer import Explorer, explorer
+from mrsa_jax.study._page import write_page
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +156,6 @@ class StudyAccessor:
         Returns:
             The page.
         """
-        from mrsa_jax.study._report_folder import write_page
         from mrsa_jax.study._report_sweep import study_pictures, sweep_page
 
         results = self._checked()

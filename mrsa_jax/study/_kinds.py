@@ -16,6 +16,7 @@ from mrsa_jax.selection._checks import Fairness
 from mrsa_jax.selection._registry import with_fields
 from mrsa_jax.study import _attack_config as attacks
 from mrsa_jax.study._attack_checks import check_attack
+from mrsa_jax.study._audit_config import AuditConfig, check_audit
 from mrsa_jax.study._config import (
     DemoConfig,
     SimulateConfig,
@@ -195,6 +196,7 @@ _ROWS = (
         _SecaggPoint,
         _secagg,
     ),
+    Kind("audit", AuditConfig, check_audit, "audit._run"),
     *(
         Kind(
             f"attack {name}",

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import pathlib
 import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
 from mrsa_jax.study._cite import papers_behind
 
@@ -26,6 +29,7 @@ __all__ = [
     "papers_section",
     "provenance_section",
     "settings_section",
+    "write_page",
 ]
 
 _MOST_ROWS = 400
@@ -308,3 +312,15 @@ def papers_section(spec: Any) -> Section:
         f"<ul>{''.join(items)}</ul><details><summary>BibTeX of these papers</summary>"
         f'<pre tabindex="0">{tidy(bibtex)}</pre></details>',
     )
+
+
+def write_page(path: pathlib.Path, text: str) -> None:
+    """Write a page whole or not at all; raise if it cannot be written."""
+    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    require(path.parent.is_dir(), "out", "must be a file that can be written", str(path))
+    with writing(path):
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

@@ -14,17 +14,17 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, require, writing
+from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._html import Markup, shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind
-from mrsa_jax.study._page import Section, data_table, figure, figures_section
+from mrsa_jax.study._page import Section, data_table, figure, figures_section, write_page
 from mrsa_jax.study._run_folder import read_json, unfinished_run
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SavedReport", "report", "write_page"]
+__all__ = ["SavedReport", "report"]
 
 _SCHEMA = 1
 _MANIFEST = "study.json"
@@ -155,18 +155,6 @@ def _read(path: pathlib.Path, *names: str) -> dict[str, Any]:
     require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
             str(path.parent))  # fmt: skip
     return dict(content)
-
-
-def write_page(path: pathlib.Path, text: str) -> None:
-    """Write a page whole or not at all; raise if it cannot be written."""
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
-    require(path.parent.is_dir(), "out", "must be a file that can be written", str(path))
-    with writing(path):
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def _study_page(

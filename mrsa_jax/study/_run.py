@@ -25,7 +25,7 @@ def check(config: Any) -> None:
         OutputExistsError: If the output folder holds something else.
     """
     validate(config)
-    if hasattr(config, "out"):
+    if getattr(config, "out", None) is not None:
         _store.check_output(config)
     kind_of(config).load().check(config)
 
@@ -76,7 +76,8 @@ def run_and_save(
     own = kind_of(config).load()
     rule = "must be of a command that writes a folder"
     require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    config = dataclasses.replace(config, out=pathlib.Path(config.out))
+    if config.out is not None:  # an audit's may be left out
+        config = dataclasses.replace(config, out=pathlib.Path(config.out))
     return own.run_and_save(config, checked_progress(progress), show or _show_nothing)
 
 

@@ -24,7 +24,7 @@ from mrsa_jax.study import (
     parse_scheme,
     validate,
 )
-from mrsa_jax.study._validate import validate as validate_without_jax
+from mrsa_jax.study import validate as validate_without_jax
 
 SMALL = ["--num-clients", "12", "--cohort-size", "6", "--dropout-rates", "0.1"]
 LEARN = ["--dataset", "digits", "--model", "logistic", "--evaluate-every", "5"]

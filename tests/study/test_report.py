@@ -255,9 +255,7 @@ def audit_folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_an_audit_s_page(tmp_path: pathlib.Path) -> None:
-    from mrsa_jax.cli._audit import AuditConfig
-
-    saved = study.report(audit_folder(tmp_path), known={"audit": AuditConfig})
+    saved = study.report(audit_folder(tmp_path))
     text = check(saved.path)
     assert (saved.command, saved.papers[0]) == ("audit", "so2023securing")
     assert "mrsa_jax audit: what a participation log leaks, and proof" in text

@@ -124,7 +124,7 @@ def _from_files(config: LeastSquaresConfig) -> _Sums:
 
 
 def _stored_history(folder: pathlib.Path) -> np.ndarray:
-    from mrsa_jax.study import open_study
+    from mrsa_jax.study._store import open_study
 
     stored = open_study(folder)
     rule = "must be the folder of a `mrsa-jax train`, which has `participation` in its store"

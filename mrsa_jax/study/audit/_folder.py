@@ -1,4 +1,4 @@
-"""What `mrsa-jax audit --out` leaves in its folder: findings, certificates, tables and figures."""
+"""What an audit leaves in its folder: findings, certificates, tables and figures."""
 
 from __future__ import annotations
 
@@ -10,41 +10,25 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
-from mrsa_jax.cli._audit import title_of
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._recipe import recipe_of
 
 if TYPE_CHECKING:
-    from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-    from mrsa_jax.privacy.solver._search import Progress
+    from mrsa_jax.privacy import Audit, ParticipationLog
     from mrsa_jax.study._store import StudyFolder
+    from mrsa_jax.study.audit._findings import AuditFindings
 
 __all__ = ["save_audit"]
 
 
-def save_audit(
-    folder: StudyFolder,
-    file: pathlib.Path,
-    log: ParticipationLog,
-    found: Audit,
-    gate: Gate | None,
-    rows: Sequence[tuple[str, str, str]],
-    *,
-    progress: Progress | None = None,
-) -> None:
+def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     """Write what a later reader needs to judge the findings, and to check the certificates.
 
-    Args:
-        folder: Where to write.
-        file: The log's file, named by its content in the provenance: the log itself is not kept.
-        log: The history.
-        found: What it leaks.
-        gate: What was demanded, if anything.
-        rows: The findings as question, answer, how sure.
-        progress: Called with what is done, parts done and their number.
+    The log itself is not kept: the provenance names it by its content.
     """
-    after = over_rounds(log, found, progress)
-    folder.manifest["log"] = _fingerprint(file, log)
+    log, found = findings.log, findings.audit
+    after = over_rounds(log, found)
+    folder.manifest["log"] = _fingerprint(findings.file, log)
     _write_clients(folder.path / "clients.csv", log, found)
     columns = _rounds(log, after)
     rounds = zip(*columns.values(), strict=True)
@@ -58,10 +42,13 @@ def save_audit(
         if plain != found.recipe:
             _write_lines(folder.path / "plain_sum.csv", plain.lines())
     content = {
-        "title": title_of(file, found),
-        "sentences": found.sentences(),
-        "summary": [dict(zip(("question", "answer", "how_sure"), r, strict=True)) for r in rows],
-        "gate": None if gate is None else gate._asdict(),
+        "title": findings.title,
+        "sentences": findings.sentences,
+        "summary": [
+            dict(zip(("question", "answer", "how_sure"), row, strict=True))
+            for row in findings.summary
+        ],
+        "gate": findings.content["gate"],
         "findings": found.to_dict(),
     }
     text = json.dumps(content, indent=2) + "\n"

@@ -1,0 +1,92 @@
+"""Settings of an audit of a participation log; no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from typing import Annotated, Literal
+
+import tyro
+
+from mrsa_jax._errors import require
+from mrsa_jax._html import config_repr
+
+__all__ = ["AuditConfig", "check_audit"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditConfig:
+    """Audit a participation log of any system."""
+
+    _repr_html_ = config_repr
+
+    file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
+        tyro.MISSING
+    )
+    """CSV with a header (round,client), or a 0/1 matrix without one; Parquet, NPY or NPZ."""
+
+    layout: Literal["auto", "long", "matrix"] = "auto"
+    """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
+
+    round_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with the round; the usual names are known."""
+
+    client_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with the client; the usual names are known."""
+
+    weight_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Name of the column with each client's weight in the sum; "weight" is known."""
+
+    where: tyro.conf.UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
+    ] = ()
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column; may be repeated."""
+
+    ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns to pass over, with commas: each that may say who was in a sum waits for a word."""
+
+    round_order: Literal["sorted", "file"] = "sorted"
+    """Order of the rounds: by number or name, or as in the file."""
+
+    array: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Which array of an NPZ archive."""
+
+    memory_gib: float = 2.0
+    """Most memory that the history may take as a matrix."""
+
+    effort: float = 1.0
+    """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
+
+    fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
+    """Exit with status 3 unless privacy of at least this T is proven (2: nobody is exposed)."""
+
+    definition: Literal["weak", "strong"] = "weak"
+    """Of --fail-below: clients in any combination of sums, or clients who only move together."""
+
+    recipe_file: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Where to write the whole recipe as CSV."""
+
+    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
+
+    overwrite: bool = False
+    """Replace other results in --out."""
+
+    json: bool = False
+    """Print everything as JSON instead."""
+
+
+def check_audit(config: AuditConfig) -> None:
+    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    positive = math.isfinite(config.memory_gib) and config.memory_gib > 0
+    require(positive, "memory_gib", "must be positive", config.memory_gib)
+    finite = math.isfinite(config.effort) and config.effort >= 0
+    require(finite, "effort", "must be a number of at least 0", config.effort)
+    enough = config.fail_below is None or config.fail_below >= 1
+    require(enough, "fail_below", "must be at least 1", config.fail_below)
+    recipe = config.recipe_file
+    there = recipe is None or recipe.parent.is_dir()
+    require(there, "recipe_file", "must lie in an existing folder", str(recipe))
+    alone = config.out is None and config.overwrite
+    require(not alone, "overwrite", "must come with --out", config.overwrite)

@@ -1,0 +1,1 @@
+"""Audits of participation logs from settings."""

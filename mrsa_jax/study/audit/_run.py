@@ -1,0 +1,116 @@
+"""Runs an audit from its settings, and saves what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import cast
+
+from mrsa_jax import privacy
+from mrsa_jax._errors import writing
+from mrsa_jax._memory import memory_words
+from mrsa_jax.study import _store
+from mrsa_jax.study._audit_config import AuditConfig
+from mrsa_jax.study._config import Settings
+from mrsa_jax.study._progress import Progress, note, stages
+from mrsa_jax.study.audit._findings import AuditFindings, first_rows
+from mrsa_jax.study.audit._folder import save_audit
+
+__all__ = ["check", "run", "run_and_save"]
+
+# Measured: what searches and their programs take, and bytes for each entry of the matrix.
+_PROGRAMS, _ENTRY_BYTES = 2**28, 80
+
+
+def check(config: AuditConfig) -> None:
+    """Reject nothing more: what an audit needs depends on its log."""
+
+
+def run(config: AuditConfig, progress: Progress) -> AuditFindings:
+    """Read a log and audit it; an interrupt ends the searches with what there is."""
+    note(progress, f"reading {config.file}")
+    log = _read(config)
+    note(progress, _memory(log))
+    found = _audit(config, log, progress)
+    gate = None
+    if config.fail_below is not None:
+        gate = found.gate(config.fail_below, config.definition)
+    return AuditFindings(config.file, log, found, gate)
+
+
+def run_and_save(
+    config: AuditConfig, progress: Progress, show: Callable[[AuditFindings], None]
+) -> AuditFindings:
+    """Run an audit and write its folder and its recipe, those of them that are asked for."""
+    with _folder(config) as folder:
+        found = run(config, progress)
+        show(found)  # before it is saved, which may fail
+        if folder is not None:
+            # an interrupt that was heard is raised again by the next report of progress
+            if found.is_complete:
+                progress.stage("tables and figures", 1)
+            save_audit(folder, found)
+    if config.recipe_file is not None:
+        _write_recipe(config.recipe_file, found.audit)
+    return found
+
+
+def _folder(
+    config: AuditConfig,
+) -> contextlib.AbstractContextManager[_store.StudyFolder | None]:
+    """Return the folder that is written whole or not at all; None where none is asked for."""
+    if config.out is None:
+        return contextlib.nullcontext()
+    return _store.study_folder(cast("Settings", config))
+
+
+def _read(config: AuditConfig) -> privacy.ParticipationLog:
+    return privacy.read_log(
+        config.file,
+        layout=config.layout,
+        round_column=config.round_column,
+        client_column=config.client_column,
+        weight_column=config.weight_column,
+        round_order=config.round_order,
+        array=config.array,
+        memory_bytes=int(config.memory_gib * 2**30),
+        where=config.where,
+        ignore_columns=config.ignore_columns,
+    )
+
+
+def _memory(log: privacy.ParticipationLog) -> str:
+    """Say what the audit of a log needs, or refuse what the machine has not."""
+    rounds, clients = log.participation.shape
+    reduce = "its rounds or clients"
+    size = f"{rounds} rounds of {clients} clients"
+    return memory_words(_PROGRAMS + _ENTRY_BYTES * rounds * clients, "file", size, reduce)
+
+
+def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progress) -> privacy.Audit:
+    """Return what was found; an interrupt ends the searches with what there is."""
+    found: privacy.Audit | None = None
+    try:
+        for step in privacy.audit_steps(log, effort=config.effort, progress=stages(progress)):
+            if found is None:
+                note(progress, "; ".join(": ".join(row[:2]) for row in first_rows(step)))
+            found = step
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        note(progress, "interrupted: what was found so far follows")
+    assert found is not None
+    return found
+
+
+def _write_recipe(path: pathlib.Path, found: privacy.Audit) -> None:
+    lines = found.recipe.lines() if found.recipe is not None else ["kind,name,coefficient"]
+    part = path.with_name(path.name + ".part")
+    with writing(path, "recipe_file"):
+        try:
+            part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)

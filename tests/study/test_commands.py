@@ -1,0 +1,139 @@
+"""Every command that runs from settings gives the same from Python and from the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax.cli import main
+from mrsa_jax.study import _summary
+from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study._load import to_toml
+
+SMALL = study.PopulationConfig(num_clients=6, cohort_size=2, dropout_rates=(0.1,))
+LEARNT: dict[str, Any] = {
+    "rounds": 2,
+    "population": SMALL,
+    "data": study.DataConfig(dataset="digits"),
+    "training": study.TrainingConfig(model="logistic", batch_size=200, evaluate_every=2),
+}
+SUMS: dict[str, Any] = {"num_clients": 6, "cohort_size": 2, "schemes": ("uniform",)}
+FEW: dict[str, Any] = {"num_clients": 5, "dim": 3, "fidelity": "sets"}
+# of each command one configuration, as small as it can be
+SETTINGS: dict[str, dict[str, Any]] = {
+    "demo": LEARNT | {"schemes": ("uniform",)},
+    "simulate": {"rounds": 5, "trials": 2, "schemes": ("partition",), "population": SMALL},
+    "train": LEARNT | {"scheme": "partition"},
+    "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
+    "audit": {"effort": 0.0},
+    "attack least-squares": SUMS | {"rounds": 30, "warm_up": 0, "frozen": True, "batch_size": 200},
+    "attack disaggregation": SUMS | {"rounds": 20, "interval": 5, "dim": 30, "restarts": 1},
+    "attack gradients": {
+        "dataset": "digits", "model": "logistic", "iterations": 2, "restarts": 1,
+        "seen": ("plain",),
+    },
+    "attack model-inversion": {
+        "dataset": "digits", "num_clients": 3, "num_epochs": 1, "iterations": 2,
+    },
+    "attack membership": {
+        "model": "logistic", "client_size": 20, "num_summed": 2, "num_epochs": 1,
+        "num_shadows": 2, "num_targets": 1, "methods": ("loss",),
+    },
+    "attack inconsistency": {"cohort_size": 3, "hidden_size": 4, "pads": ("plain",)},
+}  # fmt: skip
+SWEPT = [name for name, kind in KINDS.items() if kind.points]
+
+
+def _config(name: str, folder: pathlib.Path, **changes: Any) -> Any:
+    own = dict(SETTINGS[name])
+    if name == "audit":
+        own["file"] = folder / "log.csv"
+        own["file"].write_text("round,client\n1,a\n1,b\n2,b\n2,c\n3,a\n3,c\n")
+    return KINDS[name].config(**own | changes)
+
+
+def _called(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_there_is_a_configuration_of_every_command() -> None:
+    assert set(SETTINGS) == set(KINDS)
+    assert {name.split()[0] for name in SWEPT} == {"simulate", "train", "secagg", "attack"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_python_and_the_command_line_agree(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = _config(name, tmp_path)
+    found = study.run(config)
+    file = tmp_path / "settings.toml"
+    file.write_text(to_toml(config))
+    words = [*name.split(), "--config", str(file)]
+    if hasattr(config, "out"):
+        words += ["--out", str(tmp_path / "out")]
+    if name == "audit":
+        words.append(str(config.file))
+    printed = _called(words, capsys)
+    if hasattr(found, "content"):
+        assert found.title
+        assert found.sentences
+        printed.pop("out", None)
+        assert printed == json.loads(json.dumps(found.content))
+    else:
+        rows = [dataclasses.asdict(row) for row in _summary.summarise(found)]
+        assert printed["rows"] == json.loads(json.dumps(rows))
+        assert printed["sentences"] == list(found.mrsa.sentences())
+
+
+def test_a_round_from_python(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = study.run(study.SecaggConfig(**FEW))
+    words = ["--num-clients", "5", "--dim", "3", "--fidelity", "sets"]
+    assert _called(["secagg", *words], capsys) == found.content
+    assert found.content["status"] == "OK"
+    with pytest.raises(ConfigurationError, match="`config` must be of a command that writes"):
+        study.run_and_save(study.SecaggConfig(**FEW))
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_sweeps_of_every_command_agree(
+    name: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One point: what Python's sweep gives, the command line's stores, and a run finds."""
+    config = _config(name, tmp_path)
+    content = {"command": name, **study.to_dict(config), "grid": {"seed": [config.seed]}}
+    found = study.sweep(content, out=tmp_path / "python").load()
+    file = tmp_path / "study.toml"
+    text = f'command = "{name}"\n{to_toml(config)}\n[grid]\nseed = [{config.seed}]\n'
+    file.write_text(text)
+    out = tmp_path / "called"
+    assert _called(["sweep", str(file), "--out", str(out)], capsys)["done"] == 1
+    stored = study.open_study(out).load()
+    for one in (found, stored):
+        assert bool(one["done"].all())
+    assert found.drop_vars("seconds").equals(stored.drop_vars("seconds"))
+    _check_against_a_run(found.isel(seed=0), study.run(config))
+
+
+def _check_against_a_run(cell: Any, alone: Any) -> None:
+    if isinstance(alone, study.AttackFindings):
+        for row, one in enumerate(alone.summary or alone.scores):
+            for key, value in one.items():
+                if key in cell and isinstance(value, float | int):
+                    own = float(cell[key].isel(row=row))
+                    assert own == pytest.approx(float(value), nan_ok=True)
+    elif isinstance(alone, study.Findings):
+        for key, rate in alone.content["rates"].items():
+            assert int(cell[f"{key}_count"]) == rate["count"]
+    else:
+        last = alone.isel(round=-1).squeeze()
+        for key in ("strong_privacy", "rank", "exposed_clients"):
+            np.testing.assert_array_equal(cell[key].values.squeeze(), last[key].values)
