@@ -20,7 +20,7 @@ _NAMES = {
     "MrsaError": "mrsa_jax._errors",
     "OutputExistsError": "mrsa_jax._errors",
     "Status": "mrsa_jax._status",
-    "cite": "mrsa_jax.study._cite",
+    "cite": "mrsa_jax.study",
     "use_compile_cache": "mrsa_jax._compile_cache",
     "use_form": "mrsa_jax._device",
 }
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         OutputExistsError,
     )
     from mrsa_jax._status import Status
-    from mrsa_jax.study._cite import cite
+    from mrsa_jax.study import cite
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,7 @@ ORDER = (
     "_kernels",
     "_compiled",
     "_products",
+    "_residues",
     "_prime",
     "_elimination",
     "_device_words",

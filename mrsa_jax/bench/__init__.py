@@ -11,15 +11,13 @@ from mrsa_jax.bench._harness import (
 )
 from mrsa_jax.bench._peers import PEERS, Peer, PeerError, how_to_make, python_of
 from mrsa_jax.bench._reading import Reading
-from mrsa_jax.bench._run import Failure, LeftOut, Report, Watch, check_topics, missing_peers, run
-from mrsa_jax.bench._topics import TOPICS, Case, Topic, cases_of
+from mrsa_jax.bench._run import Report, check_topics, run
+from mrsa_jax.bench._topics import TOPICS, Case, cases_of
 
 __all__ = [
     "PEERS",
     "TOPICS",
     "Case",
-    "Failure",
-    "LeftOut",
     "Measurement",
     "NotHereError",
     "Peer",
@@ -27,14 +25,11 @@ __all__ = [
     "Reading",
     "Report",
     "ResultsDifferError",
-    "Topic",
-    "Watch",
     "cases_of",
     "check_topics",
     "compare",
     "how_to_make",
     "machine",
-    "missing_peers",
     "python_of",
     "record",
     "row",

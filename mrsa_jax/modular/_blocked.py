@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Shaped, UInt32
 
 from mrsa_jax._device import at_once
 from mrsa_jax._prime import Field, companion, inverse, scale, subtract
-from mrsa_jax.modular._residues import residues
+from mrsa_jax._residues import residues
 
 __all__ = ["SMALL_PRIME", "in_chunks", "independent_rows"]
 

@@ -31,9 +31,9 @@ from mrsa_jax._prime import (
     subtract,
     sum_residues,
 )
+from mrsa_jax._residues import residues
 from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
-from mrsa_jax.modular._residues import residues
 
 __all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._kernels import launch
 from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
-from mrsa_jax.modular._residues import residues
+from mrsa_jax._residues import residues
 
 __all__ = ["MOST_COLUMNS", "WORD_PRIME", "independent_rows"]
 

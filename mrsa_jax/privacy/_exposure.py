@@ -16,8 +16,8 @@ from jaxtyping import Array, Int32
 
 from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
+from mrsa_jax._residues import residues
 from mrsa_jax.modular import rank_trajectory
-from mrsa_jax.modular._residues import residues
 from mrsa_jax.privacy._exposure_xla import first_rounds
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver._groups import column_codes

@@ -21,7 +21,7 @@ from mrsa_jax._cores import num_cores
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._prime import draw_primes, fields
-from mrsa_jax.modular._residues import residues
+from mrsa_jax._residues import residues
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort

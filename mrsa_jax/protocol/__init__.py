@@ -22,14 +22,7 @@ from mrsa_jax.protocol._messages import (
     SurvivorList,
     UnmaskShares,
 )
-from mrsa_jax.protocol._network import (
-    SERVER,
-    Network,
-    Refusal,
-    ScriptedNetwork,
-    Tamper,
-    disturbed,
-)
+from mrsa_jax.protocol._network import SERVER, Network, disturbed
 from mrsa_jax.protocol._packing import residue_bits
 from mrsa_jax.protocol._run import run
 from mrsa_jax.protocol._server import Server
@@ -52,15 +45,12 @@ __all__ = [
     "MaskedInput",
     "Network",
     "ProtocolError",
-    "Refusal",
-    "ScriptedNetwork",
     "Server",
     "ShareKeys",
     "ShareList",
     "SignatureList",
     "SignedSurvivors",
     "SurvivorList",
-    "Tamper",
     "TooFewSurvivorsError",
     "UnexpectedMessageError",
     "UnmaskShares",
