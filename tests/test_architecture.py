@@ -69,7 +69,7 @@ ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
     "federated": ("conv", ""),
-    "study": ("", "secagg", "attack", "audit"),
+    "study": ("", "secagg", "attack", "audit", "sweeps"),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {

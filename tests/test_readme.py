@@ -19,7 +19,7 @@ import pytest
 from mrsa_jax import cli
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.study import _report, validate
-from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}

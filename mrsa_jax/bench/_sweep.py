@@ -11,8 +11,8 @@ import numpy as np
 
 from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.study._sweep import Plan, plan_sweep, run_sweep
-from mrsa_jax.study._sweep_config import sweep_of
+from mrsa_jax.study.sweeps._axes import sweep_of
+from mrsa_jax.study.sweeps._engine import Plan, plan_sweep, run_sweep
 
 __all__ = ["cases"]
 

@@ -15,10 +15,10 @@ import tyro
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
 from mrsa_jax.cli._console import Bars, escape, use_cores
-from mrsa_jax.study._sweep_config import Sweep, load_sweep
+from mrsa_jax.study.sweeps._axes import Sweep, load_sweep
 
 if TYPE_CHECKING:
-    from mrsa_jax.study._sweep import Plan
+    from mrsa_jax.study.sweeps._engine import Plan
 
 __all__ = ["DESCRIPTION", "DETAILS", "SweepCommand", "run_sweep_command"]
 
@@ -93,17 +93,16 @@ def run_sweep_command(command: SweepCommand) -> int:
     use_compile_cache()
     use_cores(command.devices)
     if command.coordinator is not None:
-        from mrsa_jax.study._sweep_hosts import join_hosts
+        from mrsa_jax.study.sweeps._hosts import join_hosts
 
         is_known = command.coordinator == "auto"
         coordinator = None if is_known else command.coordinator
         join_hosts(coordinator, command.num_processes, command.process_index)
-    from mrsa_jax.study import _sweep as engine
-    from mrsa_jax.study import _sweep_store
+    from mrsa_jax.study.sweeps import _engine, _store
 
     start = time.perf_counter()
-    _sweep_store.check_sweep_output(sweep)
-    plan = engine.plan_sweep(sweep, _machine(command))
+    _store.check_sweep_output(sweep)
+    plan = _engine.plan_sweep(sweep, _machine(command))
     if command.dry_run:
         _show_plan(plan, command)
         return 0
@@ -147,26 +146,24 @@ def _check(command: SweepCommand) -> None:
 
 
 def _machine(command: SweepCommand) -> Any:
-    from mrsa_jax.study._sweep_points import Machine
+    from mrsa_jax.study._runner import Machine
 
     bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
     return Machine(memory_bytes=bound, devices=command.devices)
 
 
 def _run(plan: Plan, command: SweepCommand, bars: Bars) -> Any:
-    from mrsa_jax.study import _sweep as engine
+    from mrsa_jax.study.sweeps import _engine
 
     if command.coordinator is not None:
-        from mrsa_jax.study._sweep_hosts import run_on_hosts
+        from mrsa_jax.study.sweeps._hosts import run_on_hosts
 
         return run_on_hosts(plan, bars)
     if command.workers is None and command.scheduler is None:
-        return engine.run_sweep(plan, bars)
-    from mrsa_jax.study import _sweep_dask
+        return _engine.run_sweep(plan, bars)
+    from mrsa_jax.study.sweeps import _dask
 
-    return _sweep_dask.run_on_workers(
-        plan, bars, workers=command.workers, scheduler=command.scheduler
-    )
+    return _dask.run_on_workers(plan, bars, workers=command.workers, scheduler=command.scheduler)
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:

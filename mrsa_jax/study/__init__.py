@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from mrsa_jax.study._store import open_study
     from mrsa_jax.study._study import SavedStudy
     from mrsa_jax.study._summary import Row, sentences, summarise
-    from mrsa_jax.study._sweep import sweep
     from mrsa_jax.study._trial import History, analyse, attack_frozen
     from mrsa_jax.study.attack._findings import AttackFindings
     from mrsa_jax.study.audit._findings import AuditFindings
+    from mrsa_jax.study.sweeps._engine import sweep
 
 __all__ = [
     "AggregationConfig",
@@ -116,7 +116,7 @@ _LATE = {
     "audit._findings": ("AuditFindings",),
     "_store": ("open_study",),
     "_summary": ("Row", "sentences", "summarise"),
-    "_sweep": ("sweep",),
+    "sweeps._engine": ("sweep",),
     "_trial": ("History", "analyse", "attack_frozen"),
 }
 __getattr__, __dir__ = late_names(__name__, _LATE, __all__)

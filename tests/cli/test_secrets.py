@@ -10,7 +10,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import federated
-from mrsa_jax.study import SecaggConfig, _sweep_train
+from mrsa_jax.study import SecaggConfig, _train_points
 from mrsa_jax.study._config import (
     DataConfig,
     DemoConfig,
@@ -20,8 +20,8 @@ from mrsa_jax.study._config import (
     secret_seed,
 )
 from mrsa_jax.study._progress import Silent
+from mrsa_jax.study._runner import Machine
 from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._sweep_points import Machine
 from mrsa_jax.study._training import train_schemes
 
 
@@ -182,7 +182,7 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
         (own,) = materials(monkeypatch, lambda config=config: train_schemes(config, Silent()))
         found[own] = number
     (swept,) = materials(
-        monkeypatch, lambda: list(_sweep_train.run(configs[-1:], Machine(), False, 1))
+        monkeypatch, lambda: list(_train_points.run(configs[-1:], Machine(), False, 1))
     )
     assert found[swept] == len(configs) - 1  # a point of a sweep is the point alone
     assert len(found) == len(configs)

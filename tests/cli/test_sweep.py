@@ -7,8 +7,8 @@ import pytest
 
 from mrsa_jax import secagg, study
 from mrsa_jax.cli import main
-from mrsa_jax.study import _sweep
-from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study.sweeps import _engine
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 STUDY = """
 rounds = 8
@@ -33,7 +33,7 @@ def results_of(text, folder):
     import dataclasses
 
     sweep = dataclasses.replace(parse_sweep(text), out=folder)
-    return _sweep.run_sweep(_sweep.plan_sweep(sweep)).load()
+    return _engine.run_sweep(_engine.plan_sweep(sweep)).load()
 
 
 def test_a_dry_run_computes_nothing(file, tmp_path, capsys):

@@ -14,8 +14,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study._sweep_config import parse_sweep
 from mrsa_jax.study.attack._memory import attack_bytes
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 NAMES = [name.removeprefix("attack ") for name in KINDS if name.startswith("attack")]
 
@@ -72,8 +72,8 @@ _MEASURE = """
 import json, pathlib, sys
 import jax.numpy as jnp
 from mrsa_jax.study.attack import _points
-from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_points import Machine
+from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study._runner import Machine
 
 def peak():  # of this program; getrusage would start from its parent's
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()

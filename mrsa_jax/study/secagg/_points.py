@@ -10,8 +10,8 @@ import numpy as np
 
 from mrsa_jax import availability, secagg
 from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._runner import Machine, Variable, variable
 from mrsa_jax.study._secagg_config import SecaggConfig
-from mrsa_jax.study._sweep_points import Machine, Variable, variable
 from mrsa_jax.study.secagg._failures import RATES, check_risk, log10_bounds
 from mrsa_jax.study.secagg._memory import secagg_bytes
 from mrsa_jax.study.secagg._setting import Setting

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-from mrsa_jax.study._sweep_chunks import CellArray
+from mrsa_jax.study.sweeps._chunks import CellArray
 
 KINDS = {
     "float64": (np.nan, [[1.5, np.nan, -0.5], [np.nan] * 3, [0.0, 1e300, np.inf]]),

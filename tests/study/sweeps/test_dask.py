@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.study import _sweep, _sweep_dask
-from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_points import Machine
+from mrsa_jax.study._runner import Machine
+from mrsa_jax.study.sweeps import _dask, _engine
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 TEXT = """
 rounds = 10
@@ -26,7 +26,7 @@ seed = {range = [0, 8]}
 
 def planned(folder, machine=None):
     sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
-    return _sweep.plan_sweep(sweep, machine)
+    return _engine.plan_sweep(sweep, machine)
 
 
 def equal_but_for_time(one, other):
@@ -36,25 +36,25 @@ def equal_but_for_time(one, other):
 
 
 def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sweep_dask, "_SECONDS_TO_CONNECT", 0.2)
+    monkeypatch.setattr(_dask, "_SECONDS_TO_CONNECT", 0.2)
     with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'tcp://127"):
-        _sweep_dask.run_on_workers(planned(tmp_path / "out"), scheduler="tcp://127.0.0.1:9")
+        _dask.run_on_workers(planned(tmp_path / "out"), scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match=r"`scheduler` must answer; got 'nowhere://x'"):
-        _sweep_dask.run_on_workers(planned(tmp_path / "out"), scheduler="nowhere://x")
+        _dask.run_on_workers(planned(tmp_path / "out"), scheduler="nowhere://x")
     assert not (tmp_path / "out").exists()
 
 
 def test_without_dask(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigurationError, match="pip install 'distributed>="):
-        _sweep_dask.run_on_workers(planned(tmp_path / "out"), workers=1)
+        _dask.run_on_workers(planned(tmp_path / "out"), workers=1)
 
 
 def test_tasks_are_enough_for_all_workers(tmp_path):
     plan = planned(tmp_path / "out")
     assert [len(task) for task in plan.tasks()] == [16]
-    assert [len(task) for task in _sweep_dask._cut(plan, 2).tasks()] == [2] * 8
-    assert [len(task) for task in _sweep_dask._cut(plan, 50).tasks()] == [1] * 16
+    assert [len(task) for task in _dask._cut(plan, 2).tasks()] == [2] * 8
+    assert [len(task) for task in _dask._cut(plan, 50).tasks()] == [1] * 16
 
 
 def children():
@@ -69,8 +69,8 @@ def children():
 
 @pytest.mark.slow
 def test_one_worker_and_three_and_one_that_is_killed(tmp_path):
-    alone = _sweep.run_sweep(planned(tmp_path / "alone")).load()
-    one = _sweep_dask.run_on_workers(planned(tmp_path / "one"), workers=1).load()
+    alone = _engine.run_sweep(planned(tmp_path / "alone")).load()
+    one = _dask.run_on_workers(planned(tmp_path / "one"), workers=1).load()
     equal_but_for_time(alone, one)
 
     class Killer:
@@ -86,7 +86,7 @@ def test_one_worker_and_three_and_one_that_is_killed(tmp_path):
 
     killer = Killer()
     plan = planned(tmp_path / "three", Machine(memory_bytes=1))
-    three = _sweep_dask.run_on_workers(plan, killer, workers=3).load()
+    three = _dask.run_on_workers(plan, killer, workers=3).load()
     assert killer.killed is not None
     equal_but_for_time(alone, three)
     assert not children()

@@ -23,7 +23,7 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._run_folder import DivergedError
-from mrsa_jax.study._sweep_points import (
+from mrsa_jax.study._runner import (
     AFTER_EACH_ROUND,
     Machine,
     Variable,

@@ -18,9 +18,9 @@ from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import studied, to_dict
 from mrsa_jax.study._progress import Progress, checked_progress, note, warn
-from mrsa_jax.study._sweep_config import Point, Sweep, load_sweep, sweep_of
-from mrsa_jax.study._sweep_points import Machine, Runner
-from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
+from mrsa_jax.study._runner import Machine, Runner
+from mrsa_jax.study.sweeps._axes import Point, Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax._errors import ConfigurationError, MrsaError
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._sweep import Count, Job, Plan, compute
-from mrsa_jax.study._sweep_config import Sweep
-from mrsa_jax.study._sweep_points import Machine
-from mrsa_jax.study._sweep_store import SweepStore, check_sweep_output
+from mrsa_jax.study._runner import Machine
+from mrsa_jax.study.sweeps._axes import Sweep
+from mrsa_jax.study.sweeps._engine import Count, Job, Plan, compute
+from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
     import xarray as xr

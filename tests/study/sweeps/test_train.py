@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mrsa_jax import study
-from mrsa_jax.study import _sweep
 from mrsa_jax.study._run_folder import DivergedError
-from mrsa_jax.study._sweep_config import parse_sweep
+from mrsa_jax.study.sweeps import _engine
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 TEXT = """
 command = "train"
@@ -35,8 +35,8 @@ training.server_learning_rate = [1.0, 1e13]
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("train") / "out"
     sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
-    plan = _sweep.plan_sweep(sweep)
-    return plan, _sweep.run_sweep(plan).load()
+    plan = _engine.plan_sweep(sweep)
+    return plan, _engine.run_sweep(plan).load()
 
 
 def single(plan, number, **changes):

@@ -13,7 +13,7 @@ from mrsa_jax._status import Status
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._memory import simulate_bytes
-from mrsa_jax.study._sweep_points import (
+from mrsa_jax.study._runner import (
     AFTER_EACH_ROUND,
     Machine,
     Variable,

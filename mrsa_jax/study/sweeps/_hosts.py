@@ -18,9 +18,9 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._sweep import Count, Job, Plan, compute
-from mrsa_jax.study._sweep_points import Machine, Runner
-from mrsa_jax.study._sweep_store import check_sweep_output
+from mrsa_jax.study._runner import Machine, Runner
+from mrsa_jax.study.sweeps._engine import Count, Job, Plan, compute
+from mrsa_jax.study.sweeps._store import check_sweep_output
 
 if TYPE_CHECKING:
     import xarray as xr

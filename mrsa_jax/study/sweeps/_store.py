@@ -31,9 +31,9 @@ from mrsa_jax._errors import (
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
 from mrsa_jax.study._run_folder import read_json
-from mrsa_jax.study._sweep_chunks import CellArray
-from mrsa_jax.study._sweep_config import Axis, Sweep
-from mrsa_jax.study._sweep_points import Variable
+from mrsa_jax.study._runner import Variable
+from mrsa_jax.study.sweeps._axes import Axis, Sweep
+from mrsa_jax.study.sweeps._chunks import CellArray
 
 __all__ = ["SweepStore", "check_sweep_output"]
 

@@ -14,9 +14,10 @@ import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax._errors import StoreError
-from mrsa_jax.study import _sweep, _sweep_store, _trial
-from mrsa_jax.study._sweep_config import parse_sweep
-from mrsa_jax.study._sweep_points import Machine
+from mrsa_jax.study import _trial
+from mrsa_jax.study._runner import Machine
+from mrsa_jax.study.sweeps import _engine, _store
+from mrsa_jax.study.sweeps._axes import parse_sweep
 
 SMALL = """
 rounds = 12
@@ -36,13 +37,13 @@ def planned(folder, text=SMALL, machine=None, **changes):
     import dataclasses
 
     sweep = parse_sweep(text.format(out=str(folder)))
-    return _sweep.plan_sweep(dataclasses.replace(sweep, **changes), machine)
+    return _engine.plan_sweep(dataclasses.replace(sweep, **changes), machine)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     plan = planned(tmp_path_factory.mktemp("small") / "out")
-    return plan, _sweep.run_sweep(plan).load()
+    return plan, _engine.run_sweep(plan).load()
 
 
 def at(results, **place):
@@ -119,7 +120,7 @@ def test_memory_bounds_how_many_points_run_at_once(tmp_path):
 
 def test_trials_on_two_devices_are_the_same(small, tmp_path):
     _, expected = small
-    dealt = _sweep.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
+    dealt = _engine.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
     for name in expected.data_vars:
         if name != "seconds":
             np.testing.assert_array_equal(dealt[name].values, expected[name].values)
@@ -135,7 +136,7 @@ def test_impossible_cells_are_listed_and_nothing_is_run(tmp_path):
     assert "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
     assert not (tmp_path / "out").exists()
     plan = planned(tmp_path / "out", text, skip_impossible=True)
-    results = _sweep.run_sweep(plan).load()
+    results = _engine.run_sweep(plan).load()
     empty = results.sel(scheme="Multi-RoundSecAgg", privacy_target=3)
     assert not empty["done"].any()
     assert np.isnan(empty["rank"]).all()
@@ -156,7 +157,7 @@ scheme = ["uniform"]
 rounds = [5, 9]
 trials = [1, 2]
 """
-    results = _sweep.run_sweep(planned(tmp_path / "out", text)).load().isel(scheme=0)
+    results = _engine.run_sweep(planned(tmp_path / "out", text)).load().isel(scheme=0)
     for rounds in (5, 9):
         for trials in (1, 2):
             cell = results.sel(rounds=rounds, trials=trials)
@@ -170,7 +171,7 @@ trials = [1, 2]
 
 def test_rounds_that_lose_clients(tmp_path):
     text = SMALL + "\n[protocol]\nstep_dropout_rate = 0.2\n"
-    results = _sweep.run_sweep(planned(tmp_path / "out", text)).load()
+    results = _engine.run_sweep(planned(tmp_path / "out", text)).load()
     alone = study.run(
         study.SimulateConfig(
             rounds=12,
@@ -222,7 +223,7 @@ def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
     for _ in range(20):
         watcher = AfterSome(2)
         try:
-            results = _sweep.run_sweep(plan, watcher)
+            results = _engine.run_sweep(plan, watcher)
         except Stop:
             assert watcher.seen[0] >= there
             there = watcher.seen[-1]
@@ -234,19 +235,19 @@ def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
     equal_but_for_time(expected, results.load())
     # and nothing is computed a third time
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
-    _sweep.run_sweep(plan)
+    _engine.run_sweep(plan)
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
 
 
 def test_a_point_whose_flag_was_not_written_is_done_again(small, tmp_path):
     _, expected = small
     plan = planned(tmp_path / "out")
-    _sweep.run_sweep(plan)
+    _engine.run_sweep(plan)
     flag = tmp_path / "out" / "results.zarr" / "done" / "2.1.0"
     flag.unlink()
     wrong = tmp_path / "out" / "results.zarr" / "rank" / "2.1.0.0"
     wrong.unlink()  # half of it is missing, too
-    equal_but_for_time(expected, _sweep.run_sweep(plan).load())
+    equal_but_for_time(expected, _engine.run_sweep(plan).load())
 
 
 def test_a_kill_while_the_store_is_laid_out(tmp_path, monkeypatch):
@@ -260,49 +261,49 @@ def test_a_kill_while_the_store_is_laid_out(tmp_path, monkeypatch):
         with pytest.raises(Stop):
             plan.open_store()
     assert not (tmp_path / "out" / "study.json").exists()
-    assert bool(_sweep.run_sweep(plan)["done"].all())
+    assert bool(_engine.run_sweep(plan)["done"].all())
 
 
 def test_another_study_is_not_touched(tmp_path):
     plan = planned(tmp_path / "out")
-    _sweep.run_sweep(plan)
+    _engine.run_sweep(plan)
     other = planned(tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"))
     with pytest.raises(OutputExistsError, match=r"base\.rounds is 13 now and was 12"):
-        _sweep.run_sweep(other)
+        _engine.run_sweep(other)
     replaced = planned(
         tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"), overwrite=True
     )
-    assert _sweep.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
+    assert _engine.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
     manifest = tmp_path / "out" / "study.json"
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 7'))
     with pytest.raises(ConfigurationError, match=r"must hold a store of schema 1; got 7"):
-        _sweep.run_sweep(other)
+        _engine.run_sweep(other)
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "mine.txt").write_text("x")
     with pytest.raises(OutputExistsError, match="holds other files"):
-        _sweep.run_sweep(planned(notes))
+        _engine.run_sweep(planned(notes))
 
 
 def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
     _, expected = small
     plan = planned(tmp_path / "out", machine=Machine(memory_bytes=1))
-    written = _sweep_store.SweepStore.write
+    written = _store.SweepStore.write
     calls = []
 
     def full(self, index, values, seconds):
         calls.append(index)
         if len(calls) < 4:
             return written(self, index, values, seconds)
-        with _sweep_store._as_store_errors(self.path):
+        with _store._as_store_errors(self.path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_sweep_store.SweepStore, "write", full)
+        patch.setattr(_store.SweepStore, "write", full)
         with pytest.raises(StoreError, match="no space is left on its disk"):
-            _sweep.run_sweep(plan)
+            _engine.run_sweep(plan)
     assert int(study.open_study(tmp_path / "out")["done"].sum()) == 3
-    equal_but_for_time(expected, _sweep.run_sweep(plan).load())
+    equal_but_for_time(expected, _engine.run_sweep(plan).load())
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ def file(tmp_path):
 LOGGED = """
 import sys
 from mrsa_jax.cli import main
-from mrsa_jax.study._sweep_store import SweepStore
+from mrsa_jax.study.sweeps._store import SweepStore
 write = SweepStore.write
 def logged(self, index, values, seconds):
     with open(sys.argv[1], "a") as log:
@@ -361,8 +362,8 @@ def test_two_processes_at_once_do_each_point_once(file, tmp_path):
     assert bool(results["done"].all())
     written = log.read_text().splitlines()
     assert len(written) == len(set(written)) == results["done"].size
-    alone = _sweep.run_sweep(
-        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
+    alone = _engine.run_sweep(
+        _engine.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 
@@ -391,8 +392,8 @@ def test_ten_kills_at_random_moments(file, tmp_path):
     _, errors = last.communicate(timeout=300)
     assert last.returncode == 0, errors
     results = study.open_study(tmp_path / "out").load()
-    alone = _sweep.run_sweep(
-        _sweep.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
+    alone = _engine.run_sweep(
+        _engine.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 
@@ -432,7 +433,7 @@ def test_a_damaged_point_is_named_and_computed_again(small, tmp_path):
         other.write_bytes(sound[one])
     store.close()
     with pytest.warns(RuntimeWarning, match="is damaged in .*: it is computed again") as said:
-        again = _sweep.run_sweep(plan).load()
+        again = _engine.run_sweep(plan).load()
     assert sorted(str(one.message).partition(" is damaged")[0] for one in said) == [
         "scheme = Multi-RoundSecAgg, privacy_target = 2, dropout_rates = 0.1",
         "scheme = User partition, privacy_target = 1, dropout_rates = 0.5",
@@ -474,7 +475,7 @@ def test_a_point_of_another_process_is_left_to_it(tmp_path):
                 if done == total - 2:  # all but the held one and the cell that is like it
                     holder.kill()
 
-        results = _sweep.run_sweep(plan, Watch())
+        results = _engine.run_sweep(plan, Watch())
         assert bool(results["done"].all())
         assert seen[-1][0] == 12
     finally:
