@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pathlib
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ from mrsa_jax.study._load import check_types
 from mrsa_jax.study._secagg_config import SecaggConfig, check_secagg
 from mrsa_jax.study._validate import check_study
 
-__all__ = ["KINDS", "Kind", "kind_of", "validate"]
+__all__ = ["KINDS", "Kind", "checked", "kind_of", "validate"]
 
 
 def _as_it_is(field: str, value: Any) -> Any:
@@ -242,6 +243,18 @@ def validate(config: Any) -> None:
         ...
         mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
     """
+    checked(config)
+
+
+def checked(config: Any) -> Any:
+    """Return a configuration that keeps all rules, with paths for what may be text; or raise."""
     kind = kind_of(config)
     check_types(config)
+    paths = {
+        name: pathlib.Path(getattr(config, name))
+        for name, hint in typing.get_type_hints(kind.config).items()
+        if pathlib.Path in (hint, *typing.get_args(hint)) and getattr(config, name) is not None
+    }
+    config = dataclasses.replace(config, **paths)
     kind.check(config)
+    return config

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax._errors import require
 from mrsa_jax.study import _store
-from mrsa_jax.study._kinds import kind_of, validate
+from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
 
 __all__ = ["check", "run", "run_and_save"]
@@ -24,7 +22,7 @@ def check(config: Any) -> None:
         DataNotFoundError: If the data set is not on this machine.
         OutputExistsError: If the output folder holds something else.
     """
-    validate(config)
+    config = checked(config)
     if getattr(config, "out", None) is not None:
         _store.check_output(config)
     kind_of(config).load().check(config)
@@ -34,11 +32,13 @@ def run(config: Any, progress: Progress | None = None) -> Any:
     """Run a command and return what it found, without writing anything.
 
     Args:
-        config: `DemoConfig`, `SimulateConfig`, `TrainConfig` or `SecaggConfig`.
+        config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`, `AuditConfig` or an
+            attack's, such as `LeastSquaresConfig`.
         progress: Receives how far it is.
 
     Returns:
-        For `secagg` its `Findings`: words, and values as JSON has them. For a study a data set
+        `Findings` of `secagg`, `AuditFindings` or `AttackFindings`: each with a title, sentences,
+        and its content as `--json` prints it. For a study a data set
         with axes `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or
         `evaluation` (rounds after which the model was tested). Entry j of a trajectory is the
         state after round j. How trainings went is in the attribute `performance`.
@@ -55,7 +55,7 @@ def run(config: Any, progress: Progress | None = None) -> Any:
         >>> run(SecaggConfig(num_clients=5, fidelity="sets")).content["status"]
         'OK'
     """
-    validate(config)
+    config = checked(config)
     return kind_of(config).load().run(config, checked_progress(progress))
 
 
@@ -72,12 +72,10 @@ def run_and_save(
     its settings and checkpoints there, from which `resume` goes on; one that is complete is read
     and given back by `resume`. Arguments and errors as for `run`.
     """
-    validate(config)
+    config = checked(config)
     own = kind_of(config).load()
     rule = "must be of a command that writes a folder"
     require(hasattr(own, "run_and_save"), "config", rule, type(config).__name__)
-    if config.out is not None:  # an audit's may be left out
-        config = dataclasses.replace(config, out=pathlib.Path(config.out))
     return own.run_and_save(config, checked_progress(progress), show or _show_nothing)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -137,3 +138,27 @@ def _check_against_a_run(cell: Any, alone: Any) -> None:
         last = alone.isel(round=-1).squeeze()
         for key in ("strong_privacy", "rank", "exposed_clients"):
             np.testing.assert_array_equal(cell[key].values.squeeze(), last[key].values)
+
+
+def _with(config: Any, **values: Any) -> Any:
+    """Return a configuration with values that the suite's own checks of types would refuse."""
+    changed = copy.copy(config)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_values_of_wrong_types_are_named(name: str, tmp_path: pathlib.Path) -> None:
+    config = _config(name, tmp_path)
+    for field in dataclasses.fields(config):
+        with pytest.raises(ConfigurationError, match=f"`{field.name}` must"):
+            study.validate(_with(config, **{field.name: object()}))
+
+
+def test_paths_may_be_text(tmp_path: pathlib.Path) -> None:
+    log, out = _config("audit", tmp_path).file, tmp_path / "kept"
+    config = _with(study.AuditConfig(effort=0.0), file=str(log), out=str(out))
+    found = study.run_and_save(config)
+    assert json.loads((out / "audit.json").read_text())["sentences"] == found.sentences
+    assert study.run(config).content == found.content
