@@ -35,8 +35,7 @@ from mrsa_jax.cli._sweep import DESCRIPTION as SWEEP
 from mrsa_jax.cli._sweep import DETAILS as SWEEP_DETAILS
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
 from mrsa_jax.study import _config
-from mrsa_jax.study._audit_config import AuditConfig
-from mrsa_jax.study._secagg_config import SecaggConfig
+from mrsa_jax.study._kinds import KINDS
 
 __all__ = ["INTERRUPTED", "main"]
 
@@ -55,28 +54,28 @@ class _Command(NamedTuple):
 
 _COMMANDS: dict[str, _Command] = {
     "demo": _Command(
-        _config.DemoConfig,
+        KINDS["demo"].config,
         "Compare six selection schemes on real digits: what leaks, what it costs.",
         run_study,
     ),
     "simulate": _Command(
-        _config.SimulateConfig,
+        KINDS["simulate"].config,
         "Study client selection alone, without training: many trials of each scheme.",
         run_study,
     ),
     "audit": _Command(
-        AuditConfig,
+        KINDS["audit"].config,
         "Say what a participation log of any system leaks: who is exposed, and proof.",
         run_audit,
     ),
     "secagg": _Command(
-        SecaggConfig,
+        KINDS["secagg"].config,
         DESCRIPTION,
         run_secagg,
         DETAILS,
     ),
     "train": _Command(
-        _config.TrainConfig,
+        KINDS["train"].config,
         "Train one model under one scheme with secure aggregation, on real data.",
         run_study,
     ),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, study
+from mrsa_jax import ConfigurationError, cli, study
 from mrsa_jax.cli import main
 from mrsa_jax.study import _summary
 from mrsa_jax.study._kinds import KINDS
@@ -67,6 +67,7 @@ def _called(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_there_is_a_configuration_of_every_command() -> None:
     assert set(SETTINGS) == set(KINDS)
+    assert {name.split()[0] for name in KINDS} <= set(cli._COMMANDS)
     assert {name.split()[0] for name in SWEPT} == {"simulate", "train", "secagg", "attack"}
 
 
