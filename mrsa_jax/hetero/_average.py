@@ -21,7 +21,6 @@ from jaxtyping import Array, Bool, Float32, Integer, Key
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_range, range_bounds
@@ -39,7 +38,13 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, StochasticQuantizer, stochastic
 from mrsa_jax.secagg import AggregatorState, Seeds, derive_seeds
-from mrsa_jax.secagg._aggregator import _key_words
+from mrsa_jax.secagg._aggregator_state import (
+    first_state,
+    key_words,
+    next_state,
+    present_quantizer,
+    survivors_by_step,
+)
 
 __all__ = ["SegmentAverage", "SegmentOut", "segment_average"]
 
@@ -112,8 +117,7 @@ class SegmentAverage:
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
-        width = None if self.clip_rule is None else self.clip_rule.init(self.quantizer)
-        return AggregatorState(jnp.int32(0), width)
+        return first_state(self)
 
     def aggregate(
         self,
@@ -154,42 +158,24 @@ class SegmentAverage:
         values, ids = jnp.asarray(updates), jnp.asarray(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-        alive, slot_of = self._alive(key, survivors), None
+        alive, slot_of = survivors_by_step(self, key, survivors), None
         if self.by_client:
             self._check_clients(ids, alive)
             slot_of, ids, alive, values = _seated(ids, alive, values)
-        quantizer = self.quantizer
-        if self.clip_rule is not None:
-            quantizer = self.clip_rule.apply(quantizer, state.half_width)
+        quantizer = present_quantizer(self, state)
         widest = -(-self.layout.dim // self.layout.num_segments)
         draws = draw_keys(key, ids, self.layout.rows.segment, widest)
         cast = _cast(key, draws, self.byzantine, ids, alive[3])
         round_ = judge(self.layout, None, alive, self.threshold)
         run = _Run(self, state.round_index, range_bounds(quantizer), ids, cast, round_)
         update, learned, clipped = run.segments(values)
-        width = state.half_width
-        if self.clip_rule is not None:
-            width = _advance(self.clip_rule, width, update, round_.status == _OK)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
         out = SegmentOut(
             update, round_.status, learned, share, summed, components, total, round_.counts,
             round_.block_status,
         )  # fmt: skip
-        return out, AggregatorState(state.round_index + jnp.int32(1), width)
-
-    def _alive(self, key: Array, survivors: Any) -> Array:
-        """Return bool[5, n]."""
-        require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
-        count = self.num_participants
-        rule = f"must have one row, or V0 to V4, of {count} slots"
-        require(survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape)
-        own = jnp.asarray(survivors)
-        if own.ndim == 2:
-            return own
-        if self.steps is not None:
-            return _sample(self.steps, fold(key, int(Stream.STEPS)), own)
-        return jnp.broadcast_to(own, (5, count))
+        return out, next_state(self, state, update, round_.status == _OK)
 
     def _check_clients(self, ids: Array, alive: Array) -> None:
         if is_traced(ids, alive):
@@ -304,16 +290,6 @@ def _share(clipped: Array, sent: Array, dim: Array) -> Array:
     return jnp.sum(fractions) / jnp.maximum(jnp.sum(sent, dtype=jnp.float32), jnp.float32(1))
 
 
-@jax.jit
-def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
-    return steps.sample(key, cohort)
-
-
-@jax.jit
-def _advance(clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array) -> Array:
-    return clip_rule.advance(width, update, is_learnt)
-
-
 @needs_values
 def segment_average(
     layout: SegmentLayout,
@@ -376,7 +352,7 @@ def segment_average(
     quantizer: StochasticQuantizer = stochastic(2, value_range=(lower, upper))
     limits = None if threshold is None else check_thresholds(threshold, layout, "threshold")
     return SegmentAverage(
-        quantizer, _key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
+        quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
         steps, None if limits is None else jnp.asarray(limits), clip_rule,
     )  # fmt: skip
 

@@ -28,26 +28,21 @@ from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
+from mrsa_jax.secagg._aggregator_state import (
+    AggregatorState,
+    first_state,
+    key_words,
+    next_state,
+    present_quantizer,
+    survivors_by_step,
+)
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
-from mrsa_jax.secagg._seeds import key_material as material_of
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
 
 __all__ = ["AggregateOut", "Aggregator", "AggregatorState", "RingAverage", "ring_average"]
-
-
-class AggregatorState(NamedTuple):
-    """What the next round needs.
-
-    Attributes:
-        round_index: int32, rounds aggregated so far; part of every nonce.
-        half_width: float32, half width of the clip range where a rule moves it, else None.
-    """
-
-    round_index: Array
-    half_width: Array | None = None
 
 
 class AggregateOut(NamedTuple):
@@ -138,8 +133,7 @@ class RingAverage:
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
-        width = None if self.clip_rule is None else self.clip_rule.init(self.quantizer)
-        return AggregatorState(jnp.int32(0), width)
+        return first_state(self)
 
     def aggregate(
         self,
@@ -181,12 +175,10 @@ class RingAverage:
                 negative, or more than its budget together.
         """
         members, values = jnp.asarray(members).astype(jnp.int32), jnp.asarray(updates)
-        alive = self._alive(key, jnp.asarray(survivors))
+        alive = survivors_by_step(self, key, jnp.asarray(survivors))
         shape = (self.num_participants, self.plan[0].stop - (self.total_weight is not None))
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-        quantizer = self.quantizer
-        if self.clip_rule is not None:
-            quantizer = self.clip_rule.apply(quantizer, state.half_width)
+        quantizer = present_quantizer(self, state)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
         round_ = _decide(self.rule, graph_key, alive, members)
         codes, clipped = _encode(quantizer, key, values, members, alive[3])
@@ -197,23 +189,9 @@ class RingAverage:
         status = jnp.where(round_.status == _OK, result.status[0], round_.status)
         total, weight = _totals(result.total, round_.summed, status, dim)
         update = _decode(quantizer, total, weight, status)
-        width = state.half_width
-        if self.clip_rule is not None:
-            width = _advance(self.clip_rule, width, update, (status == _OK) & (weight > 0))
+        after = next_state(self, state, update, (status == _OK) & (weight > 0))
         out = AggregateOut(update, status, total, clipped, round_.summed, round_.components, weight)
-        return out, AggregatorState(state.round_index + jnp.int32(1), width)
-
-    def _alive(self, key: Array, survivors: Array) -> Array:
-        """Return bool[5, n]."""
-        require(survivors.dtype == jnp.bool_, "survivors", "must be bool", survivors.dtype)
-        shapes = ((self.num_participants,), (5, self.num_participants))
-        rule = f"must have one row, or V0 to V4, of {self.num_participants} slots"
-        require(survivors.shape in shapes, "survivors", rule, survivors.shape)
-        if survivors.ndim == 2:
-            return survivors
-        if self.steps is not None:
-            return _sample(self.steps, fold(key, int(Stream.STEPS)), survivors)
-        return jnp.broadcast_to(survivors, (5, *survivors.shape))
+        return out, after
 
     def checked_weights(
         self, weights: ArrayLike | Sequence[Any] | None, asked: Any
@@ -320,17 +298,8 @@ def ring_average(
         check_fits(levels, count, 2**bits, max_weight)
         total = largest_total_weight(count, max_weight)
         plan = complete_plan(count, check_integer(dim, "dim", 1) + 1, 2**bits)
-    words = _key_words(key_material)
+    words = key_words(key_material)
     return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total)
-
-
-def _key_words(key_material: Any) -> Array:
-    if isinstance(key_material, int | np.integer | bytes):
-        return material_of(key_material)
-    words = jnp.asarray(key_material)
-    valid = words.dtype == jnp.uint32 and words.shape == (8,)
-    require(valid, "key_material", "must be uint32[8], an integer or bytes", words.shape)
-    return words
 
 
 _OK = np.int32(Status.OK)
@@ -377,11 +346,6 @@ def _graph_seeds(
 
 
 @jax.jit
-def _sample(steps: StepDropout, key: Array, cohort: Array) -> Array:
-    return steps.sample(key, cohort)
-
-
-@jax.jit
 def _encode(
     quantizer: Quantizer, key: Array, updates: Array, members: Array, present: Array
 ) -> tuple[Array, Array]:
@@ -414,8 +378,3 @@ def _decode(quantizer: Quantizer, total: Array, weight: Array, status: Array) ->
     mean = quantizer.decode(total, weight) / divisor
     mean = jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
     return lax.optimization_barrier(mean)
-
-
-@jax.jit
-def _advance(clip_rule: ClipRule, width: Array, update: Array, is_learnt: Array) -> Array:
-    return clip_rule.advance(width, update, is_learnt)
