@@ -24,6 +24,8 @@ ORDER = (
     "_version",
     "_errors",
     "_checks",
+    "_slots",
+    "_student",
     "_cores",
     "_compile_cache",
     "_device",

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax import graphs, secagg
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax._tracing import needs_values
@@ -118,9 +119,12 @@ def summed_rounds(
     flat = jnp.asarray(parameters, jnp.float32)
     everyone = client_updates(key, model, flat, client_data, trainer) if is_frozen else None
     state, width = aggregator.init(), int(aggregator.num_participants)
+    largest = int(history.sum(axis=1).max())
+    rule = "must have a participant for each member of the largest cohort"
+    require(largest <= width, "aggregator", rule, width, largest)
     kept = _Kept(shape[0], len(flat))
     for done, row in enumerate(rows):
-        members, present = _slots(history[row], width)
+        members, present = padded_slots(history[row], width)
         if everyone is not None:
             updates = everyone[members]
         else:
@@ -169,16 +173,6 @@ class _Kept:
         np.divide(spread, size, out=change, where=size > 0)
         view = AggregateView(history[self.rounds], np.stack(self.sums))
         return SummedRounds(view, np.asarray(self.rounds), sent, change, parameters)
-
-
-def _slots(row: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the members of a round, padded to the aggregator's slots."""
-    chosen = np.flatnonzero(row)
-    rule = "must have a participant for each member of the largest cohort"
-    require(len(chosen) <= width, "aggregator", rule, width, len(chosen))
-    members = np.zeros(width, np.int32)
-    members[: len(chosen)] = chosen
-    return members, np.arange(width) < len(chosen)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

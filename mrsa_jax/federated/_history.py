@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int32
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._errors import require
+from mrsa_jax._slots import padded_slots
 from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 
@@ -68,8 +69,7 @@ def slots(
 
     Ascending, or in the order of a list of all clients.
     """
-    sizes = rows.sum(axis=1)
-    largest = int(sizes.max(initial=1))
+    largest = int(rows.sum(axis=1).max(initial=1))
     width = int(getattr(aggregator, "num_participants", largest))
     require(
         width >= largest,
@@ -78,13 +78,7 @@ def slots(
         f"{width} participants",
         f"{largest} members",
     )
-    present = np.arange(width)[None, :] < sizes[:, None]
-    members = np.zeros((len(rows), width), np.int32)
-    if order is None:
-        members[present] = np.nonzero(rows)[1]
-    else:
-        members[present] = order[np.nonzero(rows[:, order])[1]]
-    return members, present
+    return padded_slots(rows, width, order)
 
 
 def checked_order(order: Any, num_clients: int) -> np.ndarray | None:

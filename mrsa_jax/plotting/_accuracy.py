@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from mrsa_jax._student import half_interval
 from mrsa_jax.plotting._study import _axes
 from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
 
@@ -25,12 +24,9 @@ def over_seeds(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     Args:
         table: A column for each seed.
     """
-    from scipy import special
-
-    seeds = table.shape[1]
-    if seeds < 3:
+    if table.shape[1] < 3:
         return table.min(axis=1), table.max(axis=1)
-    half = table.std(axis=1, ddof=1) * special.stdtrit(seeds - 1, 0.975) / np.sqrt(seeds)
+    half = half_interval(table)
     return table.mean(axis=1) - half, table.mean(axis=1) + half
 
 

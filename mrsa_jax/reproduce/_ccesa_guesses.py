@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from mrsa_jax._student import half_interval
 from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 __all__ = ["Guesses", "Method", "curve_rows", "score_rows"]
@@ -63,7 +64,7 @@ def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
         right = 2 * hits - number + trials // 2  # members called, and others not called
         low, high = binomial_interval(right, trials)
         areas = np.concatenate([guess.areas for guess in together])
-        middle, reach = _mean(areas, 0.95)
+        middle, reach = float(areas.mean()), float(half_interval(areas))
         found = _found(together, [trials // 2 // 1000, trials // 2 // 100])
         rows.append({
             "size": case.size, "scheme": case.scheme, "method": case.method,
@@ -71,7 +72,7 @@ def score_rows(guesses: Sequence[Guesses]) -> list[dict[str, Any]]:
             "lower": low, "upper": high, "called": number, "hits": hits,
             "precision": hits / number if number else float("nan"), "recall": 2 * hits / trials,
             "models": len(areas), "auc": middle, "auc low": middle - reach,
-            "auc high": middle + reach, "auc half at 99.9 %": _mean(areas, 0.999)[1],
+            "auc high": middle + reach, "auc half at 99.9 %": float(half_interval(areas, 0.999)),
             "found at 0.1 %": found[0], "found at 1 %": found[1],
         })  # fmt: skip
     return rows
@@ -99,14 +100,6 @@ def curve_rows(guesses: Sequence[Guesses], method: Method) -> list[dict[str, Any
             for k in range(len(counts))
         ]  # fmt: skip
     return rows
-
-
-def _mean(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Return the mean over models and half of its interval (Student's t)."""
-    from scipy import special
-
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    return float(values.mean()), float(special.stdtrit(len(values) - 1, (1 + level) / 2)) * error
 
 
 def _found(together: Sequence[Guesses], allowed: Sequence[int]) -> list[float]:

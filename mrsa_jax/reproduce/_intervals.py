@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._student import half_interval
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -65,14 +67,11 @@ def interval(values: Any) -> Interval:
         >>> interval([1.0, 2.0, 3.0]).mean, interval([1.0]).half
         (2.0, inf)
     """
-    from scipy import special
-
     own = np.asarray(values, np.float64)
     few = tuple(own.tolist()) if len(own) < 3 else ()
     if len(own) < 2:
         return Interval(float(own.mean()), float("inf"), few)
-    error = float(own.std(ddof=1)) / np.sqrt(len(own))
-    return Interval(float(own.mean()), float(special.stdtrit(len(own) - 1, 0.975) * error), few)
+    return Interval(float(own.mean()), float(half_interval(own)), few)
 
 
 def spread(seeds: int) -> str:

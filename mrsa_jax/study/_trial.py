@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
+from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
@@ -248,7 +249,7 @@ def attack_frozen(
     state = aggregator.init()
     sums, learnt = [], []
     for done, row in enumerate(rows):
-        members, present = _padded_members(participation[row], width)
+        members, present = padded_slots(participation[row], width)
         noise = round_key(key, int(row if rounds is None else rounds[row]), Stream.QUANTIZATION)
         if present.sum() == 1:  # a client apart in its round's graph: its input is the sum
             learnt.append(row)
@@ -277,10 +278,3 @@ def _alone(quantizer: Any, noise: Any, updates: Any, member: Any, weights: Any) 
     codes = quantizer.encode(fold(noise, int(member)), updates[int(member)])
     weight = 1.0 if weights is None else float(weights[member])
     return np.asarray(quantizer.decode(codes, 1), np.float64) * weight
-
-
-def _padded_members(row: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    members = np.zeros(width, np.int32)
-    chosen = np.flatnonzero(row)
-    members[: chosen.size] = chosen
-    return members, np.arange(width) < chosen.size
