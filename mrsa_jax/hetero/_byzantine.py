@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _Clients = ArrayLike | Sequence[Any]
-CollusionKind = Literal["little_is_enough", "inner_product"]
 
 
 class UpdateAttack(Protocol):

@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 KEY_BYTES = 32
-TAG_BYTES = 16
 _DOMAIN = b"mrsa_jax protocol v1 "
 
 

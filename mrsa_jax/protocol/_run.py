@@ -242,13 +242,9 @@ class _Round:
     def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
         """Return a client's messages: one, unless it was sent copies or refuses."""
         client = self._clients[i]
-        act = {
-            "advertise keys": lambda _: client.advertise_keys(),
-            "share keys": client.share_keys,
-            "masked input": client.masked_input,
-            CHECK: client.sign_survivors,
-            "unmask": client.unmask,
-        }[self._steps[step]]
+        acts = (lambda _: client.advertise_keys(), client.share_keys, client.masked_input,
+                client.sign_survivors, client.unmask)  # fmt: skip
+        act = dict(zip(STEPS_WITH_CHECK, acts, strict=True))[self._steps[step]]
         answers: list[bytes] = []
         for message in received:
             try:

@@ -11,7 +11,6 @@ from mrsa_jax.study import _summary
 from mrsa_jax.study._cite import ATTACKS
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._page import (
-    STYLE,
     Section,
     data_table,
     figures_section,
@@ -68,9 +67,6 @@ _CAPTIONS = {
     " squares reconstructs it, models frozen over the whole history (the worst case); 1 means"
     " nothing was learnt beyond zero.",
 }
-
-_STYLE = STYLE  # the reproductions' page has the same look
-
 
 FIGURES = tuple(_CAPTIONS)
 """Names of a study's figures, in reading order."""

@@ -13,21 +13,20 @@ import numpy as np
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._compiled import compiled
 from mrsa_jax._streams import _CLIENTS, _PAIRS
+from mrsa_jax.secagg.failures._verdicts import (
+    DISCONNECTED,
+    NOT_PRIVATE,
+    PLANTED_FIRST,
+    UNMASKABLE,
+    UNRELIABLE,
+)
 
 __all__ = [
-    "DISCONNECTED",
-    "NOT_PRIVATE",
-    "PLANTED_FIRST",
-    "UNMASKABLE",
-    "UNRELIABLE",
     "judge_planted",
     "judge_round",
     "judge_rounds",
     "threefry_words",
 ]
-
-# What a round's byte says.
-UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
 _ALWAYS = np.uint32(ALWAYS)
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
