@@ -20,7 +20,9 @@ __all__ = [
     "check_count",
     "check_finite",
     "check_integer",
+    "check_least",
     "check_number",
+    "check_positive",
     "check_size",
     "is_integer",
     "is_number",
@@ -150,3 +152,26 @@ def check_chance(value: Any, argument: str) -> float:
         1.0
     """
     return check_number(value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number")
+
+
+def check_least(config: Any, **least: int) -> None:
+    """Raise unless these settings of a configuration are None or at least so much.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> check_least(SimpleNamespace(rounds=0), rounds=1)
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `rounds` must be at least 1; got 0
+    """
+    for name, bound in least.items():
+        value = getattr(config, name)
+        require(value is None or value >= bound, name, f"must be at least {bound}", value)
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """Raise unless these settings of a configuration are None or positive and finite."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None:
+            check_number(value, name, "must be positive", POSITIVE)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
+from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax.federated import num_parameters
 
@@ -18,8 +19,7 @@ __all__ = ["check_not_negative", "checked_parameters", "checked_range"]
 def check_not_negative(**values: Any) -> None:
     """Raise unless each number is finite and at least 0; the keywords are the arguments' names."""
     for name, value in values.items():
-        is_sound = np.isfinite(value) and value >= 0
-        require(bool(is_sound), name, "must be a finite number from 0", value)
+        check_number(value, name, "must be a finite number from 0", 0.0)
 
 
 def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:

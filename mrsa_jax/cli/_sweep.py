@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import pathlib
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mrsa_jax._checks import check_least, check_positive
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
 from mrsa_jax.cli._console import Bars, escape, use_cores
@@ -138,11 +138,8 @@ def _check(command: SweepCommand) -> None:
         rule = "must be left out with `workers` and `scheduler`, whose points are apart"
         alone = command.workers is None and command.scheduler is None
         require(alone, "coordinator", rule, command.coordinator)
-    if command.devices is not None:
-        require(command.devices >= 1, "devices", "must be at least 1", command.devices)
-    if command.memory_gib is not None:
-        good = math.isfinite(command.memory_gib) and command.memory_gib > 0
-        require(good, "memory_gib", "must be positive", command.memory_gib)
+    check_least(command, devices=1)
+    check_positive(command, "memory_gib")
 
 
 def _machine(command: SweepCommand) -> Any:

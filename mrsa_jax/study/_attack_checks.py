@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from mrsa_jax._checks import POSITIVE, check_least, check_number
 from mrsa_jax._errors import require
 from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study import _config
@@ -33,7 +33,7 @@ def check_attack(config: setting.AttackSettings) -> None:
 def _least_squares(config: setting.LeastSquaresConfig) -> None:
     _population(config)
     _training(config)
-    _at_least(config, warm_up=0, window=1)
+    check_least(config, warm_up=0, window=1)
     _positive(config, ridge=0.0, noise=0.0)
     require(config.ridge == 0 or config.noise == 0, "noise", "must be 0 with --ridge", config.noise)
     _exists(config, "aggregates", "participation", "updates")
@@ -60,7 +60,7 @@ def _least_squares(config: setting.LeastSquaresConfig) -> None:
 
 def _disaggregation(config: setting.DisaggregationConfig) -> None:
     _population(config)
-    _at_least(config, interval=1, dim=1, restarts=1)
+    check_least(config, interval=1, dim=1, restarts=1)
     _positive(config, drift=0.0, seconds=0.0)
     _exists(config, "aggregates", "counts", "participation")
     if config.aggregates is None:
@@ -79,7 +79,7 @@ def _disaggregation(config: setting.DisaggregationConfig) -> None:
 def _gradients(config: setting.GradientsConfig) -> None:
     _training(config, has_epochs=False)
     _seen(config.seen, "seen")
-    _at_least(config, num_summed=2, num_images=1, iterations=1, restarts=1)
+    check_least(config, num_summed=2, num_images=1, iterations=1, restarts=1)
     _positive(config, step_size=0.0, smoothness=0.0)
     given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
     rule = "must be left out where the images are from elsewhere"
@@ -91,7 +91,7 @@ def _gradients(config: setting.GradientsConfig) -> None:
 
 def _model_inversion(config: setting.ModelInversionConfig) -> None:
     _seen(config.seen, "seen")
-    _at_least(config, num_clients=2, num_epochs=1, iterations=1)
+    check_least(config, num_clients=2, num_epochs=1, iterations=1)
     _positive(config, learning_rate=None, step_size=None, smoothness=0.0)
     chance = config.connection_probability
     rule = "must lie in (0, 1]"
@@ -102,14 +102,14 @@ def _membership(config: setting.MembershipConfig) -> None:
     _training(config)
     _seen(config.seen, "seen")
     _seen(config.methods, "methods")
-    _at_least(config, num_summed=2, client_size=2, num_targets=1, num_shadows=2)
+    check_least(config, num_summed=2, client_size=2, num_targets=1, num_shadows=2)
     noise = config.label_noise
     require(0 <= noise <= 1, "label_noise", "must lie in [0, 1]", noise)
 
 
 def _inconsistency(config: setting.InconsistencyConfig) -> None:
     _seen(config.pads, "pads")
-    _at_least(config, cohort_size=2, target=0, hidden_size=1, num_epochs=1)
+    check_least(config, cohort_size=2, target=0, hidden_size=1, num_epochs=1)
     _positive(config, learning_rate=None)
     rule = "must be one of the round's clients, below --cohort-size"
     require(config.target < config.cohort_size, "target", rule, config.target, config.cohort_size)
@@ -141,7 +141,7 @@ def _population(config: Any) -> None:
 def _training(config: Any, *, has_epochs: bool = True) -> None:
     _positive(config, learning_rate=None)
     if has_epochs:
-        _at_least(config, batch_size=1, num_epochs=1)
+        check_least(config, batch_size=1, num_epochs=1)
 
 
 def _seen(values: tuple[str, ...], name: str) -> None:
@@ -149,19 +149,12 @@ def _seen(values: tuple[str, ...], name: str) -> None:
     require(len(set(values)) == len(values), name, "must not repeat", values)
 
 
-def _at_least(config: Any, **least: int) -> None:
-    for name, bound in least.items():
-        value = getattr(config, name)
-        require(value is None or value >= bound, name, f"must be at least {bound}", value)
-
-
 def _positive(config: Any, **least: float | None) -> None:
     """Check finite numbers: at least a bound, or positive where it is None."""
     for name, bound in least.items():
         value = getattr(config, name)
-        is_sound = math.isfinite(value) and (value > 0 if bound is None else value >= bound)
         rule = "must be finite and positive" if bound is None else f"must be finite, from {bound:g}"
-        require(is_sound, name, rule, value)
+        check_number(value, name, rule, POSITIVE if bound is None else bound)
 
 
 def _exists(config: Any, *names: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import pathlib
 from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 
@@ -79,12 +79,9 @@ class AuditConfig:
 
 def check_audit(config: AuditConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    positive = math.isfinite(config.memory_gib) and config.memory_gib > 0
-    require(positive, "memory_gib", "must be positive", config.memory_gib)
-    finite = math.isfinite(config.effort) and config.effort >= 0
-    require(finite, "effort", "must be a number of at least 0", config.effort)
-    enough = config.fail_below is None or config.fail_below >= 1
-    require(enough, "fail_below", "must be at least 1", config.fail_below)
+    check_positive(config, "memory_gib")
+    check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
+    check_least(config, fail_below=1)
     recipe = config.recipe_file
     there = recipe is None or recipe.parent.is_dir()
     require(there, "recipe_file", "must lie in an existing folder", str(recipe))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Literal
 
+from mrsa_jax._checks import POSITIVE, check_chance, check_least, check_number, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 
@@ -78,21 +78,17 @@ def validate_protocol(protocol: ProtocolConfig) -> None:
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    rate = protocol.step_dropout_rate
-    good = math.isfinite(rate) and 0 <= rate <= 1
-    require(good, "step_dropout_rate", "must lie in [0, 1]", rate)
+    check_chance(protocol.step_dropout_rate, "step_dropout_rate")
     chance, graph = protocol.connection_probability, protocol.graph
     if chance is not None:
         own = graph == "erdos_renyi"
         require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
-        good = math.isfinite(chance) and 0 < chance <= 1
-        require(good, "connection_probability", "must lie in (0, 1]", chance)
+        check_number(chance, "connection_probability", "must lie in (0, 1]", POSITIVE, 1.0)
     regular = graph in ("harary", "random_regular")
     given = protocol.degree is not None
     rule = "must be given for harary and random_regular, and for no other graph"
     require(regular == given, "degree", rule, protocol.degree, graph)
-    least = protocol.threshold is None or protocol.threshold >= 1
-    require(least, "threshold", "must be at least 1", protocol.threshold)
+    check_least(protocol, threshold=1)
 
 
 def validate_clip_rule(config: AggregationConfig) -> None:
@@ -101,8 +97,6 @@ def validate_clip_rule(config: AggregationConfig) -> None:
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    for name in ("clip_multiplier", "clip_floor"):
-        value = getattr(config, name)
-        require(math.isfinite(value) and value > 0, name, "must be positive", value)
+    check_positive(config, "clip_multiplier", "clip_floor")
     enough = config.clip_rule != "last_max" or config.clip_multiplier >= 1
     require(enough, "clip_multiplier", "must be at least 1 for last_max", config.clip_multiplier)

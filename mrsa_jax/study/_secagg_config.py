@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax._checks import check_chance, check_least, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 
@@ -81,29 +81,22 @@ class SecaggConfig:
 
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    for name, least in (("num_clients", 2), ("dim", 1), ("seed", 0), ("degree", 0),
-                        ("threshold", 1), ("trials", 1)):  # fmt: skip
-        value = getattr(config, name)
-        require(value is None or value >= least, name, f"must be at least {least}", value)
+    check_least(config, num_clients=2, dim=1, seed=0, degree=0, threshold=1, trials=1)
     for name in ("step_dropout_rate", "dropped_before_unmasking"):
-        value = getattr(config, name)
-        require(0.0 <= value <= 1.0, name, "must lie in [0, 1]", value)
+        check_chance(getattr(config, name), name)
     both = config.modulus_bits is not None and config.modulus is not None
     require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
     bits = config.modulus_bits
     require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
     _validate_graph(config)
-    slow = config.compute_slowdown
-    require(math.isfinite(slow) and slow > 0, "compute_slowdown", "must be positive", slow)
-    speed = config.up_mbits
-    good = speed is None or (math.isfinite(speed) and speed > 0)
-    require(good, "up_mbits", "must be positive", speed)
+    check_positive(config, "compute_slowdown", "up_mbits")
     if config.trials is not None:
         known = config.fidelity in (None, "sets")
         require(known, "fidelity", "must be sets with --trials", config.fidelity)
         lost = config.dropped_before_unmasking
         require(lost == 0, "dropped_before_unmasking", "must be 0 with --trials", lost)
         require(not config.consistency, "consistency", "must be left out with --trials")
+        speed = config.up_mbits
         require(speed is None, "up_mbits", "must be left out with --trials", speed)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Literal
 
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 from mrsa_jax._status import FEWEST_IN_A_SUM
@@ -152,8 +152,7 @@ def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
     rates = config.client_rates
     require(len(rates) >= 1, "client_rates", "must hold at least one rate", rates)
     for rate in rates:
-        good = math.isfinite(rate) and rate > 0
-        require(good, "client_rates", "must be positive", rate)
+        check_number(rate, "client_rates", "must be positive", POSITIVE)
 
 
 def _validate_rules(config: SegmentConfig, num_clients: int) -> None:

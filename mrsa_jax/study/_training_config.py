@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import pathlib
 from typing import Literal
 
-from mrsa_jax._checks import POSITIVE, check_number
+from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._html import config_repr
 
@@ -122,9 +121,8 @@ def validate_data(data: DataConfig) -> None:
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    for name in ("shards_per_client", "shared_size"):
-        require(getattr(data, name) >= 1, name, "must be at least 1", getattr(data, name))
-    check_number(data.concentration, "concentration", "must be positive", POSITIVE)
+    check_least(data, shards_per_client=1, shared_size=1)
+    check_positive(data, "concentration")
 
 
 def validate_training(training: TrainingConfig) -> None:
@@ -140,23 +138,17 @@ def validate_training(training: TrainingConfig) -> None:
         ...
         mrsa_jax._errors.ConfigurationError: `decay_rounds` must ascend; got (800, 400)
     """
-    check_number(training.learning_rate, "learning_rate", "must be positive", POSITIVE)
+    check_positive(training, "learning_rate", "server_learning_rate")
     require(0 <= training.momentum < 1, "momentum", "must lie in [0, 1)", training.momentum)
     for name in ("weight_decay", "proximal"):
-        value = getattr(training, name)
-        require(math.isfinite(value) and value >= 0, name, "must be 0 or positive", value)
-    for name in ("batch_size", "num_epochs", "evaluate_every"):
-        require(getattr(training, name) >= 1, name, "must be at least 1", getattr(training, name))
+        check_number(getattr(training, name), name, "must be 0 or positive", 0.0)
+    check_least(training, batch_size=1, num_epochs=1, evaluate_every=1)
     rounds = training.decay_rounds
     require(all(at >= 1 for at in rounds), "decay_rounds", "must be at least 1", rounds)
     ascending = all(a < b for a, b in itertools.pairwise(rounds))
     require(ascending, "decay_rounds", "must ascend", rounds)
     good = 0 < training.decay_factor <= 1
     require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)
-    if training.server_learning_rate is not None:
-        check_number(
-            training.server_learning_rate, "server_learning_rate", "must be positive", POSITIVE
-        )
 
 
 def validate_resources(resources: ResourceConfig) -> None:
@@ -165,7 +157,5 @@ def validate_resources(resources: ResourceConfig) -> None:
     Raises:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
-    if resources.memory_gib is not None:
-        check_number(resources.memory_gib, "memory_gib", "must be positive", POSITIVE)
-    if resources.devices is not None:
-        require(resources.devices >= 1, "devices", "must be at least 1", resources.devices)
+    check_positive(resources, "memory_gib")
+    check_least(resources, devices=1)

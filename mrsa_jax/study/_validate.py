@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from mrsa_jax._checks import check_chance, check_least, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study._config import (
@@ -61,18 +60,13 @@ def _validate_population(population: PopulationConfig) -> None:
     rates = population.dropout_rates
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
     for rate in rates:
-        require(math.isfinite(rate) and 0 <= rate <= 1, "dropout_rates", "must lie in [0, 1]", rate)
+        check_chance(rate, "dropout_rates")
 
 
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
     aggregation = config.aggregation
-    require(aggregation.num_levels >= 2, "num_levels", "must be at least 2", aggregation.num_levels)
-    require(
-        math.isfinite(aggregation.clip) and aggregation.clip > 0,
-        "clip",
-        "must be positive",
-        aggregation.clip,
-    )
+    check_least(aggregation, num_levels=2)
+    check_positive(aggregation, "clip")
     bits = aggregation.modulus_bits
     require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
     validate_clip_rule(aggregation)
