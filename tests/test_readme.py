@@ -54,6 +54,11 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     weak = names["weak"]
     assert (weak.lower, weak.upper, weak.certified) == (4, 4, True)  # type: ignore[attr-defined]
     assert np.isclose(mj.privacy.leverage(participation).max(), 0.25)  # type: ignore[attr-defined]
+    assert names["plain"].certified  # type: ignore[attr-defined]
+    assert names["plain"].upper == 3  # type: ignore[attr-defined]
+    assert (names["groups"], names["levels"]) == (((1, 3), (0, 4), (2, 5)), (2, 4, 8))
+    assert names["distorted"][:2] == (54, 216)  # type: ignore[index]
+    assert names["bits"] == 20
     result = names["result"]
     assert (result.status, result.is_private) == (0, True)  # type: ignore[attr-defined]
     expected = np.arange(40 * 8).reshape(40, 8)[3:].sum(axis=0)
