@@ -72,6 +72,7 @@ ROOMS = {
     "secagg": ("", "costs", "failures"),
     "federated": ("conv", ""),
     "study": ("", "secagg", "attack", "audit", "sweeps"),
+    "reproduce": ("harness", "multiround", "ccesa", "heterosag", ""),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {

@@ -14,7 +14,7 @@ import tyro
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
 from mrsa_jax.cli._console import Bars, escape, use_cores
-from mrsa_jax.reproduce._catalog import DATA_NAMES, entry
+from mrsa_jax.reproduce._catalog import ITEMS
 from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets
 
 if TYPE_CHECKING:
@@ -75,9 +75,8 @@ def run_reproduce(command: ReproduceCommand) -> int:
 def _list(targets: Sequence[Target], *, as_json: bool) -> None:
     rows = []
     for paper, name in targets:
-        own = entry(paper, name)
-        data = "" if own.data is None else DATA_NAMES[own.data]
-        rows.append((f"{paper}.{name}", own.title, own.runtime, own.trains, data))
+        own = ITEMS[paper][name]
+        rows.append((f"{paper}.{name}", own.title, own.runtime, own.trains, own.data_words))
     if as_json:
         names = ("item", "title", "runtime", "trains", "data")
         content = [dict(zip(names, row, strict=True)) for row in rows]

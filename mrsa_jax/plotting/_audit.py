@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._multiround import _SHADES, _WARNING
 from mrsa_jax.plotting._study import _axes
-from mrsa_jax.plotting._style import style
+from mrsa_jax.plotting._style import SHADES, WARNING, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +33,9 @@ def plot_audit_exposure(
         ax = _axes(ax)
         rounds, label = _rounds(data)
         exposed = data["exposed_clients"].to_numpy(float)
-        ax.fill_between(rounds, 0, exposed, step="post", color=_WARNING, alpha=0.2, lw=0)
+        ax.fill_between(rounds, 0, exposed, step="post", color=WARNING, alpha=0.2, lw=0)
         mark: dict[str, Any] = {"marker": "o", "ms": 5} if len(rounds) == 1 else {}
-        ax.plot(rounds, exposed, color=_WARNING, drawstyle="steps-post", **mark)
+        ax.plot(rounds, exposed, color=WARNING, drawstyle="steps-post", **mark)
         if num_clients is not None:
             ax.axhline(num_clients, color="#555555", lw=1, ls=":")
             ax.annotate("all clients of the log", (0.01, num_clients), xytext=(0, 3),
@@ -63,9 +62,9 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax = _axes(ax)
         rounds, label = _rounds(data)
         lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
-        step: dict[str, Any] = {"drawstyle": "steps-post", "color": _SHADES[2]}
+        step: dict[str, Any] = {"drawstyle": "steps-post", "color": SHADES[2]}
         mark: dict[str, Any] = {"marker": "o", "ms": 5} if len(rounds) == 1 else {}
-        ax.fill_between(rounds, lower, upper, step="post", color=_SHADES[1], alpha=0.3, lw=0,
+        ax.fill_between(rounds, lower, upper, step="post", color=SHADES[1], alpha=0.3, lw=0,
                         label="weak T lies in here")  # fmt: skip
         for edge in (lower, upper):
             ax.plot(rounds, edge, lw=0.6, **step)
@@ -76,7 +75,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             ax.plot(rounds, strong, color="#000000", ls=(0, (4, 2)), lw=1.2,
                     drawstyle="steps-post", label="strong T", **mark)  # fmt: skip
         highest = float(np.nanmax(upper)) if np.isfinite(upper).any() else 1.0
-        ax.axhline(2, color=_WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
+        ax.axhline(2, color=WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
         ax.set(xlabel=label, ylabel="privacy T (clients)", ylim=(0, max(1.1 * highest, 2.5)))
         ax.set_title("Fewest clients in any combination of the sums")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax.plotting._study import _axes, _legend
-from mrsa_jax.plotting._style import is_scheme, scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._study import _axes
+from mrsa_jax.plotting._style import is_scheme, legend, scheme_colour, scheme_line, short, style
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["plot_points", "plot_privacy_cost"]
+__all__ = ["plot_points", "plot_privacy_cost", "plot_tradeoff"]
 
 _LABELS = {
     "strong_privacy": "strong privacy T (clients)",
@@ -104,7 +106,7 @@ def plot_points(
         if (shown[variable] >= 0).all():
             ax.set_ylim(0, None if shown[variable].any() else 1)
         if hue is not None:
-            _legend(ax)
+            legend(ax)
     return ax
 
 
@@ -182,3 +184,27 @@ def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
             short(str(row["scheme"])), (x, y), xytext=offset, textcoords="offset points",
             ha=side, fontsize=8,
         )  # fmt: skip
+
+
+def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot the T that schemes keep against their C (columns scheme, T, C, C_low, C_high)."""
+    with style():
+        ax = _axes(ax)
+        for i, (_, row) in enumerate(data.iterrows()):
+            spread = np.array([[row["C"] - row["C_low"]], [row["C_high"] - row["C"]]])
+            ax.errorbar(
+                row["C"],
+                row["T"],
+                xerr=np.maximum(spread, 0),
+                marker="oPsD^v"[i % 6],
+                ms=11 - 5 * (row["scheme"] == "Weighted random"),
+                capsize=3,
+                color=scheme_colour(row["scheme"]),
+                label=row["scheme"],
+                ls="none",
+            )
+        ax.set(xlabel="average aggregation cardinality C (clients)", xlim=(0, 12.6))
+        ax.set(ylabel="privacy T kept for ever (clients)", ylim=(0, 13))
+        ax.set_title("Privacy against cardinality (N = 120, K = 12)")
+        legend(ax)
+    return ax

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._style import legend, scheme_colour, scheme_line, short, style
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,15 +59,10 @@ def _quantile(curve: xr.DataArray, q: float) -> np.ndarray:
         return np.asarray(curve.quantile(q, "trial").values)
 
 
-def _legend(ax: Axes, results: xr.Dataset | None = None) -> None:
-    """Put the legend beside the axes, where no curve can run behind it.
-
-    Over it stands what a curve and its band are of, where they are of several trials.
-    """
-    trials = 1 if results is None else results.sizes.get("trial", 1)
-    title = f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
-              title_fontsize="small", alignment="left")  # fmt: skip
+def _legend(ax: Axes, results: xr.Dataset) -> None:
+    """Put the legend beside the axes; over it what curves and bands are of, if of many trials."""
+    trials = results.sizes.get("trial", 1)
+    legend(ax, f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None)
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:

@@ -6,9 +6,21 @@ import contextlib
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["scheme_colour", "scheme_line", "style"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "MARKERS",
+    "SHADES",
+    "WARNING",
+    "legend",
+    "scheme_colour",
+    "scheme_line",
+    "short",
+    "style",
+]
 
 _COLOURS = {
     "Random": "#000000",
@@ -20,6 +32,12 @@ _COLOURS = {
 }
 _SPARE = ("#D55E00", "#8C6D31", "#637939", "#843C39", "#7B4173", "#6B6ECF")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+# Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
+SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+WARNING = "#D55E00"
 
 
 def is_scheme(label: str) -> bool:
@@ -52,6 +70,12 @@ def scheme_line(label: str) -> Any:
 def short(label: str) -> str:
     """Return a label short enough for an axis tick."""
     return re.sub(r"^Multi-RoundSecAgg \((.*)\)$", r"MRSA \1", label)
+
+
+def legend(ax: Axes, title: str | None = None) -> None:
+    """Put the legend beside the axes, where no curve can run behind it."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
+              title_fontsize="small", alignment="left")  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from mrsa_jax._late import late_names
 from mrsa_jax.reproduce._catalog import ITEMS
-from mrsa_jax.reproduce._config import ReproduceConfig, check_items, check_targets
+from mrsa_jax.reproduce._config import ReproduceConfig, check_targets
 
 if TYPE_CHECKING:
-    from mrsa_jax.reproduce._ccesa import ccesa
-    from mrsa_jax.reproduce._echelon import echelon_estimate
+    from mrsa_jax.reproduce._driver import SavedReproduction, remake, run_and_save
     from mrsa_jax.reproduce._folder import Made
-    from mrsa_jax.reproduce._heterosag import heterosag
-    from mrsa_jax.reproduce._items import Check, Item
-    from mrsa_jax.reproduce._multiround import multiround
-    from mrsa_jax.reproduce._save import SavedReproduction, run_and_save
+    from mrsa_jax.reproduce.harness._items import Check, Item
+    from mrsa_jax.reproduce.multiround._echelon import echelon_estimate
 
 __all__ = [
     "ITEMS",
@@ -27,22 +24,16 @@ __all__ = [
     "Made",
     "ReproduceConfig",
     "SavedReproduction",
-    "ccesa",
-    "check_items",
     "check_targets",
     "echelon_estimate",
-    "heterosag",
-    "multiround",
+    "remake",
     "run_and_save",
 ]
 
 _LATE = {
-    "_ccesa": ("ccesa",),
-    "_echelon": ("echelon_estimate",),
+    "_driver": ("SavedReproduction", "remake", "run_and_save"),
     "_folder": ("Made",),
-    "_heterosag": ("heterosag",),
-    "_items": ("Check", "Item"),
-    "_multiround": ("multiround",),
-    "_save": ("SavedReproduction", "run_and_save"),
+    "harness._items": ("Check", "Item"),
+    "multiround._echelon": ("echelon_estimate",),
 }
 __getattr__, __dir__ = late_names(__name__, _LATE, __all__)

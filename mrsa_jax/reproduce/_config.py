@@ -10,9 +10,9 @@ import pathlib
 from collections.abc import Iterable
 
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.reproduce._catalog import ALIASES, ITEMS, entry
+from mrsa_jax.reproduce._catalog import ALIASES, ITEMS
 
-__all__ = ["ReproduceConfig", "Target", "check_items", "check_targets", "item_config"]
+__all__ = ["ReproduceConfig", "Target", "check_targets", "item_config"]
 
 Target = tuple[str, str]
 """A paper and the name of one of its items."""
@@ -93,38 +93,6 @@ def _checked(word: str) -> Target:
     return paper, item
 
 
-def check_items(paper: str, items: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names of a paper's items to make, in the paper's order.
-
-    Args:
-        paper: `"multiround"`, `"ccesa"` or `"heterosag"`.
-        items: Names, or None or nothing for all of the paper's; a figure's name stands for the
-            table that it belongs to (`"fig6"` for `"table5"`).
-
-    Raises:
-        ConfigurationError: For an unknown paper or item, naming the nearest known one.
-
-    Examples:
-        >>> check_items("multiround", ["fig4a", "table1"])
-        ('table1', 'fig4a')
-        >>> check_items("multiround", ["fig6"])
-        ('table5',)
-    """
-    if paper not in ITEMS:
-        raise ConfigurationError(
-            f"`paper` must be a known paper; got {paper!r}; {nearest(paper, ITEMS)}"
-        )
-    wanted = [items] if isinstance(items, str) else list(items or ITEMS[paper])
-    wanted = [ALIASES[paper].get(name, name) for name in wanted]
-    for name in wanted:
-        if name not in ITEMS[paper]:
-            known = (*ITEMS[paper], *ALIASES[paper])
-            raise ConfigurationError(
-                f"`items` must be known items; got {name!r}; {nearest(name, known)}"
-            )
-    return tuple(name for name in ITEMS[paper] if name in wanted)
-
-
 def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
     """Return the settings of one item alone: what it hangs on, and its own folder.
 
@@ -136,7 +104,7 @@ def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
     """
     name = ".".join(target)
     usual = ReproduceConfig()
-    trains = entry(*target).trains
+    trains = ITEMS[target[0]][target[1]].trains
     return dataclasses.replace(
         config,
         targets=(name,),

@@ -14,8 +14,8 @@ from typing import Any
 
 from mrsa_jax._errors import OutputExistsError
 from mrsa_jax.reproduce._config import ReproduceConfig, Target
-from mrsa_jax.reproduce._figures import Draw, save_figure
-from mrsa_jax.reproduce._items import Check, Item, on_other_data
+from mrsa_jax.reproduce.harness._figures import Draw, save_figure
+from mrsa_jax.reproduce.harness._items import Check, Item, on_other_data
 from mrsa_jax.study import _store
 
 __all__ = ["Made", "check_folder", "is_made", "kept_item", "write_file", "written_item"]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from mrsa_jax.reproduce._catalog import PAPERS
+from mrsa_jax.reproduce._catalog import ITEMS, PAPERS
 from mrsa_jax.reproduce._config import ReproduceConfig
-from mrsa_jax.reproduce._expected import Standing, explanation, standing
 from mrsa_jax.reproduce._folder import Made
-from mrsa_jax.reproduce._items import VERDICTS, Check
+from mrsa_jax.reproduce.harness._items import VERDICTS, Check
 
-__all__ = ["Judged", "SummaryRow", "judged", "summary", "verdicts"]
+__all__ = ["Judged", "Standing", "SummaryRow", "judged", "standing", "summary", "verdicts"]
+
+Standing = Literal["as expected", "explained", "missed", "holds after all", "no data"]
+"""A verdict against what was expected. `explained`: an expected miss; `missed`: an unexpected one;
+`holds after all`: an expected miss that was reproduced."""
 
 
 class Judged(NamedTuple):
@@ -54,11 +57,15 @@ class SummaryRow(NamedTuple):
 
 def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     """Return an item's claims beside what was expected of them."""
+    misses = ITEMS[made.paper][made.item.name].misses
+    known = {
+        miss.claim: miss.why
+        for miss in misses
+        if miss.applies(fast=config.fast, dataset=config.dataset)
+    }
     result = []
     for check in made.item.checks:
-        why = explanation(
-            made.paper, made.item.name, check, fast=config.fast, dataset=config.dataset
-        )
+        why = known.get(check.name)
         how = standing(check, why)
         result.append(Judged(check, how, _REMARKS.get(how, "") + (why or "")))
     return tuple(result)
@@ -106,3 +113,23 @@ def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, A
         }
         for made in items
     ]
+
+
+def standing(check: Check, why: str | None) -> Standing:
+    """Return how a verdict stands against what was expected.
+
+    Args:
+        check: The claim.
+        why: Why it is expected to differ; None where it is expected to hold.
+
+    Examples:
+        >>> standing(Check("T", "12", "11", "exact", "differs"), None)
+        'missed'
+        >>> standing(Check("T", "12", "11", "exact", "differs"), "no such T exists")
+        'explained'
+    """
+    if check.verdict == "no data":
+        return "no data"
+    if check.verdict == "differs":
+        return "missed" if why is None else "explained"
+    return "as expected" if why is None else "holds after all"

@@ -28,7 +28,9 @@ import pandas as pd
 import pytest
 
 import mrsa_jax.reproduce as package
-from mrsa_jax.reproduce import _items
+from mrsa_jax.reproduce.harness import _items
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for drawing.py
 
 
 class Seen(typing.NamedTuple):
@@ -67,8 +69,8 @@ def claims() -> Iterator[list[Seen]]:
         return compare(claim, paper, ours, **words)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in pkgutil.iter_modules(package.__path__):
-            own = importlib.import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            own = importlib.import_module(module.name)
             for name, double in (("state", watched_state), ("compare", watched_compare)):
                 if own is not _items and hasattr(own, name):
                     patch.setattr(own, name, double)

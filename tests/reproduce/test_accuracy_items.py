@@ -10,25 +10,23 @@ import dataclasses
 import pathlib
 import typing
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import mrsa_jax as mj
-from mrsa_jax import plotting
-from mrsa_jax.reproduce import ReproduceConfig, _context, check_items, multiround, run_and_save
-from mrsa_jax.reproduce import _multiround_accuracy as accuracy
-from mrsa_jax.reproduce import _multiround_claims as claims
-from mrsa_jax.reproduce import _multiround_training as training
-from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._expected import EXPECTED
-from mrsa_jax.reproduce._figures import FIGURES, save_figure
-from mrsa_jax.reproduce._intervals import Interval, difference, interval, late_accuracy
-from mrsa_jax.reproduce._items import Check
-from mrsa_jax.reproduce._multiround_training import Setting
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, _driver, check_targets, remake, run_and_save
 from mrsa_jax.reproduce._summary import summary
 from mrsa_jax.reproduce._words import totals
+from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._figures import draw_seed_curves, drawn, save_figure
+from mrsa_jax.reproduce.harness._intervals import Interval, difference, interval, late_accuracy
+from mrsa_jax.reproduce.harness._items import Check
+from mrsa_jax.reproduce.multiround import _accuracy as accuracy
+from mrsa_jax.reproduce.multiround import _claims as claims
+from mrsa_jax.reproduce.multiround import _training as training
+from mrsa_jax.reproduce.multiround._training import Setting
 from mrsa_jax.study import _build
 
 READ = claims.Reading(is_fast=False, seeds=5, rounds=100, is_own=True)
@@ -38,10 +36,10 @@ BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: multiround(["tabel4"]), "did you mean 'table4'"),
-        (lambda: multiround(["figg5b"]), "did you mean 'fig5b'"),
-        (lambda: multiround(["table4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: multiround(["fig8"], dataset="idx"), "`directory` must name the folder"),
+        (lambda: remake(["multiround.tabel4"]), "did you mean 'multiround.table4'"),
+        (lambda: remake(["multiround.figg5b"]), "did you mean 'multiround.fig5b'"),
+        (lambda: remake(["multiround.table4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (lambda: remake(["multiround.fig8"], dataset="idx"), "`directory` must name the folder"),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
@@ -51,15 +49,16 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
 
 def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
     with pytest.raises(mj.DataNotFoundError):
-        multiround(["fig4a", "table5"], dataset="idx", directory=tmp_path)
+        remake(["multiround.fig4a", "multiround.table5"], dataset="idx", directory=tmp_path)
     config = ReproduceConfig(("ccesa.tableg2",), dataset="digits", out=tmp_path / "out")
     with pytest.raises(mj.ConfigurationError, match="`dataset` must be left out"):
         run_and_save(config)
 
 
 def test_a_figures_name_stands_for_its_table() -> None:
-    assert check_items("multiround", ["fig7", "fig5c", "fig5b", "table4"]) == ("table3", "table4")
-    assert check_items("multiround", "fig6") == ("table5",)
+    wanted = [f"multiround.{name}" for name in ("fig7", "fig5c", "fig5b", "table4")]
+    assert check_targets(wanted) == (("multiround", "table3"), ("multiround", "table4"))
+    assert check_targets("multiround.fig6") == (("multiround", "table5"),)
 
 
 def test_intervals_by_hand() -> None:
@@ -310,9 +309,10 @@ def test_items_say_what_was_run(
     fast: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(training, "_train", _made_up)
-    found = multiround(accuracy.TRAINED, fast=fast, dataset="digits")
+    names = ("table3", "table4", "table5", "fig8")
+    found = remake([f"multiround.{name}" for name in names], fast=fast, dataset="digits")
     items = {item.name: item for item in found}
-    assert tuple(items) == accuracy.TRAINED
+    assert tuple(items) == names
     panels = {name: item.data["panel"].nunique() for name, item in items.items()}
     more = 0 if fast else 1  # dropout rates by label
     assert panels == {"table3": 2, "table4": 2 + more, "table5": 2 + more, "fig8": 2}
@@ -332,7 +332,9 @@ def test_items_say_what_was_run(
         check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
         assert check.verdict == "differs"  # alike is not above
         assert "not shown with shuffled rates and not shown with rates by label" in check.note
-        assert save_figure(items["table5"], FIGURES["table5"], tmp_path).stat().st_size > 10_000
+        assert (
+            save_figure(items["table5"], accuracy.draw_accuracy, tmp_path).stat().st_size > 10_000
+        )
 
 
 def _printed() -> set[str]:
@@ -346,9 +348,8 @@ def _printed() -> set[str]:
 
 
 def _legend(rows: pd.DataFrame) -> list[str]:
-    ax = plotting.plot_accuracy_curves(rows)
+    (ax,) = drawn(lambda figure, data: accuracy.draw_curves(figure.subplots(), data), rows).axes
     legend = ax.get_legend()
-    plt.close("all")
     return [] if legend is None else [text.get_text() for text in legend.get_texts()]
 
 
@@ -361,7 +362,9 @@ def test_no_printed_number_stands_beside_other_data(
     monkeypatch.setattr(training, "_train", _made_up)
     monkeypatch.setattr(accuracy, "is_own", lambda dataset, item: is_own)
     printed = _printed()
-    for item in multiround(("table3", "table4", "table5"), fast=fast, dataset="digits"):
+    for item in remake(
+        ("multiround.table3", "multiround.table4", "multiround.table5"), fast=fast, dataset="digits"
+    ):
         words = [
             item.caption,
             *(
@@ -386,9 +389,10 @@ def test_no_printed_number_stands_beside_other_data(
 
 
 def test_why_a_claim_differs_names_no_number_of_other_data() -> None:
-    for one in EXPECTED:
-        if one.dataset is not None and one.item in accuracy.PUBLISHED:
-            assert not [number for number in _printed() if number in one.why], one
+    for name in accuracy.PUBLISHED:
+        for miss in ITEMS["multiround"][name].misses:
+            assert miss.dataset is not None
+            assert not [number for number in _printed() if number in miss.why], miss
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 5])
@@ -403,7 +407,10 @@ def test_below_three_seeds_a_range_is_shown(seeds: int) -> None:
         [{"scheme": "Random", "seed": k, "round": r, "accuracy": v / 100, "curve": "Random"}
          for k, v in enumerate(values) for r in (1, 2)]
     )  # fmt: skip
-    for ax in (plotting.plot_accuracy_curves(rows), plotting.plot_seed_curves(rows, curve="curve")):
+    curves, plain = Figure().subplots(1, 2)
+    accuracy.draw_curves(curves, rows)
+    draw_seed_curves(plain, rows, curve="curve")
+    for ax in (curves, plain):
         spans = [one.get_paths()[0].vertices[:, 1] for one in ax.collections]
         assert len(spans) == (seeds > 1)
         if seeds == 2:
@@ -431,6 +438,6 @@ def test_what_holds_on_other_data_is_counted_apart(
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "holds on other data" in page
     theirs = dataclasses.replace(config, overwrite=True, out=tmp_path / "own")
-    monkeypatch.setattr(_context, "substitution", lambda dataset, known: ("MNIST", ""))
+    monkeypatch.setattr(_driver, "substitution", lambda dataset, known: ("MNIST", ""))
     own = summary(run_and_save(theirs).items, theirs)[1]
     assert (own.reproduced, own.on_other_data) == (2, 0)

@@ -12,29 +12,26 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.reproduce import ITEMS, ccesa, check_items
-from mrsa_jax.reproduce import _ccesa_times as times
-from mrsa_jax.reproduce._ccesa import MAKERS
-from mrsa_jax.reproduce._ccesa_figures import FIGURES
-from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.reproduce import ITEMS, check_targets, remake
+from mrsa_jax.reproduce.ccesa import _times as times
+from mrsa_jax.reproduce.harness._items import Check, Item
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: check_items("cesa", None), "did you mean 'ccesa'"),
-        (lambda: ccesa(["tableg1"]), "did you mean 'table"),
-        (lambda: ccesa(["fig4a"]), "`items` must be known items; got 'fig4a'"),
-        (lambda: ccesa(["tableg2"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
+        (lambda: check_targets("cesa"), "did you mean 'ccesa'"),
+        (lambda: remake(["ccesa.tableg1"]), "did you mean 'ccesa.table"),
+        (lambda: remake(["ccesa.fig4a"]), "`target` must be a known item; got 'ccesa.fig4a'"),
+        (
+            lambda: remake(["ccesa.tableg2"], seed=-1),
+            r"`seed` must be an integer in \[0, 2\*\*32\)",
+        ),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         call()
-
-
-def test_every_name_has_a_maker_and_a_figure() -> None:
-    assert ITEMS["ccesa"] == tuple(MAKERS) == tuple(FIGURES)
 
 
 NEITHER_TIMED_NOR_TRAINED = [
@@ -44,7 +41,10 @@ NEITHER_TIMED_NOR_TRAINED = [
 
 @pytest.fixture(scope="module")
 def items(claims: list) -> dict[str, Item]:
-    return {item.name: item for item in ccesa(NEITHER_TIMED_NOR_TRAINED, fast=True)}
+    return {
+        item.name: item
+        for item in remake([f"ccesa.{name}" for name in NEITHER_TIMED_NOR_TRAINED], fast=True)
+    }
 
 
 def test_every_verdict_can_fall(items: dict[str, Item], claims: list) -> None:

@@ -15,13 +15,12 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import ITEMS, ccesa, check_items
-from mrsa_jax.reproduce import _ccesa_inversion as inversion
-from mrsa_jax.reproduce import _ccesa_membership as membership
-from mrsa_jax.reproduce._ccesa_attacks import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_jax.reproduce._ccesa_figures import FIGURES
-from mrsa_jax.reproduce._ccesa_guesses import Guesses, curve_rows, score_rows
-from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce import ITEMS, check_targets, remake
+from mrsa_jax.reproduce.ccesa import _inversion as inversion
+from mrsa_jax.reproduce.ccesa import _membership as membership
+from mrsa_jax.reproduce.ccesa._guesses import Guesses, curve_rows, score_rows
+from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
+from mrsa_jax.reproduce.harness._context import Context, Silent
 
 N, DIM, CHANCE = 12, 300, 0.4
 
@@ -29,8 +28,8 @@ N, DIM, CHANCE = 12, 300, 0.4
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ccesa(["fig2"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: ccesa(["table4"]), "did you mean 'table"),
+        (lambda: remake(["ccesa.fig2"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (lambda: remake(["ccesa.table4"]), "did you mean 'ccesa.table"),
         (lambda: membership._setting(False, _tiny()), "`dataset` must leave each of 12 clients 5"),
     ],
 )
@@ -45,7 +44,8 @@ def _tiny() -> mj.data.Dataset:
 
 
 def test_figures_and_tables_of_two_names_are_one_item() -> None:
-    assert check_items("ccesa", ["figb2", "tableb1", "fig2"]) == ("fig2", "table3")
+    wanted = ["ccesa.figb2", "ccesa.tableb1", "ccesa.fig2"]
+    assert check_targets(wanted) == (("ccesa", "fig2"), ("ccesa", "table3"))
     assert {"fig2", "table3"} <= set(ITEMS["ccesa"])
 
 
@@ -255,7 +255,7 @@ def test_plain_models_show_their_class_and_padded_ones_do_not() -> None:
     shown = frame[frame["pixels"].notna()]
     assert shown.groupby("scheme").size().unique().tolist() == [10]
     figure = Figure()
-    FIGURES["fig2"](figure, frame)
+    inversion.draw_inverted(figure, frame)
     assert len(figure.axes) == 60
     labels = [ax.get_ylabel() for ax in figure.axes[::10]]
     assert labels[:3] == ["training image", "mean of the class", PLAIN]

@@ -12,12 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
-from mrsa_jax.plotting import plot_failure_rates
-from mrsa_jax.reproduce import _ccesa_reliability as reliability
-from mrsa_jax.reproduce import ccesa
-from mrsa_jax.reproduce._ccesa_figures import FIGURES
-from mrsa_jax.reproduce._ccesa_training import Runs, Setting, first_samples
-from mrsa_jax.reproduce._context import Context, Silent
+from mrsa_jax.reproduce import remake
+from mrsa_jax.reproduce.ccesa import _reliability as reliability
+from mrsa_jax.reproduce.ccesa._training import Runs, Setting, first_samples
+from mrsa_jax.reproduce.harness._context import Context, Silent
 
 N, ROUNDS, SHARES = 12, 6, 7
 
@@ -25,9 +23,9 @@ N, ROUNDS, SHARES = 12, 6, 7
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ccesa(["fig4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: ccesa(["figb1"], dataset="idx"), "`directory` must name the folder"),
-        (lambda: ccesa(["figb11"]), "did you mean 'figb1'"),
+        (lambda: remake(["ccesa.fig4"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (lambda: remake(["ccesa.figb1"], dataset="idx"), "`directory` must name the folder"),
+        (lambda: remake(["ccesa.figb11"]), "did you mean 'ccesa.figb1'"),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
@@ -37,7 +35,7 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
 
 def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
     with pytest.raises(mj.DataNotFoundError):
-        ccesa(["table1", "fig4"], dataset="idx", directory=tmp_path)
+        remake(["ccesa.table1", "ccesa.fig4"], dataset="idx", directory=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +214,13 @@ def test_first_samples_keeps_the_first_of_each_client() -> None:
 
 def test_figures_show_rates_and_curves(frame: pd.DataFrame) -> None:
     rates = frame[frame["measure"] == "failure"]
-    axes = plot_failure_rates(rates, ax=Figure().subplots())
+    axes = Figure().subplots()
+    reliability._draw_rates(axes, rates)
     drawn = [np.asarray(line.get_xydata()) for line in axes.get_lines()]
     none = rates[rates["count"] == 0]
     assert any(np.allclose(line, none[["p", "upper"]]) for line in drawn if len(line) == len(none))
     figure = Figure()
-    FIGURES["fig4"](figure, frame)
+    reliability.draw_reliability(figure, frame)
     assert len(figure.axes) == 2
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["SecAgg (p = 1)", "p = 0.7", "p = 0.1"]

@@ -17,17 +17,15 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.reproduce import ITEMS, ReproduceConfig, heterosag, run_and_save
-from mrsa_jax.reproduce import _heterosag_accuracy as accuracy
-from mrsa_jax.reproduce import _heterosag_byzantine as byzantine
-from mrsa_jax.reproduce import _heterosag_errors as errors
-from mrsa_jax.reproduce import _heterosag_matrices as matrices
-from mrsa_jax.reproduce import _heterosag_privacy as privacy
-from mrsa_jax.reproduce import _heterosag_training as training
-from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._heterosag import MAKERS
-from mrsa_jax.reproduce._heterosag_figures import FIGURES
-from mrsa_jax.reproduce._items import Check, Item
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, remake, run_and_save
+from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._items import Check, Item
+from mrsa_jax.reproduce.heterosag import _accuracy as accuracy
+from mrsa_jax.reproduce.heterosag import _byzantine as byzantine
+from mrsa_jax.reproduce.heterosag import _errors as errors
+from mrsa_jax.reproduce.heterosag import _matrices as matrices
+from mrsa_jax.reproduce.heterosag import _privacy as privacy
+from mrsa_jax.reproduce.heterosag import _training as training
 
 UNTRAINED = [name for name in ITEMS["heterosag"] if not name.startswith("fig")]
 
@@ -35,10 +33,13 @@ UNTRAINED = [name for name in ITEMS["heterosag"] if not name.startswith("fig")]
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: heterosag(["fig3"]), "did you mean 'fig3"),
-        (lambda: heterosag(["matrices"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
-        (lambda: heterosag(["fig3a"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: heterosag(["fig3b"], dataset="idx"), "`directory` must name the folder"),
+        (lambda: remake(["heterosag.fig3"]), "did you mean 'heterosag.fig3"),
+        (
+            lambda: remake(["heterosag.matrices"], seed=-1),
+            r"`seed` must be an integer in \[0, 2\*\*32\)",
+        ),
+        (lambda: remake(["heterosag.fig3a"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (lambda: remake(["heterosag.fig3b"], dataset="idx"), "`directory` must name the folder"),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
@@ -55,23 +56,19 @@ def test_data_are_chosen_for_trainings_alone(tmp_path: pathlib.Path, paper: str,
 
 def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path) -> None:
     with pytest.raises(mj.DataNotFoundError):
-        heterosag(["theorem1", "fig3a"], dataset="idx", directory=tmp_path)
-
-
-def test_every_name_has_a_maker_and_a_figure() -> None:
-    assert ITEMS["heterosag"] == tuple(MAKERS) == tuple(FIGURES)
+        remake(["heterosag.theorem1", "heterosag.fig3a"], dataset="idx", directory=tmp_path)
 
 
 @pytest.fixture(scope="module")
 def items(claims: list) -> dict[str, Item]:
-    return {item.name: item for item in heterosag(UNTRAINED, fast=True)}
+    return {
+        item.name: item for item in remake([f"heterosag.{name}" for name in UNTRAINED], fast=True)
+    }
 
 
 def test_a_condition_that_nothing_turns_is_blind(claims: list) -> None:
     """What is written down, and what is asked of nobody."""
-    from mrsa_jax.reproduce import _heterosag_errors
-
-    state, before, numbers = _heterosag_errors.state, len(claims), [3, 4]
+    state, before, numbers = errors.state, len(claims), [3, 4]
     words: typing.Any = {"paper": "", "ours": "", "tolerance": ""}
     state("written down", False, **words)
     state("of nobody", all(n > 2 for n in numbers[:0]), **words)

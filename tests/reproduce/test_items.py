@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import typing
@@ -12,25 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import (
-    ITEMS,
-    check_items,
-    check_targets,
-    echelon_estimate,
-    multiround,
-)
-from mrsa_jax.reproduce._context import Context, Silent, target_of
-from mrsa_jax.reproduce._figures import FIGURES
-from mrsa_jax.reproduce._items import Check, Item, Verdict, compare, state
-from mrsa_jax.reproduce._multiround import MAKERS
-from mrsa_jax.reproduce._multiround_leaks import recount, window_bounds, window_witness
+from mrsa_jax.reproduce import ITEMS, check_targets, echelon_estimate, remake
+from mrsa_jax.reproduce._driver import function_of
+from mrsa_jax.reproduce.harness._context import Context, Silent, targets_of
+from mrsa_jax.reproduce.harness._items import Check, Item, Verdict, compare, state
+from mrsa_jax.reproduce.multiround._leaks import recount, window_bounds, window_witness
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: check_items("multi", None), "did you mean 'multiround'"),
-        (lambda: check_items("multiround", ["fg4a"]), "did you mean 'fig4a'"),
+        (lambda: check_targets("multiround.fg4a"), "did you mean 'multiround.fig4a'"),
         (lambda: check_targets(["multi"]), "did you mean 'multiround'"),
         (lambda: check_targets(["multiround", "ccesa.tabelg2"]), "did you mean 'ccesa.tableg2'"),
         (lambda: check_targets(["theorem4"]), "did you mean 'heterosag.theorem4'"),
@@ -40,10 +33,13 @@ from mrsa_jax.reproduce._multiround_leaks import recount, window_bounds, window_
             "known item; got 'multiround.'",
         ),
         (lambda: check_targets([".fig3"]), "`target` must be a known paper"),
-        (lambda: multiround(["tabel1"]), "did you mean 'table1'"),
-        (lambda: multiround(["table1"], seed=-1), r"`seed` must be an integer in \[0, 2\*\*32\)"),
-        (lambda: multiround(["table1"], seed=2**32), r"`seed` must .*; got 4294967296"),
-        (lambda: multiround(["table1"], seed=True), "`seed` must .*; got True"),
+        (lambda: remake(["multiround.tabel1"]), "did you mean 'multiround.table1'"),
+        (
+            lambda: remake(["multiround.table1"], seed=-1),
+            r"`seed` must be an integer in \[0, 2\*\*32\)",
+        ),
+        (lambda: remake(["multiround.table1"], seed=2**32), r"`seed` must .*; got 4294967296"),
+        (lambda: remake(["multiround.table1"], seed=True), "`seed` must .*; got True"),
         (lambda: echelon_estimate([1, 0, 1]), "`P` must have"),
         (lambda: echelon_estimate([[0.5, 1.0]]), "`P` must"),
         (lambda: echelon_estimate(np.zeros((0, 3), bool)), "`P` must"),
@@ -54,14 +50,24 @@ def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], messa
         call()
 
 
-def test_every_name_has_a_maker_and_a_figure() -> None:
-    assert ITEMS["multiround"] == tuple(MAKERS) == tuple(FIGURES)
+@pytest.mark.parametrize("paper", ITEMS)
+def test_every_row_names_a_maker_and_a_figure_of_its_paper(paper: str) -> None:
+    for name, row in ITEMS[paper].items():
+        maker, figure = (function_of(paper, where) for where in (row.maker, row.figure))
+        assert list(inspect.signature(maker).parameters) == ["context"], name
+        assert list(inspect.signature(figure).parameters) == ["figure", "data"], name
+        assert maker.__doc__
+        assert figure.__doc__
+        assert maker.__module__ == figure.__module__
+        assert 0 < row.fast_seconds <= row.seconds
 
 
 def test_names_keep_the_papers_order_and_come_once() -> None:
-    assert check_items("multiround", ("fig5a", "fig2", "fig2")) == ("fig2", "fig5a")
-    assert check_items("multiround", ()) == check_items("multiround", None) == ITEMS["multiround"]
-    assert check_items("multiround", "fig3") == ("fig3",)
+    wanted = ("multiround.fig5a", "multiround.fig2", "multiround.fig2")
+    assert check_targets(wanted) == (("multiround", "fig2"), ("multiround", "fig5a"))
+    whole = tuple(("multiround", name) for name in ITEMS["multiround"])
+    assert check_targets("multiround") == check_targets(["multiround"]) == whole
+    assert check_targets("multiround.fig3") == (("multiround", "fig3"),)
 
 
 def test_targets_are_papers_and_items_in_order_and_once() -> None:
@@ -93,7 +99,7 @@ def test_verdicts_of_numbers(
 def test_an_item_is_as_good_as_its_worst_check() -> None:
     def item(*verdicts: Verdict) -> Verdict:
         checks = tuple(Check("c", "p", "o", "exact", verdict) for verdict in verdicts)
-        return Item("fig2", "t", checks, mj.reproduce.multiround(["fig2"])[0].data, "").verdict
+        return Item("fig2", "t", checks, remake(["multiround.fig2"])[0].data, "").verdict
 
     assert item("reproduced", "reproduced") == "reproduced"
     assert item("paper errs", "reproduced") == "paper errs"
@@ -105,7 +111,7 @@ def test_an_item_is_as_good_as_its_worst_check() -> None:
 
 
 def test_table_1_finds_the_misprint_and_nothing_else() -> None:
-    (item,) = multiround(["table1"])
+    (item,) = remake(["multiround.table1"])
     assert item.verdict == "paper errs"
     wrong = [check for check in item.checks if check.verdict != "reproduced"]
     assert [(check.paper, check.ours) for check in wrong] == [("91389", "91390")]
@@ -115,7 +121,7 @@ def test_table_1_finds_the_misprint_and_nothing_else() -> None:
 
 
 def test_figure_2_is_all_unions_of_two_blocks() -> None:
-    (item,) = multiround(["fig2"])
+    (item,) = remake(["multiround.fig2"])
     assert item.verdict == "reproduced"
     matrix = item.data.pivot(index="row", columns="client", values="member").to_numpy()
     blocks = [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
@@ -125,7 +131,7 @@ def test_figure_2_is_all_unions_of_two_blocks() -> None:
 
 def test_figure_3_has_the_verified_values() -> None:
     """From exact rationals by another program."""
-    (item,) = multiround(["fig3"], fast=True)
+    (item,) = remake(["multiround.fig3"], fast=True)
     assert item.verdict == "reproduced"
     values = item.data.set_index(["p", "T"])["theorem"]
     for (rate, target), value in {
@@ -139,7 +145,7 @@ def test_figure_3_has_the_verified_values() -> None:
 
 
 def test_remark_7_swaps_within_a_block_change_no_sum() -> None:
-    (item,) = multiround(["remark7"], fast=True)
+    (item,) = remake(["multiround.remark7"], fast=True)
     assert item.verdict == "reproduced"
     assert (item.data.loc[item.data["T"] > 1, "sums"] > 0).all()
 
@@ -161,7 +167,7 @@ def test_remark_7_on_padded_sums() -> None:
 
 
 def test_theorem_3_at_small_size() -> None:
-    (item,) = multiround(["theorem3"], fast=True)
+    (item,) = remake(["multiround.theorem3"], fast=True)
     assert item.verdict == "reproduced"
     bounds = item.data.groupby("N")["bound"].max()
     for n, value in {20: 0.369022, 40: 0.989054659}.items():
@@ -172,7 +178,7 @@ def test_theorem_3_at_small_size() -> None:
 
 def test_targets_follow_the_schemes() -> None:
     context = Context(0, True, Silent())
-    assert [target_of(label) for label in context.schemes] == [1, 1, 12, 6, 4, 3]
+    assert list(targets_of(context.schemes).values()) == [1, 1, 12, 6, 4, 3]
     assert np.unique(context.rates).tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
 
 
@@ -233,7 +239,7 @@ def test_windows_and_their_witness_agree_with_a_loop() -> None:
 
 
 def test_weighted_random_leaks_at_multiples_of_an_epoch() -> None:
-    (item,) = multiround(["early_leaks"], fast=True)
+    (item,) = remake(["multiround.early_leaks"], fast=True)
     assert item.verdict == "reproduced"
     leaked = item.data.pivot(index="rounds", columns="scheme", values="leaked")
     rises = np.flatnonzero(np.diff(leaked["Weighted random"], prepend=0.0)) + 1

@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 import mrsa_jax as mj
 from mrsa_jax._streams import fold
 from mrsa_jax.data._clients import client_data
-from mrsa_jax.reproduce import _multiround_attacks as items
-from mrsa_jax.reproduce import _multiround_exposure as exposure
-from mrsa_jax.reproduce import _multiround_windows as played
-from mrsa_jax.reproduce import multiround
-from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._figures import FIGURES
-from mrsa_jax.reproduce._items import Item
-from mrsa_jax.reproduce._multiround_windows import RANDOM, Plan, Window
+from mrsa_jax.reproduce import remake
+from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._items import Found
+from mrsa_jax.reproduce.multiround import _attacks as items
+from mrsa_jax.reproduce.multiround import _exposure as exposure
+from mrsa_jax.reproduce.multiround import _motion as motion
+from mrsa_jax.reproduce.multiround import _windows as played
+from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan, Window
 
 TWO, FOUR = "Multi-RoundSecAgg (T=2)", "Multi-RoundSecAgg (T=4)"
 TINY = Plan(
@@ -51,10 +51,13 @@ def window(context: Context, start: played.Start) -> Window:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: multiround(["motoin"]), "did you mean 'motion'"),
-        (lambda: multiround(["exposures"]), "did you mean 'exposure'"),
-        (lambda: multiround(["fig9"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
-        (lambda: multiround(["fig8_2021"], dataset="idx"), "`directory` must name the folder"),
+        (lambda: remake(["multiround.motoin"]), "did you mean 'multiround.motion'"),
+        (lambda: remake(["multiround.exposures"]), "did you mean 'multiround.exposure'"),
+        (lambda: remake(["multiround.fig9"], dataset="mnist5k"), "did you mean 'mnist_5k'"),
+        (
+            lambda: remake(["multiround.fig8_2021"], dataset="idx"),
+            "`directory` must name the folder",
+        ),
     ],
 )
 def test_misuse_names_argument_and_rule(call: typing.Callable[[], object], message: str) -> None:
@@ -261,7 +264,7 @@ def test_who_is_exposed_is_recovered(context: Context, monkeypatch: pytest.Monke
 
 
 @pytest.fixture(scope="module")
-def made(context: Context) -> dict[str, Item]:
+def made(context: Context) -> dict[str, Found]:
     """Return the three items that train through windows, of logistic regression on digits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(items, "_UPDATES", TINY)
@@ -269,15 +272,15 @@ def made(context: Context) -> dict[str, Item]:
             items, "_MODELS",
             dataclasses.replace(TINY, split="iid", lengths=(12,), targets=(1, 2), speeds=(1.0,)),
         )  # fmt: skip
-        patch.setattr(items, "_MOTION", TINY)
+        patch.setattr(motion, "_MOTION", TINY)
         return {
             "fig9": items.updates_over_a_window(context),
             "fig8_2021": items.models_of_2021(context),
-            "motion": items.error_against_motion(context),
+            "motion": motion.error_against_motion(context),
         }
 
 
-def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(made: dict[str, Item]) -> None:
+def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(made: dict[str, Found]) -> None:
     frame = made["fig9"].data
     long = frame[frame["rounds"] == 16]
     means = long.groupby("scheme")["frozen"].mean()
@@ -290,7 +293,7 @@ def test_frozen_updates_fall_to_random_selection_and_not_to_blocks(made: dict[st
     assert (long["motion"][long["speed"] == 1].min() > 10 * long["motion"][long["speed"] < 1]).all()
 
 
-def test_schemes_start_from_one_model(made: dict[str, Item]) -> None:
+def test_schemes_start_from_one_model(made: dict[str, Found]) -> None:
     for name in ("fig9", "motion"):
         assert (made[name].data.groupby("seed")["accuracy"].nunique() == 1).all()
     clients, means = made["fig9"].data, made["motion"].data
@@ -299,7 +302,7 @@ def test_schemes_start_from_one_model(made: dict[str, Item]) -> None:
     np.testing.assert_allclose(means.set_index(each)["error"].sort_index(), wanted.sort_index())
 
 
-def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Item]) -> None:
+def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Found]) -> None:
     checks = {check.claim: check for check in made["fig8_2021"].checks}
     assert checks["a small error of models shows that T = 1"].verdict == "paper errs"
     frame = made["fig8_2021"].data
@@ -308,12 +311,15 @@ def test_a_models_error_is_small_whatever_is_hidden(made: dict[str, Item]) -> No
 
 
 @pytest.mark.parametrize("name", ["fig9", "fig8_2021", "motion"])
-def test_items_are_drawn_and_say_what_was_run(name: str, made: dict[str, Item]) -> None:
+def test_items_are_drawn_and_say_what_was_run(name: str, made: dict[str, Found]) -> None:
     item = made[name]
     assert "digits" in item.caption
     assert "12 clients" in item.caption
     assert all(check.tolerance and check.ours for check in item.checks)
-    assert item.name == name
-    FIGURES[name](figure := Figure(), item.data)
+    draw = {
+        "fig9": items.draw_errors, "fig8_2021": items.draw_errors_of_models,
+        "motion": motion.draw_motion,
+    }[name]  # fmt: skip
+    draw(figure := Figure(), item.data)
     assert len(figure.axes) == {"fig9": 6, "fig8_2021": 2, "motion": 2}[name]
     assert all(axes.has_data() for axes in figure.axes)

@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from mrsa_jax import attacks
-from mrsa_jax.reproduce import _figures, check_items
-from mrsa_jax.reproduce import _multiround_images as images
-from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._images import image_as_cells, image_from_text, stretched
+from mrsa_jax.reproduce import check_targets
+from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched
+from mrsa_jax.reproduce.multiround import _images as images
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def rows() -> pd.DataFrame:
 
 
 def test_fig1_is_part_of_fig10() -> None:
-    assert check_items("multiround", ["fig1"]) == ("fig10",)
+    assert check_targets(["multiround.fig1"]) == (("multiround", "fig10"),)
 
 
 def test_single_updates_are_solved_for_and_blocks_are_not(rows: pd.DataFrame) -> None:
@@ -57,7 +57,7 @@ def test_every_client_is_scored_once_for_each_thing_seen(rows: pd.DataFrame) -> 
 
 def test_the_figure_draws_all_of_them(rows: pd.DataFrame) -> None:
     figure = Figure()
-    _figures.FIGURES["fig10"](figure, rows)
+    images.draw_images(figure, rows)
     drawn = [ax for ax in figure.axes if ax.images]
     assert len(drawn) == 6 * 4
     original = rows[(rows["seen"] == "original") & (rows["client"] == 0)].iloc[0]
@@ -109,7 +109,7 @@ def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
     assert frame[single & (frame["rate"] == 0)]["error"].max() < 1e-6
     assert frame[single & (frame["rate"] > 0)]["error"].min() > 1e-6
     figure = Figure()
-    _figures.FIGURES["image_motion"](figure, frame)
+    images.draw_motion(figure, frame)
     assert len(figure.axes[0].get_legend().get_texts()) == 2
 
 

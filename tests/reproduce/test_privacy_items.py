@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mrsa_jax.reproduce import _multiround_privacy as items
-from mrsa_jax.reproduce._context import Context, Silent
-from mrsa_jax.reproduce._multiround_privacy import Bounded
+from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.multiround import _privacy as items
+from mrsa_jax.reproduce.multiround._privacy import Bounded
 
 
 def _bounded(lower: list[list[int]], upper: list[list[int]] | None = None) -> Bounded:
@@ -76,7 +76,7 @@ def test_user_partition_must_be_exact(found: Bounded, verdict: str) -> None:
     ],
 )
 def test_blocks_settle_at_their_target(found: Bounded, verdict: str) -> None:
-    assert items._settles("Multi-RoundSecAgg (T=3)", found).verdict == verdict
+    assert items._settles("Multi-RoundSecAgg (T=3)", 3, found).verdict == verdict
 
 
 def test_means_leave_out_trials_in_which_nobody_took_part() -> None:

@@ -17,9 +17,12 @@ import pytest
 from mrsa_jax import data, reproduce
 from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax.cli import main
-from mrsa_jax.reproduce import ITEMS, _expected, _multiround
-from mrsa_jax.reproduce._context import Context
-from mrsa_jax.reproduce._items import Item
+from mrsa_jax.reproduce import ITEMS
+from mrsa_jax.reproduce._summary import judged
+from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness._items import Found
+from mrsa_jax.reproduce.harness._rows import Miss
+from mrsa_jax.reproduce.multiround import _families
 
 FAST = ["reproduce", "multiround.table1", "multiround.fig2", "--fast"]
 
@@ -124,13 +127,13 @@ def test_items_are_written_with_their_data(
 
 def _counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Context]:
     """Count how often an item is made."""
-    make, calls = _multiround.MAKERS[name], []
+    make, calls = getattr(_families, name), []
 
-    def counted(context: Context) -> Item:
+    def counted(context: Context) -> Found:
         calls.append(context)
         return make(context)
 
-    monkeypatch.setitem(_multiround.MAKERS, name, counted)
+    monkeypatch.setattr(_families, name, counted)
     return calls
 
 
@@ -138,7 +141,7 @@ def test_a_rerun_takes_what_is_there(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "out")]
-    one, two = _counted(monkeypatch, "table1"), _counted(monkeypatch, "fig2")
+    one, two = _counted(monkeypatch, "family_sizes"), _counted(monkeypatch, "family_figure")
     assert main(["reproduce", "multiround.table1", "--fast", *out]) == 0
     assert main([*FAST, *out]) == 0
     assert (len(one), len(two)) == (1, 1)
@@ -156,14 +159,14 @@ def test_a_rerun_takes_what_is_there(
 
 def _spoilt(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     """Make one claim of Figure 2 come out otherwise."""
-    make = _multiround.MAKERS["fig2"]
+    make = _families.family_figure
 
-    def spoilt(context: Context) -> Item:
-        item = make(context)
-        check = dataclasses.replace(item.checks[0], verdict=verdict, claim="spoilt")
-        return dataclasses.replace(item, checks=(*item.checks, check))
+    def spoilt(context: Context) -> Found:
+        found = make(context)
+        check = dataclasses.replace(found.checks[0], verdict=verdict, claim="spoilt")
+        return found._replace(checks=(*found.checks, check))
 
-    monkeypatch.setitem(_multiround.MAKERS, "fig2", spoilt)
+    monkeypatch.setattr(_families, "family_figure", spoilt)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +188,9 @@ def test_the_exit_status_goes_by_what_was_expected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _spoilt(monkeypatch, verdict)
-    miss = _expected.Expected("multiround", "fig2", known or "", "noise decides", "fast", None)
-    monkeypatch.setattr(_expected, "EXPECTED", (miss,) if known else ())
+    misses = (Miss(known, "noise decides", "fast", None),) if known else ()
+    row = dataclasses.replace(ITEMS["multiround"]["fig2"], misses=misses)
+    monkeypatch.setitem(ITEMS["multiround"], "fig2", row)
     assert main(["reproduce", "multiround", "--list"]) == 0
     assert main([*FAST, "--out", str(tmp_path / "out")]) == status
     assert words in capsys.readouterr().out
@@ -211,25 +215,29 @@ def test_expected_misses_hold_for_a_size_and_a_data_set() -> None:
         ("full", None, False),
         ("both", "x", False),
     ):
-        miss = _expected.Expected("ccesa", "fig4", "stable", "why", size, dataset)  # type: ignore[arg-type]
+        misses = (Miss("stable", "why", size, dataset),)  # type: ignore[arg-type]
+        row = dataclasses.replace(ITEMS["ccesa"]["fig4"], misses=misses)
+        config = reproduce.ReproduceConfig(fast=True)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_expected, "EXPECTED", (miss,))
-            own = _expected.explanation("ccesa", "fig4", check, fast=True, dataset="mnist_5k")
-            assert (own == "why") is wanted
-            assert _expected.explanation("ccesa", "fig3", check, fast=True, dataset="x") is None
+            patch.setitem(ITEMS["ccesa"], "fig4", row)
+            for item, is_explained in (("fig4", wanted), ("fig3", False)):
+                found = reproduce.Item(item, "", (check,), pd.DataFrame(), "")
+                (own,) = judged(reproduce.Made("ccesa", found, 0.0), config)
+                assert (own.why == "why") is is_explained
+                assert (own.standing == "explained") is is_explained
 
 
 def test_a_failure_half_way_keeps_what_was_finished(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(context: Context) -> Item:
+    def fail(context: Context) -> Found:
         raise RuntimeError("out of memory")
 
-    make = _counted(monkeypatch, "table1")
+    make = _counted(monkeypatch, "family_sizes")
     names = ("multiround.table1", "multiround.fig2")
     config = reproduce.ReproduceConfig(names, fast=True, out=tmp_path / "out")
     with monkeypatch.context() as patch:
-        patch.setitem(_multiround.MAKERS, "fig2", fail)
+        patch.setattr(_families, "family_figure", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             reproduce.run_and_save(config)
     assert os.listdir(tmp_path / "out") == ["items"]
@@ -242,7 +250,7 @@ def test_a_failure_half_way_keeps_what_was_finished(
     ]
     assert saved.is_as_expected
     assert saved.items[0].item.verdict == "paper errs"
-    (fresh,) = reproduce.multiround(["table1"])
+    (fresh,) = reproduce.remake(["multiround.table1"])
     assert saved.items[0].item.checks == fresh.checks
     assert saved.items[0].item.data["ours"].tolist() == fresh.data["ours"].tolist()
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mrsa_jax.reproduce import multiround
-from mrsa_jax.reproduce._items import Item
+from mrsa_jax.reproduce import remake
+from mrsa_jax.reproduce.harness._items import Item
 
 
 @pytest.fixture(scope="module")
 def items(claims: list) -> dict[str, Item]:
-    return {item.name: item for item in multiround(["fig4b", "fig4c", "fig5a"], fast=True)}
+    return {
+        item.name: item
+        for item in remake(["multiround.fig4b", "multiround.fig4c", "multiround.fig5a"], fast=True)
+    }
 
 
 def test_every_verdict_can_fall(items: dict[str, Item], claims: list) -> None:
@@ -69,6 +72,10 @@ def test_fairness_of_equal_counts_is_zero(items: dict[str, Item]) -> None:
 )
 def test_every_verdict_of_others_can_fall(names: list[str], claims: list) -> None:
     before = len(claims)
-    checks = [check for item in multiround(names, fast=True) for check in item.checks]
+    checks = [
+        check
+        for item in remake([f"multiround.{name}" for name in names], fast=True)
+        for check in item.checks
+    ]
     assert len(claims) - before >= len(checks) > 0
     assert [f"{one.place}: {one.claim}" for one in claims[before:] if one.is_blind] == []

@@ -1,0 +1,178 @@
+"""A reproduced table or figure, the claims it is judged by, and their verdicts.
+
+A figure whose content is lost is judged by what its text and caption say that can be checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["VERDICTS", "Check", "Found", "Item", "Verdict", "compare", "on_other_data", "state"]
+
+Verdict = Literal["reproduced", "holds on other data", "paper errs", "differs", "no data"]
+"""How a claim fared. `holds on other data`: what was trained on stands in for the paper's data
+set, which reproduces nothing; `paper errs`: ours differs from the print and is proven right;
+`no data`: not judged, as the data set is not on this machine."""
+
+VERDICTS: tuple[Verdict, ...] = (
+    "reproduced", "holds on other data", "paper errs", "differs", "no data",
+)  # fmt: skip
+"""All verdicts, from the best to the worst."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One claim of a paper beside what we find.
+
+    Attributes:
+        claim: What is compared, in words.
+        paper: The paper's value or statement.
+        ours: Our value.
+        tolerance: How far they may lie apart, in words.
+        verdict: One of `VERDICTS`.
+        note: Erratum, open reading or method, when there is something to say.
+        key: What the list of explained misses calls it, where the claim's own words hold numbers
+            that hang on the size; the claim itself where empty.
+        of_data: Whether it may hang on the data set; a printed number that follows from a formula
+            does not.
+    """
+
+    claim: str
+    paper: str
+    ours: str
+    tolerance: str
+    verdict: Verdict
+    note: str = ""
+    key: str = ""
+    of_data: bool = True
+
+    @property
+    def name(self) -> str:
+        """What the list of explained misses calls it."""
+        return self.key or self.claim
+
+
+class Found(NamedTuple):
+    """What an item's maker finds, in the order of `Item`: judged claims, data, caption."""
+
+    checks: tuple[Check, ...]
+    data: pd.DataFrame
+    caption: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """One table, figure or theorem of a paper, remade.
+
+    Attributes:
+        name: Short name, as in `mrsa-jax reproduce multiround.fig4a`.
+        title: What it is, with its number in the paper.
+        checks: Its claims and verdicts.
+        data: Everything that the figure shows, a row for each point.
+        caption: What the figure shows and how it was made.
+    """
+
+    name: str
+    title: str
+    checks: tuple[Check, ...]
+    data: pd.DataFrame
+    caption: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict among the checks."""
+        return max((check.verdict for check in self.checks), key=VERDICTS.index)
+
+
+def on_other_data(item: Item) -> Item:
+    """Return an item that was made on data in place of the paper's: what holds is said so.
+
+    Examples:
+        >>> own = state("SC is better", True, paper="SC", ours="SC", tolerance="exact")
+        >>> on_other_data(Item("fig3a", "", (own,), None, "")).verdict  # type: ignore[arg-type]
+        'holds on other data'
+    """
+    checks = tuple(
+        dataclasses.replace(check, verdict="holds on other data")
+        if check.verdict == "reproduced" and check.of_data
+        else check
+        for check in item.checks
+    )
+    return dataclasses.replace(item, checks=checks)
+
+
+def compare(
+    claim: str,
+    paper: int | float,
+    ours: int | float,
+    *,
+    tolerance: int | float = 0,
+    truth: int | float | None = None,
+    note: str = "",
+) -> Check:
+    """Return the check of a printed number.
+
+    Args:
+        claim: What the number is.
+        paper: The printed value.
+        ours: Our value.
+        tolerance: Largest absolute difference that counts as reproduced.
+        truth: The right value where the print is known to err: ours must meet it then.
+        note: Said beside the verdict.
+
+    Examples:
+        >>> compare("sets", 91389, 91390, truth=91390).verdict
+        'paper errs'
+        >>> compare("sets", 91389, 91388, truth=91390).verdict
+        'differs'
+    """
+    verdict: Verdict = "differs"
+    if abs(ours - paper) <= tolerance:
+        verdict = "reproduced"
+    elif truth is not None and abs(ours - truth) <= tolerance:
+        verdict = "paper errs"
+    within = "exact" if tolerance == 0 else f"within {tolerance:.3g}"
+    return Check(claim, _text(paper), _text(ours), within, verdict, note, of_data=False)
+
+
+def state(
+    claim: str,
+    holds: bool,
+    *,
+    paper: str,
+    ours: str,
+    tolerance: str,
+    otherwise: Verdict = "differs",
+    note: str = "",
+    key: str = "",
+) -> Check:
+    """Return the check of a statement in words.
+
+    Args:
+        claim: What is compared.
+        holds: Whether the paper's statement holds in our data, within `tolerance`.
+        paper: The statement.
+        ours: What we find.
+        tolerance: How "almost" and "about" are read.
+        otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at hand.
+        note: Said beside the verdict.
+        key: As in `Check`.
+
+    Examples:
+        >>> words = dict(paper="T = 12", ours="T = 12", tolerance="exact")
+        >>> state("T of user partition", True, **words).verdict
+        'reproduced'
+    """
+    verdict: Verdict = "reproduced" if holds else otherwise
+    return Check(claim, paper, ours, tolerance, verdict, note, key)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    return f"{float(value):.10g}"

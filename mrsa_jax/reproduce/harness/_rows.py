@@ -1,0 +1,100 @@
+"""What is known of an item before it is made: one row a table or figure.
+
+Nothing here imports JAX, so that `mrsa-jax reproduce --help` and `--list` answer at once; a row
+names its functions, which load when the item is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+__all__ = ["ANY", "DATA_NAMES", "Miss", "Row"]
+
+ANY = "any"
+"""Data of an item that trains and is in no paper: it is the same claim on all."""
+
+DATA_NAMES = {
+    "cifar100": "CIFAR-100",
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "olivetti": "the AT&T faces",
+}
+"""The papers' data sets, in words."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """A claim that is known to come out otherwise here: an expected miss.
+
+    `mrsa-jax reproduce` fails on a miss that its item does not list. A claim that is listed and
+    holds after all is said, and is no failure.
+
+    Attributes:
+        claim: The claim's `Check.name`.
+        why: Why ours differs: what was proved or measured.
+        size: At which size; `"both"` where it is no matter of the size.
+        dataset: The data set on which that was found; None where it is no matter of the data.
+    """
+
+    claim: str
+    why: str
+    size: Literal["full", "fast", "both"] = "full"
+    dataset: str | None = "mnist_5k"
+
+    def applies(self, *, fast: bool, dataset: str) -> bool:
+        """Return whether it was found at this size, on these data."""
+        fits = self.size in ("both", "fast" if fast else "full")
+        return fits and self.dataset in (None, dataset)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One table, figure or theorem of a paper: everything that the driver knows of it.
+
+    Attributes:
+        title: What it is, with its number in the paper.
+        seconds: What its full size takes on two quiet cores, roughly.
+        fast_seconds: What its fast size takes there, roughly.
+        maker: What makes its data and judges its claims against the published values:
+            `"theory.family_sizes"` is `family_sizes` of `_theory.py` in the paper's folder.
+        figure: What draws the data on a figure, likewise.
+        data: The data set that the paper trained on, as `mrsa_jax.data.load` names it; `ANY`
+            where it trains and is not in the paper, None where it trains nothing.
+        misses: Its claims that are known to come out otherwise.
+    """
+
+    title: str
+    seconds: int
+    fast_seconds: int
+    maker: str
+    figure: str
+    data: str | None = None
+    misses: tuple[Miss, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains models, and so needs a data set."""
+        return self.data is not None
+
+    @property
+    def data_words(self) -> str:
+        """The data set of the paper in words; empty where it has none.
+
+        Examples:
+            >>> Row("Figure 6", 60, 5, "accuracy.table5", "accuracy.draw", "mnist").data_words
+            'MNIST'
+        """
+        return DATA_NAMES.get(self.data or "", "")
+
+    @property
+    def runtime(self) -> str:
+        """Its full size's runtime, in words.
+
+        Examples:
+            >>> Row("Table 1", 5, 1, "", "").runtime, Row("Table 5", 4000, 40, "", "").runtime
+            ('seconds', 'an hour or more')
+        """
+        limits = ((60, "seconds"), (900, "minutes"), (3000, "tens of minutes"))
+        return next((words for limit, words in limits if self.seconds < limit), "an hour or more")

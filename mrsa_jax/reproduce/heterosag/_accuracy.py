@@ -1,0 +1,289 @@
+"""HeteroSAg's Experiment 1 (Figure 3a): accuracy of unequal quantizers against equal ones.
+
+Elkordy, Avestimehr, Section VI-C. Open readings, stated in the item: the clip range, which
+classes are in which group, how bits are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import data, federated, hetero
+from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness._figures import draw_seed_curves
+from mrsa_jax.reproduce.harness._intervals import bands, late_accuracy
+from mrsa_jax.reproduce.harness._items import Check, Found, state
+from mrsa_jax.reproduce.heterosag._training import (
+    LEVELS,
+    NUM_CLIENTS,
+    Interval,
+    Paired,
+    difference,
+    homogeneous,
+    one_class_each,
+    ordered,
+    scheme_layout,
+    symmetric_range,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+__all__ = ["accuracy", "draw_accuracy"]
+
+SCHEMES = ("K = 2", "SC", "MC", "K = 12")
+_SLOWEST_RATE = 1e6  # bits a second of the slowest group
+_SORTED, _SPREAD = "sorted classes", "spread classes"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    """How much of the experiment is run."""
+
+    rounds: int
+    every: int
+    seeds: int
+    other_seeds: int  # of the second map of classes
+    sweep_seeds: int  # of each other clip range
+    factors: tuple[float, ...]
+
+
+_FULL = _Size(100, 5, 5, 3, 1, (0.25, 2.0))
+_FAST = _Size(20, 4, 2, 0, 0, ())
+
+
+def accuracy(context: Context) -> Found:
+    """Return Experiment 1 over paired seeds, with a verdict on each claim."""
+    size = _FAST if context.fast else _FULL
+    paired = Paired(context, federated.mlp(10), one_class_each, size.rounds, size.every)
+    width = symmetric_range(paired.first_updates(0))
+    jobs = [(_SORTED, scheme, 1.0, trial) for trial in range(size.seeds) for scheme in SCHEMES]
+    jobs += [(_SPREAD, scheme, 1.0, t) for t in range(size.other_seeds) for scheme in ("SC", "MC")]
+    jobs += [
+        (_SORTED, scheme, factor, trial)
+        for factor in size.factors
+        for trial in range(size.sweep_seeds)
+        for scheme in SCHEMES
+    ]
+    context.progress.stage("Figure 3a: trainings", len(jobs))
+    rows: list[dict[str, Any]] = []
+    for done, job in enumerate(jobs):
+        rows += _train(paired, width, *job)
+        context.progress.update(done + 1, len(jobs))
+    frame = rows_to_frame(rows)
+    judged = _order_checks if context.fast else _accuracy_checks
+    checks = (
+        *judged(frame, size, width),
+        *_time_checks(paired.dim),
+        _same_without_pads(paired, width),
+    )
+    return Found(checks, frame,
+                _caption(paired, size, width) + _other_classes(frame, size))  # fmt: skip
+
+
+def _caption(paired: Paired, size: _Size, width: float) -> str:
+    dataset = paired.dataset
+    return (
+        f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} users of "
+        f"one class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of {paired.dim} "
+        f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired seeds."
+        f"{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest entry of any user's "
+        "first update, the same for all. Sorted classes: the slowest group holds classes 0 and 1, "
+        "the next 2 and 3, and so on; spread: no class twice in a group. Times: the slowest group "
+        "sends 1 Mbit/s, the others as much more as their quantizers have bits."
+    )
+
+
+@functools.cache
+def _layout(scheme: str, dim: int) -> hetero.SegmentLayout:
+    if scheme.startswith("K = "):
+        return homogeneous(int(scheme.removeprefix("K = ")), dim)
+    return scheme_layout(scheme.lower(), dim)
+
+
+def _average(scheme: str, dim: int, width: float, fidelity: Any = "sets") -> Any:
+    return hetero.segment_average(_layout(scheme, dim), (-width, width), fidelity=fidelity)
+
+
+def _train(
+    paired: Paired, width: float, classes: str, scheme: str, factor: float, trial: int
+) -> list[dict[str, Any]]:
+    clients = paired.clients(trial)
+    if classes == _SPREAD:
+        clients = _spread(clients)
+    own = width * factor
+    result = paired.run(trial, _average(scheme, paired.dim, own), clients=clients)
+    plain, encoded = seconds(scheme, paired.dim)
+    clipped = float(np.nanmax(result.clipped_fraction))
+    return [
+        {"classes": classes, "scheme": scheme, "range": own, "factor": factor, "seed": trial,
+         "round": int(index) + 1, "accuracy": float(value), "loss": float(loss),
+         "seconds, plain bits": plain * (int(index) + 1),
+         "seconds, encoded bits": encoded * (int(index) + 1), "most clipped": clipped}
+        for index, value, loss in zip(
+            result.evaluated_rounds, result.accuracy, result.loss, strict=True)
+    ]  # fmt: skip
+
+
+def _spread(clients: data.ClientData) -> data.ClientData:
+    """Return clients so that consecutive ones differ in class: 0 2 4 ... 18, 1 3 5 ... 19."""
+    return ordered(clients, np.r_[np.arange(0, NUM_CLIENTS, 2), np.arange(1, NUM_CLIENTS, 2)])
+
+
+def _rates() -> np.ndarray:
+    """Return each user's bits a second: in proportion to the bits of its group's quantizer."""
+    bits = np.ceil(np.log2(LEVELS))
+    return _SLOWEST_RATE * np.repeat(bits, NUM_CLIENTS // len(LEVELS))
+
+
+@functools.cache
+def seconds(scheme: str, dim: int) -> tuple[float, float]:
+    """Return what a round's inputs take: by plain bits of the codes, and as encoded and padded.
+
+    A residue takes ceil(log2 R) bits, a plain code ceil(log2 K).
+    """
+    layout = _layout(scheme, dim)
+    times = hetero.communication_times(layout, _rates())
+    return times.plain_round_seconds, times.round_seconds
+
+
+def _late(
+    frame: pd.DataFrame,
+    scheme: str,
+    *,
+    classes: str = _SORTED,
+    factor: float = 1.0,
+    share: float = 0.1,
+) -> pd.Series:
+    """Return each seed's accuracy: the mean of the tests in the last tenth (or share) of rounds."""
+    own = frame[
+        (frame["scheme"] == scheme) & (frame["classes"] == classes) & (frame["factor"] == factor)
+    ]
+    return late_accuracy(own, share=share)
+
+
+def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
+    late = {scheme: _late(frame, scheme) for scheme in SCHEMES}
+    over = {s: difference(late[s], late["K = 2"]) for s in ("SC", "MC")}
+    under = {s: difference(late["K = 12"], late[s]) for s in ("SC", "MC")}
+    between, end = (
+        difference(_late(frame, "SC", share=share), _late(frame, "MC", share=share))
+        for share in (1.0, 0.1)
+    )
+    read = f"means of {size.seeds} paired seeds with 95 % intervals, t = {size.rounds}"
+    means = ", ".join(f"{s} {100 * late[s].mean():.1f} %" for s in SCHEMES)
+    opened = f"clip range [-{width:g}, {width:g}]; the paper gives none. {means}"
+    return (
+        state("SC and MC above K = 2 after 100 rounds", min(i.mean for i in over.values()) > 10,
+              paper="far above", ours=_points(over),
+              tolerance=f"more than 10 points above; {read}", note=opened),
+        state("SC and MC against K = 12", max(i.mean for i in under.values()) <= 5,
+              paper="close", ours=_points(under, " below"),
+              tolerance=f"close: at most 5 points below; {read}", note=_sweep(frame, size)),
+        state("SC against MC", between.low > 0, paper="SC is better",
+              ours=f"SC {between} points above over all tests, {end} at the end",
+              tolerance=f"interval over all tests above 0; {read}"),
+    )  # fmt: skip
+
+
+def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
+    """Return what few rounds can show; the claims themselves are about a hundred."""
+    late = {scheme: float(_late(frame, scheme).mean()) for scheme in SCHEMES}
+    best = all(late[scheme] < late["K = 12"] for scheme in SCHEMES[:-1])
+    return (
+        state(f"the best scheme after {size.rounds} rounds", best, paper="K = 12",
+              ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items()),
+              tolerance=f"means of {size.seeds} seeds; the claims about t = 100 need the full size",
+              note=f"clip range [-{width:g}, {width:g}]; the paper gives none"),
+    )  # fmt: skip
+
+
+def _points(gaps: dict[str, Interval], word: str = "") -> str:
+    return ", ".join(f"{scheme} {gap} points{word}" for scheme, gap in gaps.items())
+
+
+def _sweep(frame: pd.DataFrame, size: _Size) -> str:
+    """Return what other clip ranges give: the claims hang on it."""
+    parts = []
+    for factor in size.factors:
+        late = {s: float(_late(frame, s, factor=factor).mean()) for s in SCHEMES}
+        words = ", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items())
+        parts.append(f"at {factor:g} of the range: {words}")
+    return "; ".join(parts)
+
+
+def _other_classes(frame: pd.DataFrame, size: _Size) -> str:
+    """Return what classes spread over groups give: the paper does not say which it has."""
+    if not size.other_seeds:
+        return ""
+    gaps = {}
+    for scheme in ("SC", "MC"):
+        spread = _late(frame, scheme, classes=_SPREAD)
+        gaps[scheme] = difference(spread, _late(frame, scheme)[spread.index])
+    return f" Spread instead of sorted: {_points(gaps, ' higher')} ({size.other_seeds} seeds)."
+
+
+def _time_checks(dim: int) -> tuple[Check, ...]:
+    plain = {scheme: seconds(scheme, dim)[0] for scheme in SCHEMES}
+    encoded = {scheme: seconds(scheme, dim)[1] for scheme in SCHEMES}
+    hidden = {scheme: encoded["K = 12"] / encoded[scheme] for scheme in ("K = 2", "SC", "MC")}
+    ratio = {scheme: plain["K = 12"] / plain[scheme] for scheme in ("SC", "MC")}
+    return (
+        state("time of a round, SC and MC against K = 2",
+              plain["SC"] == plain["MC"] == plain["K = 2"], paper="the same",
+              ours=_ratios({s: plain[s] / plain["K = 2"] for s in ("SC", "MC")}),
+              tolerance="exact; plain bits of the slowest group"),
+        state("time of a round, K = 12 against SC and MC", set(ratio.values()) == {4.0},
+              paper="4 times", ours=_ratios(ratio), tolerance="exact; plain bits"),
+        state("the same in the bits that are really sent, ceil(log2 R) each",
+              hidden["SC"] == hidden["MC"] == 4.0,
+              paper="4 times",
+              ours=_ratios(hidden),
+              tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
+              otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
+              note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
+              "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)"),
+    )  # fmt: skip
+
+
+def _ratios(found: dict[str, float]) -> str:
+    return ", ".join(f"{value:.3g} ({scheme})" for scheme, value in found.items())
+
+
+def _same_without_pads(paired: Paired, width: float) -> Check:
+    """Train two rounds with real pads: the sums without them are the same, bit for bit."""
+    found = [
+        paired.run(0, _average("MC", paired.dim, width, fidelity), rounds=2).parameters
+        for fidelity in ("array", "sets")
+    ]
+    equal = bool(np.array_equal(found[0], found[1]))
+    return state(
+        "trained without pads against with ChaCha20 pads",
+        equal,
+        paper="pads cancel",
+        ours="bit-equal models" if equal else "models differ",
+        tolerance="bit for bit, MC, two rounds",
+    )
+
+
+def draw_accuracy(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw accuracy over rounds and over time, in encoded and in plain bits."""
+    own = data[(data["classes"] == "sorted classes") & (data["factor"] == 1)]
+    figure.set_size_inches(13.5, 4.1)
+    axes = figure.subplots(1, 3, sharey=True)
+    axis = (
+        ("round", "rounds"),
+        ("seconds, encoded bits", "communication time (s), bits as sent"),
+        ("seconds, plain bits", "communication time (s), plain bits"),
+    )
+    for ax, (x, label) in zip(axes, axis, strict=True):
+        draw_seed_curves(ax, own, curve="scheme", x=x, xlabel=label)
+    for ax in axes[1:]:
+        ax.set_ylabel("")
+    axes[0].set_title("Experiment 1")
+    axes[-1].legend(loc="lower right")

@@ -1,0 +1,373 @@
+"""Items of HeteroSAg on error and cost: equations (11) to (18), and Section VI-A.
+
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning".
+Errata as docs/errata.md lists them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import hetero
+from mrsa_jax._streams import as_key, fold
+from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, MARKERS, legend
+from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
+from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIENTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["costs", "draw_costs", "draw_errors", "draw_expansion", "error_bounds", "expansion"]
+
+_DIM = 199_210
+# Experiment 1's bounds over (r2 - r1)^2, by another program.
+_VERIFIED = {
+    "SC": 771.3528888659841,
+    "MC": 988.5915869580156,
+    "HC (T = 2)": 987.3820136741565,
+    "HC (T = 3)": 967.3004424059186,
+    "K = 2": 2490.125,
+    "K = 12": 20.579545454545,
+}
+_SCHEMES: dict[str, tuple[str, int | None]] = {
+    "SC": ("sc", None), "MC": ("mc", None), "HC (T = 2)": ("hc", 2), "HC (T = 3)": ("hc", 3),
+}  # fmt: skip
+
+
+def error_bounds(context: Context) -> Found:
+    """Return the bounds (11) to (18): against counting, exact errors and simulation."""
+    trials = 20 if context.fast else 200
+    context.progress.stage("Theorem 2: quantization errors", len(_VERIFIED))
+    rows = []
+    for done, name in enumerate(_VERIFIED):
+        rows += _measured(context.seed, name, trials)
+        context.progress.update(done + 1, len(_VERIFIED))
+    data = rows_to_frame(rows)
+    halfway, uniform = (data[data["updates"] == kind] for kind in ("halfway", "uniform"))
+    four = [_counted(name, _DIM) for name in ("SC", "HC (T = 3)", "HC (T = 2)", "MC")]
+    inside = data["simulated"].sub(data["exact"]).abs() <= 5 * data["error"]
+    return Found(
+        (
+            *_experiment_1(),
+            *_closed_forms(context),
+            state("Remark 4: SC has the smaller error, MC the larger", four == sorted(four),
+                  paper="ordered",
+                  ours="SC < HC(3) < HC(2) < MC" if four == sorted(four) else "not ordered",
+                  tolerance="Experiment 1's groups and levels"),
+            state("error of rounded updates, simulated, against its exact value",
+                  bool(inside.all()), paper="eq. (21), step (c)",
+                  ours=f"{int(inside.sum())} of {len(data)} within five standard errors",
+                  tolerance=f"{trials} roundings, two kinds of updates"),
+            state("exact error against the bound (11)",
+                  bool((data["exact"] <= data["bound"] * (1 + 1e-5)).all()), paper="at most",
+                  ours=f"equal where values lie halfway between levels "
+                  f"({_share(halfway)} of the bound), {_share(uniform)} for uniform values",
+                  tolerance="every scheme"),
+        ),
+        data,
+        f"N = {NUM_CLIENTS}, five groups of four, K = {LEVELS}, over (r2 - r1)^2 and d. Bars: "
+        "Theorem 2. Marks: exact errors and simulated ones, for values halfway between two "
+        "levels (the worst) and for uniform ones.",
+    )  # fmt: skip
+
+
+def _share(data: pd.DataFrame) -> str:
+    share = data["exact"] / data["bound"]
+    low, high = f"{share.min():.3f}", f"{share.max():.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _layout(name: str, dim: int) -> hetero.SegmentLayout:
+    if name.startswith("K = "):
+        return hetero.segment_layout("groups", [NUM_CLIENTS], [int(name[4:])], dim)
+    scheme, threshold = _SCHEMES[name]
+    return hetero.segment_layout(scheme, [GROUP_SIZE] * 5, LEVELS, dim, hybrid_threshold=threshold)
+
+
+def _counted(name: str, dim: int) -> float:
+    """Return eq. (11), counted over users and segments as printed."""
+    layout = _layout(name, dim)
+    widths = [stop - start for start, stop in layout.bounds]
+    total = Fraction(0)
+    for width, levels in zip(widths, layout.levels_of().tolist(), strict=True):
+        total += sum(Fraction(width, (own - 1) ** 2) for own in levels)
+    return float(total / (4 * NUM_CLIENTS**2))
+
+
+def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
+    """Round updates of 1000 coordinates and measure the error of their mean."""
+    dim = 1000
+    layout = _layout(name, dim)
+    levels = np.zeros((NUM_CLIENTS, dim))
+    for row, (start, stop) in zip(layout.levels_of(), layout.bounds, strict=True):
+        levels[:, start:stop] = row[:, None]
+    generator = np.random.default_rng(seed)
+    uniform = generator.random((NUM_CLIENTS, dim)).astype(np.float32)
+    halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(np.float32)
+    bound = _counted(name, dim) / dim
+    rows = []
+    for kind, updates in (("halfway", halfway), ("uniform", uniform)):
+        found = []
+        for trial in range(trials):
+            codes, _ = hetero.encode(fold(as_key(seed), trial), updates, layout, (0.0, 1.0))
+            gap = (np.asarray(codes, np.float64) / (levels - 1) - updates).mean(axis=0)
+            found.append(float((gap**2).sum()) / dim)
+        rows.append({
+            "scheme": name, "updates": kind, "bound": bound,
+            "exact": hetero.quantization_error(updates, layout, (0.0, 1.0)) / dim,
+            "simulated": float(np.mean(found)),
+            "error": float(np.std(found, ddof=1) / math.sqrt(trials)),
+        })  # fmt: skip
+    return rows
+
+
+def _experiment_1() -> list[Check]:
+    checks = []
+    for name, verified in _VERIFIED.items():
+        counted = _counted(name, _DIM)
+        if name in _SCHEMES:
+            scheme, threshold = _SCHEMES[name]
+            words: Any = {} if threshold is None else {"hybrid_threshold": threshold}
+            closed = hetero.scheme_error_bound(scheme, LEVELS, GROUP_SIZE, _DIM, **words)
+        else:
+            closed = hetero.quantization_error_bound([[-1]], [int(name[4:])], NUM_CLIENTS, _DIM)
+        agree = math.isclose(closed, counted, rel_tol=1e-12)
+        close = agree and math.isclose(counted, verified, rel_tol=1e-12)
+        checks.append(
+            state(f"Experiment 1, {name}: bound over (r2 - r1)^2", close,
+                  paper=f"{verified:.10g} (another program)", ours=f"{closed:.10g}",
+                  tolerance="closed form, counting of (11) and value to 12 digits")
+        )  # fmt: skip
+    return checks
+
+
+def _closed_forms(context: Context) -> list[Check]:
+    """Compare (16) to (18) with counting, for all ways to cut up to four groups."""
+    most = 4 if context.fast else 6
+    cuts = [
+        parts
+        for groups in ((2, 3) if context.fast else (2, 3, 4))
+        for parts in itertools.product(range(1, most), repeat=groups)
+    ]
+    equal = {"sc": 0, "mc": 0, "hc": 0}
+    cases = {"sc": 0, "mc": 0, "hc": 0}
+    printed_wrong, last_group = 0, 0
+    for parts in cuts:
+        total, levels = sum(parts), LEVELS[: len(parts)]
+        columns = np.repeat(levels, parts)
+        runs: list[tuple[str, int | None]] = [("sc", None), ("mc", None)]
+        runs += [("hc", threshold) for threshold in range(2, total - 1)]
+        for scheme, threshold in runs:
+            matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
+            counted = _matrix_bound(matrix, columns)
+            words: Any = {"subgroups": parts, "hybrid_threshold": threshold}
+            closed = hetero.scheme_error_bound(scheme, levels, 1, total, **words)
+            cases[scheme] += 1
+            equal[scheme] += math.isclose(closed, counted, rel_tol=1e-12)
+            if scheme == "hc":
+                printed = hetero.scheme_error_bound(
+                    scheme, levels, 1, total, as_printed=True, **words)  # fmt: skip
+                wrong = not math.isclose(printed, counted, rel_tol=1e-12)
+                printed_wrong += wrong
+                last_group += wrong and total - (threshold or 0) - 1 >= total - parts[-1]
+    good = {scheme: equal[scheme] == cases[scheme] for scheme in cases}
+    ways = f"all ways to cut up to {3 if context.fast else 4} groups into 1 to {most - 1} subgroups"
+    return [
+        state("(12), (16) and (13), (17) against counting the matrices", good["sc"] and good["mc"],
+              paper="SC+ and MC+",
+              ours=f"{equal['sc'] + equal['mc']} of {cases['sc'] + cases['mc']} equal",
+              tolerance=ways),
+        state("(18) as printed against counting", printed_wrong == 0, paper="HC+",
+              ours=f"wrong in {printed_wrong} of {cases['hc']} cases",
+              tolerance=ways,
+              otherwise="paper errs" if good["hc"] and last_group == printed_wrong else "differs",
+              note="where g_T is the last group its subgroups are counted twice; without the first "
+              f"term there, {equal['hc']} of {cases['hc']} equal"),
+    ]  # fmt: skip
+
+
+def _matrix_bound(matrix: np.ndarray, columns: np.ndarray) -> float:
+    """Return eq. (11) for one user a column and one coordinate a segment."""
+    levels = np.where(matrix < 0, columns[None, :], columns[np.maximum(matrix, 0)])
+    total = sum(Fraction(1, (int(own) - 1) ** 2) for own in levels.ravel())
+    return float(total / (4 * len(columns) ** 2))
+
+
+def expansion(context: Context) -> Found:
+    """Return Section VI-A's expansion factors, with whole bits and without."""
+    del context
+    printed = (
+        (2**16, "all 2^14 users", 2**14, 1.875),
+        (2**16, "two subgroups of 7", 14, 1.25),
+        (2, "all 2^14 users", 2**14, 15.0),
+        (2, "two subgroups of 7", 14, 4.0),
+    )
+    checks = []
+    for levels, who, summed, paper in printed:
+        whole = hetero.expansion_factor(levels, summed)
+        real = hetero.expansion_factor(levels, summed, rounded=False)
+        name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
+        checks.append(
+            compare(name, paper, whole, tolerance=1e-12,
+                    note=f"{real:.6f} by the formula as printed, without whole bits")
+        )  # fmt: skip
+    users, subgroup = 2**14, 7
+    checks.append(
+        state("2^14 users in subgroups of 7", users % subgroup == 0, paper="n = 7 of N = 2^14",
+              ours=f"{users / subgroup:.2f} subgroups", tolerance="exact", otherwise="paper errs",
+              note="no whole number of subgroups; the factors do not depend on it")
+    )  # fmt: skip
+    rows = [
+        {"K": levels, "summed": 2**power, "factor": hetero.expansion_factor(levels, 2**power),
+         "real bits": hetero.expansion_factor(levels, 2**power, rounded=False)}
+        for levels in (2, 16, 2**16)
+        for power in range(1, 15)
+    ]  # fmt: skip
+    return Found(
+        tuple(checks),
+        rows_to_frame(rows),
+        "Bits of a residue mod |S| (K - 1) + 1 over bits of its code, by the number |S| of users "
+        "that sum together. Marks: whole bits on the wire, as in the paper's numbers; lines: its "
+        "formula.",
+    )
+
+
+def costs(context: Context) -> Found:
+    """Return Section VI-A's growth of computation and communication, by counted operations."""
+    sizes = (40, 80, 160, 320) if context.fast else (40, 80, 160, 320, 640, 1280)
+    context.progress.stage("Section VI-A: counting rounds", len(sizes))
+    rows: list[dict[str, Any]] = []
+    for done, number in enumerate(sizes):
+        for name, value in _round_costs(number, 4, 10_000).items():
+            rows.append({"varied": "users N", "at": number, "count": name, "value": value})
+        context.progress.update(done + 1, len(sizes))
+    for size in (2, 4, 8, 16, 32):
+        for name, value in _round_costs(10 * size, size, 10_000).items():
+            rows.append({"varied": "users a subgroup n", "at": size, "count": name, "value": value})
+    for dim in (10_000, 20_000, 40_000, 80_000):
+        for name, value in _round_costs(40, 4, dim).items():
+            rows.append({"varied": "parameters m", "at": dim, "count": name, "value": value})
+    data = rows_to_frame(rows)
+    claims = (
+        ("user: words of pads", "users N", 0.0, "O(n m): not with N"),
+        ("user: words of pads", "users a subgroup n", 1.0, "O(n m)"),
+        ("user: words of pads", "parameters m", 1.0, "O(n m)"),
+        ("user: words of pads, one sum of all", "users N", 1.0, "O(N m) in the usual protocol"),
+        ("user: shares and agreements", "users N", 1.0, "O(N) shares of O(N) products: O(N^2)"),
+        ("user: bits of residues", "parameters m", 1.0, "O(N + m)"),
+        ("user: bits of residues", "users N", 0.0, "O(N + m): residues not with N"),
+        ("server: words of pads", "users N", 1.0, "(not in the paper) N m without losses"),
+    )
+    slopes: list[Check] = []
+    for name, varied, power, claim in claims:
+        own = data[(data["count"] == name) & (data["varied"] == varied)]
+        slope = float(np.polyfit(np.log(own["at"]), np.log(own["value"]), 1)[0])
+        slopes.append(
+            state(f"{name}, as a power of {varied}", abs(slope - power) <= 0.1, paper=claim,
+                  ours=f"exponent {slope:.3f}", tolerance=f"within 0.1 of {power:g}")
+        )  # fmt: skip
+    return Found(
+        (*slopes, _few_pads()),
+        data,
+        "Counted over one round of MC with subgroups of n users (K = 2, power-of-two rings), "
+        "against one sum of all users. m is the number of parameters.",
+    )
+
+
+def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
+    columns = number // size
+    words: Any = {"modulus_rule": "power_of_two"}
+    layout = hetero.segment_layout("mc", [size] * columns, [2] * columns, dim, **words)
+    found = hetero.segment_costs(layout)
+    one = hetero.segment_layout("groups", [number], [2], dim, **words)
+    return {
+        "user: words of pads": float(found.keystream_words.mean()),
+        "user: words of pads, one sum of all": float(hetero.segment_costs(one).keystream_words[0]),
+        "user: shares and agreements": float((found.shares + found.key_agreements).mean()),
+        "user: bits of residues": float(found.payload_bits.mean()),
+        "server: words of pads": float(found.server_keystream_words),
+    }
+
+
+def _few_pads() -> Check:
+    """Count how many users share a pad with one in a coordinate."""
+    layout = hetero.segment_layout("mc", [4] * 5, LEVELS, 5)
+    numbers = {len(block.members) - 1 for block in layout.blocks}
+    return state(
+        "pads on each coordinate of a user, its own apart",
+        numbers == {3, 7},
+        paper="n - 1 or 2n - 1",
+        ours=" or ".join(str(number) for number in sorted(numbers)) + " at n = 4",
+        tolerance="exact",
+    )
+
+
+def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw bounds, exact and simulated errors of schemes."""
+    ax = figure.subplots()
+    names = list(dict.fromkeys(data["scheme"]))
+    places = np.arange(len(names))
+    bounds = data.drop_duplicates("scheme").set_index("scheme")["bound"]
+    ax.bar(places, bounds[names], width=0.62, color="#d9e6ee", label="bound, Theorem 2")
+    for shift, (kind, colour) in zip(
+        (-0.13, 0.13), (("halfway", "#0072B2"), ("uniform", "#009E73")), strict=True
+    ):
+        rows = data[data["updates"] == kind].set_index("scheme").loc[names]
+        ax.plot(places + shift, rows["exact"], "_", ms=15, mew=2.2, color=colour,
+                label=f"exact, {kind} values")  # fmt: skip
+        ax.plot(places + shift, rows["simulated"], "x", ms=6, mew=1.4, color="#333333",
+                label="simulated" if kind == "uniform" else None)  # fmt: skip
+    ax.set_yscale("log")
+    ax.set_xticks(places, names)
+    ax.set(ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)")
+    ax.set_title("Quantization error: N = 20, K = 2, 4, 8, 10, 12")
+    ax.grid(axis="x", visible=False)
+    legend(ax)
+
+
+def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the expansion factor over users that sum together (columns K, summed, factor, ...)."""
+    ax = figure.subplots()
+    for i, (levels, rows) in enumerate(data.groupby("K")):
+        names: dict[Any, str] = {2: "2", 16: "16", 65536: "2^{16}"}
+        name = names.get(levels, str(levels))
+        ax.plot(rows["summed"], rows["real bits"], color=COLOURS[i + 1], lw=1.2)
+        ax.plot(rows["summed"], rows["factor"], MARKERS[i], ls="none", ms=5,
+                color=COLOURS[i + 1], label=f"$K = {name}$")  # fmt: skip
+    ax.axvline(14, color="#777777", lw=0.9, ls=":")
+    ax.annotate("two subgroups of 7", (14, ax.get_ylim()[1]), xytext=(4, -10),
+                textcoords="offset points", fontsize=8, color="#555555")  # fmt: skip
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code")
+    ax.set_title("Bandwidth expansion (marks: whole bits)")
+    legend(ax)
+
+
+def draw_costs(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the costs over each of the three numbers."""
+    figure.set_size_inches(14, 4)
+    axes = figure.subplots(1, 3)
+    for ax, (_, rows) in zip(axes, data.groupby("varied", sort=False), strict=True):
+        _draw_counts(ax, rows)
+    axes[0].set_ylabel("count (log axis)")
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+def _draw_counts(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw counted costs over what is varied, on log axes (columns at, count, value, varied)."""
+    for i, (name, rows) in enumerate(data.groupby("count", sort=False)):
+        ax.plot(rows["at"], rows["value"], color=COLOURS[i % 6], marker=MARKERS[i % 6],
+                ms=4.5, ls=LINES[i % 6], lw=1.4, label=str(name))  # fmt: skip
+    varied = str(data["varied"].iloc[0])
+    ax.set(xscale="log", yscale="log", xlabel=varied)
+    ticks = sorted(data["at"].unique())
+    ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
+    ax.minorticks_off()

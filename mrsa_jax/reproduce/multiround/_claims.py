@@ -1,0 +1,273 @@
+"""What Multi-RoundSecAgg claims about accuracies, and how each claim is read and judged.
+
+"Comparable" is read from paired differences over seeds: not more than one point below (IID) or
+two (non-IID, where the paper calls 1.53 points comparable in Table 5), or an interval that holds
+0. "Above" and "worst" ask for an interval on one side of 0. What the paper measured is printed only
+where ours is measured on the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mrsa_jax.reproduce.harness._intervals import (
+    Interval,
+    difference,
+    interval,
+    late_accuracy,
+    spread,
+)
+from mrsa_jax.reproduce.harness._items import Check, compare, state
+from mrsa_jax.reproduce.multiround._training import LATE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mrsa_jax.reproduce.multiround._training import Setting
+
+__all__ = ["Reading", "of_accuracies", "of_figure8", "of_iid", "of_non_iid"]
+
+RANDOM, WEIGHTED, PARTITION = "Random", "Weighted random", "User partition"
+T6, T4, T3 = (f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))
+
+_COMPARABLE, _COMPARABLE_NON_IID = 1.0, 2.0  # points below
+_FAILS = 0.02  # share of the rounds, below which nothing is trained
+
+
+class Reading(NamedTuple):
+    """What the data can show."""
+
+    is_fast: bool
+    seeds: int
+    rounds: int
+    is_own: bool  # the paper's own data set
+
+    @property
+    def words(self) -> str:
+        """Say what accuracies are means of."""
+        return (
+            f"means over {self.seeds} paired seeds of the tests in the last fifth of "
+            f"{self.rounds} rounds, {spread(self.seeds)}"
+        )
+
+    def printed(self, words: str, points: float) -> str:
+        """Return a claim of the paper, with its number on the paper's own data."""
+        return f"{words}: {points:+.2f} points" if self.is_own else words
+
+    def beside(self, published: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the published accuracies that may stand beside ours."""
+        return published if self.is_own else {}
+
+
+def of_iid(
+    frame: pd.DataFrame, panel: str, published: Mapping[str, float], read: Reading
+) -> list[Check]:
+    """Return the claims about IID data: all but user partition are alike, and that is worst."""
+    late = late_by_scheme(frame, panel)
+    words = "comparable to random selection's"
+    if read.is_fast:
+        return [_partition_at_fast(late, panel, read)]
+    checks = [
+        _comparable(late, scheme, RANDOM, panel, words, read, shown(late, read.beside(published)))
+        for scheme in (T4, T3)
+    ]
+    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+
+
+def of_non_iid(
+    frame: pd.DataFrame,
+    panels: Sequence[str],
+    published: Mapping[str, float],
+    read: Reading,
+) -> list[Check]:
+    """Return the claims about non-IID data: T = 3, 4 beat random and equal weighted selection.
+
+    Args:
+        frame: The accuracies.
+        panels: The panel with shuffled dropout rates, then that with rates by label, if any.
+        published: The paper's accuracies by scheme.
+        read: What the data can show.
+    """
+    panel, late = panels[0], late_by_scheme(frame, panels[0])
+    if read.is_fast:
+        return [_partition_at_fast(late, panel, read)]
+    checks = [_above(frame, panels, scheme, published, read) for scheme in (T4, T3)]
+    for scheme in (T4, T3):
+        words = read.printed("comparable", published[scheme] - published[WEIGHTED])
+        checks.append(
+            _comparable(late, scheme, WEIGHTED, panel, words, read, within=_COMPARABLE_NON_IID)
+        )
+    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+
+
+def _above(
+    frame: pd.DataFrame,
+    panels: Sequence[str],
+    scheme: str,
+    published: Mapping[str, float],
+    read: Reading,
+) -> Check:
+    """Judge "outperforms random selection" under the assignment of dropout rates that fits."""
+    late = [late_by_scheme(frame, panel) for panel in panels]
+    gaps = [difference(own[scheme], own[RANDOM]) for own in late]
+    how = ("shuffled rates", "rates by label")
+    holds = [gap.low > 0 for gap in gaps]
+    fits = "both agree" if all(holds) else " and ".join(
+        f"{'holds' if is_so else 'not shown'} with {words}"
+        for words, is_so in zip(how, holds, strict=False)
+    )  # fmt: skip
+    opened = (
+        "the paper does not say which clients have which dropout rate; its first version gives "
+        f"them by label where data are non-IID: {fits}. "
+        if len(panels) > 1
+        else ""
+    )
+    accuracies = "; ".join(
+        f"{words}: {shown(own, read.beside(published))}"
+        for words, own in zip(how, late, strict=False)
+    )
+    under = " under one of the two" if len(panels) > 1 else ""
+    return state(
+        f"{scheme} against random, {panels[0]}",
+        any(holds),
+        paper=read.printed("above", published[scheme] - published[RANDOM]),
+        ours="; ".join(
+            f"{words} {_signed(gap)} points" for words, gap in zip(how, gaps, strict=False)
+        ),
+        tolerance=f"above: an interval over 0{under}; {read.words}",
+        note=opened + accuracies,
+    )
+
+
+def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> list[Check]:
+    """Return the claims about other N and K: as in the main setting, or partition fails."""
+    panel, cohort_size = setting.panel, setting.cohort_size
+    late = late_by_scheme(frame, panel)
+    checks: list[Check] = []
+    if not read.is_fast:
+        words = "comparable to random selection's"
+        checks = [
+            _comparable(late, scheme, RANDOM, panel, words, read, shown(late))
+            for scheme in (T4, T3)
+        ]
+    worst = _partition_at_fast if read.is_fast else _partition
+    checks.append(worst(late, panel, read))
+    if cohort_size == 24:
+        share = trained_share(frame, panel, PARTITION)
+        ends = 100 * float(late[PARTITION].mean())
+        checks.append(
+            state(f"user partition, {panel}", share <= _FAILS, paper="fails to train: T = 24, and "
+                  "no block of 24 is ever wholly available",
+                  ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
+                  f"{difference(late[RANDOM], late[PARTITION])} points below random",
+                  tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
+                  note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
+                  "rates) blocks of 24 would be available in one round of twelve")
+        )  # fmt: skip
+    return checks
+
+
+def of_accuracies(frame: pd.DataFrame, panel: str, published: Mapping[str, float]) -> list[Check]:
+    """Return the published accuracies beside ours, on the paper's own data set."""
+    late = late_by_scheme(frame, panel)
+    checks = []
+    for scheme, value in published.items():
+        own = interval(100 * late[scheme])
+        within = max(2.0, own.half if own.half < float("inf") else 0.0)
+        checks.append(
+            compare(f"{scheme}, {panel} (%)", value, round(own.mean, 2), tolerance=within,
+                    note=f"{own} %; two points, or the interval over seeds: the paper states "
+                    "neither rounds nor the seeds' spread")
+        )  # fmt: skip
+    return checks
+
+
+def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
+    """Return each scheme's accuracy of each seed, late in its trainings."""
+    own = frame[frame["panel"] == panel]
+    return {
+        str(scheme): late_accuracy(rows, share=LATE)
+        for scheme, rows in own.groupby("scheme", sort=False)
+    }
+
+
+def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
+    """Return the share of rounds that were not skipped, over all seeds."""
+    own = frame[(frame["panel"] == panel) & (frame["scheme"] == scheme)]
+    ends = own.groupby("seed")[["trained rounds", "round"]].max().sum()
+    return float(ends["trained rounds"] / ends["round"])
+
+
+def shown(late: Mapping[str, pd.Series], published: Mapping[str, float] | None = None) -> str:
+    """Return every scheme's accuracy with its interval, beside the published one."""
+    beside = {} if published is None else {k: f" (paper {v:.2f})" for k, v in published.items()}
+    return ", ".join(
+        f"{scheme} {interval(100 * values)} %{beside.get(scheme, '')}"
+        for scheme, values in late.items()
+    )
+
+
+def _comparable(
+    late: Mapping[str, pd.Series],
+    scheme: str,
+    other: str,
+    panel: str,
+    words: str,
+    read: Reading,
+    note: str = "",
+    within: float = _COMPARABLE,
+) -> Check:
+    gap = difference(late[scheme], late[other])
+    return state(f"{scheme} against {other.lower()}, {panel}", is_comparable(gap, within),
+                 paper=words, ours=f"{_signed(gap)} points", note=note,
+                 tolerance=f"at most {within:g} points below, or an interval that holds 0; "
+                 f"{read.words}")  # fmt: skip
+
+
+def is_comparable(gap: Interval, within: float = _COMPARABLE) -> bool:
+    """Return whether a paired difference is hardly below 0, or within noise of it.
+
+    Examples:
+        >>> is_comparable(Interval(-0.9, 0.1)), is_comparable(Interval(-1.5, 0.5))
+        (True, False)
+    """
+    return gap.mean >= -max(within, gap.half)
+
+
+def _as_its_table(
+    late: Mapping[str, pd.Series], panel: str, published: Mapping[str, float], read: Reading
+) -> Check:
+    """Judge T = 6 by the sign of its own table: the text speaks of all T, the tables differ."""
+    gap = difference(late[T6], late[RANDOM])
+    paper = published[T6] - published[RANDOM]
+    alike = abs(gap.mean) <= max(_COMPARABLE, gap.half)
+    return state(f"{T6} against random, {panel}", alike or gap.mean * paper > 0,
+                 paper=read.printed("above" if paper > 0 else "below", paper),
+                 ours=f"{_signed(gap)} points",
+                 tolerance=f"the same sign, at most {_COMPARABLE:g} point apart, or an interval "
+                 f"that holds 0; {read.words}",
+                 note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
+                 "is what counts here")  # fmt: skip
+
+
+def _partition(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
+    gap = difference(late[PARTITION], late[rest])
+    return state(f"worst scheme, {panel}", gap.high < 0, paper="user partition",
+                 ours=f"user partition {_signed(gap)} points against the next worst, {rest}",
+                 tolerance=f"an interval below 0; {read.words}")  # fmt: skip
+
+
+def _partition_at_fast(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    return state(f"worst scheme after {read.rounds} rounds, {panel}",
+                 means[PARTITION] <= min(means.values()), paper="user partition",
+                 ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in means.items()),
+                 tolerance=f"means of {read.seeds} seeds; the other claims need the full size",
+                 )  # fmt: skip
+
+
+def _signed(gap: Interval) -> str:
+    return gap.text("+.1f")
