@@ -205,7 +205,10 @@ def check_field_operations(prime):
     assert sums.tolist() == [sum(map(int, row)) % prime for row in rows]
     full = jnp.full((1, 2**16), prime - 1, jnp.uint32)
     assert prime_field.sum_residues(full, field).tolist() == [(prime - 1) * 2**16 % prime]
-    assert prime_field.inverse(a, field).tolist() == [pow(int(x), prime - 2, prime) for x in left]
+    inverses = [pow(int(x), prime - 2, prime) for x in left]
+    assert prime_field.inverse(a, field).tolist() == inverses
+    several = jax.jit(prime_field.batch_inverse)(a[:4050].reshape(45, 90), field)
+    assert several.ravel().tolist() == inverses[: several.size]
 
 
 matrices = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(

@@ -19,9 +19,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
-from mrsa_jax._device import map_tiles
+from mrsa_jax._device import is_bound_by_memory, map_tiles
 from mrsa_jax._prime import (
     Field,
+    batch_inverse,
     companion,
     inverse,
     multiply,
@@ -51,7 +52,7 @@ class Bounds(NamedTuple):
 class _State(NamedTuple):
     kernels: Array  # uint32 [primes, groups, groups]
     ranks: Array  # int32 [primes]
-    labels: Array  # int32 [groups]: number of each column's class
+    labels: Array  # int32 [groups]: for each column's class, the place of one of its members
     active: Array  # bool [groups]: columns that are not zero so far
     upper: Array  # int32: lightest vector known
     grew: Array  # bool: whether the last row raised the rank
@@ -60,7 +61,7 @@ class _State(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    weights: Array  # int32 [groups]: of class k; NEVER if there is none or it is not active
+    weights: Array  # int32 [groups]: of the class labelled k; NEVER if none is, or not active
     number: Array  # int32: active classes
 
 
@@ -141,7 +142,7 @@ def _advance(
     kernels, grew = jax.vmap(step)(state.kernels, row, of)
     ranks = state.ranks + grew.astype(jnp.int32)
     active = state.active | (codes != jnp.int32(0))
-    labels = _split(state.labels, codes)
+    labels = _split(state.labels, codes, binary)
     classes = _classes(labels, active, weights)
     alone = jnp.all(kernels == jnp.uint32(0), axis=(0, 1)) & active
     load = jnp.sum(jnp.where(codes != jnp.int32(0), weights, jnp.int32(0)), dtype=jnp.int32)
@@ -164,13 +165,17 @@ def _advance(
     return after, jnp.min(classes.weights)
 
 
-def _split(labels: Array, codes: Array) -> Array:
-    """Number the classes of equal pairs (label, code)."""
+def _split(labels: Array, codes: Array, binary: bool) -> Array:
+    """Label the classes of equal pairs (label, code), each by the place of one of its members."""
     groups = labels.shape[0]
-    old, value, member = lax.sort((labels, codes, jnp.arange(groups, dtype=jnp.int32)), num_keys=2)
-    changed = (old[1:] != old[:-1]) | (value[1:] != value[:-1])
-    place = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(changed, dtype=jnp.int32)])
-    return jnp.zeros_like(labels).at[member].set(place)
+    places = jnp.arange(groups, dtype=jnp.int32)
+    if binary:  # a class becomes two at most: one keeps its label
+        leaves = codes != codes[labels]
+        first = jnp.where(leaves, places, jnp.int32(groups))
+        new = jnp.full_like(labels, groups).at[labels].min(first)
+        return jnp.where(leaves, new[labels], labels)
+    same = (labels[:, None] == labels[None, :]) & (codes[:, None] == codes[None, :])
+    return jnp.min(jnp.where(same, places[None, :], jnp.int32(groups)), axis=1)
 
 
 def _classes(labels: Array, active: Array, weights: Array) -> _Classes:
@@ -247,7 +252,7 @@ def _points(
     for axis in range(_AXES):
         factor = projection[axis]
         products = scale(kernel, factor[:, None], companion(factor, of)[:, None], of)
-        mixed.append(sum_residues(products.T, of))
+        mixed.append(sum_residues(products, of, axis=0))
     groups = labels.shape[0]
     member = labels[None, :] == jnp.arange(groups, dtype=jnp.int32)[:, None]
     sums = [sum_residues(jnp.where(member, values[None, :], jnp.uint32(0)), of) for values in mixed]
@@ -268,18 +273,32 @@ def _lightest_line(
     delta: Array, upright: Array, both: Array, heavy: Array, fields_of: Field
 ) -> Array:
     """Return the smallest weight of three points in a line, by the slopes seen from the first."""
-    slopes = []
-    for which in range(len(delta)):
-        of = jax.tree.map(lambda leaf, which=which: leaf[which], fields_of)
-        flat = delta[which].reshape(2, -1)
-        slope = multiply(flat[1], inverse(flat[0], of), of).reshape(upright.shape[1:])
-        slopes.append(jnp.where(upright[which], of.prime, slope))
-    weight = jnp.where(both, jnp.broadcast_to(heavy[None, :], both.shape), jnp.int32(NEVER))
-    first, second, weight = lax.sort((*slopes, weight), dimension=1, num_keys=3)
-    same = (first[:, 1:] == first[:, :-1]) & (second[:, 1:] == second[:, :-1])
-    pairs = jnp.where(same, weight[:, 1:] + weight[:, :-1], jnp.int32(NEVER))
-    lines = jnp.min(pairs, axis=1, initial=NEVER) + jnp.minimum(heavy, jnp.int32(NEVER))
+    slopes = jax.vmap(_slopes)(delta, fields_of)
+    slopes = jnp.where(upright, fields_of.prime[:, None, None], slopes)
+    places = jnp.arange(heavy.shape[0], dtype=jnp.int32)
+
+    def with_third(third: tuple[Array, Array, Array]) -> Array:
+        place, seen, weight = third
+        same = (slopes[0] == seen[0][:, None]) & (slopes[1] == seen[1][:, None])
+        return jnp.where(same & (places != place)[None, :], weight[:, None], jnp.int32(NEVER))
+
+    # Every third point beside every second: a sort takes a CPU longer, up to a thousand groups.
+    # Both ends are points that are shown, or the weight is never reached.
+    weights = jnp.where(both, heavy[None, :], jnp.int32(NEVER))
+    thirds = places, jnp.moveaxis(slopes, 2, 0), weights.T
+    if is_bound_by_memory():
+        lightest = jnp.min(jax.vmap(with_third)(thirds), axis=0)
+    else:
+        start = jnp.full_like(weights, NEVER)
+        lightest, _ = lax.scan(
+            lambda least, third: (jnp.minimum(least, with_third(third)), None), start, thirds
+        )
+    lines = jnp.min(weights + lightest, axis=1) + jnp.minimum(heavy, jnp.int32(NEVER))
     return jnp.minimum(jnp.min(lines), jnp.int32(NEVER))
+
+
+def _slopes(delta: Array, of: Field) -> Array:
+    return multiply(delta[1], batch_inverse(delta[0], of), of)
 
 
 def random_projection(primes: Sequence[int], groups: int) -> UInt32[Array, "primes axes groups"]:
