@@ -339,7 +339,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "64 x [150, 120]",
         "histories",
         _weak_bounds,
-        {"xla": Bound(40_000)},
+        {"xla": Bound(26_000)},
     ),
     "chacha20": HotPath(
         "ChaCha20", "64 MiB", "bytes", _chacha20, {"pallas": Bound(2, 1.2), "xla": Bound(100)}
