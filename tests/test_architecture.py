@@ -27,6 +27,7 @@ ORDER = (
     "_slots",
     "_student",
     "_cores",
+    "_plugins",
     "_compile_cache",
     "_device",
     "_tracing",

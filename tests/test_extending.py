@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax import cli
 from mrsa_jax.graphs import GraphModel
-from mrsa_jax.selection import Selector
+from mrsa_jax.selection import Selector, _registry
 
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_rows() -> Iterator[None]:
+    before = dict(_registry._ROWS)
+    yield
+    _registry._ROWS.clear()
+    _registry._ROWS.update(before)
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(BLOCKS) == 6
     found: dict[str, Any] = {"__name__": "__main__"}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        exec(compile("\n".join(blocks), "docs/extending.md", "exec"), found)
+        exec(compile("\n".join(BLOCKS), "docs/extending.md", "exec"), found)
     return found
 
 
@@ -39,6 +52,87 @@ def test_the_selector(names: dict[str, Any]) -> None:
     always = mj.selection.rollout(0, names["selector"], mj.availability.independent(0.0), 20)
     assert (np.asarray(always)[:10].sum(axis=0) == 1).all()
     assert (np.asarray(always)[10:].sum(axis=0) == 1).all()
+
+
+def test_it_is_studied_compared_and_told_of(names: dict[str, Any]) -> None:
+    results = names["results"]
+    assert results["scheme"].values.tolist() == ["Longest waiting", "User partition"]
+    assert "under Longest waiting" in results.mrsa.sentences()[0]
+    assert names["axes"].collections or names["axes"].get_lines()
+    table = names["table"].set_index("scheme")
+    assert table.loc["pairs", "exposed_clients"] == 0
+    assert table.loc["pairs", "guaranteed_privacy"] == 2
+    assert table.loc["in turns", "guaranteed_privacy"] == 1
+    judged = names["judged"]
+    assert judged["scheme"].values.tolist() == ["as logged", "every second"]
+    assert int(judged["rank"][0, -1]) == 24
+    assert int(judged["rank"][1, -1]) == 12
+
+
+def test_a_user_s_file_goes_through_every_command(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's file and study: a sweep from the command line, a figure and a page of it."""
+    monkeypatch.chdir(tmp_path)
+    _registry._ROWS.pop("longest_waiting", None)
+    pathlib.Path("waiting.py").write_text(BLOCKS[0])
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 35
+    (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    pathlib.Path("study.toml").write_text(toml)
+    assert cli.main(["sweep", "study.toml", "--dry-run"]) == 2
+    assert "got 'longest_waiting'" in capsys.readouterr().err
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        assert cli.main(["sweep", "study.toml", "--plugin", "waiting.py"]) == 0
+    results = mj.study.open_study("results/sweep").load()
+    waiting = results.sel(scheme="longest_waiting")
+    assert waiting["scheme"].item() == "Longest waiting"
+    assert (waiting["exposed_clients"].sel(dropout_rates=0.4).values == 24).all()
+    assert (results.sel(scheme="batch_partitioning:2")["exposed_clients"].values == 0).all()
+    assert results.mrsa.plot("exposed_clients", x="dropout_rates", hue="scheme").get_lines()
+    assert cli.main(["report", "results/sweep"]) == 0
+    assert "Longest waiting" in pathlib.Path("results/sweep/report.html").read_text()
+    (commands,) = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
+    for line in commands.splitlines():
+        config = cli._parse(shlex.split(line)[1:])
+        if hasattr(config, "population"):
+            mj.study.validate(config)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "text", "words"),
+    [
+        ("none.py", None, "`plugin` must be an existing Python file (.py), or an installed module"),
+        ("no_such_module", None, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("bad.py", "import mrsa_jax\n\nx = 1 / 0\n", "line 3: ZeroDivisionError: division by zero"),
+        ("bad.py", "def f(:\n", "SyntaxError"),
+        ("bad.py", "raise SystemExit(0)\n", "line 1: SystemExit: 0"),
+        ("bad.py", "import mrsa_jax as mj\nmj.selection.register('uniform', print)\n",
+         "line 2: ConfigurationError: `name` must be none of the package's own schemes"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_run_is_named(
+    plugin: str,
+    text: str | None,
+    words: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        pathlib.Path(plugin).write_text(text)
+    assert cli.main(["simulate", "--plugin", plugin]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"got '{plugin}'" in said
+    assert words in said
+    assert cli.main(["simulate", "--plugin"]) == 2
+
+
+def test_settings_cannot_name_code(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text('plugins = ["waiting.py"]\n[grid]\nseed = [1, 2]\n')
+    with pytest.raises(mj.ConfigurationError, match="`plugins` is not a field"):
+        mj.study.sweep(path)
 
 
 def test_the_graph(names: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._chance import check_chances, happens, threshold
+from mrsa_jax._chance import check_chances, happens, threshold, threshold_chance
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values
@@ -39,6 +39,11 @@ class Independent:
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True
+
+    @property
+    def dropout_rates(self) -> np.ndarray:
+        """float64 of the thresholds' shape: chance to be offline, the same in every round."""
+        return threshold_chance(np.asarray(self.thresholds))
 
     def for_clients(self, num_clients: int) -> Independent:
         """Return the model with a rate for each of `num_clients` clients.

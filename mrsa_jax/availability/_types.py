@@ -16,6 +16,8 @@ class Availability(Protocol):
     `state` is what the next round needs (None for a model without memory). `sample` is written
     for one trial; a model whose class has `takes_trials = True` also takes keys [B] (its state's
     last axis, if any, being the trials) and returns [N, B]. Other models are mapped by `jax.vmap`.
+    One whose rounds and clients are independent, with the same chances in every round, has these
+    as `dropout_rates`.
     """
 
     def for_clients(self, num_clients: int) -> Availability:

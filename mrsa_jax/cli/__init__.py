@@ -20,10 +20,12 @@ from mrsa_jax._errors import (
     MrsaError,
     OutputExistsError,
     nearest,
+    require,
 )
+from mrsa_jax._plugins import load_plugins
 from mrsa_jax.cli import _attack, _bench
 from mrsa_jax.cli._audit import run_audit
-from mrsa_jax.cli._console import error_console, escape, outlets
+from mrsa_jax.cli._console import error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
 from mrsa_jax.cli._report import DETAILS as REPORT_DETAILS
@@ -114,7 +116,9 @@ _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
 
 Which clients' updates can a server solve for that sees only securely aggregated sums, round
 after round, and what does preventing it cost in accuracy? Start with `mrsa-jax demo`.
-Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags win.
+Each command also reads a TOML file: `mrsa-jax demo --config study.toml --seed 1`; flags win. And
+each takes selection schemes of your own, from a Python file: `mrsa-jax simulate --plugin mine.py
+--schemes mine`.
 """
 
 
@@ -204,7 +208,13 @@ def _parse(words: list[str]) -> Any:
 
         sys.stdout.write(f"mrsa-jax {__version__}\n")
         raise SystemExit(0)
-    path, words = _take_config_flag(words)
+    plugins, words = _take_flag(words, "plugin", "a Python file or a module")
+    if plugins:
+        use_cores()  # before they start JAX
+        load_plugins(plugins)
+    files, words = _take_flag(words, "config", "a file")
+    require(len(files) <= 1, "config", "must be given once", *files)
+    path = pathlib.Path(files[0]) if files else None
     if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
         raise ConfigurationError(
             f"`command` must be a known command; got {words[0]!r}; {nearest(words[0], _COMMANDS)}"
@@ -246,13 +256,18 @@ def _union(defaults: dict[str, Any], chosen: list[str]) -> Any:
     return result
 
 
-def _take_config_flag(words: list[str]) -> tuple[pathlib.Path | None, list[str]]:
-    """Split `--config FILE` off: it sets the defaults that the other flags change."""
-    for i, word in enumerate(words):
-        if word == "--config":
-            if i + 1 == len(words):
-                raise ConfigurationError("`config` must be followed by a file")
-            return pathlib.Path(words[i + 1]), words[:i] + words[i + 2 :]
-        if word.startswith("--config="):
-            return pathlib.Path(word.split("=", 1)[1]), words[:i] + words[i + 1 :]
-    return None, words
+def _take_flag(words: list[str], flag: str, what: str) -> tuple[list[str], list[str]]:
+    """Split a flag that all commands take off, with its values; return them, and the rest."""
+    values, rest = [], []
+    left = iter(words)
+    for word in left:
+        if word == f"--{flag}":
+            value = next(left, None)
+            if value is None:
+                raise ConfigurationError(f"`{flag}` must be followed by {what}")
+            values.append(value)
+        elif word.startswith(f"--{flag}="):
+            values.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    return values, rest

@@ -41,6 +41,7 @@ from mrsa_jax.study._secagg_config import SecaggConfig
 if TYPE_CHECKING:
     from mrsa_jax.study._accessor import StudyAccessor
     from mrsa_jax.study._cite import cite
+    from mrsa_jax.study._compare import compare, from_histories
     from mrsa_jax.study._explorer import Explorer
     from mrsa_jax.study._findings import Findings
     from mrsa_jax.study._progress import Notes, Progress
@@ -89,7 +90,9 @@ __all__ = [
     "attack_frozen",
     "check",
     "cite",
+    "compare",
     "config_hash",
+    "from_histories",
     "load_config",
     "open_study",
     "parse_scheme",
@@ -106,6 +109,7 @@ __all__ = [
 _LATE = {
     "_accessor": ("StudyAccessor",),
     "_cite": ("cite",),
+    "_compare": ("compare", "from_histories"),
     "_explorer": ("Explorer",),
     "_report_folder": ("SavedReport", "report"),
     "_progress": ("Notes", "Progress"),

@@ -10,6 +10,7 @@ from mrsa_jax._checks import POSITIVE, check_least, check_number
 from mrsa_jax._errors import require
 from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study import _config
+from mrsa_jax.study._availability import parse_availability
 
 __all__ = ["check_attack", "pictures"]
 
@@ -133,6 +134,7 @@ def _population(config: Any) -> None:
     require(len(config.dropout_rates) >= 1, "dropout_rates", "must hold at least one rate", ())
     for rate in config.dropout_rates:
         require(0 <= rate < 1, "dropout_rates", "must lie in [0, 1)", rate)
+    parse_availability(config.availability, config.dropout_rates)
     _seen(config.schemes, "schemes")
     for text in config.schemes:
         _config.parse_scheme(text).check(n, k)

@@ -57,6 +57,8 @@ class LeastSquaresConfig(AttackSettings):
     """Clients asked in a round, K."""
     dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Chances to be offline in a round, spread over the clients."""
+    availability: str = "independent"
+    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
     rounds: int = 80
     """Rounds whose sums the server keeps."""
     warm_up: int = 40
@@ -105,6 +107,8 @@ class DisaggregationConfig(AttackSettings):
     """Clients asked in a round, K."""
     dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
     """Chances to be offline in a round, spread over the clients."""
+    availability: str = "independent"
+    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
     rounds: int = 60
     """Rounds, J; more than clients, or any history explains the sums."""
     interval: int = 10

@@ -14,6 +14,7 @@ from mrsa_jax._device import platform
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.selection._types import block_size_of, cohort_size_of
+from mrsa_jax.study._availability import AVAILABILITY, parse_availability
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -38,6 +39,7 @@ __all__ = [
     "build_clients",
     "build_mesh",
     "build_model",
+    "build_online",
     "build_rate_schedule",
     "build_rates",
     "build_rule",
@@ -155,6 +157,26 @@ def build_rates(
 def build_availability(rates: np.ndarray) -> availability.Availability:
     """Return the availability model of independent dropouts."""
     return availability.independent(rates)
+
+
+def build_online(
+    seed: int, population: PopulationConfig, clients: data.ClientData | None = None
+) -> tuple[availability.Availability, np.ndarray]:
+    """Return who is online, and each client's dropout rate in the long run, float32[N].
+
+    `clients` are needed where rates follow from their labels.
+    """
+    given = population.dropout_rates
+    name, parameters = parse_availability(population.availability, given)
+    rates = build_rates(seed, population, clients)
+
+    def places(count: int) -> np.ndarray:  # dealt out as rates are
+        shares = dataclasses.replace(
+            population, dropout_rates=tuple(i / count for i in range(count))
+        )
+        return np.rint(build_rates(seed, shares) * count).astype(np.int32)
+
+    return AVAILABILITY[name].build(rates, given, places, *parameters)
 
 
 def expected_cardinality(

@@ -16,7 +16,7 @@ from mrsa_jax.selection._registry import parse_scheme, scheme_names, scheme_pape
 from mrsa_jax.study._config import to_dict
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
-__all__ = ["ATTACKS", "cite", "papers_behind"]
+__all__ = ["ATTACKS", "cite", "papers_behind", "papers_of_value"]
 
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
 
@@ -140,7 +140,7 @@ ATTACKS = ("least-squares", "disaggregation", "gradients", "model-inversion", "m
            "inconsistency")  # fmt: skip
 """Names of the attacks, as `mrsa-jax attack` has them."""
 
-_STUDIES = ("demo", "simulate", "train", "sweep", "reproduce", "audit")
+_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit")
 
 
 def cite(spec: Any) -> str:
@@ -219,7 +219,7 @@ def _of(spec: Any) -> Iterator[_Found]:
             yield from _of(one)
     elif dataclasses.is_dataclass(spec) and not isinstance(spec, type):
         is_config = type(spec).__name__.endswith(("Config", "Command"))
-        yield from _of_config(spec) if is_config else _of_value(spec)
+        yield from _of_config(spec) if is_config else papers_of_value(spec)
     else:
         raise ConfigurationError(
             "`spec` must be a scheme, a configuration, a study's data set or a name; "
@@ -310,6 +310,7 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
 def _of_results(results: Any) -> Iterator[_Found]:
     """Yield the papers of a study's data set: its provenance, or else its schemes."""
     yield from _of_settings(results.attrs)
+    yield from map(tuple, results.attrs.get("papers", ()))
     if "config" not in results.attrs:
         yield _MULTIROUND, "multi-round privacy", ""
     if "config" not in results.attrs and "scheme" in results.coords:
@@ -317,14 +318,14 @@ def _of_results(results: Any) -> Iterator[_Found]:
             yield from _of_field("scheme", label)
 
 
-def _of_value(value: Any) -> Iterator[_Found]:
+def papers_of_value(value: Any) -> Iterator[_Found]:
     """Yield the papers of a scheme that is a value, and of the schemes inside it."""
     name = type(value).__name__
     found = list(_row(_CLASSES[name], name)) if name in _CLASSES else []
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
         if dataclasses.is_dataclass(inner) and type(inner).__name__ in _CLASSES:
-            found += _of_value(inner)
+            found += papers_of_value(inner)
         elif field.name == "method" and isinstance(inner, str):
             for names in ("method", "methods"):
                 found += _of_field(names, inner)

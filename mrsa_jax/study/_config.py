@@ -84,6 +84,12 @@ class PopulationConfig:
     assignment: AssignmentName = "shuffled"
     """How the rates are spread: shuffled by the seed, cyclic, sorted (equal ones together), or
     by_label: from the first rate for clients of label 0 to the last for those of the last."""
+    availability: str = "independent"
+    """Who is away when: independent, each round by itself; markov:ROUNDS, for so many rounds on
+    average; cyclic: each client goes through the rates, one a round, from its own on;
+    diurnal:AMPLITUDE:PERIOD: a wave around the one rate, clients spread over the period;
+    replay:FILE[:random|:absent]: as a .npy file of booleans [rounds, clients] has it, from its
+    first row or a random one, and again or not at all after its last."""
 
 
 @dataclasses.dataclass(frozen=True)

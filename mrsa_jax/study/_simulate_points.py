@@ -198,7 +198,7 @@ def _selector(config: SimulateConfig) -> selection.Selector:
 
 
 def _availability(config: SimulateConfig) -> Any:
-    return _build.build_availability(_build.build_rates(config.seed, config.population))
+    return _build.build_online(config.seed, config.population)[0]
 
 
 def _rule(config: SimulateConfig) -> Any:
@@ -206,5 +206,6 @@ def _rule(config: SimulateConfig) -> Any:
 
 
 def _expected(config: SimulateConfig) -> np.ndarray:
-    rates = _build.build_rates(config.seed, config.population)
-    return np.asarray(_build.expected_cardinality(_selector(config), rates)[0])
+    available, rates = _build.build_online(config.seed, config.population)
+    known = rates if hasattr(available, "dropout_rates") else None
+    return np.asarray(_build.expected_cardinality(_selector(config), known)[0])

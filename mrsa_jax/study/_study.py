@@ -31,10 +31,8 @@ from mrsa_jax.study._run_folder import RunFolder, run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._variables import (
     coordinates,
-    guarantees,
     history_variables,
-    rates_and_expectations,
-    without_expectation,
+    known_before,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +66,8 @@ def check(config: Config) -> str:
 
 def _check_schemes(config: Config) -> None:
     """Reject settings that only building the schemes shows to be wrong, and unknown data."""
+    if config.population.assignment != "by_label":
+        _build.build_online(config.seed, config.population)
     for scheme in schemes_of(config):
         selector = _build.build_selector(scheme, config.population)
         _build.build_rule(config.protocol, selector)
@@ -171,8 +171,7 @@ def _say_where_from(own: RunFolder, progress: Progress) -> None:
 def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     schemes = schemes_of(config)
     population = config.population
-    shared = rates_and_expectations(config.seed, population, schemes)
-    available = _build.build_availability(shared["dropout_rate"][1])
+    available, rates = _build.build_online(config.seed, population)
     # of each scheme what is known, and not who took part: that is as large as all trials' clients
     known: list[dict[str, Any]] = []
     statuses = []
@@ -200,11 +199,10 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
             parts.append(_trial.analyse(participation[start : start + step]))
             progress.update(min(start + step, config.trials), config.trials)
         known.append(history_variables([_trial.joined(parts)], "trial"))
-    axes = coordinates(schemes, config.rounds, population.num_clients)
+    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
     lossy: dict[str, Any] = {}
     if statuses:
         lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
-        shared = without_expectation(shared)
     found = {
         name: (dims, np.concatenate([own[name][1] for own in known]), *about)
         for name, (dims, _, *about) in known[0].items()
@@ -212,7 +210,7 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
     import xarray as xr  # takes a second: not before the first trial
 
     return xr.Dataset(
-        shared | guarantees(config, schemes) | found | lossy,
+        known_before(config, schemes, available, rates) | found | lossy,
         coords=axes | {"trial": np.arange(config.trials)},
     )
 

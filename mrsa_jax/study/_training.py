@@ -19,11 +19,9 @@ from mrsa_jax.study._progress import Meter, Progress, note
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._variables import (
     coordinates,
-    guarantees,
     history_variables,
+    known_before,
     missing_below,
-    rates_and_expectations,
-    without_expectation,
 )
 
 if TYPE_CHECKING:
@@ -107,8 +105,8 @@ def train_schemes(
     schemes = schemes_of(config)
     setting = _setting(config, progress)
     clients, population = setting.clients, config.population
-    shared = rates_and_expectations(config.seed, population, schemes, clients)
-    available = _build.build_availability(shared["dropout_rate"][1])
+    available, rates = _build.build_online(config.seed, population, clients)
+    shared = known_before(config, schemes, available, rates)
     played = [play(config, scheme, available, setting.dim) for scheme in schemes]
     columns: list[dict[str, Any]] = []
     for scheme, one in zip(schemes, played, strict=True):
@@ -122,14 +120,12 @@ def train_schemes(
             missing_below(0, learnt),
             {"description": about},
         )
-        shared = without_expectation(shared)
     segmented = [one.segments for one in played if one.segments is not None]
     if segmented:
         facts = [own.facts() for own in segmented]
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
         shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
-    shared = shared | guarantees(config, schemes)
-    axes = coordinates(schemes, config.rounds, population.num_clients)
+    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
     import xarray as xr  # takes a second: not before the first round
 
     return xr.Dataset(

@@ -90,7 +90,7 @@ class History:
 
 
 def analyse(participation: Any) -> History:
-    """Analyse a participation history bool[..., J, N]; all in integers but F and C.
+    """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
     Trials go through in parts, so that what is held beside the history is bounded.
     """
@@ -132,13 +132,14 @@ def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
 
 
 def _analyse(history: np.ndarray) -> History:
+    own = history.astype(np.bool_)  # F and C know no weights
     return History(
-        participation=history,
+        participation=own,
         strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
         rank=np.asarray(modular.rank_trajectory(history)),
         first_exposure=np.asarray(privacy.first_exposure(history)),
-        fairness_gap=np.asarray(selection.fairness_gap(history)),
-        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(history)),
+        fairness_gap=np.asarray(selection.fairness_gap(own)),
+        aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )
 
 

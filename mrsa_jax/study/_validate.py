@@ -5,6 +5,7 @@ from __future__ import annotations
 from mrsa_jax._checks import check_chance, check_least, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax.study._availability import parse_availability
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -61,6 +62,14 @@ def _validate_population(population: PopulationConfig) -> None:
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
     for rate in rates:
         check_chance(rate, "dropout_rates")
+    _validate_availability(population)
+
+
+def _validate_availability(population: PopulationConfig) -> None:
+    name, _ = parse_availability(population.availability, population.dropout_rates)
+    rule = "must be independent or markov with rates by label"
+    alike = population.assignment != "by_label" or name in ("independent", "markov")
+    require(alike, "availability", rule, population.availability)
 
 
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:

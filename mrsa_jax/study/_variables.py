@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _trial
-from mrsa_jax.study._config import DemoConfig, PopulationConfig, Scheme, SimulateConfig, TrainConfig
+from mrsa_jax.study._config import DemoConfig, Scheme, SimulateConfig, TrainConfig
 
 __all__ = [
     "coordinates",
-    "guarantees",
     "history_variables",
+    "known_before",
     "missing_below",
     "of_point",
-    "rates_and_expectations",
-    "without_expectation",
+    "scheme_variables",
 ]
 
 
@@ -31,63 +31,59 @@ def missing_below(least: int, values: Any) -> np.ndarray:
     return np.where(own >= least, own, np.nan).astype(np.float32)
 
 
-def coordinates(schemes: tuple[Scheme, ...], rounds: int, num_clients: int) -> dict[str, Any]:
+def coordinates(labels: list[str], rounds: int, num_clients: int) -> dict[str, Any]:
     """Return the axes of a study."""
     return {
-        "scheme": [scheme.label for scheme in schemes],
+        "scheme": labels,
         "round": np.arange(rounds),
         "client": np.arange(num_clients),
     }
 
 
-def rates_and_expectations(
-    seed: int, population: PopulationConfig, schemes: tuple[Scheme, ...], clients: Any = None
+def scheme_variables(
+    rates: np.ndarray, expected: list[tuple[float, float]], kept: list[int]
 ) -> dict[str, Any]:
-    """Return the clients' dropout rates, and what C of each scheme is expected to be."""
-    rates = _build.build_rates(seed, population, clients)
-    selectors = [_build.build_selector(scheme, population) for scheme in schemes]
-    expected = [_build.expected_cardinality(selector, rates) for selector in selectors]
+    """Return the clients' dropout rates, what C of each scheme is expected to be, and its T."""
+    about = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
+    facts = {"units": "clients", "description": about}
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
         "expected_cardinality": ("scheme", np.array([mean for mean, _ in expected])),
         "cardinality_deviation": ("scheme", np.array([deviation for _, deviation in expected])),
+        "guaranteed_privacy": ("scheme", np.array(kept, np.int32), facts),
     }
 
 
-def guarantees(
-    config: DemoConfig | SimulateConfig | TrainConfig, schemes: tuple[Scheme, ...]
+def known_before(
+    config: DemoConfig | SimulateConfig | TrainConfig,
+    schemes: tuple[Scheme, ...],
+    available: Availability,
+    rates: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the T that each scheme keeps however many rounds follow."""
+    """Return what is known of schemes before their rounds.
+
+    Of C nothing is where clients are lost inside rounds, or rounds depend on each other.
+    """
     segments = None if isinstance(config, SimulateConfig) else config.hetero
-    kept = [
-        _build.guaranteed_privacy(
-            _build.build_selector(scheme, config.population), config.protocol, segments
-        )
-        for scheme in schemes
-    ]
-    about = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
-    return {
-        "guaranteed_privacy": (
-            "scheme",
-            np.array(kept, np.int32),
-            {"units": "clients", "description": about},
-        )
-    }
+    selectors = [_build.build_selector(scheme, config.population) for scheme in schemes]
+    is_known = config.protocol.is_plain and hasattr(available, "dropout_rates")
+    own = rates if is_known else None
+    return scheme_variables(
+        rates,
+        [_build.expected_cardinality(selector, own) for selector in selectors],
+        [_build.guaranteed_privacy(one, config.protocol, segments) for one in selectors],
+    )
 
 
 def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, np.ndarray]:
     """Return what a sweep keeps of a point before it is played: the T that lasts, and N."""
-    kept = guarantees(config, (scheme,))["guaranteed_privacy"][1]
+    selector = _build.build_selector(scheme, config.population)
+    segments = None if isinstance(config, SimulateConfig) else config.hetero
+    kept = _build.guaranteed_privacy(selector, config.protocol, segments)
     return {
-        "guaranteed_privacy": np.asarray(kept[0]),
+        "guaranteed_privacy": np.asarray(kept),
         "largest_rank": np.asarray(config.population.num_clients),
     }
-
-
-def without_expectation(shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the shared variables, of C no expectation: losses inside rounds have none here."""
-    names = ("expected_cardinality", "cardinality_deviation")
-    return shared | {name: ("scheme", np.full_like(shared[name][1], np.nan)) for name in names}
 
 
 def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:

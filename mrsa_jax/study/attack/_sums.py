@@ -10,7 +10,6 @@ import numpy as np
 
 from mrsa_jax import (
     attacks,
-    availability,
     data,
     federated,
     plotting,
@@ -25,7 +24,13 @@ from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._attack_config import LeastSquaresConfig
-from mrsa_jax.study._config import TrainConfig, load_config, parse_scheme, secret_seed
+from mrsa_jax.study._config import (
+    PopulationConfig,
+    TrainConfig,
+    load_config,
+    parse_scheme,
+    secret_seed,
+)
 
 if TYPE_CHECKING:
     from mrsa_jax.study._progress import Progress
@@ -99,13 +104,14 @@ def _kept_sums(label: str, kept: SummedRounds) -> _Sums:
 
 def history_of(config: Any, selector: Any, rounds: int) -> np.ndarray:
     """Roll out whose sums the server learns."""
-    rates = availability.assign_rates(
-        fold(as_key(config.seed), int(Stream.ASSIGNMENT)),
-        config.dropout_rates,
+    population = PopulationConfig(
         config.num_clients,
-        how="shuffled",
+        config.cohort_size,
+        config.dropout_rates,
+        availability=config.availability,
     )
-    cohorts = selection.rollout(config.seed, selector, availability.independent(rates), rounds)
+    online, _ = _build.build_online(config.seed, population)
+    cohorts = selection.rollout(config.seed, selector, online, rounds)
     return _trial.learnt_sums(cohorts)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError
+from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Machine
@@ -88,7 +89,9 @@ def _compute_all(client: Any, plan: Plan, count: Count) -> None:
     from distributed import KilledWorker, as_completed
 
     futures = [
-        client.submit(_work, plan.sweep, plan.machine, plan.jobs(task), pure=False)
+        client.submit(
+            _work, loaded_plugins(), plan.sweep, plan.machine, plan.jobs(task), pure=False
+        )
         for task in count.tasks()
     ]
     try:
@@ -104,8 +107,12 @@ def _compute_all(client: Any, plan: Plan, count: Count) -> None:
         client.cancel(futures)
 
 
-def _work(sweep: Sweep, machine: Machine, jobs: Sequence[Job]) -> list[int]:
+def _work(
+    plugins: tuple[str, ...], sweep: Sweep, machine: Machine, jobs: Sequence[Job]
+) -> list[int]:
     """Compute points on a worker; return those that were written."""
+    if plugins != loaded_plugins():
+        load_plugins(plugins)
     store = SweepStore(sweep)
     written: list[int] = []
     try:
