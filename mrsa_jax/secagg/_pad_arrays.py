@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
-from mrsa_jax._device import at_once, chosen_form
+from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._status import Status
 from mrsa_jax.modular import Ring, is_power_of_two, ring_of, ring_sum_over
 from mrsa_jax.secagg._pad_tables import (
@@ -27,7 +27,7 @@ from mrsa_jax.secagg._pads_xla import block_by_xla
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan
 
-__all__ = ["edge_places", "padded_blocks", "pads_by_arrays"]
+__all__ = ["classes_of", "edge_places", "padded_blocks", "pads_by_arrays"]
 
 
 def edge_places(block: Block, round_: Round) -> Any:
@@ -43,8 +43,25 @@ def edge_places(block: Block, round_: Round) -> Any:
 def pads_by_arrays(
     round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
 ) -> tuple[Array, RingResult]:
-    """Pad and sum a round's blocks."""
+    """Pad and sum a round's blocks; what is not traced in the device's memory, or it is said."""
     round_ = round_._replace(inputs=jnp.asarray(round_.inputs))
+    # a kernel keeps no keystream
+    by_kernel = chosen_form(("xla", "pallas"), round_) == "pallas"
+    chunk = 1 if by_kernel else at_once("keystream", 64)
+    if is_traced(round_, edges):
+        return _pads_of(chunk, round_, edges, plan, padded)
+    participants, dim = round_.inputs.shape
+
+    def run(chunk: int) -> tuple[Array, RingResult]:
+        return jax.block_until_ready(_pads_of(chunk, round_, edges, plan, padded))
+
+    what = f"pads of {participants:,} vectors of {dim:,} words, in blocks of keystream"
+    return within_memory(run, chunk, "inputs", what)
+
+
+def _pads_of(
+    chunk: int, round_: Round, edges: tuple[Edges, ...], plan: SegmentPlan, padded: bool
+) -> tuple[Array, RingResult]:
     participants, dim = round_.inputs.shape
     out: Array | None = None
     if padded and sum(len(block.members) * (block.stop - block.start) for block in plan) < (
@@ -53,7 +70,7 @@ def pads_by_arrays(
         out = jnp.zeros((participants, dim), jnp.uint32)
     totals: list[Any] = [None] * len(plan)
     statuses: list[Any] = [None] * len(plan)
-    for numbers in _classes(plan):
+    for numbers in classes_of(plan):
         blocks = [plan[number] for number in numbers]
         out, sums, status = padded_blocks(
             round_,
@@ -62,6 +79,7 @@ def pads_by_arrays(
             jax.tree.map(lambda *leaves: np.stack(leaves), *(ring_of(b.modulus) for b in blocks)),
             out,
             num_blocks=padded_length(max(_keystream_blocks(block) for block in blocks)),
+            chunk=chunk,
             padded=padded,
         )
         for row, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
@@ -75,7 +93,7 @@ def _keystream_blocks(block: Block) -> int:
     return -(-(block.stop - block.start) // residues_of(is_power_of_two(block.modulus)))
 
 
-def _classes(plan: SegmentPlan) -> list[list[int]]:
+def classes_of(plan: SegmentPlan) -> list[list[int]]:
     """Return the numbers of the plan's blocks, those of one kind of ring and about one size."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for number, block in enumerate(plan):
@@ -108,10 +126,12 @@ def _stacked(edges: list[Edges]) -> Edges:
     return Edges(lib.stack(places), lib.stack(seeds))
 
 
-@functools.partial(jax.jit, static_argnames=("num_blocks", "padded"), donate_argnames=("out",))
+@functools.partial(
+    jax.jit, static_argnames=("num_blocks", "chunk", "padded"), donate_argnames=("out",)
+)
 def padded_blocks(
     round_: Round, edges: Edges, place: Place, ring: Ring, out: Array | None, *,
-    num_blocks: int, padded: bool,
+    num_blocks: int, chunk: int, padded: bool,
 ) -> tuple[Array | None, Array, Array]:  # fmt: skip
     """Pad and sum blocks of one kind of ring that `num_blocks` of keystream cover.
 
@@ -122,6 +142,7 @@ def padded_blocks(
         ring: Their rings.
         out: uint32[n, d], padded inputs of the round's other blocks; None if there are none.
         num_blocks: Static.
+        chunk: Blocks of keystream in memory at once, of all streams together (static).
         padded: Whether padded inputs are kept (static).
 
     Returns:
@@ -134,7 +155,7 @@ def padded_blocks(
         out, sums = blocks_by_kernel(round_, table, place, ring, num_blocks, out, padded)
         totals = jax.vmap(ring_sum_over)(sums, ring)
     else:
-        rows, totals = _blocks_by_xla(round_, table, place, ring, num_blocks, padded)
+        rows, totals = _blocks_by_xla(round_, table, place, ring, num_blocks, chunk, padded)
         if rows is not None:
             shape = round_.inputs.shape
             out = _put(jnp.zeros(shape, jnp.uint32) if out is None else out, rows, place)
@@ -144,11 +165,11 @@ def padded_blocks(
 
 
 def _blocks_by_xla(
-    round_: Round, table: Table, place: Place, ring: Ring, num_blocks: int, padded: bool
+    round_: Round, table: Table, place: Place, ring: Ring, num_blocks: int, chunk: int, padded: bool
 ) -> tuple[Array | None, Array]:
     num, streams = table.labels.shape
-    together = min(num, at_once("keystream", 64 * streams))
-    width = min(num_blocks, at_once("keystream", 64 * streams * together))
+    together = max(1, min(num, chunk // streams))
+    width = max(1, min(num_blocks, chunk // (streams * together)))
     count = -(-num_blocks // width)
     chunks = count, -(-num_blocks // count)
 

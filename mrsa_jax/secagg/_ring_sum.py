@@ -16,16 +16,17 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
 from mrsa_jax._cores import num_cores
-from mrsa_jax._device import chosen_form, is_traced, start_over_cores
+from mrsa_jax._device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
-from mrsa_jax.modular import is_power_of_two, ring_sum_over, words_per_residue
+from mrsa_jax.modular import Ring, is_power_of_two, ring_of, ring_sum_over, words_per_residue
 from mrsa_jax.secagg._checks import nonce_word
-from mrsa_jax.secagg._pad_arrays import edge_places, pads_by_arrays
+from mrsa_jax.secagg._pad_arrays import classes_of, edge_places, pads_by_arrays
 from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status_of
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
@@ -200,16 +201,43 @@ def _checked(
 
 @functools.partial(jax.jit, static_argnames=("plan",))
 def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
-    totals, statuses = [], []
-    for block in plan:
-        members = np.asarray(block.members)
-        here = sends[members]
-        rows = inputs[members, block.start : block.stop]
-        total = ring_sum_over(jnp.where(here[:, None], rows, jnp.uint32(0)), block.modulus)
-        status = status_of(jnp.sum(here, dtype=jnp.int32))
-        totals.append(jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)))
-        statuses.append(status)
+    """Sum without pads, blocks of one kind of ring and about one size by one program."""
+    totals: list[Any] = [None] * len(plan)
+    statuses: list[Any] = [None] * len(plan)
+    for numbers in classes_of(plan):
+        blocks = [plan[number] for number in numbers]
+        size = max(len(block.members) for block in blocks)
+        width = max(block.stop - block.start for block in blocks)
+        members = np.full((len(blocks), size), -1, np.int32)
+        for row, block in zip(members, blocks, strict=True):
+            row[: len(block.members)] = block.members
+        # a shorter block at the end of the inputs reads what lies before it, too
+        starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
+        rings = jax.tree.map(lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks))
+        one = functools.partial(_plain_sum, jnp.asarray(inputs), jnp.asarray(sends), width)
+        items = (members, np.asarray(starts, np.int32), rings)
+        sums, status = map_tiles(one, items, at_once("segments", 4 * size * width))
+        for at, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
+            first = block.start - starts[at]
+            totals[number] = sums[at, first : first + block.stop - block.start]
+            statuses[number] = status[at]
     return RingResult(tuple(totals), jnp.stack(statuses))
+
+
+def _plain_sum(
+    inputs: Array, sends: Array, width: int, item: tuple[Array, Array, Ring]
+) -> tuple[Array, Array]:
+    """Sum the inputs of some members who send, from a coordinate on; of none if they are few."""
+    members, start, ring = item
+    here = sends[members] & (members >= jnp.int32(0))
+
+    def own(member: Array) -> Array:
+        return lax.dynamic_slice(inputs, (member, start), (1, width))[0]
+
+    rows = jax.vmap(own)(jnp.maximum(members, jnp.int32(0)))
+    total = ring_sum_over(jnp.where(here[:, None], rows, jnp.uint32(0)), ring)
+    status = status_of(jnp.sum(here, dtype=jnp.int32))
+    return jnp.where(status == jnp.int32(Status.OK), total, jnp.uint32(0)), status
 
 
 # ---- on the host: which pairs of a block share a pad that somebody sends

@@ -16,6 +16,7 @@ import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax.secagg import (
     Block,
+    _pad_arrays,
     complete_plan,
     derive_seeds,
     key_material,
@@ -267,6 +268,46 @@ def test_every_form_gives_the_same_bits(monkeypatch):
         for total, status, block in zip(sums.totals, sums.status, plan, strict=True):
             kept = status == mj.Status.OK
             assert total.tolist() == (plain(inputs, block, alive[3]) if kept else [0] * len(total))
+        without = ring_sum(seeds, inputs, plan, 4, survivors=alive, fidelity="sets")
+        for one, other in zip(jax.tree.leaves(without), jax.tree.leaves(sums), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkeypatch):
+    """Tried again from the start, in chunks of half the size; then what it needs is said."""
+    seeds, inputs = derive_seeds(key_material(1), np.asarray(IDS), 6), inputs_for(MIXED)
+    most, tried = [0], []
+
+    def full(*arguments, chunk, **sizes):
+        tried.append(chunk)
+        if len(tried) > 1 and chunk > most[0]:  # the first class of blocks fits, and is given away
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: to allocate 12.5GiB.")
+        return padded_blocks(*arguments, chunk=chunk, **sizes)
+
+    monkeypatch.setattr(_pad_arrays, "padded_blocks", full)
+    with mj.use_form("xla"):
+        whole = _device.at_once("keystream", 64)
+        words = (
+            r"`inputs` must fit into the device's memory \(it asked for 12.5GiB\): pads of 5 "
+            rf"vectors of 37 words, in blocks of keystream; got {whole // 2} at once"
+        )
+        with pytest.raises(mj.ConfigurationError, match=words):
+            pad_inputs(seeds, inputs, MIXED, 6)
+        tried.clear()
+        most[0] = whole // 2
+        padded = pad_inputs(seeds, inputs, MIXED, 6)
+    assert tried == [whole, whole, whole // 2, whole // 2]
+    assert np.array_equal(padded, expected_padded(seeds, inputs, MIXED, 6, [True] * 5))
+
+
+def test_plain_sums_of_many_blocks_are_few_programs():
+    """Blocks of one kind of ring and about one size go through one loop, not a step each."""
+    layout = mj.hetero.segment_layout("sc", [3] * 8, [2 + g for g in range(8)], 400)
+    inputs, here = jnp.zeros((24, 400), jnp.uint32), jnp.ones(24, bool)
+    program = jax.make_jaxpr(lambda rows, who: masking.plain_sums(rows, who, layout.plan).totals)
+    text = str(program(inputs, here))
+    assert len(layout.plan) > 30
+    assert text.count("reduce_sum") < 20
 
 
 @pytest.mark.slow
