@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import multiprocessing
 import statistics
 import time
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import jax
@@ -18,15 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import _device
-from mrsa_jax.bench._compile_for import LIMITS, TARGETS, Target, compiled, target
+from mrsa_jax.bench._compile_for import LIMITS, TARGETS, Target, check_installed, compiled, target
+from mrsa_jax.bench._harness import NotHereError
 from mrsa_jax.bench._hlo import Counts, counts_of
 from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Call, Work
 from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases", "filled", "forms_on", "read_compiled", "read_run"]
+__all__ = ["cases", "filled", "forms_on", "read_compiled", "read_run", "read_within"]
 
 _REPEATS = 10
+_TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes
 
 
 def cases(quick: bool) -> list[Case]:
@@ -36,10 +42,7 @@ def cases(quick: bool) -> list[Case]:
     H200 runs an H100's programs in other chunks: at small sizes the same.
     """
     found = [
-        Case(
-            f"{name}: {_named(path, quick)}, {form}",
-            functools.partial(read_compiled, name, path, form, quick=quick),
-        )
+        Case(f"{name}: {_named(path, quick)}, {form}", _reader(name, path, form, quick))
         for name in TARGETS
         if not (quick and name == "H200")
         for path in HOT_PATHS
@@ -51,6 +54,12 @@ def cases(quick: bool) -> list[Case]:
             for path in HOT_PATHS
         ]
     return found
+
+
+def _reader(name: str, path: str, form: _device.Form, quick: bool) -> Callable[[str], Reading]:
+    if name.startswith("TPU") and not quick:
+        return functools.partial(read_within, _TPU_SECONDS, name, path, form)
+    return functools.partial(read_compiled, name, path, form, quick=quick)
 
 
 def _named(path: str, quick: bool) -> str:
@@ -87,7 +96,32 @@ def read_compiled(
     seconds = time.perf_counter() - start
     is_bound = where.platform == "cuda" and not quick
     bound = HOT_PATHS[path].bounds[form] if is_bound else None
-    return _reading(case, name, path, form, work, counts, seconds, bound)
+    device = f"{name}, not there: nothing was run"
+    return _reading(case, device, path, form, work, counts, seconds, bound)
+
+
+def read_within(limit: int, name: str, path: str, form: _device.Form, case: str) -> Reading:
+    """Do what `read_compiled` does, if it takes no more seconds of computing.
+
+    In a process of its own, as nothing else ends a compiler.
+
+    Raises:
+        NotHereError: As there; if it takes longer.
+    """
+    check_installed("tpu" if name.startswith("TPU") else "cuda")  # a compiler has one process
+    spawned = multiprocessing.get_context("spawn")
+    with futures.ProcessPoolExecutor(1, spawned, _limit_seconds, (limit,)) as pool:
+        try:
+            return pool.submit(read_compiled, name, path, form, case).result()
+        except BrokenProcessPool as error:
+            reason = f"its compiler was ended, after {limit} seconds of computing or by itself"
+            raise NotHereError(f"{name}, {path}", reason, ()) from error
+
+
+def _limit_seconds(limit: int) -> None:
+    import resource  # not on every system
+
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 
 
 def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEATS) -> Reading:

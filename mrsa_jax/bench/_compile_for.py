@@ -25,8 +25,8 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax.bench._harness import NotHereError
 from mrsa_jax.bench._hlo import Counts, counts_of
 
-__all__ = ["LIMITS", "TARGETS", "Limits", "Target", "compiled", "count",
-           "target"]  # fmt: skip
+__all__ = ["LIMITS", "TARGETS", "Limits", "Target", "check_installed",
+           "compiled", "count", "target"]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ def target(name: str) -> Target:
     """
     require(name in TARGETS, "name", f"must be a known target; {nearest(name, TARGETS)}", name)
     platform = "cuda" if name in _GPUS else "tpu"
-    _check_installed(platform)
+    check_installed(platform)
     try:
         if platform == "tpu":
             return _tpu(name)
@@ -175,7 +175,7 @@ def _pinned(name: str) -> str:
     return f"{name}=={jax.__version__}"
 
 
-def _check_installed(platform: str) -> None:
+def check_installed(platform: str) -> None:
     """Raise unless what compiles for the platform is installed, in this JAX's version."""
     if platform == "tpu":
         problems = [_problem((), "libtpu")]

@@ -49,6 +49,9 @@ class NotHereError(MrsaError, RuntimeError):
         super().__init__(reason)
         self.name, self.make = name, make
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, str(self), self.make)
+
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
