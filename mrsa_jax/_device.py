@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -66,11 +67,13 @@ class _Work(NamedTuple):
         cpu_bytes: In flight on a CPU: what was measured to stay in cache.
         lane_bytes: In flight for each lane of an accelerator: enough that launches are few.
         least: Items that are worth a thread of a CPU.
+        cpu_items: On a CPU never more than so many, whatever they hold.
     """
 
     cpu_bytes: int
     lane_bytes: int
     least: int = 1
+    cpu_items: int = sys.maxsize
 
 
 _WORK = {
@@ -94,6 +97,16 @@ _WORK = {
     "averages": _Work(1, 2**12),
     # entries of relaxed columns of a disaggregation, of all candidates side by side
     "candidates": _Work(2**24, 2**12),
+    # float64 entries of estimates, and of sums that are read, by NumPy piece by piece
+    "estimates": _Work(2**27, 2**9),
+    "pieces": _Work(2**25, 2**7),
+    # maps of images that are compared
+    "images": _Work(sys.maxsize, 2**12, cpu_items=1024),
+    # activations of the samples that models are asked about, and of those they are tested on
+    "questions": _Work(sys.maxsize, 2**12, cpu_items=1024),
+    "tests": _Work(sys.maxsize, 2**12, cpu_items=500),
+    # of the histories whose privacy is followed together
+    "analyses": _Work(96 * 2**22, 2**11, cpu_items=25),
     # of the results of one chunk, which are joined after it
     "results": _Work(2**28, 2**14),
     # parameters of the clients that train side by side, as many as their activations leave room
@@ -292,10 +305,9 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
     """
     work = _WORK[kind]
     if platform() == "cpu":
-        budget = work.cpu_bytes
-    else:
-        memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
-        budget = min(work.lane_bytes * lanes(), memory // _SHARE)
+        return max(least, min(work.cpu_bytes // max(1, item_bytes), work.cpu_items))
+    memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
+    budget = min(work.lane_bytes * lanes(), memory // _SHARE)
     return max(least, budget // max(1, item_bytes))
 
 

@@ -34,7 +34,6 @@ from mrsa_jax.attacks._view import CountView, checked_view
 
 __all__ = ["Disaggregated", "Disaggregation", "disaggregation"]
 
-_PIECE = 1 << 22  # entries of the sums read at a time
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none
 _BISECTIONS = 30  # of a multiplier: far finer than float32 needs
 _PUSH = 0.5  # how hard the last steps drive entries to 0 and 1
@@ -260,7 +259,7 @@ def _narrowed(sums: np.ndarray, key: Array) -> np.ndarray:
     """Return the sums as float64 [J, d], or in a random projection with the same column space."""
     num_rounds, dim = sums.shape
     narrow = 4 * num_rounds
-    width = max(1, _PIECE // max(num_rounds, narrow))
+    width = at_once("pieces", 8 * max(num_rounds, narrow))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     out = np.zeros((num_rounds, narrow if dim > 2 * narrow else dim))
     for start in range(0, dim, width):

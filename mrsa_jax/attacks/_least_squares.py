@@ -18,6 +18,7 @@ from jaxtyping import Array, Float64, Key
 from mrsa_jax import modular, privacy
 from mrsa_jax._arrays import as_integers, host_array
 from mrsa_jax._checks import check_integer
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
@@ -33,7 +34,6 @@ __all__ = [
     "windows",
 ]
 
-_ENTRIES_AT_ONCE = 1 << 24  # of the estimates: 128 MiB
 _PRIORS = ("zero", "mean")
 
 
@@ -101,7 +101,7 @@ class LeastSquares:
     ) -> Iterator[tuple[slice, Float64[np.ndarray, "clients piece"]]]:
         """Yield the estimates of one history piece by piece along d."""
         inverse = self.estimator(weights)
-        width = max(1, _ENTRIES_AT_ONCE // max(inverse.shape))
+        width = at_once("estimates", 8 * max(inverse.shape))
         for start in range(0, sums.shape[1], width):
             piece = slice(start, min(start + width, sums.shape[1]))
             some = np.asarray(sums[:, piece], np.float64)

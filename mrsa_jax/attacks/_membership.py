@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
 from mrsa_jax._checks import check_integer
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
@@ -29,11 +30,10 @@ from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
-from mrsa_jax.federated._models import apply_flat
+from mrsa_jax.federated._models import activation_bytes, apply_flat
 
 __all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
 
-_SAMPLES_AT_ONCE = 1024
 _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
 
 
@@ -190,13 +190,14 @@ def true_logits(
     """
     parts = [
         np.asarray(_true_logits(model, parameters, inputs[some], labels[some]), np.float64)
-        for some in _pieces(len(labels))
+        for some in _pieces(inputs)
     ]
     return np.concatenate(parts, axis=1)
 
 
-def _pieces(count: int) -> list[slice]:
-    return [slice(start, start + _SAMPLES_AT_ONCE) for start in range(0, count, _SAMPLES_AT_ONCE)]
+def _pieces(inputs: Array) -> list[slice]:
+    step = at_once("questions", activation_bytes(inputs.shape[1:]))
+    return [slice(start, start + step) for start in range(0, len(inputs), step)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -269,7 +270,7 @@ def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple
 def _features(model: Any, parameters: Array, inputs: Array, labels: Array) -> np.ndarray:
     """Return [models, samples, features] of the answers: logits sorted, of the label, right."""
     parts = []
-    for some in _pieces(len(labels)):
+    for some in _pieces(inputs):
         logits = np.asarray(_logits(model, parameters, inputs[some]), np.float64)
         spread = logits - logits.max(axis=-1, keepdims=True)
         log_chance = spread - np.log(np.exp(spread).sum(axis=-1, keepdims=True))

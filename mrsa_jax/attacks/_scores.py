@@ -6,6 +6,7 @@ Wang, Bovik, Sheikh, Simoncelli, "Image quality assessment" (2004), for SSIM; Ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 
@@ -25,7 +27,7 @@ __all__ = [
     "ssim",
 ]
 
-_IMAGES_AT_ONCE = 1024
+_MAPS = 12  # of float32, that SSIM makes of an image
 _WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
 
 
@@ -108,8 +110,9 @@ def ssim(images: Any, truth: Any, *, data_range: float = 1.0) -> Float64[np.ndar
     given, real = (each.reshape(-1, *each.shape[-3:]) for each in (given, real))
     side = min(_WINDOW, *given.shape[1:3])
     parts = [np.empty(0)]
-    for start in range(0, len(given), _IMAGES_AT_ONCE):
-        some = slice(start, start + _IMAGES_AT_ONCE)
+    step = at_once("images", 4 * _MAPS * math.prod(given.shape[1:]))
+    for start in range(0, len(given), step):
+        some = slice(start, start + step)
         # the library relies on promotions that a user may have forbidden
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             own = dm_pix.ssim(

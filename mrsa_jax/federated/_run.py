@@ -21,6 +21,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_count
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
@@ -36,15 +37,13 @@ from mrsa_jax.federated._history import (
     played,
     slots,
 )
-from mrsa_jax.federated._models import initial_parameters
+from mrsa_jax.federated._models import activation_bytes, initial_parameters
 from mrsa_jax.federated._rounds import Carried, Report, Round, Trained, aggregated, trainer_at
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation
 from mrsa_jax.secagg import Aggregator
 
 __all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]
-
-_TEST_BATCH = 500
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -369,7 +368,7 @@ def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
     inputs, labels = test
     own, given = shape[1:], tuple(np.shape(inputs)[1:])
     require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
-    return batched(inputs, labels, _TEST_BATCH)
+    return batched(inputs, labels, at_once("tests", activation_bytes(own)))
 
 
 def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:

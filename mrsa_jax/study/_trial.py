@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
+from mrsa_jax._device import at_once
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -33,8 +34,6 @@ __all__ = [
     "trials_at_once",
 ]
 
-_MOST_TRIALS = 25  # that are analysed together,
-_MOST_ENTRIES = 2**22  # and of their histories
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
 
@@ -117,7 +116,7 @@ def in_parts(function: Callable[[np.ndarray], Any], histories: np.ndarray) -> li
 
 def trials_at_once(trials: int, rounds: int, clients: int) -> int:
     """Return how many trials of a shape are analysed together."""
-    return max(1, min(trials, _MOST_TRIALS, _MOST_ENTRIES // (rounds * clients)))
+    return min(trials, at_once("analyses", _ENTRY_BYTES * rounds * clients))
 
 
 def rolled_bytes(trials: int, rounds: int, clients: int) -> int:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mrsa_jax as mj
-from mrsa_jax.attacks import _least_squares
+from mrsa_jax import _device
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_leading_axes_are_separate_histories_and_windows_of_one() -> None:
 def test_files_are_read_and_written_in_pieces(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_least_squares, "_ENTRIES_AT_ONCE", 12 * 7)  # 7 columns
+    monkeypatch.setitem(_device._WORK, "estimates", _device._Work(8 * 12 * 7, 1))  # 7 columns
     history = _history()
     updates = np.random.default_rng(9).normal(size=(8, 40)).astype(np.float32)
     sums = np.memmap(tmp_path / "sums", np.float32, "w+", shape=(12, 40))

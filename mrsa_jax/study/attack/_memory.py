@@ -131,6 +131,9 @@ def _of_classes(config: Any) -> int:
 
 def _of_members(config: Any) -> int:
     """Return the arrays of membership inference: the clients' models and the shadow models."""
+    from mrsa_jax._device import at_once
+    from mrsa_jax.federated._models import activation_bytes
+
     pool, shape, classes = _data(config.dataset, None, config.seed)
     dim = _dim(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
@@ -138,12 +141,13 @@ def _of_members(config: Any) -> int:
     entries = _activations(config.model, shape, classes) + math.prod(shape)
     side_by_side = min(config.num_shadows, _width(dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
-    asking = 4 * entries * min(_AT_ONCE, 2 * config.client_size + 1000)
+    together = at_once("questions", activation_bytes(shape))
+    asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
     return pool + models + training + asking + _on_the_wire(dim, config.num_summed)
 
 
 _OF_SHADOW = 4  # arrays like the model, of each shadow model
-_AT_ONCE = 4096
+_OF_QUESTION = 4  # arrays like the activations, of each sample that models are asked about
 
 
 def _of_inconsistency(config: Any) -> int:
