@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -156,6 +157,18 @@ def test_a_plugin_that_fails_is_said(
     monkeypatch.setattr(_compile_for.topologies, "get_topology_desc", fails)
     with pytest.raises(bench.NotHereError, match=r"for it: topologies of it$"):
         _compile_for.target("TPU v5e")
+
+
+def test_what_is_missing_is_told_by_another_process_too() -> None:
+    error = pickle.loads(pickle.dumps(bench.NotHereError("tpu", "no plugin", ("pip",))))
+    assert (error.name, str(error), error.make) == ("tpu", "no plugin", ("pip",))
+
+
+@pytest.mark.slow
+def test_a_compiler_that_computes_for_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_accelerators, "check_installed", lambda platform: None)
+    with pytest.raises(bench.NotHereError, match="ended, after 1 seconds of computing"):
+        _accelerators.read_within(1, "TPU v5e", "ranks", "xla", "case")
 
 
 # ---- the topic
