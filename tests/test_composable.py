@@ -326,8 +326,8 @@ def privacy_rows() -> dict[str, Row]:
         "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
         "first_exposure": _of(privacy.first_exposure, P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
-        "leverage": _not(HOST, privacy.leverage, P),
-        "leverage_trajectory": _not(HOST, privacy.leverage_trajectory, P),
+        "leverage": _of(lambda p: (privacy.leverage(p), privacy.leverage(p, noise=0.5)), P),
+        "leverage_trajectory": _of(privacy.leverage_trajectory, P),
         "policy_privacy": _not(
             VALUE,
             lambda key, rate: privacy.policy_privacy(
@@ -336,12 +336,12 @@ def privacy_rows() -> dict[str, Row]:
             KEYS,
             CHANCES[:, None],
         ),
-        "strong_privacy": _not(VALUE, privacy.strong_privacy, P),
+        "strong_privacy": _of(privacy.strong_privacy, P),
         "strong_privacy_trajectory": _of(privacy.strong_privacy_trajectory, P),
         "unweighted_group": _not(SEARCH, privacy.unweighted_group, P),
         "weak_privacy": _not(SEARCH, privacy.weak_privacy, P),
-        "weak_privacy_trajectory": _not(
-            VALUE, lambda p: privacy.weak_privacy_trajectory(p, "bounds"), P
+        "weak_privacy_trajectory": _of(
+            lambda p: jax.tree.leaves(privacy.weak_privacy_trajectory(p, "bounds"))[:4], P
         ),
     }
 

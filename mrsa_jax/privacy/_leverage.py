@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float64
+from jaxtyping import Array, Bool, Float, Float64
 
-from mrsa_jax._device import at_once, map_tiles
+from mrsa_jax._device import at_once, is_traced, map_tiles
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._history import as_history
@@ -29,7 +30,7 @@ _BYTES_AN_ENTRY = 8
 _LEAST_NOISE, _MOST_NOISE = 1e-9, 1e9
 
 
-def leverage(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... clients"]:
+def leverage(P: Any, *, noise: Any = 0.0) -> Float[np.ndarray | Array, "... clients"]:
     """Return how much of each client's update the server can explain, from 0 to 1.
 
     Use it beside weak privacy T, which counts clients but not how well they are hidden: a
@@ -55,6 +56,9 @@ def leverage(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... clients"]:
     Returns:
         float64 `[..., clients]`: without noise exactly 1.0 for the clients that are exposed
         (`first_exposure`) and strictly below 1 for all others, 0 for those who never took part.
+        Inside `jit`, `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to
+        float32 unless 64-bit types are on; ranks and exposures are then those of two primes that
+        never change.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
@@ -80,7 +84,9 @@ def leverage(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... clients"]:
     return _leverages(P, noise, last_only=True)
 
 
-def leverage_trajectory(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "... rounds clients"]:
+def leverage_trajectory(
+    P: Any, *, noise: Any = 0.0
+) -> Float[np.ndarray | Array, "... rounds clients"]:
     """Return each client's leverage after every round.
 
     It never falls: a further sum only adds to what is known.
@@ -92,7 +98,7 @@ def leverage_trajectory(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "...
 
     Returns:
         float64 `[..., rounds, clients]`: entry j after rows 0..j; the last one is `leverage(P)`.
-        Without noise exactly 1.0 from the round `first_exposure` on.
+        Without noise exactly 1.0 from the round `first_exposure` on. Inside `jit` as `leverage`.
 
     Raises:
         ConfigurationError: As `leverage`.
@@ -106,21 +112,25 @@ def leverage_trajectory(P: Any, *, noise: Any = 0.0) -> Float64[np.ndarray, "...
     return _leverages(P, noise, last_only=False)
 
 
-def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray:
+def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray | Array:
     array = as_history(P)
-    traced = isinstance(array, jax.core.Tracer)
-    require(not traced, "P", "must be known, not traced: leverage is no part of a compiled program")
     sigma = _check_noise(noise)
     rounds, clients = array.shape[-2:]
-    stacked = np.asarray(array).reshape(-1, rounds, clients)
     kept = (clients,) if last_only else (rounds, clients)
+    if is_traced(array):
+        traced = jnp.asarray(array).reshape(-1, rounds, clients)
+        precision = jax.dtypes.canonicalize_dtype(np.float64)
+        shares = _chunk(traced, sigma, last_only, precision)
+        return jnp.asarray(shares).reshape(*array.shape[:-2], *kept)
+    stacked = np.asarray(array).reshape(-1, rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
         part = stacked[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
-        found[start : start + len(part)] = _chunk(whole, sigma, last_only)[: len(part)]
+        shares = _chunk(whole, sigma, last_only, np.dtype(np.float64))
+        found[start : start + len(part)] = np.asarray(shares)[: len(part)]
     return found.reshape(*array.shape[:-2], *kept)
 
 
@@ -134,32 +144,37 @@ def _check_noise(noise: Any) -> float:
     return sigma
 
 
-def _chunk(histories: np.ndarray, sigma: float, last_only: bool) -> np.ndarray:
-    rows = _as_floats(histories)
-    tile = at_once("eliminations", 4 * _BYTES_AN_ENTRY * histories[0].size)
-    if sigma:
-        with jax.enable_x64(True):
-            return np.asarray(_noisy(rows, jnp.float64(sigma), last_only, tile))
-    ranks = np.asarray(rank_trajectory(histories))
-    is_new = np.diff(ranks, axis=-1, prepend=0) > 0
-    first = np.asarray(first_exposure(histories))
+def _chunk(
+    histories: np.ndarray | Array, sigma: float, last_only: bool, precision: np.dtype[Any]
+) -> Array:
+    _, rounds, clients = histories.shape
+    tile = at_once("eliminations", 4 * _BYTES_AN_ENTRY * rounds * clients)
+    first = is_new = None
+    if not sigma:
+        is_new = jnp.diff(rank_trajectory(histories), axis=-1, prepend=jnp.int32(0)) > 0
+        first = first_exposure(histories)
     with jax.enable_x64(True):
-        found = np.array(_plain(rows, is_new, last_only, tile))
-    return _decide(found, first, last_only)
+        rows = _as_floats(histories)
+        if first is None:
+            found = _noisy(rows, jnp.float64(sigma), last_only, tile)
+        else:
+            found = _plain(rows, is_new, last_only, tile)
+        found = jnp.minimum(found.astype(precision), np.nextafter(precision.type(1), np.float32(0)))
+        return found if first is None else _decide(found, first, last_only)
 
 
-def _decide(found: np.ndarray, first: np.ndarray, last_only: bool) -> np.ndarray:
-    """Set exactly 1 where a client is exposed, and keep everybody else below."""
-    below = np.minimum(found, math.nextafter(1.0, 0.0))
+def _decide(found: Array, first: Array, last_only: bool) -> Array:
+    """Set exactly 1 where a client is exposed; everybody else stays below."""
     if last_only:
-        return np.where(first >= 0, 1.0, below)
-    rounds = np.arange(found.shape[1])[:, None]
-    return np.where((first[:, None] >= 0) & (first[:, None] <= rounds), 1.0, below)
+        return jnp.where(first >= 0, 1.0, found)
+    rounds = jnp.arange(found.shape[1], dtype=jnp.int32)[None, :, None]
+    first = first[:, None]
+    return jnp.where((first >= 0) & (first <= rounds), 1.0, found)
 
 
-def _as_floats(histories: np.ndarray) -> np.ndarray:
+def _as_floats(histories: np.ndarray | Array) -> np.ndarray | Array:
     """Return float64 rows; those beyond a machine word are scaled, which changes nothing."""
-    if histories.dtype != object:
+    if isinstance(histories, jax.Array) or histories.dtype != object:
         return histories.astype(np.float64)
     flat = histories.reshape(-1, histories.shape[-1])
     rows = []
@@ -201,7 +216,7 @@ def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
         found = found + unit * unit
         return (basis, size + used.astype(jnp.int32), found), None if last_only else found
 
-    start = (basis, jnp.int32(0), jnp.zeros(clients, jnp.float64))
+    start = varying_like((basis, jnp.int32(0), jnp.zeros(clients, jnp.float64)), rows, is_new)
     (_, _, last), every = lax.scan(one_round, start, (rows, is_new))
     return last if last_only else every
 
@@ -239,7 +254,7 @@ def _noisy_history(rows: Array, sigma: Array, last_only: bool) -> Array:
         return (kept, found), None if last_only else found
 
     first = jnp.zeros(rows.shape, jnp.float64) if is_wide else jnp.eye(clients, dtype=jnp.float64)
-    start = (first, jnp.zeros(clients, jnp.float64))
+    start = varying_like((first, jnp.zeros(clients, jnp.float64)), rows)
     steps = (jnp.arange(rounds, dtype=jnp.int32), rows)
     (_, last), every = lax.scan(one_round, start, steps)
     return last if last_only else every

@@ -8,7 +8,7 @@ distinct columns). Exact: classes are refined, nothing is hashed.
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._arrays import host_array
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.privacy._history import as_history
@@ -25,7 +26,11 @@ from mrsa_jax.privacy.solver._groups import column_codes
 __all__ = ["strong_privacy", "strong_privacy_trajectory"]
 
 
-def strong_privacy(P: Any) -> int | None:
+@overload
+def strong_privacy(P: jax.core.Tracer) -> Int32[Array, ""]: ...
+@overload
+def strong_privacy(P: Any) -> int | None: ...
+def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
     """Return the strong multi-round privacy T of a participation history.
 
     Any combination of the learnt sums that involves a client involves at least T clients with
@@ -35,27 +40,33 @@ def strong_privacy(P: Any) -> int | None:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
 
     Returns:
-        T, or None when nobody took part.
+        T, or None when nobody took part. Inside `jit`, `vmap` or `shard_map` an int32, -1 when
+        nobody took part.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
             one.
 
-    Edge cases: clients who never took part are left out; one client alone in a round gives 1. Of
-    many histories, or inside `jit`, the last entry of `strong_privacy_trajectory` says the same.
+    Edge cases: clients who never took part are left out; one client alone in a round gives 1.
 
     Examples:
         >>> strong_privacy([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
         2
         >>> strong_privacy([[0, 0]]) is None
         True
+        >>> many = jnp.asarray([[[1, 1, 0], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]]])
+        >>> jax.vmap(strong_privacy)(many).tolist()
+        [1, -1]
 
     Source:
         Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
         them the definition is vacuous).
     """
-    array = host_array(as_history(P), "P")
-    require(array.ndim == 2, "P", "must have two axes", array.shape)
+    history = as_history(P)
+    require(history.ndim == 2, "P", "must have two axes", history.shape)
+    if is_traced(history):
+        return strong_privacy_trajectory(history)[-1]
+    array = host_array(history, "P")
     part = (array != 0).any(axis=0)
     classes = collections.Counter(column_codes(array)[part].tolist())
     return min(classes.values(), default=None)

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._cores import num_cores
-from mrsa_jax._device import at_once
+from mrsa_jax._device import at_once, is_traced
 from mrsa_jax._errors import nearest, require
-from mrsa_jax._prime import draw_primes, fields
+from mrsa_jax._prime import PRIMES, draw_primes, fields
 from mrsa_jax._residues import residues
 from mrsa_jax.privacy._curve import Witness, certify
 from mrsa_jax.privacy._history import as_history
@@ -38,9 +40,12 @@ _ROUND_UP = 8
 _NUM_PRIMES = 2  # of the bounds
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class WeakPrivacyTrajectory:
     """Weak privacy T after each round; leading axes are separate histories.
+
+    A pytree; what comes out of a program holds JAX's arrays and names no methods.
 
     Attributes:
         lower: int32 `[..., rounds]`: T is at least this after rows 0..j; -1 while nobody took
@@ -50,16 +55,16 @@ class WeakPrivacyTrajectory:
             combination shows the upper bound; never set by `method="bounds"`. A round before
             anybody took part counts as certified: there is nothing to solve for.
         rank: int32 `[..., rounds]`.
-        lower_method: What proves each lower bound, `[..., rounds]` of strings.
+        lower_method: What proves each lower bound, `[..., rounds]` of strings; None inside `jit`.
         witnesses: For each history, in order, the exact combinations that lowered the
             upper bound; empty with `method="bounds"`.
     """
 
-    lower: np.ndarray
-    upper: np.ndarray
-    certified: np.ndarray
-    rank: np.ndarray
-    lower_method: np.ndarray
+    lower: np.ndarray | Array
+    upper: np.ndarray | Array
+    certified: np.ndarray | Array
+    rank: np.ndarray | Array
+    lower_method: np.ndarray | None
     witnesses: tuple[tuple[Witness, ...], ...]
 
 
@@ -91,7 +96,9 @@ def weak_privacy_trajectory(
 
     Returns:
         NumPy arrays (`WeakPrivacyTrajectory`). Neither bound ever rises from one round to
-        the next.
+        the next. With "bounds" also inside `jit`, `vmap` and `shard_map`, as JAX's arrays: two
+        primes that never change then decide, and clients with equal columns are not taken
+        together beforehand, so that bounds for many clients may be looser.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
@@ -113,12 +120,15 @@ def weak_privacy_trajectory(
         Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its definitions
         index rounds 0..t-1; entry j here is after rows 0..j, as for all other metrics.
     """
-    array = host_array(as_history(P), "P")
+    history = as_history(P)
     known = isinstance(method, str) and method in METHODS
     hint = nearest(method, METHODS) if isinstance(method, str) else f"known: {', '.join(METHODS)}"
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     memory = check_integer(memory_bytes, "memory_bytes", 1)
+    if method == "bounds" and is_traced(history):
+        return _traced(jnp.asarray(history))
+    array = host_array(history, "P")
     stacked = array.reshape((-1, *array.shape[-2:]))
     if method == "bounds":
         found = _bulk(stacked, memory, progress)
@@ -127,6 +137,26 @@ def weak_privacy_trajectory(
     shape = array.shape[:-1]
     lower, upper, certified, rank, methods = (values.reshape(shape) for values in found[0])
     return WeakPrivacyTrajectory(lower, upper, certified, rank, methods, found[1])
+
+
+def _traced(histories: Array) -> WeakPrivacyTrajectory:
+    """Return the bounds of histories whose values only the program knows."""
+    from mrsa_jax.privacy.solver import _bounds
+
+    rounds, clients = histories.shape[-2:]
+    stacked = histories.reshape((-1, rounds, clients))
+    rows = jnp.stack([residues(stacked, prime) for prime in PRIMES], axis=1)
+    weights = jnp.ones((stacked.shape[0], clients), jnp.int32)
+    projection = _bounds.random_projection(PRIMES, clients, seed=0)
+    tile = at_once("eliminations", _BYTES_AN_ENTRY * clients * (rounds + clients))
+    found = _bounds.bounds(
+        rows, stacked.astype(jnp.int32), weights, projection, fields(PRIMES),
+        binary=stacked.dtype == jnp.bool_, tile=tile,
+    )  # fmt: skip
+    lower, upper, rank = (values.reshape(histories.shape[:-1]) for values in found)
+    none = jnp.int32(-1)
+    lower, upper = (jnp.where(rank > jnp.int32(0), own, none) for own in (lower, upper))
+    return WeakPrivacyTrajectory(lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ())
 
 
 # lower, upper, certified, rank and methods, then the witnesses

@@ -92,11 +92,6 @@ def test_rejects_a_noise_that_is_no_standard_deviation(function, noise, message)
         function([[1, 1]], noise=noise)
 
 
-def test_rejects_tracers():
-    with pytest.raises(mj.ConfigurationError, match="`P` must be known, not traced"):
-        jax.jit(leverage)(jnp.ones((2, 2), jnp.int32))
-
-
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
@@ -142,6 +137,21 @@ def test_nearly_exposed_is_not_exposed(weight):
     assert 1 - 1e-13 < found[0] < 1.0
     assert found[1] < 1e-13
     assert found[2] == 1.0
+
+
+def test_inside_a_program_only_who_is_exposed_has_one():
+    """Rounded to float32, in which 1 - 1e-14 would be 1."""
+    history = jnp.asarray([[10**7, 1, 0], [0, 0, 1]], jnp.int32)
+    for function in (leverage, leverage_trajectory):
+        found = jax.jit(function)(history)
+        assert found.dtype == jnp.float32
+        outside = function(history)
+        np.testing.assert_allclose(found, outside, rtol=1e-6, atol=1e-13)
+        assert np.array_equal(np.asarray(found) == 1, outside == 1)
+    with jax.enable_x64(True):
+        wide = jax.jit(leverage)(history)
+    assert wide.dtype == jnp.float64
+    assert np.array_equal(wide, leverage(history))
 
 
 def test_a_large_history_against_singular_values():

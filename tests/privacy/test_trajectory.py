@@ -216,6 +216,23 @@ def test_little_memory_changes_nothing_but_the_chunks():
     assert [done for _, done, _ in reports] == [1, 2, 3]
 
 
+def test_bounds_inside_a_program_hold_those_of_a_search_outside():
+    """With clients of equal columns, who are not taken together there, and one who is never in."""
+    generator = np.random.default_rng(3)
+    batch = generator.random((4, 3, 4)) < 0.5  # a shape that the table of transformations compiles
+    batch[0, :, 1], batch[1, :, 0], batch[2] = batch[0, :, 0], False, False
+    found = jax.vmap(lambda rows: weak_privacy_trajectory(rows, "bounds"))(jnp.asarray(batch))
+    outside = weak_privacy_trajectory(batch)
+    assert outside.certified.all()
+    assert np.array_equal(found.rank, outside.rank)
+    assert (np.asarray(found.lower) <= outside.lower).all()
+    assert (outside.upper <= np.asarray(found.upper)).all()
+    assert np.asarray(found.lower)[2].tolist() == [-1] * 3
+    assert not found.certified.any()
+    with pytest.raises(mj.ConfigurationError, match="`P` must be known, not traced"):
+        jax.jit(weak_privacy_trajectory)(batch[0])
+
+
 @pytest.mark.slow  # the program of a batch takes long to compile
 def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(monkeypatch):
     generator = np.random.default_rng(8)

@@ -30,6 +30,7 @@ from mrsa_jax._prime import (
     subtract,
     sum_residues,
 )
+from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import kernel_step
 
 __all__ = ["Bounds", "bounds"]
@@ -108,6 +109,7 @@ def _one_history(
         jnp.int32(0),
         jnp.int32(NEVER),
     )
+    start = varying_like(start, rows, codes, weights)
 
     def one_round(
         before: _State, step: tuple[Array, Array]
@@ -195,7 +197,7 @@ def _look(
         return _dependent_sets(state, weights, projection, of)
 
     def skip() -> tuple[Array, Array]:
-        return jnp.int32(NEVER), jnp.int32(0)
+        return varying_like((jnp.int32(NEVER), jnp.int32(0)), state, weights)
 
     return lax.cond(is_due & jnp.any(state.active), look, skip)
 
@@ -301,8 +303,10 @@ def _slopes(delta: Array, of: Field) -> Array:
     return multiply(delta[1], batch_inverse(delta[0], of), of)
 
 
-def random_projection(primes: Sequence[int], groups: int) -> UInt32[Array, "primes axes groups"]:
-    """Return residues for `bounds`, drawn as the primes are."""
-    rng = np.random.default_rng(secrets.randbits(128))
+def random_projection(
+    primes: Sequence[int], groups: int, seed: int | None = None
+) -> UInt32[Array, "primes axes groups"]:
+    """Return residues for `bounds`, drawn as the primes are, or from a seed."""
+    rng = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     values = [rng.integers(1, prime, (_AXES, groups)) for prime in primes]
     return jnp.asarray(np.stack(values), jnp.uint32)
