@@ -1,0 +1,198 @@
+"""Quantizers, robust rules, aggregators, trainers and attacks keep their contracts: one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mrsa_jax import attacks, federated, graphs, hetero, quantize, secagg
+from mrsa_jax._streams import as_key
+
+N, D = 4, 6
+_VALUES = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (N, D)), jnp.float32)
+_WEIGHTS = jnp.asarray([1.0, 2.0, 0.0, 3.0], jnp.float32)
+_IDS, _ASKED = jnp.arange(N, dtype=jnp.int32), jnp.ones(N, jnp.bool_)
+_MODEL = federated.logistic(3)
+_LABELS = jnp.asarray([0, 1, 2, 0], jnp.int32)
+_LAYOUT = hetero.segment_layout("mc", [2, 2], [2, 4], D)
+_RULE = secagg.graph_rule(graphs.complete(N), N)
+
+
+def _average(levels: int, seed: int, **more: Any) -> Any:
+    return secagg.ring_average(quantize.stochastic(levels, 1.0), N, D, key_material=seed, **more)
+
+
+def _quantized(one: Any, key: Any) -> Any:
+    return one.decode(one.encode(key, _VALUES), 1), one.clipped_fraction(_VALUES)
+
+
+def _aggregated(one: Any, key: Any) -> Any:
+    return one.aggregate(key, one.init(), _VALUES, _IDS, _ASKED)
+
+
+def _trained(one: Any, key: Any) -> Any:
+    dim = federated.num_parameters(_MODEL, (D,))
+    return one.update(key, jnp.zeros(dim, jnp.float32), _VALUES, _LABELS, jnp.int32(3))
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A protocol, the modules of its factories, and (a member, the same with other numbers)."""
+
+    protocol: type
+    modules: tuple[Any, ...]
+    use: Callable[[Any, Any], Any]
+    rows: dict[str, list[tuple[Any, Any]]]
+
+
+_SGD = {"batch_size": 2, "num_epochs": 2}
+FAMILIES = {
+    "quantizer": Family(
+        quantize.Quantizer,
+        (quantize,),
+        _quantized,
+        {"stochastic": [(quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))]},
+    ),
+    "robust rule": Family(
+        hetero.RobustRule,
+        (hetero,),
+        lambda one, key: one(_VALUES, _WEIGHTS),
+        {
+            "weighted_mean": [(hetero.weighted_mean(), hetero.weighted_mean())],
+            "coordinate_median": [(hetero.coordinate_median(), hetero.coordinate_median())],
+            "trimmed_mean": [(hetero.trimmed_mean(0.1), hetero.trimmed_mean(0.3))],
+            "geometric_median": [(hetero.geometric_median(), hetero.geometric_median(7))],
+            # its numbers are sizes: of blocks, which are counted before anything is traced
+            "krum": [(hetero.krum(0), hetero.krum(0))],
+        },
+    ),
+    "aggregator": Family(
+        secagg.Aggregator,
+        (secagg, hetero),
+        _aggregated,
+        {
+            "ring_average": [
+                (_average(5, 1), _average(5, 2)),
+                (_average(5, 1, rule=_RULE), _average(5, 2, rule=_RULE)),
+                (
+                    _average(5, 1, clip_rule=quantize.following_range(4.0)),
+                    _average(5, 2, clip_rule=quantize.following_range(2.0)),
+                ),
+            ],
+            "segment_average": [
+                (
+                    hetero.segment_average(_LAYOUT, (-1.0, 1.0)),
+                    hetero.segment_average(_LAYOUT, (-0.5, 0.5), key_material=3),
+                )
+            ],
+        },
+    ),
+    "trainer": Family(
+        federated.LocalTrainer,
+        (federated,),
+        _trained,
+        {
+            "local_sgd": [
+                (
+                    federated.local_sgd(_MODEL, 0.1, **_SGD),
+                    federated.local_sgd(_MODEL, 0.4, **_SGD),
+                ),
+                (
+                    federated.local_sgd(_MODEL, 0.1, momentum=0.5, proximal=0.1, **_SGD),
+                    federated.local_sgd(_MODEL, 0.2, momentum=0.9, proximal=0.3, **_SGD),
+                ),
+            ]
+        },
+    ),
+}
+ROWS = [
+    pytest.param(family, *row, id=f"{factory}{i}")
+    for family in FAMILIES.values()
+    for factory, rows in family.rows.items()
+    for i, row in enumerate(rows)
+]
+_TRAINER = federated.local_sgd(_MODEL, 0.1, **_SGD)
+ATTACKS = {
+    "dense_recovery": attacks.dense_recovery(),
+    "disaggregation": attacks.disaggregation(),
+    "gradient_inversion": attacks.gradient_inversion(),
+    "least_squares_attack": attacks.least_squares_attack(),
+    "membership": attacks.membership("loss", _TRAINER, shadow_size=4),
+    "model_inconsistency": attacks.model_inconsistency(
+        _MODEL, _TRAINER, quantize.stochastic(5, 1.0)
+    ),
+    "model_inversion": attacks.model_inversion(),
+}
+
+
+def _members(kind: type) -> set[str]:
+    plain = {name for name in vars(kind) if not name.startswith("_")} | set(kind.__annotations__)
+    return plain | ({"__call__"} & set(vars(kind)))
+
+
+def _factories(protocol: type, modules: tuple[Any, ...]) -> set[str]:
+    """Public functions that return a class with all members of a protocol."""
+    found = set()
+    for module in modules:
+        for name in module.__all__:
+            function = inspect.unwrap(getattr(module, name))
+            if inspect.isfunction(function):
+                built = function.__globals__.get(str(inspect.signature(function).return_annotation))
+                if inspect.isclass(built) and _members(protocol) <= _members(built):
+                    found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_factory_is_in_its_table(name: str) -> None:
+    family = FAMILIES[name]
+    assert _factories(family.protocol, family.modules) == set(family.rows)
+
+
+def test_every_attack_is_in_the_table_and_is_a_value() -> None:
+    assert _factories(attacks.Attack, (attacks,)) == set(ATTACKS)
+    for attack in ATTACKS.values():
+        assert isinstance(attack, attacks.Attack)
+        assert dataclasses.is_dataclass(attack)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            attack.other = 1  # type: ignore[attr-defined]
+        view = next(iter(inspect.signature(attack.run).parameters.values()))
+        assert view.name == "key"  # what an attack draws comes from a key, never from itself
+
+
+def _same(one: Any, other: Any) -> None:
+    """Compare up to the rounding that another program may bring; whole numbers exactly."""
+
+    def close(ours: Any, theirs: Any) -> None:
+        slack = 1e-5 if jnp.issubdtype(ours.dtype, jnp.floating) else 0
+        np.testing.assert_allclose(ours, theirs, rtol=slack, atol=slack)
+
+    jax.tree.map(close, one, other)
+
+
+@pytest.mark.parametrize(("family", "member", "other"), ROWS)
+def test_a_member_is_a_value(family: Family, member: Any, other: Any) -> None:
+    """Its numbers are leaves: the same under `jit`, alone or in a batch, and compiled once."""
+    assert isinstance(member, family.protocol)
+    key = as_key(7)
+    run = jax.jit(family.use)
+    inside = run(member, key)
+    _same(family.use(member, key), inside)
+    compiled = run._cache_size()
+    again = run(other, key)
+    assert run._cache_size() == compiled
+    for leaf in jax.tree.leaves(member):
+        assert isinstance(leaf, jax.Array)
+    if jax.tree.leaves(member):
+        both = jax.tree.map(lambda a, b: jnp.stack([a, b]), member, other)
+        batch = jax.vmap(family.use, (0, None))(both, key)
+        for place, alone in enumerate((inside, again)):
+            own = jax.tree.map(lambda leaf, place=place: leaf[place], batch)
+            _same(own, alone)
