@@ -29,7 +29,7 @@ from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import measured_width
 from mrsa_jax.federated._flat import Slots, flat_updates
 from mrsa_jax.federated._memory import runs_and_width_within
-from mrsa_jax.federated._mesh import gathered, replicated
+from mrsa_jax.federated._mesh import gathered, held_where_gathered, replicated
 from mrsa_jax.federated._program import alike, program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
@@ -288,6 +288,8 @@ def _all_runs(
         at_once, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
     sizes = np.asarray(pool.sizes)
     own_pool = pool if mesh is None else replicated(pool, mesh)
+    for run in runs:
+        run.carried = held_where_gathered(run.carried, mesh)
     own_width = None if memory_bytes is None else width
     programs = []
     for group in alike(runs) if mesh is None else []:

@@ -22,7 +22,7 @@ from mrsa_jax._mesh import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer, measured_width
-from mrsa_jax.federated._mesh import lowered_cohort_updates
+from mrsa_jax.federated._mesh import held_where_gathered, lowered_cohort_updates
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
 
@@ -145,7 +145,7 @@ class _Setting:
         return -(-self.cohort_size // (1 if self.mesh is None else self.mesh.size))
 
     def estimate(self, width: int | None) -> MemoryEstimate:
-        parameters = jnp.zeros(self.dim, jnp.float32)
+        parameters = held_where_gathered(jnp.zeros(self.dim, jnp.float32), self.mesh)
         cohort = lowered_cohort_updates(
             self.trainer, parameters, self.client_data, self.cohort_size,
             mesh=self.mesh, width=width,

@@ -24,6 +24,7 @@ from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 
 __all__ = [
     "gathered",
+    "held_where_gathered",
     "lowered_cohort_updates",
     "replicated",
     "sharded_cohort_updates",
@@ -46,11 +47,28 @@ def replicated(tree: Any, mesh: Mesh) -> Any:
 
 def gathered(tree: Any, mesh: Mesh) -> Any:
     """Bring a pytree to the first device of the mesh, of each process that has a part in it."""
-    if not _spans_processes(mesh):
-        return jax.device_put(tree, mesh.devices.flat[0])
-    everywhere = NamedSharding(mesh, PartitionSpec())
-    whole = jax.jit(lambda values: values, out_shardings=everywhere)(tree)
+    if _spans_processes(mesh):
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        whole = jax.jit(lambda values: values, out_shardings=everywhere)(tree)
+    else:
+        whole = jax.device_put(tree, mesh.devices.flat[0])
+    # the part that is here: the whole's type still names the mesh
     return _by_words(lambda leaf: leaf.addressable_data(0), whole)
+
+
+def held_where_gathered(tree: Any, mesh: Mesh | None) -> Any:
+    """Bring the arrays that a training starts from to where its updates are `gathered`.
+
+    What is computed from those stays there: it would be data of another place from the second
+    round on, for which all programs are compiled once more.
+    """
+    if mesh is None:
+        return tree
+
+    def held(leaf: Any) -> Any:
+        return gathered(replicated(leaf, mesh), mesh) if isinstance(leaf, jax.Array) else leaf
+
+    return jax.tree.map(held, tree)
 
 
 def _spans_processes(mesh: Mesh) -> bool:

@@ -26,7 +26,7 @@ from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
 from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._mesh import replicated, sharded_cohort_updates
+from mrsa_jax.federated._mesh import held_where_gathered, replicated, sharded_cohort_updates
 from mrsa_jax.federated._program import program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
@@ -272,6 +272,7 @@ def _one_run(
     data = run.client_data
     if mesh is not None:
         data = replicated(data, mesh)
+    run.carried = held_where_gathered(run.carried, mesh)
     width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)
     sizes: dict[str, Any] = {} if width is None else {"width": width}
     if mesh is not None:
