@@ -42,15 +42,22 @@ hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture
-def beyond_the_interpreter() -> None:
-    """Skip where kernels are forced and interpreted: the test asks more than that can do."""
+def wide_kernels() -> None:
+    """Skip where kernels are forced and interpreted, which JAX cannot with 64-bit types on."""
+    if not _runs_kernels():
+        pytest.skip("JAX's interpreter of kernels does not run with 64-bit types on")
+
+
+@pytest.fixture
+def checks_varying() -> bool:
+    """Whether kernels run in a `shard_map` that checks what varies: JAX's interpreter does not."""
+    return _runs_kernels()
+
+
+def _runs_kernels() -> bool:
     from mrsa_jax._device import forced_form, interprets_kernels
 
-    if forced_form() == "pallas" and interprets_kernels():
-        pytest.skip(
-            "JAX's interpreter of kernels runs neither with 64-bit types on nor in a `shard_map` "
-            "that checks over which devices values vary"
-        )
+    return forced_form() != "pallas" or not interprets_kernels()
 
 
 # Each compiled program holds some memory maps, of which Linux gives a process 65,530.

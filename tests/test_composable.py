@@ -828,14 +828,14 @@ def _call(arrays: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], arrays)
 
 
-def _sharded(row: Row) -> Callable[..., Any]:
+def _sharded(row: Row, check_vma: bool = True) -> Callable[..., Any]:
     """Return the calls of a row, each on a device of its own."""
 
     def one(*arrays: Any) -> Any:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], row.call(*_call(arrays, 0)))
 
     cut = PartitionSpec("calls")
-    return jax.shard_map(one, mesh=_mesh(), in_specs=cut, out_specs=cut)
+    return jax.shard_map(one, mesh=_mesh(), in_specs=cut, out_specs=cut, check_vma=check_vma)
 
 
 @pytest.mark.parametrize("family", TABLE)
@@ -847,20 +847,20 @@ def test_every_public_name_is_in_the_table(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", TABLE)
-def test_runs_inside_transformations(family: str) -> None:
+def test_runs_inside_transformations(family: str, checks_varying: bool) -> None:
     for name, row in rows_of(family).items():
         if row.composes:
             try:
-                _runs_everywhere(row)
+                _runs_everywhere(row, checks_varying)
             except Exception as error:
                 error.add_note(f"{family}.{name}")
                 raise
 
 
-def _runs_everywhere(row: Row) -> None:
+def _runs_everywhere(row: Row, check_vma: bool) -> None:
     def everywhere(*arrays: Any) -> Any:
         alone = row.call(*_call(arrays, 0))
-        return alone, jax.vmap(row.call)(*arrays), _sharded(row)(*arrays)
+        return alone, jax.vmap(row.call)(*arrays), _sharded(row, check_vma)(*arrays)
 
     alone, mapped, sharded = jax.jit(everywhere)(*row.arrays)
     outside = [row.call(*_call(row.arrays, index)) for index in range(2)]

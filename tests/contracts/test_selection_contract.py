@@ -210,7 +210,7 @@ def test_selector_without_jit(
     _assert_equal(eager, jax.tree.map(lambda leaf: leaf[..., 1], together))
 
 
-@pytest.mark.usefixtures("beyond_the_interpreter")
+@pytest.mark.usefixtures("wide_kernels")
 @pytest.mark.parametrize(("selector", "other", "block", "size"), FIRST)
 def test_selector_stacks_and_widens(
     selector: Selector, other: Selector, block: int, size: int | None

@@ -136,14 +136,14 @@ def test_transformed_calls_equal_plain_ones(form: str) -> None:
     np.testing.assert_array_equal(mapped, expected)
 
 
-@pytest.mark.usefixtures("beyond_the_interpreter")
-def test_shards_are_ranked_apart() -> None:
+def test_shards_are_ranked_apart(checks_varying: bool) -> None:
     bools = jnp.asarray(CASES["bools"][:32])
     expected = rank(bools)
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("parts",))
     part = jax.sharding.PartitionSpec("parts")
     here = jax.device_put(bools, jax.sharding.NamedSharding(mesh, part))
-    found = jax.jit(jax.shard_map(rank, mesh=mesh, in_specs=part, out_specs=part))(here)
+    cut = jax.shard_map(rank, mesh=mesh, in_specs=part, out_specs=part, check_vma=checks_varying)
+    found = jax.jit(cut)(here)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -169,7 +169,7 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
         assert (row == rollout(key, SELECTOR, model, 15)).all()
 
 
-@pytest.mark.usefixtures("beyond_the_interpreter")
+@pytest.mark.usefixtures("wide_kernels")
 def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "selection", 4 * 12)  # a thread for each trial
     plain = {name: np.asarray(rollout_trials(5, s, ONLINE, 20, 2)) for name, s in SELECTORS.items()}
