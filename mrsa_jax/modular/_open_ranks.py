@@ -80,7 +80,9 @@ def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | 
 
 
 def _words(matrices: np.ndarray | Array, prime: int) -> Array:
-    return matrices if isinstance(matrices, jax.Array) else residues(matrices, prime)
+    if isinstance(matrices, jax.Array) and matrices.dtype.itemsize < 8:  # as a kernel takes them
+        return matrices
+    return residues(matrices, prime)
 
 
 def ranks_by_primes(
