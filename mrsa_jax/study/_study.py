@@ -60,8 +60,9 @@ class SavedStudy:
 
 def check(config: Config) -> str:
     """Reject what only libraries and the machine can tell; return what memory is needed."""
+    words = stated_memory(config)  # before anything as large as the clients are many is built
     _check_schemes(config)
-    return stated_memory(config)
+    return words
 
 
 def _check_schemes(config: Config) -> None:
