@@ -8,6 +8,7 @@ every operation; it is cut into chunks only where memory asks for it.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,8 +18,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Shaped, UInt32
 
-from mrsa_jax._device import at_once
-from mrsa_jax._prime import Field, companion, inverse, scale, subtract
+from mrsa_jax._device import at_once, multiplies_wide
+from mrsa_jax._prime import Field, companion, inverse, multiply, reduce_wide, scale, subtract
 from mrsa_jax._residues import residues
 
 __all__ = ["SMALL_PRIME", "in_chunks", "independent_rows"]
@@ -47,8 +48,8 @@ def independent_rows(
         count: Matrices from here on are padding and may be skipped; None: none are.
     """
     rows, columns = matrices.shape[1:]
-    # modulo a 31-bit prime, each entry has five sums besides
-    item_bytes = 4 * rows * columns * (1 if of is None else 7)
+    # limbs modulo a 31-bit prime have five sums an entry besides
+    item_bytes = 4 * rows * columns * (1 if of is None or multiplies_wide() else 7)
     return in_chunks(functools.partial(_of_chunk, of=of, steps=steps), matrices, item_bytes, count)
 
 
@@ -108,7 +109,7 @@ class _Rules(NamedTuple):
         enter: Integers to residues.
         cross: rows [batch, r, c], row [batch, c], factors [batch, r], pivot [batch]:
             pivot * rows - factors * row.
-        divide: rows [batch, r, c] / pivots [batch, r], 0 where a pivot is 0.
+        divide: factors [batch, m, r] / pivots [batch, r], 0 where a pivot is 0.
         less_product: rest [batch, m, c] - factors [batch, m, r] @ rows [batch, r, c].
     """
 
@@ -129,8 +130,9 @@ def _take_off_block(
     body = functools.partial(_clear_column, rules=rules)
     rows, columns = lax.fori_loop(0, size, body, (rows, columns))
     pivots = jnp.take_along_axis(rows, columns[:, :, None], axis=2)[..., 0]
-    rows = rules.divide(rows, pivots)
-    factors = jnp.take_along_axis(work, columns[:, None, :], axis=2)
+    # factors are divided, not rows: in one fused loop over columns that is done once a row
+    factors = jnp.take_along_axis(work, columns[:, None, :], axis=2, mode="clip")
+    factors = rules.divide(factors, pivots)
     work = rules.less_product(work, factors, rows)
     raised = pivots != pivots.dtype.type(0)
     return work, lax.dynamic_update_slice_in_dim(found, raised, begin, 1)
@@ -170,9 +172,9 @@ def _cross_small(rows: Array, row: Array, factors: Array, pivot: Array) -> Array
     return _centre(rows * pivot[:, None, None] - factors[:, :, None] * row[:, None, :])
 
 
-def _divide_small(rows: Array, pivots: Array) -> Array:
+def _divide_small(factors: Array, pivots: Array) -> Array:
     place = jnp.where(pivots < jnp.float32(0), pivots + jnp.float32(SMALL_PRIME), pivots)
-    return _centre(rows * jnp.asarray(_inverses())[place.astype(jnp.int32)][:, :, None])
+    return _centre(factors * jnp.asarray(_inverses())[place.astype(jnp.int32)][:, None, :])
 
 
 def _less_product_small(rest: Array, factors: Array, rows: Array) -> Array:
@@ -204,15 +206,66 @@ def _inverses() -> np.ndarray:
 
 
 def _rules(of: Field) -> _Rules:
+    return _wide_rules(of) if multiplies_wide() else _rules_by_limbs(of)
+
+
+def _wide_rules(of: Field) -> _Rules:
+    """Sum up to eight products of two words before one reduction, which divides by 2**32.
+
+    In `cross` that factor scales a row, which changes no rank; `divide` leaves it on the factors
+    of `less_product`.
+    """
+    word = reduce_wide(jnp.uint32(1), jnp.uint32(0), of)
+    square = multiply(word, word, of)
+
+    def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
+        less = of.prime - factors
+        pairs = [(rows, pivot[:, None, None]), (row[:, None, :], less[:, :, None])]
+        return _sum_of_products(pairs, of)
+
+    def divide(factors: Array, pivots: Array) -> Array:
+        units = multiply(inverse(pivots, of), square, of)
+        return _sum_of_products([(factors, units[:, None, :])], of)
+
+    def less_product(rest: Array, factors: Array, rows: Array) -> Array:
+        pairs = [(factors[:, :, k, None], rows[:, None, k]) for k in range(rows.shape[1])]
+        return subtract(rest, _sum_of_products(pairs, of), of)
+
+    return _Rules(lambda matrices: residues(matrices, of.prime), cross, divide, less_product)
+
+
+def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Array, ...]:
+    """Return sum(left * right) / 2**32 mod p for residues, at most eight pairs (Montgomery).
+
+    The primes are below 2**32 / 3.5, so eight products and a word times p stay below 2**64, and
+    what is left after the division below 3.3 p.
+    """
+    two = jnp.uint32(2)
+    negative = of.prime  # its own inverse modulo 8; each step doubles the bits
+    for _ in range(4):
+        negative = negative * (two - of.prime * negative)
+    negative = jnp.uint32(0) - negative
+    with jax.enable_x64(True):  # no array of such words is ever made
+        total = functools.reduce(
+            operator.add, (a.astype(jnp.uint64) * b.astype(jnp.uint64) for a, b in pairs)
+        )
+        low = total.astype(jnp.uint32) * negative
+        total = total + low.astype(jnp.uint64) * of.prime.astype(jnp.uint64)
+        rest = (total >> jnp.uint64(32)).astype(jnp.uint32)
+    rest = jnp.minimum(rest, rest - (of.prime << jnp.uint32(1)))
+    return jnp.minimum(rest, rest - of.prime)
+
+
+def _rules_by_limbs(of: Field) -> _Rules:
     def cross(rows: Array, row: Array, factors: Array, pivot: Array) -> Array:
         shared = companion(pivot, of)[:, None, None]
         kept = scale(rows, pivot[:, None, None], shared, of)
         ratio = companion(factors, of)[:, :, None]
         return subtract(kept, scale(row[:, None, :], factors[:, :, None], ratio, of), of)
 
-    def divide(rows: Array, pivots: Array) -> Array:
+    def divide(factors: Array, pivots: Array) -> Array:
         units = inverse(pivots, of)
-        return scale(rows, units[:, :, None], companion(units, of)[:, :, None], of)
+        return scale(factors, units[:, None, :], companion(units, of)[:, None, :], of)
 
     return _Rules(
         lambda matrices: residues(matrices, of.prime),
