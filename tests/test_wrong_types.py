@@ -39,6 +39,8 @@ RIGHT = {
     "selection.fairness_gap.participation": "traced",
     "selection.aggregation_cardinality.participation": "traced",
     "privacy.first_exposure.P": "traced",
+    "privacy.strong_privacy.P": "traced",
+    "privacy.weak_privacy_trajectory.P": "traced",  # of bounds
     "secagg.ring_average.dim": "huge",
     "DemoConfig.trim": "nan",  # of no use without segments
     "TrainConfig.trim": "nan",
