@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import codecs
 import contextlib
 import errno
@@ -58,6 +57,11 @@ def _compiles(frame: FrameType | None) -> bool:
     return False
 
 
+def _interrupt_main() -> None:
+    """Send the main thread a real signal, which ends what it waits for."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
 class Bars:
     """Progress on standard error: bars on a terminal, a line for each stage elsewhere.
 
@@ -84,7 +88,7 @@ class Bars:
         self._name = self._note = ""
         self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
         self._is_interrupted = False
-        self._again = threading.Timer(0, _thread.interrupt_main)  # what a compiler delays
+        self._again = threading.Timer(0, _interrupt_main)  # what a compiler delays
         self._previous: Any = None
         self._names_device = device
 
@@ -111,7 +115,7 @@ class Bars:
         self._again.cancel()
         if not _compiles(frame):
             raise KeyboardInterrupt
-        self._again = threading.Timer(_SECONDS_TO_COMPILE, _thread.interrupt_main)
+        self._again = threading.Timer(_SECONDS_TO_COMPILE, _interrupt_main)
         self._again.daemon = True
         self._again.start()
 

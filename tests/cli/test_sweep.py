@@ -124,7 +124,7 @@ def test_attacks(tmp_path):
 command = "attack disaggregation"
 num_clients = 8
 cohort_size = 4
-rounds = 40
+rounds = 24
 interval = 4
 dim = 100
 dropout_rates = [0.1]

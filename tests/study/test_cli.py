@@ -250,9 +250,11 @@ def test_an_interrupt_waits_for_a_compiler_to_return() -> None:
         jax.jit(traced)(1)
         time.sleep(10)
 
+    start = time.perf_counter()
     with _console.Bars(), pytest.raises(KeyboardInterrupt):
         work()
     assert was_struck_inside == [False]
+    assert time.perf_counter() - start < 9, "it was not woken"
     time.sleep(0.1)  # nothing comes after it
 
 
