@@ -100,6 +100,11 @@ class RoundCosts:
     server: Operations
 
     @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps, in order."""
+        return STEPS if self.sends.shape[-2] == len(STEPS) else STEPS_WITH_CHECK
+
+    @property
     def server_bytes_up(self) -> np.ndarray:
         """[..., 4], bytes that reach the server at each step."""
         return self.bytes_up.sum(axis=-1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
@@ -85,10 +86,15 @@ class StudyAccessor:
             ax: Where to draw; a figure of its own when None.
             **axes: `x` and `hue` of a sweep, as of `plot`.
         """
+        return self._curves("strong_privacy", plotting.plot_privacy, ax, axes)
+
+    def _curves(
+        self, variable: str, over_rounds: Callable[..., Axes], ax: Axes | None, axes: dict[str, str]
+    ) -> Axes:
         if self.is_sweep:
-            return self.plot("strong_privacy", ax=ax, **axes)
+            return self.plot(variable, ax=ax, **axes)
         require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
-        return plotting.plot_privacy(self._checked(), ax=ax)
+        return over_rounds(self._checked(), ax=ax)
 
     def plot_accuracy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
         """Plot test accuracy: over rounds for a study, over its axes for a sweep.
@@ -103,10 +109,7 @@ class StudyAccessor:
         results = self._checked()
         require("accuracy" in results, "results", "must be of a study that trains",
                 str(results.attrs.get("command", "no training")))  # fmt: skip
-        if self.is_sweep:
-            return self.plot("accuracy", ax=ax, **axes)
-        require(not axes, "axes", "must be left out but for sweeps", sorted(axes))
-        return plotting.plot_accuracy(results, ax=ax)
+        return self._curves("accuracy", plotting.plot_accuracy, ax, axes)
 
     def plot(
         self,

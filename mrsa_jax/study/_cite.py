@@ -16,7 +16,7 @@ from mrsa_jax.selection._registry import parse_scheme, scheme_names, scheme_pape
 from mrsa_jax.study._config import to_dict
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
-__all__ = ["ATTACKS", "cite", "papers_behind", "papers_of_value"]
+__all__ = ["cite", "papers_behind", "papers_of_value"]
 
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
 
@@ -136,9 +136,8 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Papers of a scheme that is a value, by its class."""
 
-ATTACKS = ("least-squares", "disaggregation", "gradients", "model-inversion", "membership",
-           "inconsistency")  # fmt: skip
-"""Names of the attacks, as `mrsa-jax attack` has them."""
+_ATTACKS = ("least-squares", "disaggregation", "gradients", "model-inversion", "membership",
+            "inconsistency")  # fmt: skip
 
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit")
 
@@ -260,7 +259,7 @@ def _of_settings(content: Mapping[str, Any]) -> Iterator[_Found]:
     config = content.get("config", content)
     if command in _STUDIES and content.get("swept", "train") in _STUDIES:
         yield _MULTIROUND, "multi-round privacy", ""
-    for attack in ATTACKS:
+    for attack in _ATTACKS:
         if command.replace("-", "") == attack.replace("-", ""):
             yield from _row(_NAMES[attack], attack)
     if "swept" in content:

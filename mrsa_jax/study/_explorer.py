@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Explorer", "explorer", "pictures"]
 
 _MOST_ROWS = 2000
+_LEFT_SIDE = ' class="t"'  # where words stand
 _MOST_RINGS = 4  # where points share a place, the lower ones show as rings
 _WIDTH, _HEIGHT = 330, 250
 _LEFT, _BOTTOM, _TOP, _RIGHT = 66, 44, 12, 12
@@ -230,7 +231,7 @@ def _table(table: pd.DataFrame, names: Sequence[str]) -> str:
     columns += [str(n) for n in table if n not in columns]
     is_text = {n: table[n].dtype.kind not in "iuf" for n in columns}
     head = "".join(
-        f'<th scope="col"{_left(is_text[n])}>'
+        f'<th scope="col"{_LEFT_SIDE * is_text[n]}>'
         f'<button type="button">{tidy(_heading(n))}</button></th>'
         for n in columns
     )
@@ -245,10 +246,6 @@ def _table(table: pd.DataFrame, names: Sequence[str]) -> str:
         f'<div class="scroll"><table aria-label="Points; a heading sorts"><thead><tr>{head}</tr>'
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
-
-
-def _left(is_text: bool) -> str:
-    return ' class="t"' if is_text else ""
 
 
 def _cell(value: Any, scale: float, is_text: bool, *, is_first: bool) -> str:
@@ -279,16 +276,15 @@ class _Range(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray, *, from_zero: bool) -> _Range:
         """Return an axis that holds all values, with three to six round ticks."""
+        from matplotlib.ticker import MaxNLocator
+
         low, high = float(values.min()), float(values.max())
         low = min(0.0, low) if from_zero else low
         if high <= low and not (from_zero and high == 0):
             low, high = low - 0.5, high + 0.5
         high = high if high > low else 1.0  # of nothing but zeros: no less than none
-        rough = (high - low) / 4
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough - 1e-12)
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        ticks = tuple(step * k for k in range(first, last + 1))
+        locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
+        ticks = tuple(map(float, locator.tick_values(low, high)))
         pad = 0.04 * (ticks[-1] - ticks[0])
         return cls(ticks[0] - pad, ticks[-1] + pad, ticks)
 
@@ -341,17 +337,15 @@ def _down(share: float) -> float:
 
 def _grid(across: _Range, up: _Range) -> list[str]:
     """Return the lines and numbers behind the points."""
-    parts = []
-    for tick in across.ticks:
-        at = _right(across.place(tick))
-        parts.append(
-            f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_down(0.0):.1f}" y2="{_down(1.0):.1f}"/>'
-            f'<text x="{at:.1f}" y="{_down(0.0) + 15:.1f}" text-anchor="middle">{tick:.4g}</text>'
-        )
-    for tick in up.ticks:
-        at = _down(up.place(tick))
-        parts.append(
-            f'<line y1="{at:.1f}" y2="{at:.1f}" x1="{_right(0.0):.1f}" x2="{_right(1.0):.1f}"/>'
-            f'<text x="{_right(0.0) - 6:.1f}" y="{at + 4:.1f}" text-anchor="end">{tick:.4g}</text>'
-        )
-    return parts
+    left, right, bottom, top = _right(0.0), _right(1.0), _down(0.0), _down(1.0)
+    columns = [(tick, _right(across.place(tick))) for tick in across.ticks]
+    rows = [(tick, _down(up.place(tick))) for tick in up.ticks]
+    return [
+        f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{bottom:.1f}" y2="{top:.1f}"/>'
+        f'<text x="{at:.1f}" y="{bottom + 15:.1f}" text-anchor="middle">{tick:.4g}</text>'
+        for tick, at in columns
+    ] + [
+        f'<line y1="{at:.1f}" y2="{at:.1f}" x1="{left:.1f}" x2="{right:.1f}"/>'
+        f'<text x="{left - 6:.1f}" y="{at + 4:.1f}" text-anchor="end">{tick:.4g}</text>'
+        for tick, at in rows
+    ]

@@ -8,12 +8,13 @@ and figures for those who listen to it.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import pathlib
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mrsa_jax._errors import require, writing
@@ -27,6 +28,8 @@ __all__ = [
     "figures_section",
     "page",
     "papers_section",
+    "paragraphs",
+    "png_of",
     "provenance_section",
     "settings_section",
     "write_page",
@@ -156,6 +159,11 @@ def page(
     )
 
 
+def paragraphs(texts: Iterable[str]) -> str:
+    """Return sentences, a paragraph each."""
+    return "".join(f"<p>{tidy(text)}</p>" for text in texts)
+
+
 def data_table(
     headings: Sequence[str],
     rows: Sequence[Sequence[Any]],
@@ -173,8 +181,9 @@ def data_table(
         most: Rows that are shown.
         where: Where the rest is, if there are more.
     """
-    is_text = [any(_is_words(row[i]) for row in rows) for i in range(len(headings))]
-    is_long = [any(len(str(row[i])) > 40 for row in rows) for i in range(len(headings))]
+    texts = [[str(row[i]) for row in rows] for i in range(len(headings))]
+    is_text = [not all(map(_NUMBER.fullmatch, column)) for column in texts]
+    is_long = [any(len(text) > 40 for text in column) for column in texts]
     css = [
         " ".join(["text"] * words + ["long"] * long)
         for words, long in zip(is_text, is_long, strict=True)
@@ -206,14 +215,26 @@ def _css(kind: str) -> str:
 _NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±].*)?|-|–|nan|none", re.IGNORECASE)
 
 
-def _is_words(cell: Any) -> bool:
-    return not _NUMBER.fullmatch(str(cell))
-
-
 def figures_section(pictures: Mapping[str, tuple[str, bytes]], title: str = "Figures") -> Section:
     """Return figures side by side: name -> what it shows, and its PNG."""
     shown_ones = "".join(figure(caption, png) for caption, png in pictures.values())
     return Section(title, f'<div class="figures">{shown_ones}</div>' if pictures else "")
+
+
+def png_of(plot: Callable[..., Any], dpi: int = 150) -> bytes:
+    """Return what a function draws into the axes `ax`, as a picture."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from mrsa_jax import plotting
+
+    with plotting.style():
+        figure = Figure(layout="constrained")
+        FigureCanvasAgg(figure)
+        plot(ax=figure.subplots())
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", dpi=dpi)
+    return stream.getvalue()
 
 
 def figure(caption: str, png: bytes) -> str:

@@ -47,7 +47,7 @@ class Paper:
     def reference(self) -> str:
         """The entry as a line of plain text: authors, title, where, year."""
         fields = {name: _spoken(value) for name, value in self.fields}
-        authors = [_surname(one) for one in fields["author"].split(" and ")]
+        authors = [one.split(",")[0].strip() for one in fields["author"].split(" and ")]
         if len(authors) > 3:
             who = f"{authors[0]} et al."
         else:
@@ -97,10 +97,6 @@ def _spoken(value: str) -> str:
     for written, letter in _SPOKEN.items():
         value = value.replace(written, letter)
     return value.replace("{", "").replace("}", "")
-
-
-def _surname(author: str) -> str:
-    return author.split(",")[0].strip()
 
 
 _ENTRIES = (pathlib.Path(__file__).parent / "papers.bib").read_text(encoding="utf-8")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.study import _build, _segments, _trial
-from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig
+from mrsa_jax.study._config import Config, DemoConfig, Scheme, SimulateConfig, TrainConfig
 
-__all__ = ["Played", "play", "segments_of"]
+__all__ = ["Played", "lossy_trials", "play", "segments_of"]
 
 
 def segments_of(
@@ -59,6 +60,24 @@ class Played:
         return np.asarray(sent[asked.any(axis=1)].sum(axis=1))
 
 
+def _lossy_rounds(
+    config: Config, selector: selection.Selector, available: Any, rule: Any, **trials: Any
+) -> selection.RoundHistory:
+    steps = _build.build_steps(config.protocol)
+    return selection.rollout_rounds(
+        config.seed, selector, available, steps, config.rounds, rule=rule, **trials
+    )
+
+
+def lossy_trials(
+    config: SimulateConfig, selector: selection.Selector, available: Any, rule: Any
+) -> selection.RoundHistory:
+    """Roll trials out in whose rounds clients are lost; NumPy arrays, without keys."""
+    rounds = _lossy_rounds(config, selector, available, rule, num_trials=config.trials)
+    played: selection.RoundHistory = jax.device_get(rounds._replace(assignment_keys=None))
+    return played
+
+
 def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: int) -> Played:
     """Roll a scheme's rounds out and judge what a server can know of them."""
     selector = _build.build_selector(scheme, config.population)
@@ -69,10 +88,7 @@ def play(config: DemoConfig | TrainConfig, scheme: Scheme, available: Any, dim: 
         if segments is not None:
             return _with_segments(segments, np.asarray(cohorts), None)
         return Played(_trial.analyse(_trial.learnt_sums(cohorts)), None, None)
-    steps = _build.build_steps(config.protocol)
-    rounds = selection.rollout_rounds(
-        config.seed, selector, available, steps, config.rounds, rule=rule
-    )
+    rounds = _lossy_rounds(config, selector, available, rule)
     if segments is not None:
         return _with_segments(segments, np.asarray(rounds.survivors)[:, 0], rounds)
     return Played(_trial.analyse_rounds(rounds), rounds, rule)

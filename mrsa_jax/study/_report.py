@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import tyro
+
 from mrsa_jax._html import plain_settings, tidy
 from mrsa_jax.study import _summary
-from mrsa_jax.study._cite import ATTACKS
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._page import (
     Section,
@@ -16,6 +16,7 @@ from mrsa_jax.study._page import (
     figures_section,
     page,
     papers_section,
+    paragraphs,
     provenance_section,
     settings_section,
 )
@@ -36,24 +37,24 @@ __all__ = [
     "study_page",
     "used_columns",
     "whole_page",
-    "write_report",
 ]
 
-COLUMNS = (
-    "Scheme",
-    "T",
-    "Rank",
-    "Exposed",
-    "From",
-    "F",
-    "C",
-    "Expected C",
-    "Skipped",
-    "Accuracy",
-    "Error",
-    "Level",
-    "Seconds",
-)
+_FORMS = {
+    "Scheme": "{row.scheme}",
+    "T": "{row.strong_privacy:d}",
+    "Rank": "{row.rank:.4g}",
+    "Exposed": "{row.exposed_clients:.4g}",
+    "From": "{row.first_exposed_after:d}",
+    "F": "{row.fairness_gap:.3f}",
+    "C": "{row.aggregation_cardinality:.2f}",
+    "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
+    "Skipped": "{row.skipped_rounds:.4g}",
+    "Accuracy": "{row.percent_right:.1f} %",
+    "Error": "{row.reconstruction_error:.2g}",
+    "Level": "{row.privacy_level:.3g}",
+    "Seconds": "{row.round_seconds:.3g}",
+}
+COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
 _CAPTIONS = {
@@ -73,29 +74,15 @@ FIGURES = tuple(_CAPTIONS)
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return a row of the table as text, in the order of `COLUMNS`."""
-    first = row.first_exposed_after
-    return (
-        row.scheme,
-        "-" if row.strong_privacy is None else str(row.strong_privacy),
-        f"{row.rank:.4g}",
-        f"{row.exposed_clients:.4g}",
-        "-" if first is None else str(first),
-        f"{row.fairness_gap:.3f}",
-        f"{row.aggregation_cardinality:.2f}",
-        _expected(row),
-        f"{row.skipped_rounds:.4g}",
-        "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %",
-        "-" if row.reconstruction_error is None else f"{row.reconstruction_error:.2g}",
-        "-" if row.privacy_level is None else f"{row.privacy_level:.3g}",
-        "-" if row.round_seconds is None else f"{row.round_seconds:.3g}",
-    )
+    """Return a row of the table as text, in the order of `COLUMNS`; "-" for what there is not."""
+    return tuple(_cell(form, row) for form in _FORMS.values())
 
 
-def _expected(row: Row) -> str:
-    if row.expected_cardinality is None or row.cardinality_error is None:
+def _cell(form: str, row: Row) -> str:
+    try:
+        return form.format(row=row)
+    except TypeError:  # None has no format
         return "-"
-    return f"{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}"
 
 
 def used_columns(rows: Sequence[Row]) -> list[int]:
@@ -109,23 +96,6 @@ def used_columns(rows: Sequence[Row]) -> list[int]:
     ]
 
 
-def write_report(
-    folder: pathlib.Path,
-    manifest: Mapping[str, Any],
-    results: xr.Dataset,
-    figures: Mapping[str, pathlib.Path],
-) -> pathlib.Path:
-    """Write `report.html` into the folder of a study that has just run.
-
-    Returns:
-        Its path.
-    """
-    pictures = {name: path.read_bytes() for name, path in figures.items()}
-    path = folder / "report.html"
-    path.write_text(study_page(manifest, results, pictures), encoding="utf-8")
-    return path
-
-
 def study_page(
     manifest: Mapping[str, Any], results: xr.Dataset, pictures: Mapping[str, bytes]
 ) -> str:
@@ -137,7 +107,6 @@ def study_page(
         pictures: Its figures as PNG, by name.
     """
     rows = _summary.summarise(results)
-    words = "".join(f"<p>{tidy(text)}</p>" for text in _summary.sentences(results))
     used = used_columns(rows)
     table = data_table(
         [COLUMNS[i] for i in used],
@@ -146,7 +115,7 @@ def study_page(
     )
     note = f'<p class="note">{tidy(reading(rows))}</p>'
     sections = [
-        Section("Findings", words),
+        Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
         Section("Privacy and its cost", _cost(results)),
         figures_section(captioned(pictures)),
@@ -154,7 +123,7 @@ def study_page(
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
     lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
-    return whole_page(manifest, [lead], sections, defaults_of(manifest["command"]))
+    return whole_page(manifest, [lead], sections)
 
 
 def _cost(results: xr.Dataset) -> str:
@@ -169,11 +138,11 @@ def whole_page(
     manifest: Mapping[str, Any],
     lead: Sequence[str],
     sections: Sequence[Section],
-    defaults: Mapping[str, Any] | None,
     *,
     settings: Section | None = None,
     title: str = "",
     has_menu: bool = True,
+    known: Mapping[str, type] | None = None,
 ) -> str:
     """Return a page whose last sections are what every study has.
 
@@ -181,14 +150,14 @@ def whole_page(
         manifest: Provenance of the study.
         lead: Lines below the heading.
         sections: What this study found.
-        defaults: Default settings of its command; None where they are not known.
         settings: The section of settings, where it is not that of one command.
         title: What the heading says of the command.
         has_menu: Whether links to all sections stand below the heading.
+        known: As of `defaults_of`.
     """
     command = str(manifest.get("command", "study"))
     common = [
-        settings or settings_section(manifest.get("config", {}), defaults),
+        settings or settings_section(manifest.get("config", {}), defaults_of(command, known)),
         provenance_section(manifest),
         papers_section(manifest),
     ]
@@ -198,6 +167,9 @@ def whole_page(
     )
 
 
+_KINDS = {kind.config.__name__.removesuffix("Config").lower(): kind for kind in KINDS.values()}
+
+
 def spoken(command: str) -> str:
     """Return a command of a study's provenance as it is typed.
 
@@ -205,8 +177,7 @@ def spoken(command: str) -> str:
         >>> spoken("leastsquares"), spoken("demo")
         ('attack least-squares', 'demo')
     """
-    attacks = {name.replace("-", ""): f"attack {name}" for name in ATTACKS}
-    return attacks.get(command, command)
+    return _KINDS[command].name if command in _KINDS else command
 
 
 TITLES = {
@@ -219,20 +190,18 @@ TITLES = {
 }
 """What a page's heading says of its command."""
 
-_CONFIGS: dict[str, type] = {
-    kind.config.__name__.removesuffix("Config").lower(): kind.config for kind in KINDS.values()
-}
-
 
 def defaults_of(command: str, known: Mapping[str, type] | None = None) -> dict[str, Any] | None:
-    """Return the default settings of a command, if its configuration is known.
+    """Return those settings of a command that have a default, if its configuration is known.
 
     Args:
         command: Its name in a study's provenance.
         known: Configurations of further commands, by that name.
     """
-    cls = {**_CONFIGS, **(known or {})}.get(command)
-    return None if cls is None else plain_settings(cls())
+    cls = _KINDS[command].config if command in _KINDS else (known or {}).get(command)
+    if cls is None:
+        return None
+    return {name: v for name, v in plain_settings(cls()).items() if v is not tyro.MISSING}
 
 
 def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:

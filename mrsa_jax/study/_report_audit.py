@@ -10,7 +10,7 @@ from typing import Any
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax._html import shown, tidy
 from mrsa_jax.study import _report
-from mrsa_jax.study._page import Section, data_table, figures_section
+from mrsa_jax.study._page import Section, data_table, figures_section, paragraphs
 
 __all__ = ["audit_page"]
 
@@ -38,10 +38,7 @@ _CHECK = (
 
 
 def audit_page(
-    folder: pathlib.Path,
-    content: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    known: Mapping[str, type],
+    folder: pathlib.Path, content: Mapping[str, Any], manifest: Mapping[str, Any]
 ) -> str:
     """Return the page of an audit.
 
@@ -49,7 +46,6 @@ def audit_page(
         folder: Its folder.
         content: What is in its `audit.json`.
         manifest: Its provenance.
-        known: Configurations by command, whose defaults the settings are compared with.
     """
     findings = content["findings"]
     summary = data_table(
@@ -69,14 +65,11 @@ def audit_page(
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
-    defaults = _report.defaults_of("audit", known)
-    if defaults is not None:
-        defaults = {name: value for name, value in defaults.items() if name != "file"}
-    return _report.whole_page(manifest, [str(content["title"])], sections, defaults)
+    return _report.whole_page(manifest, [str(content["title"])], sections)
 
 
 def _findings(content: Mapping[str, Any]) -> str:
-    words = "".join(f"<p>{tidy(shown(text, 2000))}</p>" for text in content["sentences"])
+    words = paragraphs(shown(text, 2000) for text in content["sentences"])
     gate = content.get("gate")
     if gate is not None:
         verdict = "passed" if gate["passed"] else "failed"

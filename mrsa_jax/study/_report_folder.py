@@ -18,7 +18,14 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._html import Markup, shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._cite import papers_behind
-from mrsa_jax.study._page import Section, data_table, figure, figures_section, write_page
+from mrsa_jax.study._page import (
+    Section,
+    data_table,
+    figure,
+    figures_section,
+    paragraphs,
+    write_page,
+)
 from mrsa_jax.study._run_folder import read_json, unfinished_run
 
 if TYPE_CHECKING:
@@ -56,8 +63,8 @@ def report(
     Args:
         folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit` or `reproduce`.
         out: File to write; `report.html` in the folder when None.
-        known: Configurations by command that are not the studies' own, whose defaults the
-            settings are compared with.
+        known: Configurations by command that are not the studies' own, as of `reproduce`, whose
+            defaults the settings are compared with.
 
     Returns:
         Where the page is, and the papers in it.
@@ -99,19 +106,19 @@ def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str,
         )
     if (folder / "scores.json").is_file():
         content = _read(folder / "scores.json", "summary", "scores", "sentences")
-        return manifest, _attack_page(folder, content, manifest, known)
+        return manifest, _attack_page(folder, content, manifest)
     if (folder / "audit.json").is_file():
         from mrsa_jax.study._report_audit import audit_page
 
         content = _read(folder / "audit.json", "title", "sentences", "summary", "findings")
-        return manifest, audit_page(folder, content, manifest, known)
+        return manifest, audit_page(folder, content, manifest)
     if not (folder / "results.zarr").is_dir():
         raise ConfigurationError(
             f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "
             f"({manifest.get('command')}) has no results.zarr, scores.json or audit.json beside it"
         )
     try:
-        return manifest, _study_page(folder, manifest, known)
+        return manifest, _study_page(folder, manifest)
     except (KeyError, ValueError, OSError) as error:
         if isinstance(error, ConfigurationError):
             raise
@@ -157,16 +164,14 @@ def _read(path: pathlib.Path, *names: str) -> dict[str, Any]:
     return dict(content)
 
 
-def _study_page(
-    folder: pathlib.Path, manifest: Mapping[str, Any], known: Mapping[str, type]
-) -> str:
+def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
     from mrsa_jax.study._store import open_study
 
     results = open_study(folder).load()
     if manifest.get("command") == "sweep":
         from mrsa_jax.study._report_sweep import sweep_page
 
-        return sweep_page(manifest, results, known)
+        return sweep_page(manifest, results)
     return _report.study_page(manifest, results, _pictures(folder, results))
 
 
@@ -179,12 +184,9 @@ def _pictures(folder: pathlib.Path, results: xr.Dataset) -> dict[str, bytes]:
 
 
 def _attack_page(
-    folder: pathlib.Path,
-    content: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    known: Mapping[str, type],
+    folder: pathlib.Path, content: Mapping[str, Any], manifest: Mapping[str, Any]
 ) -> str:
-    words = "".join(f"<p>{tidy(text)}</p>" for text in content["sentences"])
+    words = paragraphs(content["sentences"])
     if content.get("is_complete") is False:
         words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
     summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
@@ -193,7 +195,6 @@ def _attack_page(
     pictures = {path.stem: path.read_bytes() for path in files}
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">What was recovered is beside this page: {tidy(arrays)}.</p>'
-    command = str(manifest.get("command"))
     sections = [
         Section("Findings", words),
         Section("Summary", summary),
@@ -201,8 +202,7 @@ def _attack_page(
         Section("Scores", scores + note * bool(arrays)),
     ]
     lead = [str(content.get("title", "")), f"Seed {manifest.get('seed')}"]
-    defaults = _report.defaults_of(command, known)
-    return _report.whole_page(manifest, lead, sections, defaults, title="an attack, and its scores")
+    return _report.whole_page(manifest, lead, sections, title="an attack, and its scores")
 
 
 def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> str:
@@ -249,9 +249,7 @@ def _reproduction_page(
     config = manifest.get("config", {})
     size = "fast size" if config.get("fast") or config.get("small") else "full size"
     lead = [f"{size.capitalize()}, seed {manifest.get('seed')}"]
-    return _report.whole_page(
-        manifest, lead, sections, _report.defaults_of("reproduce", known), has_menu=False
-    )
+    return _report.whole_page(manifest, lead, sections, has_menu=False, known=known)
 
 
 def _name(item: Mapping[str, Any]) -> str:

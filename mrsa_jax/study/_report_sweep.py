@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import io
+import functools
 import pathlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax._html import shown, tidy
+from mrsa_jax._html import shown
 from mrsa_jax.study import _points, _report
 from mrsa_jax.study._explorer import explorer
-from mrsa_jax.study._page import Section, data_table, figures_section, settings_section
+from mrsa_jax.study._page import (
+    Section,
+    data_table,
+    figures_section,
+    paragraphs,
+    png_of,
+    settings_section,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,18 +127,6 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
     """Return the figures of a sweep, each with what it shows: name -> caption, PNG."""
     pictures: dict[str, tuple[str, bytes]] = {}
 
-    def draw(name: str, caption: str, plot: Any) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        with plotting.style():
-            figure = Figure(layout="constrained")
-            FigureCanvasAgg(figure)
-            plot(figure.subplots())
-            stream = io.BytesIO()
-            figure.savefig(stream, format="png", dpi=150)
-        pictures[name] = (caption, stream.getvalue())
-
     if not len(table):
         return pictures
     has = {str(name): None for name in table if table[name].notna().any()}
@@ -139,14 +134,16 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
         caption = "What privacy costs: strong privacy T against cardinality C."
         schemes = dict.fromkeys(_points.columns_of(results, "scheme"), "scheme")
         named = table.rename(columns=schemes)
-        draw("tradeoff", caption, lambda ax: plotting.plot_privacy_cost(named, ax=ax))
+        plot: Callable[..., Any] = functools.partial(plotting.plot_privacy_cost, named)
+        pictures["tradeoff"] = (caption, png_of(plot))
     known = [name for name in _CURVES if name in has]
     names = {*_points.point_columns(results), *_CURVES, "seconds"}
     others = [name for name in has if name not in names]
     others = [name for name in others if table[name].nunique() > 1] or others
     for name in [*known, *(others[:_MOST_OTHERS] if not known else [])]:
         caption = _CURVES.get(name, str(name).replace("_", " ").capitalize() + ".")
-        draw(name, caption, lambda ax, name=name: plot_any(results, table, name, ax=ax))
+        plot = functools.partial(plot_any, results, table, name)
+        pictures[name] = (caption, png_of(plot))
     return pictures
 
 
@@ -157,19 +154,15 @@ def study_pictures(results: xr.Dataset) -> dict[str, bytes]:
         return {name: path.read_bytes() for name, path in written.items()}
 
 
-def sweep_page(
-    manifest: Mapping[str, Any], results: xr.Dataset, known: Mapping[str, type] | None = None
-) -> str:
+def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     """Return the page of a sweep: words, its points to sort and look at, figures, settings.
 
     Args:
         manifest: Its provenance.
         results: Its data set.
-        known: Configurations of commands that are not the studies' own.
     """
     table = _points.points(results)
     names = _points.point_columns(results)
-    words = "".join(f"<p>{tidy(text)}</p>" for text in _points.sweep_sentences(results))
     config = manifest.get("config", {})
     axes = config.get("axes", ())
     rows = [
@@ -180,7 +173,7 @@ def sweep_page(
     lines = data_table(("Axis", "Settings", "Values"), rows, "What changes") if rows else ""
     swept = str(manifest.get("swept", ""))
     own = swept.split()[-1].replace("-", "") if swept else ""
-    defaults = _report.defaults_of(own, known)
+    defaults = _report.defaults_of(own)
     changing = {field for axis in axes for field in axis["fields"]} | {*_UNUSED}
     changing |= {"schemes"} if "scheme" in changing else set()
     base = _without(config.get("base", config), changing)
@@ -190,13 +183,13 @@ def sweep_page(
     settings = settings_section(base, defaults)
     settings = Section("Settings", lines + settings.content)
     sections = [
-        Section("Findings", words),
+        Section("Findings", paragraphs(_points.sweep_sentences(results))),
         Section("Points", explorer(table, names).html if len(table) else ""),
         figures_section(drawn(results, table)),
     ]
     sizes = " x ".join(f"{results.sizes[name]} {name}" for name in _points.axes_of(results))
     lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
-    return _report.whole_page(manifest, lead, sections, None, settings=settings)
+    return _report.whole_page(manifest, lead, sections, settings=settings)
 
 
 def _without(settings: Mapping[str, Any], fields: set[str], where: str = "") -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
 from mrsa_jax.study._config import (
@@ -25,6 +25,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._locks import locked
 
 __all__ = [
     "DivergedError",
@@ -209,22 +210,8 @@ def check_not_in_use(out: pathlib.Path) -> None:
 def _locked(out: pathlib.Path) -> Iterator[None]:
     """Hold the folder; the system lets go of it however the process ends."""
     with (out / _LOCK).open("a", encoding="utf-8") as file:
-        if not _hold(file):
+        if not locked(file):
             raise OutputExistsError(
                 f"`out` must not be in use; got {str(out)!r}, in which another process trains"
             )
         yield
-
-
-def _hold(file: IO[str]) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # nor on this file system
-        return True
-    return True

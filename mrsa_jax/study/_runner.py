@@ -95,10 +95,6 @@ class Runner(Protocol):
         """Return the length of each inner dimension: the largest that a point needs."""
         ...
 
-    def coordinates(self, configs: Sequence[Any]) -> dict[str, Any]:
-        """Return coordinates of inner dimensions that have names."""
-        ...
-
     def variables(self, configs: Sequence[Any], trajectories: bool) -> dict[str, Variable]:
         """Return what each point has."""
         ...

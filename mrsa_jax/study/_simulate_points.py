@@ -13,6 +13,7 @@ from mrsa_jax._status import Status
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._memory import simulate_bytes
+from mrsa_jax.study._played import lossy_trials
 from mrsa_jax.study._runner import (
     AFTER_EACH_ROUND,
     Machine,
@@ -22,7 +23,7 @@ from mrsa_jax.study._runner import (
 )
 from mrsa_jax.study._variables import of_point
 
-__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 
@@ -40,11 +41,6 @@ def sizes(configs: Sequence[SimulateConfig]) -> dict[str, int]:
         "trial": max(config.trials for config in configs),
         "round": max(config.rounds for config in configs),
     }
-
-
-def coordinates(configs: Sequence[SimulateConfig]) -> dict[str, Any]:
-    """Return the trials' and the rounds' numbers."""
-    return {name: np.arange(size) for name, size in sizes(configs).items()}
 
 
 def variables(configs: Sequence[SimulateConfig], trajectories: bool) -> dict[str, Variable]:
@@ -163,25 +159,11 @@ def _first(first_exposure: np.ndarray) -> np.ndarray:
 
 
 def _with_losses(config: SimulateConfig, trajectories: bool) -> dict[str, np.ndarray]:
-    """Play rounds in which clients are lost; how many sums a round gives differs."""
-    rounds = jax.device_get(
-        selection.rollout_rounds(
-            config.seed,
-            _selector(config),
-            _availability(config),
-            _build.build_steps(config.protocol),
-            config.rounds,
-            rule=_rule(config),
-            num_trials=config.trials,
-        )._replace(assignment_keys=None)
-    )
-    parts = []
-    for b in range(config.trials):
-        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
-        parts.append(_whole(_trial.analyse_rounds(own)))
-    status = np.asarray(rounds.status)
+    """Play rounds in which clients are lost."""
+    played = lossy_trials(config, _selector(config), _availability(config), _rule(config))
+    found = _whole(_trial.analyse_played(played))
+    status = np.asarray(played.status)
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
-    found = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     kept = {name: v for name, v in found.items() if trajectories or not name.endswith("_by_round")}
     return kept | {"failed_rounds": failed} | _of_point(config, np.asarray(np.nan))
 

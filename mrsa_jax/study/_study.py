@@ -8,7 +8,6 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from mrsa_jax import federated, plotting, selection
@@ -25,9 +24,9 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._memory import stated_memory
-from mrsa_jax.study._played import segments_of
+from mrsa_jax.study._played import lossy_trials, segments_of
 from mrsa_jax.study._progress import Progress, note, warn
-from mrsa_jax.study._run_folder import RunFolder, run_folder
+from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._variables import (
     coordinates,
@@ -56,6 +55,11 @@ class SavedStudy:
     rows: tuple[_summary.Row, ...]
     sentences: tuple[str, ...]
     out: pathlib.Path
+
+    @classmethod
+    def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
+        """Return the study of these results."""
+        return cls(results, _summary.summarise(results), _summary.sentences(results), out)
 
 
 def check(config: Config) -> str:
@@ -122,12 +126,13 @@ def run_and_save(
         with _store.study_folder(config) as folder:
             return _save(config, folder, run(config, progress), show)
     if config.resume and _store.is_complete(config):
-        saved = _saved_before(config, progress)
+        note(progress, f"nothing to resume: the run in {config.out} is complete")
+        saved = SavedStudy.of(_store.open_study(config.out).load(), config.out)
         show(saved)
         return saved
     with run_folder(config, _store.provenance(config)) as own:
-        if config.resume:
-            _say_where_from(own, progress)
+        if config.resume and not own.has_checkpoint:
+            note(progress, f"no checkpoint to resume from in {own.path}: starting at round 0")
         checkpoints = federated.checkpoints(
             own.checkpoints,
             every=config.checkpoint_every,
@@ -145,28 +150,16 @@ def _save(
     results: xr.Dataset,
     show: Callable[[SavedStudy], None],
 ) -> SavedStudy:
-    saved = SavedStudy(
-        results, _summary.summarise(results), _summary.sentences(results), config.out
-    )
+    saved = SavedStudy.of(results, config.out)
     show(saved)
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
     figures = plotting.save_study_figures(results, folder.path)
-    _report.write_report(folder.path, folder.manifest, results, figures)
+    pictures = {name: path.read_bytes() for name, path in figures.items()}
+    page = _report.study_page(folder.manifest, results, pictures)
+    (folder.path / "report.html").write_text(page, encoding="utf-8")
     return saved
-
-
-def _saved_before(config: TrainConfig, progress: Progress) -> SavedStudy:
-    """Return the study that is there."""
-    note(progress, f"nothing to resume: the run in {config.out} is complete")
-    results = _store.open_study(config.out).load()
-    return SavedStudy(results, _summary.summarise(results), _summary.sentences(results), config.out)
-
-
-def _say_where_from(own: RunFolder, progress: Progress) -> None:
-    if not own.has_checkpoint:
-        note(progress, f"no checkpoint to resume from in {own.path}: starting at round 0")
 
 
 def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
@@ -181,29 +174,18 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
         selector = _build.build_selector(scheme, population)
         rule = _build.build_rule(config.protocol, selector)
         if rule is not None:
-            steps = _build.build_steps(config.protocol)
-            rounds = jax.device_get(
-                selection.rollout_rounds(
-                    config.seed, selector, available, steps, config.rounds,
-                    rule=rule, num_trials=config.trials,
-                )._replace(assignment_keys=None)
-            )  # fmt: skip
-            statuses.append(rounds.status)
-            known.append(history_variables([_analyse_trials(rounds, progress)], "trial"))
-            continue
-        participation = _trial.learnt_sums(
-            selection.rollout_trials(config.seed, selector, available, config.rounds, config.trials)
-        )
-        step = _trial.trials_at_once(*participation.shape)
-        parts = []
-        for start in range(0, config.trials, step):
-            parts.append(_trial.analyse(participation[start : start + step]))
-            progress.update(min(start + step, config.trials), config.trials)
-        known.append(history_variables([_trial.joined(parts)], "trial"))
+            played = lossy_trials(config, selector, available, rule)
+            statuses.append(played.status)
+            history = _trial.analyse_played(played, progress.update)
+        else:
+            cohorts = selection.rollout_trials(
+                config.seed, selector, available, config.rounds, config.trials
+            )
+            history = _trial.analyse(_trial.learnt_sums(cohorts), progress.update)
+        known.append(history_variables([history], "trial"))
     axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
-    lossy: dict[str, Any] = {}
-    if statuses:
-        lossy["status"] = (("scheme", "trial", "round"), np.stack(statuses))
+    dims = ("scheme", "trial", "round")
+    lossy: dict[str, Any] = {"status": (dims, np.stack(statuses))} if statuses else {}
     found = {
         name: (dims, np.concatenate([own[name][1] for own in known]), *about)
         for name, (dims, _, *about) in known[0].items()
@@ -214,15 +196,3 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
         known_before(config, schemes, available, rates) | found | lossy,
         coords=axes | {"trial": np.arange(config.trials)},
     )
-
-
-def _analyse_trials(rounds: selection.RoundHistory, progress: Progress) -> _trial.History:
-    """Analyse trials one by one: how many sums a round gives differs."""
-    trials = len(rounds.status)
-    parts = []
-    for b in range(trials):
-        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], rounds)
-        parts.append(_trial.analyse_rounds(own))
-        progress.update(b + 1, trials)
-    names = [field.name for field in dataclasses.fields(_trial.History)]
-    return _trial.History(**{name: np.stack([getattr(p, name) for p in parts]) for name in names})

@@ -69,6 +69,11 @@ class Row:
         """Whether T stays above 1 however many rounds follow."""
         return self.guaranteed_privacy > 1
 
+    @property
+    def percent_right(self) -> float | None:
+        """The accuracy in percent."""
+        return None if self.accuracy is None else 100 * self.accuracy
+
 
 def summarise(results: xr.Dataset) -> tuple[Row, ...]:
     """Return the table of a study, one row for each scheme in its order."""

@@ -33,7 +33,7 @@ from mrsa_jax.study._runner import (
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._variables import of_point
 
-__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -96,11 +96,6 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
     """Return the most tests and rounds of a point."""
     tests = [-(-config.rounds // config.training.evaluate_every) for config in configs]
     return {"evaluation": max(tests), "round": max(config.rounds for config in configs)}
-
-
-def coordinates(configs: Sequence[TrainConfig]) -> dict[str, Any]:
-    """Return the rounds' numbers; which round a test is of differs between points."""
-    return {"round": np.arange(sizes(configs)["round"])}
 
 
 def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, Variable]:

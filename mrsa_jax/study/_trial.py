@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
@@ -22,6 +23,7 @@ from mrsa_jax.data import ClientData
 __all__ = [
     "History",
     "analyse",
+    "analyse_played",
     "analyse_rounds",
     "analyse_sums",
     "analysed_bytes",
@@ -88,30 +90,39 @@ class History:
         return np.asarray(~self.participation.any(-1))
 
 
-def analyse(participation: Any) -> History:
+def analyse(participation: Any, progress: Callable[[int, int], None] | None = None) -> History:
     """Analyse a history of booleans or weights [..., J, N]; all in integers but F and C.
 
-    Trials go through in parts, so that what is held beside the history is bounded.
+    Trials go through in parts, so that what is held beside the history is bounded; `progress` is
+    called with (trials done, trials) after each.
     """
     history = np.asarray(participation)
     if history.ndim == 2:
         return _analyse(history)
-    found = joined(in_parts(_analyse, history.reshape(-1, *history.shape[-2:])))
+    found = joined(in_parts(_analyse, history.reshape(-1, *history.shape[-2:]), progress))
     lead = history.shape[:-2]
     own = {name: value.reshape(*lead, *value.shape[1:]) for name, value in vars(found).items()}
     return History(**own)
 
 
-def joined(parts: Sequence[History]) -> History:
-    """Return trials that were analysed in parts, all together."""
+def joined(parts: Sequence[History], join: Callable[..., np.ndarray] = np.concatenate) -> History:
+    """Return trials that were analysed in parts, or with `np.stack` one by one, all together."""
     names = [field.name for field in dataclasses.fields(History)]
-    return History(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
+    return History(**{name: join([getattr(part, name) for part in parts]) for name in names})
 
 
-def in_parts(function: Callable[[np.ndarray], Any], histories: np.ndarray) -> list[Any]:
+def in_parts(
+    function: Callable[[np.ndarray], Any],
+    histories: np.ndarray,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Any]:
     """Apply a function to parts of bool[B, J, N], of as many trials as are analysed at once."""
-    step = trials_at_once(*histories.shape)
-    return [function(histories[at : at + step]) for at in range(0, len(histories), step)]
+    step, trials, found = trials_at_once(*histories.shape), len(histories), []
+    for at in range(0, trials, step):
+        found.append(function(histories[at : at + step]))
+        if progress is not None:
+            progress(min(at + step, trials), trials)
+    return found
 
 
 def trials_at_once(trials: int, rounds: int, clients: int) -> int:
@@ -150,6 +161,19 @@ def analyse_rounds(history: selection.RoundHistory) -> History:
     """
     rows, rounds = selection.learnt_rows(history)
     return analyse_sums(rows, rounds, np.asarray(history.participation))
+
+
+def analyse_played(
+    played: selection.RoundHistory, progress: Callable[[int, int], None] | None = None
+) -> History:
+    """Analyse trials of such rounds one by one: how many sums a round gives differs."""
+    trials, parts = len(played.status), []
+    for b in range(trials):
+        own: Any = jax.tree.map(lambda leaf, b=b: leaf[b], played)
+        parts.append(analyse_rounds(own))
+        if progress is not None:
+            progress(b + 1, trials)
+    return joined(parts, np.stack)
 
 
 def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> History:

@@ -86,29 +86,26 @@ def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, 
     }
 
 
+# What has a value in some rounds, or of some clients, only: from which number on, and what it is.
+_SOME = {
+    "strong_privacy": (1, "Strong multi-round privacy T; nan before the first sum"),
+    "first_exposure": (0, "Round, from 0, that exposes the client; nan: never"),
+}
+_NAMES = ("strong_privacy", "rank", "exposed_clients", "first_exposure", "fairness_gap",
+          "aggregation_cardinality", "skipped")  # fmt: skip
+
+
 def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
     """Return what the server can know of each scheme's rounds; `axes` lie behind `scheme`.
 
     What a trial has not (T before the first sum, the exposure of a client who never is) is nan.
     """
-
-    def stack(name: str, *dims: str) -> tuple[tuple[str, ...], np.ndarray]:
-        return (("scheme", *axes, *dims), np.stack([getattr(h, name) for h in histories]))
-
-    def some(least: int, about: str, name: str, *dims: str) -> tuple[Any, ...]:
-        own, values = stack(name, *dims)
-        return own, missing_below(least, values), {"description": about}
-
-    return {
-        "strong_privacy": some(
-            1, "Strong multi-round privacy T; nan before the first sum", "strong_privacy", "round"
-        ),
-        "rank": stack("rank", "round"),
-        "exposed_clients": stack("exposed_clients", "round"),
-        "first_exposure": some(
-            0, "Round, from 0, that exposes the client; nan: never", "first_exposure", "client"
-        ),
-        "fairness_gap": stack("fairness_gap", "round"),
-        "aggregation_cardinality": stack("aggregation_cardinality", "round"),
-        "skipped": stack("skipped", "round"),
-    }
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        dims = ("scheme", *axes, "client" if name == "first_exposure" else "round")
+        values = np.stack([getattr(history, name) for history in histories])
+        found[name] = (dims, values)
+        if name in _SOME:
+            least, about = _SOME[name]
+            found[name] = (dims, missing_below(least, values), {"description": about})
+    return found

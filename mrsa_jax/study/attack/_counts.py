@@ -118,13 +118,14 @@ def _score_columns(
         "explained": int(found.is_explained.sum()),
         "shared": int(found.is_shared.sum()),
     }
-    right = None if truth is None else _right_columns(found, np.asarray(truth).astype(bool))
-    error = None
-    if right is not None:
+    right = error = None
+    if truth is not None:
+        # clients of equal counts are matched to the columns that are theirs
+        columns, estimates = _matched(found, truth)
+        right = np.asarray((columns == np.asarray(truth).astype(bool)).all(axis=0))
         row["columns_right"] = int(right.sum())
     if updates is not None and right is not None:
-        # clients of equal counts are matched to the columns that are theirs
-        error = attacks.reconstruction_error(updates, _matched(found, truth)[1])
+        error = attacks.reconstruction_error(updates, estimates)
         row["mean_error"] = float(np.nanmean(error))
         row["recovered"] = int((error < FOUND).sum())
     report.summary.append(row)
@@ -157,7 +158,3 @@ def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.n
         column, client = linear_sum_assignment(differs.sum(axis=2))
         order[members[client]] = members[column]
     return found.participation[:, order], found.estimates[order]
-
-
-def _right_columns(found: attacks.Disaggregated, truth: np.ndarray) -> np.ndarray:
-    return np.asarray((_matched(found, truth)[0] == truth).all(axis=0))

@@ -6,8 +6,8 @@ import json
 import math
 import pathlib
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,97 +20,57 @@ from mrsa_jax.study.attack._findings import AttackFindings
 from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 
-__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
 _LABEL_LENGTH = 48
+_LABELS = ("scheme", "method", "seen", "pads")  # columns of a summary that name a row
 
 
-class _Summary(NamedTuple):
-    """What an attack's summary holds."""
-
-    labels: tuple[str, ...]  # columns that name a row
-    rows: Callable[[Any], int]
-    numbers: dict[str, str]  # other columns, with their units
+def _pure(*names: str) -> dict[str, str]:
+    """Return numbers without units."""
+    return dict.fromkeys(names, "1")
 
 
-def _num_histories(config: Any) -> int:
-    own = config.aggregates is None and getattr(config, "run", None) is None
-    return len(config.schemes) if own else 1
-
-
-_SUMMARIES: dict[type, _Summary] = {
-    setting.LeastSquaresConfig: _Summary(
-        ("scheme",),
-        _num_histories,
-        {
-            "sums": "rounds",
-            "clients": "clients",
-            "strong_T": "clients",
-            "exposed": "clients",
-            "predicted_error": "1",
-            "mean_error": "1",
-            "median_error": "1",
-            "recovered": "clients",
-            "change": "1",
-        },
+# The numbers of each attack's summary, with their units.
+_NUMBERS: dict[type, dict[str, str]] = {
+    setting.LeastSquaresConfig: {
+        "sums": "rounds",
+        **dict.fromkeys(("clients", "strong_T", "exposed"), "clients"),
+        **_pure("predicted_error", "mean_error", "median_error"),
+        "recovered": "clients",
+        "change": "1",
+    },
+    setting.DisaggregationConfig: {
+        "sums": "rounds",
+        "clients": "clients",
+        "rank": "1",
+        **dict.fromkeys(("explained", "shared", "columns_right"), "clients"),
+        "mean_error": "1",
+        "recovered": "clients",
+    },
+    setting.GradientsConfig: {
+        "images": "images",
+        "psnr_db": "dB",
+        "best_psnr_db": "dB",
+        **_pure("ssim", "mse", "distance", "restarts"),
+    },
+    setting.ModelInversionConfig: {
+        **dict.fromkeys(("classes", "identified", "by_chance"), "classes"),
+        **_pure("confidence", "likeness"),
+    },
+    setting.MembershipConfig: _pure(
+        "accuracy", "plus_minus", "precision", "recall", "auc", "tpr_at_0.1%", "tpr_at_1%"
     ),
-    setting.DisaggregationConfig: _Summary(
-        ("scheme",),
-        _num_histories,
-        {
-            "sums": "rounds",
-            "clients": "clients",
-            "rank": "1",
-            "explained": "clients",
-            "shared": "clients",
-            "columns_right": "clients",
-            "mean_error": "1",
-            "recovered": "clients",
-        },
-    ),
-    setting.GradientsConfig: _Summary(
-        ("seen",),
-        lambda config: len(config.seen),
-        {
-            "images": "images",
-            "psnr_db": "dB",
-            "best_psnr_db": "dB",
-            "ssim": "1",
-            "mse": "1",
-            "distance": "1",
-            "restarts": "1",
-        },
-    ),
-    setting.ModelInversionConfig: _Summary(
-        ("seen",),
-        lambda config: len(config.seen),
-        {
-            "classes": "classes",
-            "identified": "classes",
-            "by_chance": "classes",
-            "confidence": "1",
-            "likeness": "1",
-        },
-    ),
-    setting.MembershipConfig: _Summary(
-        ("method", "seen"),
-        lambda config: len(config.methods) * len(config.seen),
-        {
-            "accuracy": "1",
-            "plus_minus": "1",
-            "precision": "1",
-            "recall": "1",
-            "auc": "1",
-            "tpr_at_0.1%": "1",
-            "tpr_at_1%": "1",
-        },
-    ),
-    setting.InconsistencyConfig: _Summary(
-        ("pads",),
-        lambda config: len(config.pads),
-        {"clients": "clients", "error": "1", "recovered": "1"},
-    ),
+    setting.InconsistencyConfig: {"clients": "clients", **_pure("error", "recovered")},
 }
+
+
+def _num_rows(config: Any) -> int:
+    """Return how many things an attack is about: those of its settings that are lists of them."""
+    if getattr(config, "aggregates", None) is not None or getattr(config, "run", None) is not None:
+        return 1
+    listed = ("schemes", "methods", "seen", "pads")
+    return math.prod(len(getattr(config, name)) for name in listed if hasattr(config, name))
 
 
 def group_of(config: setting.AttackSettings) -> Hashable:
@@ -121,21 +81,15 @@ def group_of(config: setting.AttackSettings) -> Hashable:
 
 def sizes(configs: Sequence[setting.AttackSettings]) -> dict[str, int]:
     """Return the most rows of a summary."""
-    return {"row": max(_SUMMARIES[type(config)].rows(config) for config in configs)}
-
-
-def coordinates(configs: Sequence[setting.AttackSettings]) -> dict[str, Any]:
-    """Return the rows' numbers; `label` says what each is of."""
-    return {"row": np.arange(sizes(configs)["row"])}
+    return {"row": max(map(_num_rows, configs))}
 
 
 def variables(configs: Sequence[setting.AttackSettings], trajectories: bool) -> dict[str, Variable]:
     """Return the summary's columns."""
-    summary = _SUMMARIES[type(configs[0])]
     label = Variable(("row",), f"<U{_LABEL_LENGTH}", "", "1", "What the row is of")
     numbers = {
         name: variable(("row",), "float64", units, f"{name.replace('_', ' ')} of the row")
-        for name, units in summary.numbers.items()
+        for name, units in _NUMBERS[type(configs[0])].items()
     }
     return {"label": label} | numbers
 
@@ -159,13 +113,13 @@ def run(
             found = AttackFindings(pathlib.Path(folder))
             attack(config, found, Silent())
         # one that has no summary has a single row for each thing attacked
-        yield _columns(_SUMMARIES[type(config)], found.summary or found.scores)
+        yield _columns(_NUMBERS[type(config)], found.summary or found.scores)
 
 
-def _columns(summary: _Summary, rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    labels = [", ".join(str(row[key]) for key in summary.labels) for row in rows]
+def _columns(names: Iterable[str], rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    labels = [", ".join(str(row[key]) for key in _LABELS if key in row) for row in rows]
     found = {"label": np.asarray([label[:_LABEL_LENGTH] for label in labels])}
-    for name in summary.numbers:
+    for name in names:
         values = [row.get(name) for row in rows]
         found[name] = np.asarray([math.nan if v is None else float(v) for v in values])
     return found

@@ -37,7 +37,11 @@ class AuditFindings:
     @property
     def title(self) -> str:
         """What was audited, in a line."""
-        return _title(self.file, self.audit)
+        found = self.audit
+        empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
+        kind = "weighted" if found.is_weighted else "plain"
+        size = f"{found.num_rounds} rounds{empty}, {found.num_clients} clients"
+        return f"{printable(self.file)}: {size}, {kind} sums"
 
     @property
     def sentences(self) -> list[str]:
@@ -54,14 +58,6 @@ class AuditFindings:
         """Everything, as `--json` prints it."""
         gate = None if self.gate is None else self.gate._asdict()
         return {"file": str(self.file), **self.audit.to_dict(), "gate": gate}
-
-
-def _title(file: pathlib.Path, found: Audit) -> str:
-    """Return what was audited, in a line."""
-    empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
-    kind = "weighted" if found.is_weighted else "plain"
-    size = f"{found.num_rounds} rounds{empty}, {found.num_clients} clients"
-    return f"{printable(file)}: {size}, {kind} sums"
 
 
 def first_rows(found: Audit) -> list[tuple[str, str, str]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._recipe import recipe_of
+from mrsa_jax.study._page import png_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
@@ -95,22 +97,19 @@ def _rounds(log: ParticipationLog, after: OverRounds) -> dict[str, Sequence[Any]
 def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit) -> None:
     """Draw how privacy fell over the rounds, and who was exposed if anybody was."""
     import pandas as pd
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     from mrsa_jax import plotting
 
     table = pd.DataFrame(columns)
-    with plotting.style():
-        for name in ["exposed_clients"] * bool(found.exposed) + ["weak_privacy"]:
-            figure = Figure(layout="constrained")
-            FigureCanvasAgg(figure)
-            ax = figure.subplots()
-            if name == "exposed_clients":
-                plotting.plot_audit_exposure(table, num_clients=found.num_clients, ax=ax)
-            else:
-                plotting.plot_audit_privacy(table, ax=ax)
-            figure.savefig(folder / f"{name}.png", dpi=160)
+    plots: dict[str, Callable[..., Any]] = {
+        "weak_privacy": functools.partial(plotting.plot_audit_privacy, table)
+    }
+    if found.exposed:
+        plots["exposed_clients"] = functools.partial(
+            plotting.plot_audit_exposure, table, num_clients=found.num_clients
+        )
+    for name, plot in plots.items():
+        (folder / f"{name}.png").write_bytes(png_of(plot, dpi=160))
 
 
 def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax import availability, secagg
@@ -13,7 +14,7 @@ from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._secagg_config import SecaggConfig
 from mrsa_jax.study.secagg._setting import Setting, finite, log10
 
-__all__ = ["RATES", "check_risk", "log10_bounds", "power", "run_failures"]
+__all__ = ["BOUNDS", "RATES", "check_risk", "counted", "log10_bounds", "power", "run_failures"]
 
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
@@ -24,23 +25,23 @@ RATES = {
     "unmaskable": "CCESA's Appendix F attack could unmask somebody",
     "too_few": "fewer than two inputs",
 }
+BOUNDS = (
+    "unreliable_theorem_5",
+    "unreliable_union",
+    "unreliable_first_moment",
+    "not_private_theorem_6",
+    "disconnected_exact",
+    "unmaskable_union",
+)
 
 
 def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
     """Count failures and set them beside the bounds."""
-    assert config.trials is not None
+    assert config.trials is not None  # else it is a round
     setting = Setting.of(config)
     check_risk(setting)
-    steps = availability.independent_steps(config.step_dropout_rate)
     progress.stage("rounds", config.trials)
-    rates = secagg.failure_rates_of(
-        config.seed,
-        setting.graph,
-        steps,
-        setting.threshold,
-        config.trials,
-        progress=progress.update,
-    )
+    rates = counted(setting, progress.update)
     content = {
         "trials": config.trials,
         **setting.to_dict(),
@@ -54,6 +55,18 @@ def run_failures(config: SecaggConfig, progress: Progress) -> Findings:
         f"{setting.total_dropout_rate:.3g}), {config.trials:,} rounds, seed {config.seed}"
     )
     return Findings(title, _sentences(content), content)
+
+
+def counted(
+    setting: Setting, progress: Callable[[int, int], None] | None = None
+) -> secagg.FailureRates:
+    """Count the failures of as many rounds as the setting says."""
+    config = setting.config
+    assert config.trials is not None  # checked with the other settings
+    steps = availability.independent_steps(config.step_dropout_rate)
+    return secagg.failure_rates_of(
+        config.seed, setting.graph, steps, setting.threshold, config.trials, progress=progress
+    )
 
 
 def check_risk(setting: Setting) -> None:
@@ -76,15 +89,15 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
     n, p, q, t = _numbers(setting)
     if p is None:
         return {}
-    natural = {
-        "unreliable_theorem_5": secagg.reliability_bound(n, p, q, t),
-        "unreliable_union": secagg.exact_reliability_union_bound(n, p, q, t),
-        "unreliable_first_moment": min(0.0, secagg.reliability_first_moment(n, p, q, t)),
-        "not_private_theorem_6": secagg.privacy_bound(n, p, q),
-        "disconnected_exact": secagg.disconnection_probability(n, p, q),
-        "unmaskable_union": secagg.unmasking_bound(n, p, t),
-    }
-    return {name: log10(value) for name, value in natural.items()}
+    natural = (
+        secagg.reliability_bound(n, p, q, t),
+        secagg.exact_reliability_union_bound(n, p, q, t),
+        min(0.0, secagg.reliability_first_moment(n, p, q, t)),
+        secagg.privacy_bound(n, p, q),
+        secagg.disconnection_probability(n, p, q),
+        secagg.unmasking_bound(n, p, t),
+    )
+    return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}
 
 
 def _numbers(setting: Setting) -> tuple[int, float | None, float, int]:
@@ -109,19 +122,14 @@ def _rare(
 
 
 def _rare_rate(rate: secagg.RareRate) -> dict[str, Any]:
+    logs = {"rate": rate.log_rate, "lower": rate.log_lower, "upper": rate.log_upper}
     return {
         "count": rate.count,
         "trials": rate.trials,
-        "log10_rate": _as_json(rate.log_rate),
-        "log10_lower": _as_json(rate.log_lower),
-        "log10_upper": _as_json(rate.log_upper),
+        # None for zero, and where there is none
+        **{f"log10_{name}": finite(log10(value)) for name, value in logs.items()},
         "is_impossible": rate.log_upper == -math.inf,
     }
-
-
-def _as_json(natural: float) -> float | None:
-    """Return a logarithm to base 10; None for that of zero, and where there is none."""
-    return finite(log10(natural))
 
 
 def power(log10_value: float | None) -> str:

@@ -8,24 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import availability, secagg
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._runner import Machine, Variable, variable
 from mrsa_jax.study._secagg_config import SecaggConfig
-from mrsa_jax.study.secagg._failures import RATES, check_risk, log10_bounds
+from mrsa_jax.study.secagg._failures import BOUNDS, RATES, check_risk, counted, log10_bounds
 from mrsa_jax.study.secagg._memory import secagg_bytes
 from mrsa_jax.study.secagg._setting import Setting
 
-__all__ = ["coordinates", "group_of", "memory_bytes", "run", "sizes", "together", "variables"]
+__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
 
-_BOUNDS = (
-    "unreliable_theorem_5",
-    "unreliable_union",
-    "unreliable_first_moment",
-    "not_private_theorem_6",
-    "disconnected_exact",
-    "unmaskable_union",
-)
 _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 
 
@@ -38,11 +29,6 @@ def group_of(config: SecaggConfig) -> Hashable:
 
 def sizes(configs: Sequence[SecaggConfig]) -> dict[str, int]:
     """Return no inner dimensions."""
-    return {}
-
-
-def coordinates(configs: Sequence[SecaggConfig]) -> dict[str, Any]:
-    """Return no inner coordinates."""
     return {}
 
 
@@ -59,7 +45,7 @@ def variables(configs: Sequence[SecaggConfig], trajectories: bool) -> dict[str, 
     found["threshold_used"] = variable((), "int32", "shares", "Shares that rebuild a secret")
     words = "Chance of an edge; none for regular graphs"
     found["edge_chance"] = variable((), "float64", "1", words)
-    for name in _BOUNDS:
+    for name in BOUNDS:
         words = "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
         found[f"log10_{name}"] = variable((), "float64", "1", words)
     return found
@@ -81,11 +67,7 @@ def run(
     """Count the failures of each point."""
     for config in configs:
         setting = Setting.of(config)
-        steps = availability.independent_steps(config.step_dropout_rate)
-        assert config.trials is not None  # checked with the other settings
-        rates = secagg.failure_rates_of(
-            config.seed, setting.graph, steps, setting.threshold, config.trials
-        )
+        rates = counted(setting)
         found: dict[str, Any] = {
             "mean_survivors": rates.mean_survivors,
             "threshold_used": setting.threshold,
@@ -93,8 +75,7 @@ def run(
         }
         for name in RATES:
             rate = getattr(rates, name)
-            found[f"{name}_count"] = rate.count
-            found |= {f"{name}_{part}": getattr(rate, part) for part in ("rate", "lower", "upper")}
-        for name, value in log10_bounds(setting).items():
-            found[f"log10_{name}"] = value
+            for part in ("count", "rate", "lower", "upper"):
+                found[f"{name}_{part}"] = getattr(rate, part)
+        found |= {f"log10_{name}": value for name, value in log10_bounds(setting).items()}
         yield {name: np.asarray(value) for name, value in found.items()}

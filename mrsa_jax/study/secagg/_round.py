@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from mrsa_jax import protocol, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._admission import heeded, signing
-from mrsa_jax.secagg._round_costs import CHECK, STEPS, STEPS_WITH_CHECK
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress, stages
 from mrsa_jax.study._secagg_config import SecaggConfig
@@ -27,8 +25,7 @@ _WORDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Round:
+class _Round(NamedTuple):
     """What a round came to, whatever its fidelity.
 
     Attributes:
@@ -43,10 +40,9 @@ class _Round:
     learned: np.ndarray
     is_reliable: bool
     is_private: bool
-    num_at_risk: int
     steps: tuple[secagg.StepReport, ...]
-    total_is_right: bool | None
-    is_first: bool
+    total_is_right: bool | None = None
+    is_first: bool = False
 
 
 def run_round(config: SecaggConfig, progress: Progress) -> Findings:
@@ -55,14 +51,18 @@ def run_round(config: SecaggConfig, progress: Progress) -> Findings:
     adjacency, survivors = setting.adjacency(), setting.survivors()
     at_risk = _check_risk(setting, adjacency)
     fidelity = config.fidelity or "array"
-    run = {"real": _real, "array": _array, "sets": _sets}[fidelity]
-    outcome = run(setting, adjacency, survivors, at_risk, progress)
-    content = _content(setting, fidelity, adjacency, outcome)
+    if fidelity == "sets":
+        outcome = _sets(setting, adjacency, survivors)
+    else:
+        outcome = _summed(setting, adjacency, survivors, progress)
+    content = _content(setting, fidelity, adjacency, outcome, at_risk)
+    bits, rest = setting.modulus.bit_length() - 1, setting.modulus & (setting.modulus - 1)
+    ring = str(setting.modulus) if rest else f"2**{bits}"
     title = (
         f"{setting.title()}\n{content['num_edges']:,} edges, {config.dim:,} residues modulo "
-        f"{_ring(setting.modulus)}, fidelity {fidelity}, seed {config.seed}"
+        f"{ring}, fidelity {fidelity}, seed {config.seed}"
     )
-    return Findings(title, _sentences(setting, outcome, content), content)
+    return Findings(title, _sentences(config, content), content)
 
 
 def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
@@ -78,108 +78,65 @@ def _check_risk(setting: Setting, adjacency: np.ndarray) -> int:
     return count
 
 
-def _real(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
+def _summed(
+    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, progress: Progress
 ) -> _Round:
-    inputs = setting.inputs()
-    result = protocol.run(
-        inputs,
-        adjacency,
-        survivors,
-        setting.threshold,
-        modulus=setting.modulus,
-        entropy=setting.secret_seed(),
-        progress=stages(progress),
-        consistency=setting.config.consistency,
-    )
-    return _of(result, inputs, setting.modulus, at_risk)
-
-
-def _array(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
-) -> _Round:
-    inputs = setting.inputs()
-
-    def once() -> secagg.AggregateResult:
-        return secagg.aggregate(
-            setting.secret_seed(),
-            inputs,
-            adjacency,
-            survivors,
-            setting.threshold,
-            modulus=setting.modulus,
-            keep_padded=False,
-            consistency=setting.config.consistency,
-        )
-
-    progress.stage("round, with compilation", 1)
-    result = once()
-    progress.update(1, 1)
-    words = (adjacency.sum() // 2 + len(adjacency)) * setting.config.dim
-    is_first = bool(words > _MOST_TWICE)
-    if not is_first:
-        progress.stage("round, compiled", 1)
-        result = once()
-        progress.update(1, 1)
-    return dataclasses.replace(_of(result, inputs, setting.modulus, at_risk), is_first=is_first)
-
-
-def _of(result: secagg.AggregateResult, inputs: np.ndarray, modulus: int, at_risk: int) -> _Round:
-    is_right = None
+    """Run a round with pads: by messages, or as arrays, once more where it is cheap."""
+    config, inputs, is_first = setting.config, setting.inputs(), False
+    given = inputs, adjacency, survivors, setting.threshold
+    options: Any = {"modulus": setting.modulus, "consistency": config.consistency}
+    if config.fidelity == "real":
+        entropy = setting.secret_seed()
+        result = protocol.run(*given, entropy=entropy, progress=stages(progress), **options)
+    else:
+        words = (adjacency.sum() // 2 + len(adjacency)) * config.dim
+        is_first = bool(words > _MOST_TWICE)
+        for stage in ["round, with compilation"] + ["round, compiled"] * (not is_first):
+            progress.stage(stage, 1)
+            result = secagg.aggregate(setting.secret_seed(), *given, keep_padded=False, **options)
+            progress.update(1, 1)
+    alive, is_right = result.transcript.survivors, None
     if result.status == Status.OK:
-        plain = inputs[result.transcript.survivors[3]].sum(axis=0, dtype=np.uint64)
-        is_right = bool(np.array_equal(result.total, plain % np.uint64(modulus)))
+        plain = inputs[alive[3]].sum(axis=0, dtype=np.uint64) % np.uint64(setting.modulus)
+        is_right = bool(np.array_equal(result.total, plain))
     return _Round(
-        survivors=result.transcript.survivors,
-        status=result.status,
-        learned=result.learned,
-        is_reliable=result.is_reliable,
-        is_private=result.is_private,
-        num_at_risk=at_risk,
-        steps=result.steps,
-        total_is_right=is_right,
-        is_first=False,
+        alive,
+        result.status,
+        result.learned,
+        result.is_reliable,
+        result.is_private,
+        result.steps,
+        is_right,
+        is_first,
     )
 
 
-def _sets(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, at_risk: int, progress: Progress
-) -> _Round:
-    del progress
-    t, n = setting.threshold, setting.config.num_clients
-    plan = secagg.complete_plan(n, setting.config.dim, setting.modulus)
-    alive = heeded(plan, adjacency, survivors, t)
-    names: tuple[str, ...] = STEPS
-    signs = None
+def _sets(setting: Setting, adjacency: np.ndarray, survivors: np.ndarray) -> _Round:
+    """Judge a round without its pads."""
+    t, signs, size = setting.threshold, None, (setting.config.dim, setting.modulus)
+    alive = heeded(secagg.complete_plan(len(adjacency), *size), adjacency, survivors, t)
     if setting.config.consistency:
-        names = STEPS_WITH_CHECK
         alive, signs = signing(adjacency, alive, t)
-    few = alive[3].sum() < 2
     is_reliable = bool(secagg.is_reliable(adjacency, alive, t))
-    size = (setting.config.dim, setting.modulus)
     costs = secagg.round_costs(adjacency, alive, t, *size, signers=signs)
     up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     nan = float("nan")
-    steps = tuple(
-        secagg.StepReport(name, int(count), nan, nan, int(sent), int(answered))
-        for name, count, sent, answered in zip(names, counts, up, down, strict=True)
-    )
     good = Status.OK if is_reliable else Status.UNRELIABLE
     return _Round(
-        survivors=alive,
-        status=Status.TOO_FEW_SURVIVORS if few else good,
-        learned=secagg.learned_sets(adjacency, alive, t),
-        is_reliable=is_reliable,
-        is_private=bool(secagg.is_private(adjacency, alive, t)),
-        num_at_risk=at_risk,
-        steps=steps,
-        total_is_right=None,
-        is_first=False,
+        alive,
+        Status.TOO_FEW_SURVIVORS if alive[3].sum() < 2 else good,
+        secagg.learned_sets(adjacency, alive, t),
+        is_reliable,
+        bool(secagg.is_private(adjacency, alive, t)),
+        tuple(
+            secagg.StepReport(name, int(count), nan, nan, int(sent), int(answered))
+            for name, count, sent, answered in zip(costs.steps, counts, up, down, strict=True)
+        ),
     )
 
 
 def _content(
-    setting: Setting, fidelity: str, adjacency: np.ndarray, outcome: _Round
+    setting: Setting, fidelity: str, adjacency: np.ndarray, outcome: _Round, at_risk: int
 ) -> dict[str, Any]:
     """Return everything as JSON has it."""
     config, alive = setting.config, outcome.survivors
@@ -198,7 +155,7 @@ def _content(
         "status": outcome.status.name,
         "is_reliable": outcome.is_reliable,
         "is_private": outcome.is_private,
-        "clients_at_unmasking_risk": outcome.num_at_risk,
+        "clients_at_unmasking_risk": at_risk,
         "total_is_plain_sum": outcome.total_is_right,
         "survivors": alive.sum(axis=1).tolist(),
         "learned": [np.flatnonzero(row).tolist() for row in outcome.learned],
@@ -209,7 +166,7 @@ def _content(
             "complete_graph": _all_bytes(complete),
             "fedavg": _all_bytes(plain) if plain else 0,
         },
-        "modelled_seconds": _modelled(setting, adjacency, alive),
+        "modelled_seconds": _modelled(setting, adjacency, alive, complete),
     }
 
 
@@ -231,16 +188,15 @@ def _all_bytes(costs: secagg.RoundCosts) -> int:
 
 
 def _modelled(
-    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray
+    setting: Setting, adjacency: np.ndarray, survivors: np.ndarray, complete: secagg.RoundCosts
 ) -> dict[str, Any] | None:
     """Return a round's modelled seconds, for this graph, the complete one and a plain sum."""
     config = setting.config
     if config.up_mbits is None:
         return None
-    n, size = config.num_clients, (config.dim, setting.modulus)
-    usual = secagg.operation_seconds()
-    fields = [field.name for field in dataclasses.fields(usual)]
-    slower = {name: float(getattr(usual, name)) * config.compute_slowdown for name in fields}
+    size = (config.dim, setting.modulus)
+    usual = vars(secagg.operation_seconds())
+    slower = {name: float(seconds) * config.compute_slowdown for name, seconds in usual.items()}
     model = secagg.latency_model(
         up_bytes_per_second=config.up_mbits * 1.25e5,
         down_bytes_per_second=config.up_mbits * 1.25e6,
@@ -250,58 +206,47 @@ def _modelled(
     def steps(costs: secagg.RoundCosts) -> list[float]:
         return secagg.round_latency(config.seed, costs, model, 1).seconds[0].tolist()
 
-    everybody = ~np.eye(n, dtype=bool)
+    signers = survivors[4] if config.consistency else None
+    own = secagg.round_costs(adjacency, survivors, setting.threshold, *size, signers=signers)
     return {
-        "steps": steps(
-            secagg.round_costs(
-                adjacency,
-                survivors,
-                setting.threshold,
-                *size,
-                signers=survivors[4] if config.consistency else None,
-            )
-        ),
-        "complete_graph": sum(steps(secagg.round_costs(everybody, survivors, n // 2 + 1, *size))),
-        "fedavg": sum(steps(secagg.fedavg_costs(n, *size))),
+        "steps": steps(own),
+        "complete_graph": sum(steps(complete)),
+        "fedavg": sum(steps(secagg.fedavg_costs(config.num_clients, *size))),
     }
 
 
-def _sentences(setting: Setting, outcome: _Round, report: dict[str, Any]) -> list[str]:
-    lines = [f"{outcome.status.name}: {_WORDS[outcome.status]}.", _learned(outcome)]
+def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
+    status = report["status"]
+    lines = [f"{status}: {_WORDS[Status[status]]}.", _learned(report)]
     lines.append(
-        f"Reliable (Theorem 1): {_yes(outcome.is_reliable)}. "
-        f"Private (Theorem 2): {_yes(outcome.is_private)}. "
-        f"Clients that CCESA's Appendix F attack could unmask: {outcome.num_at_risk}."
+        f"Reliable (Theorem 1): {_yes(report['is_reliable'])}. "
+        f"Private (Theorem 2): {_yes(report['is_private'])}. "
+        f"Clients that CCESA's Appendix F attack could unmask: "
+        f"{report['clients_at_unmasking_risk']}."
     )
-    if outcome.total_is_right is not None:
-        lines.append(f"The total is the plain sum: {_yes(outcome.total_is_right)}.")
-    lines += _check_words(report["steps"])
-    lines += _comparisons(setting, report)
+    if report["total_is_plain_sum"] is not None:
+        lines.append(f"The total is the plain sum: {_yes(report['total_is_plain_sum'])}.")
+    lines += [
+        f"The consistency check: {2 * step['num_clients']} messages, "
+        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and longer lists of survivors before it."
+        for step in report["steps"][3:-1]  # the one that it adds, before the last
+    ]
+    lines += _comparisons(config, report)
     notes: dict[str, str] = {
         "array": "Times are of all clients together; each keystream is made once, for both ends.",
         "real": "Times are of all clients together, one after the other in one process.",
         "sets": "No pads were made, so times were not measured; bytes are those of real messages.",
     }
     lines.append(notes[report["fidelity"]])
-    if outcome.is_first:
+    if report["times_include_compilation"]:
         lines.append("They include compilation.")
     return lines
 
 
-def _check_words(steps: list[dict[str, Any]]) -> list[str]:
-    """Say what the consistency check adds, if there is one."""
-    return [
-        f"The consistency check: {2 * step['num_clients']} messages, "
-        f"{step['bytes_up'] + step['bytes_down']:,} bytes, and longer lists of survivors before it."
-        for step in steps
-        if step["name"] == CHECK
-    ]
-
-
-def _comparisons(setting: Setting, report: dict[str, Any]) -> list[str]:
+def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     """Set bytes and modelled seconds beside those of a plain sum and of SecAgg."""
     lines, sizes = [], report["bytes"]
-    is_secagg = setting.config.graph == "complete"
+    is_secagg = config.graph == "complete"
     if sizes["fedavg"]:
         ratio = sizes["round"] / sizes["complete_graph"]
         beside = "" if is_secagg else f", {ratio:.3g} times those over the complete graph (SecAgg)"
@@ -311,16 +256,15 @@ def _comparisons(setting: Setting, report: dict[str, Any]) -> list[str]:
     if modelled:
         complete = f"{modelled['complete_graph']:.3g} s over the complete graph, "
         lines.append(
-            f"Modelled at {setting.config.up_mbits:g} Mbit/s: {sum(modelled['steps']):.3g} s a "
+            f"Modelled at {config.up_mbits:g} Mbit/s: {sum(modelled['steps']):.3g} s a "
             f"round; {'' if is_secagg else complete}{modelled['fedavg']:.3g} s for a plain sum."
         )
     return lines
 
 
-def _learned(outcome: _Round) -> str:
+def _learned(report: dict[str, Any]) -> str:
     """Say what a curious server computes from what it saw."""
-    rows = [np.flatnonzero(row) for row in outcome.learned]
-    arrived = int(outcome.survivors[3].sum())
+    rows, arrived = report["learned"], report["survivors"][3]
     if not rows:
         return "A curious server learns nothing."
     if len(rows) == 1 and len(rows[0]) == arrived:
@@ -336,8 +280,3 @@ def _learned(outcome: _Round) -> str:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "NO"
-
-
-def _ring(modulus: int) -> str:
-    is_power = modulus & (modulus - 1) == 0
-    return f"2**{modulus.bit_length() - 1}" if is_power else str(modulus)

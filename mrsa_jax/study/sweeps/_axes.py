@@ -140,10 +140,14 @@ class Sweep:
     def settings_at(self, index: tuple[int, ...]) -> Any:
         """Return the settings of a cell."""
         settings = self.base
-        for axis, place in zip(self.axes, index, strict=True):
-            for field, value in zip(axis.fields, axis.values[place], strict=True):
-                settings = _replaced(settings, field.split("."), value)
+        for field, value in self._changes(index):
+            settings = _replaced(settings, field.split("."), value)
         return settings
+
+    def _changes(self, index: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+        """Go through the fields that the axes set, with their values at a cell."""
+        for axis, place in zip(self.axes, index, strict=True):
+            yield from zip(axis.fields, axis.values[place], strict=True)
 
     def points(self) -> Iterator[Point]:
         """Go through the cells, the last axis fastest."""
@@ -162,19 +166,17 @@ class Sweep:
 
     def named(self, index: tuple[int, ...]) -> str:
         """Return a cell's place in words."""
-        words = []
-        for axis, place in zip(self.axes, index, strict=True):
-            for field, value in zip(axis.fields, axis.values[place], strict=True):
-                words.append(f"{field.rpartition('.')[2]} = {self._label(field, value)}")
-        return ", ".join(words)
+        return ", ".join(
+            f"{field.rpartition('.')[2]} = {self._label(field, value)}"
+            for field, value in self._changes(index)
+        )
 
     def _label(self, field: str, value: Any) -> Any:
         shown = self.kind.label(field, value)
         if shown is not None:
             return shown
         if isinstance(value, tuple):
-            items = [str(one) for one in value]
-            return value[0] if len(value) == 1 else ", ".join(items)
+            return value[0] if len(value) == 1 else ", ".join(map(str, value))
         return str(value) if isinstance(value, pathlib.Path) else value
 
 
@@ -229,8 +231,7 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     require(good, "zip", rule, zips)
     fields = _flat_fields(kind.settings, grid, "grid")
     implied = {f: v for f, v in kind.implied_axes(left).items() if f not in fields}
-    axes = [_axis(kind, "grid", {field: values}) for field, values in implied.items()]
-    axes += [_axis(kind, "grid", {field: values}) for field, values in fields.items()]
+    axes = [_axis(kind, "grid", {name: values}) for name, values in (implied | fields).items()]
     for i, table in enumerate(zips):
         where = "zip" if one_table else f"zip[{i}]"
         title = table.pop("name", None)
@@ -248,50 +249,40 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _flat_fields(cls: type, table: dict[str, Any], where: str) -> dict[str, Any]:
+def _flat_fields(cls: type, table: dict[str, Any], where: str, prefix: str = "") -> dict[str, Any]:
     """Return the lists of a table by dotted field; both ways to write a dotted name are taken."""
     found: dict[str, Any] = {}
-
-    def walk(part: dict[str, Any], prefix: str) -> None:
-        for key, value in part.items():
-            dotted = f"{prefix}{key}"
-            hint = _hint_of(cls, dotted, where)
-            if dataclasses.is_dataclass(hint):
-                rule = f"must name one of its fields, as in {dotted}.{_first_field(hint)}"
-                require(isinstance(value, dict), f"{where}.{dotted}", rule)
-                walk(value, f"{dotted}.")
-            else:
-                found[dotted] = value
-
-    walk(table, "")
+    for key, value in table.items():
+        dotted = f"{prefix}{key}"
+        hint = _hint_of(cls, dotted, where)
+        if dataclasses.is_dataclass(hint):
+            first = dataclasses.fields(hint)[0].name
+            rule = f"must name one of its fields, as in {dotted}.{first}"
+            require(isinstance(value, dict), f"{where}.{dotted}", rule)
+            found |= _flat_fields(cls, value, where, f"{dotted}.")
+        else:
+            found[dotted] = value
     return found
-
-
-def _first_field(hint: Any) -> str:
-    return dataclasses.fields(hint)[0].name
 
 
 def _hint_of(cls: type, dotted: str, where: str) -> Any:
     """Return the type of a field, or say which one may be meant."""
-    hint: Any = cls
-    for part in dotted.split("."):
-        hints = typing.get_type_hints(hint) if dataclasses.is_dataclass(hint) else {}
-        if part not in hints:
-            known = list(_dotted_fields(cls))
-            close = [name for name in known if name.rpartition(".")[2] == part]
-            close = close or difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
-            advice = f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
-            raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
-        hint = hints[part]
-    return hint
+    hints = dict(_hints(cls))
+    if dotted in hints:
+        return hints[dotted]
+    known = [name for name, hint in hints.items() if not dataclasses.is_dataclass(hint)]
+    close = [name for name in known if name.rpartition(".")[2] == dotted.rpartition(".")[2]]
+    close = close or difflib.get_close_matches(dotted, known, n=1, cutoff=0.5)
+    advice = f"; did you mean {close[0]!r}?" if close else f" (known: {', '.join(known)})"
+    raise ConfigurationError(f"`{where}.{dotted}` is not a field{advice}")
 
 
-def _dotted_fields(cls: Any, prefix: str = "") -> Iterator[str]:
+def _hints(cls: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Go through all fields by dotted name, with their types: tables, and what is in them."""
     for name, hint in typing.get_type_hints(cls).items():
+        yield f"{prefix}{name}", hint
         if dataclasses.is_dataclass(hint):
-            yield from _dotted_fields(hint, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
+            yield from _hints(hint, f"{prefix}{name}.")
 
 
 def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = None) -> Axis:
@@ -354,18 +345,14 @@ def _expanded(values: Any, path: str) -> Any:
 
 def _read(hint: Any, value: Any, path: str) -> Any:
     """Return a value of a field's type; a single one stands for a list of it, 1.0 for 1."""
-    inner = _without_none(hint)
+    inner = hint
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        inner = next(one for one in typing.get_args(hint) if one is not type(None))
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
         value = [value]
     if inner is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     return read_value(hint, value, path)
-
-
-def _without_none(hint: Any) -> Any:
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return next(one for one in typing.get_args(hint) if one is not type(None))
-    return hint
 
 
 def _check_axes(axes: list[Axis]) -> None:

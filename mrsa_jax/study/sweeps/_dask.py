@@ -61,18 +61,14 @@ def run_on_workers(
     check_sweep_output(plan.sweep)
     if workers is not None:  # of this machine; a scheduler's have memory of their own
         plan.check_memory(workers)
-    with _client(workers, scheduler) as client:
-        store = plan.open_store()
-        try:
-            most = max(1, len(client.scheduler_info()["workers"]))
-            cut = _cut(plan, most)
-            count = Count(cut, store, progress or Silent())
-            while count.missing:
-                before = len(count.missing)
-                _compute_all(client, cut, count)
-                count.look(before)
-        finally:
-            store.close()
+    with (
+        _client(workers, scheduler) as client,
+        contextlib.closing(plan.open_store()) as store,
+    ):
+        cut = _cut(plan, max(1, len(client.scheduler_info()["workers"])))
+        count = Count(cut, store, progress or Silent())
+        for tasks in count.passes():
+            _compute_all(client, cut, tasks, count)
     return _store.open_study(plan.sweep.out)
 
 
@@ -85,14 +81,14 @@ def _cut(plan: Plan, workers: int) -> Plan:
     return dataclasses.replace(plan, groups=tuple(groups))
 
 
-def _compute_all(client: Any, plan: Plan, count: Count) -> None:
+def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], count: Count) -> None:
     from distributed import KilledWorker, as_completed
 
     futures = [
         client.submit(
             _work, loaded_plugins(), plan.sweep, plan.machine, plan.jobs(task), pure=False
         )
-        for task in count.tasks()
+        for task in tasks
     ]
     try:
         for done in as_completed(futures):
@@ -113,12 +109,9 @@ def _work(
     """Compute points on a worker; return those that were written."""
     if plugins != loaded_plugins():
         load_plugins(plugins)
-    store = SweepStore(sweep)
     written: list[int] = []
-    try:
+    with contextlib.closing(SweepStore(sweep)) as store:
         compute(sweep, machine, store, jobs, written.append)
-    finally:
-        store.close()
     return written
 
 

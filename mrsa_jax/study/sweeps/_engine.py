@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
@@ -150,11 +152,7 @@ class Plan:
 
     def open_store(self) -> SweepStore:
         """Lay the store out, or open it where it is."""
-        configs = [point.config for point in self.points.values()]
-        runner: Runner = self.sweep.kind.runner()
-        return SweepStore.create(
-            self.sweep, self.variables, self.inner, runner.coordinates(configs)
-        )
+        return SweepStore.create(self.sweep, self.variables, self.inner)
 
 
 def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
@@ -269,8 +267,8 @@ def sweep(
     require(is_path, "out", "must be the path of a folder", out)
     require(isinstance(overwrite, bool), "overwrite", "must be True or False", overwrite)
     for name, value in (("memory_bytes", memory_bytes), ("devices", devices)):
-        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        require(value is None or is_count, name, "must be a positive integer or None", value)
+        if value is not None:
+            check_count(value, name, "must be a positive integer or None")
     progress = checked_progress(progress)
     read: Any = load_sweep if is_file else sweep_of
     asked: Sweep = read(study)
@@ -303,16 +301,11 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     """
     check_sweep_output(plan.sweep)
     plan.check_memory()
-    store = plan.open_store()
-    count = Count(plan, store, checked_progress(progress))
-    try:
-        while count.missing:
-            before = len(count.missing)
-            for task in count.tasks():
+    with contextlib.closing(plan.open_store()) as store:
+        count = Count(plan, store, checked_progress(progress))
+        for tasks in count.passes():
+            for task in tasks:
                 compute(plan.sweep, plan.machine, store, plan.jobs(task), count.add)
-            count.look(before)
-    finally:
-        store.close()
     return _store.open_study(plan.sweep.out)
 
 
@@ -331,38 +324,40 @@ class Count:
             warn(progress, text)
         done = store.done().ravel()
         self.missing = {number for number in plan.points if not done[number]}
-        self.start = len(self.missing)
         progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
-        there = self._total - self.start
+        there = self._total - len(self.missing)
         if there:
             note(progress, f"{there} of {self._total} points are there already")
-        progress.update(there, self._total)
+        self._show()
 
     def add(self, number: int) -> None:
         """Count a computed point, with all cells that it fills."""
         self.missing.difference_update(self._twins[number])
-        self._progress.update(self._total - len(self.missing), self._total)
+        self._show()
 
-    def tasks(self) -> list[tuple[int, ...]]:
-        """Return what is to be computed, in the order of the groups."""
-        tasks = [tuple(n for n in task if self.lacks(n)) for task in self._tasks]
-        return [task for task in tasks if task]
+    def passes(self) -> Iterator[list[tuple[int, ...]]]:
+        """Give all tasks that are to be done, again and again until nothing is missing.
 
-    def lacks(self, number: int) -> bool:
-        """Return whether a point, or a cell that it fills, is missing."""
-        return any(cell in self.missing for cell in self._twins[number])
-
-    def look(self, before: int) -> None:
-        """Count what others have done; wait a little where nothing has been done since `before`.
-
-        What another process holds is tried again: it may have been killed.
+        What another process holds is tried again, after a little where nothing else was done: it
+        may have been killed.
         """
-        if len(self.missing) == before:
-            time.sleep(_SECONDS_TO_WAIT)
-        if self.missing:
-            done = self._store.done().ravel()
-            self.missing = {number for number in self.missing if not done[number]}
-            self._progress.update(self._total - len(self.missing), self._total)
+        while self.missing:
+            before = len(self.missing)
+            tasks = [tuple(filter(self._lacks, task)) for task in self._tasks]
+            yield [task for task in tasks if task]
+            if len(self.missing) == before:
+                time.sleep(_SECONDS_TO_WAIT)
+            if self.missing:
+                done = self._store.done().ravel()
+                self.missing = {number for number in self.missing if not done[number]}
+                self._show()
+
+    def _lacks(self, number: int) -> bool:
+        """Return whether a point, or a cell that it fills, is missing."""
+        return not self.missing.isdisjoint(self._twins[number])
+
+    def _show(self) -> None:
+        self._progress.update(self._total - len(self.missing), self._total)
 
 
 def compute(

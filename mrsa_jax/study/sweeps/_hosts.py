@@ -8,6 +8,7 @@ need no such thing: start several sweeps on one store, or use dask's workers.)
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["join_hosts", "run_on_hosts"]
 
 _SECONDS_TO_JOIN = 60
-_END, _WAIT = -1, -2  # in place of a task
+_NONE, _END = -1, -2  # in place of a point
 
 
 def join_hosts(
@@ -87,24 +88,17 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
     """Claim points as any process does, tell the others which come next, and write them."""
     check_sweep_output(plan.sweep)
     machine = _all_devices(plan)
-    store = plan.open_store()
-    try:
+    with contextlib.closing(plan.open_store()) as store:
         count = Count(plan, store, progress)
-        while count.missing:
-            before = len(count.missing)
-            for place, task in enumerate(plan.tasks()):
-                jobs = plan.jobs([number for number in task if count.lacks(number)])
-                if jobs:
-                    tell = functools.partial(_tell, plan, place)
-                    compute(plan.sweep, machine, store, jobs, count.add, tell)
+        for tasks in count.passes():
+            for task in tasks:
+                jobs, tell = plan.jobs(task), functools.partial(_tell, plan)
+                compute(plan.sweep, machine, store, jobs, count.add, tell)
             if count.missing:
                 # another process holds them: the others of this one must not wait for a message
                 # longer than their network does
-                _tell(plan, _WAIT, [])
-                count.look(before)
-        _tell(plan, _END, [])
-    finally:
-        store.close()
+                _tell(plan, [])
+        _tell(plan, None)
     return _store.open_study(plan.sweep.out)
 
 
@@ -112,35 +106,30 @@ def _follow(plan: Plan) -> None:
     """Compute what the first process says, each device its share."""
     machine = _all_devices(plan)
     runner: Runner = plan.sweep.kind.runner()
-    tasks = plan.tasks()
     while True:
-        place, *chosen = _broadcast(np.zeros(1 + _widest(plan), np.int32)).tolist()
-        if place == _END:
+        said = _broadcast(np.zeros(_room(plan), np.int32))
+        if said[0] == _END:
             return
-        if place == _WAIT:
-            continue
-        jobs = plan.jobs([n for n, own in zip(tasks[place], chosen, strict=False) if own])
+        jobs = plan.jobs(said[said >= 0].tolist())
         configs = [job.config for job in jobs]
-        for _ in runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together):
-            pass  # the first process writes it
+        if jobs:
+            for _ in runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together):
+                pass  # the first process writes it
 
 
 def _all_devices(plan: Plan) -> Machine:
     return dataclasses.replace(plan.machine, devices=len(jax.devices()))
 
 
-def _widest(plan: Plan) -> int:
-    return max((len(task) for task in plan.tasks()), default=0)
+def _room(plan: Plan) -> int:
+    """Return how many points a message has room for: those of the largest task."""
+    return max((len(task) for task in plan.tasks()), default=1)
 
 
-def _tell(plan: Plan, place: int, jobs: list[Job]) -> None:
-    """Say which task comes next, and which of its points."""
-    message = np.zeros(1 + _widest(plan), np.int32)
-    message[0] = place
-    if jobs:
-        own = {job.number for job in jobs}
-        task = plan.tasks()[place]
-        message[1 : 1 + len(task)] = [number in own for number in task]
+def _tell(plan: Plan, jobs: list[Job] | None) -> None:
+    """Say which points come next, perhaps none yet; None: no more will."""
+    message = np.full(_room(plan), _END if jobs is None else _NONE, np.int32)
+    message[: len(jobs or ())] = [job.number for job in jobs or ()]
     _broadcast(message)
 
 

@@ -9,7 +9,6 @@ several processes share a store and never do a point twice.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -30,6 +29,7 @@ from mrsa_jax._errors import (
 )
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
+from mrsa_jax.study._locks import locked, unlock
 from mrsa_jax.study._run_folder import read_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
@@ -73,13 +73,9 @@ def check_sweep_output(sweep: Sweep) -> None:
         if not os.access(sweep.out, os.W_OK):
             raise StoreError(f"`out` must be a writable folder; got {str(sweep.out)!r}")
         return
-    if manifest is None and (sweep.out / _LAYOUT_LOCK).exists() and not _is_study(sweep.out):
-        return  # laid out when it was killed: nothing of worth is there
-    _store.check_output(config)
-
-
-def _is_study(path: pathlib.Path) -> bool:
-    return any((path / name).exists() for name in (_MANIFEST, "run.json"))
+    there = [name for name in (_LAYOUT_LOCK, _MANIFEST, "run.json") if (sweep.out / name).exists()]
+    if there != [_LAYOUT_LOCK]:  # else laid out when it was killed: nothing of worth is there
+        _store.check_output(config)
 
 
 class SweepStore:
@@ -103,7 +99,6 @@ class SweepStore:
         sweep: Sweep,
         variables: Mapping[str, Variable],
         inner: Mapping[str, int],
-        inner_coordinates: Mapping[str, Any],
     ) -> SweepStore:
         """Lay the store out, or open the one that is there.
 
@@ -111,7 +106,6 @@ class SweepStore:
             sweep: What is studied.
             variables: What each point has.
             inner: Lengths of the dimensions within a point.
-            inner_coordinates: Their coordinates.
         """
         path = sweep.out.absolute()
         with _as_store_errors(path):
@@ -122,7 +116,7 @@ class SweepStore:
                 if not is_there or sweep.overwrite:
                     _check_not_in_use(path)
                     _clear(path)
-                    _lay_out(sweep, path, variables, inner, inner_coordinates)
+                    _lay_out(sweep, path, variables, inner)
                 _check_variables(sweep, path, variables)
             return cls(sweep)
 
@@ -213,7 +207,6 @@ def _lay_out(
     path: pathlib.Path,
     variables: Mapping[str, Variable],
     inner: Mapping[str, int],
-    inner_coordinates: Mapping[str, Any],
 ) -> None:
     """Create all arrays; the manifest, which makes the folder a study, comes last."""
     import zarr  # alone: xarray takes seconds to import, and is not needed before the results are
@@ -222,8 +215,9 @@ def _lay_out(
         "swept": sweep.kind.name,
         "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
     }
-    used = {dim for variable in variables.values() for dim in variable.dims}
-    coords: dict[str, Any] = {k: (k, v, {}) for k, v in inner_coordinates.items() if k in used}
+    # which round a test is of differs between points
+    used = {dim for variable in variables.values() for dim in variable.dims} - {"evaluation"}
+    coords: dict[str, Any] = {k: (k, np.arange(n), {}) for k, n in inner.items() if k in used}
     for axis in sweep.axes:
         for name, (field, labels) in zip(
             _coordinates(axis), sweep.labels(axis).items(), strict=True
@@ -307,16 +301,11 @@ def _clear(path: pathlib.Path) -> None:
 
 def _check_not_in_use(path: pathlib.Path) -> None:
     """Raise if another process computes points of the store that is to be replaced."""
-    with contextlib.suppress(ImportError), (path / _LOCK).open("ab") as file:
-        import fcntl
-
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise OutputExistsError(
-                    f"`out` must not be in use; got {str(path)!r}, which another process fills"
-                ) from error
+    with (path / _LOCK).open("ab") as file:
+        if not locked(file, 0, 0):
+            raise OutputExistsError(
+                f"`out` must not be in use; got {str(path)!r}, which another process fills"
+            )
 
 
 def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
@@ -328,10 +317,7 @@ def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[No
 def _held(path: pathlib.Path) -> Iterator[None]:
     """Wait for a file's lock and hold it."""
     with path.open("a", encoding="utf-8") as file:
-        with contextlib.suppress(ImportError, OSError):  # systems and disks without locks
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+        locked(file, waits=True)
         yield
 
 
@@ -351,9 +337,7 @@ class _Claims:
     def take(self, number: int) -> bool:
         """Return whether the point is ours now."""
         with self._mutex:
-            if number in self._own:
-                return False
-            if not self._lock(number):
+            if number in self._own or not locked(self._file, 1, number):
                 return False
             self._own.add(number)
             return True
@@ -362,21 +346,7 @@ class _Claims:
         """Let a point go."""
         with self._mutex:
             self._own.discard(number)
-            with contextlib.suppress(ImportError, OSError):
-                import fcntl
-
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
-
-    def _lock(self, number: int) -> bool:
-        try:
-            import fcntl
-        except ImportError:  # no such locks on this system
-            return True
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
-        except OSError as error:
-            return error.errno not in (errno.EACCES, errno.EAGAIN)  # else: no locks on this disk
-        return True
+            unlock(self._file, 1, number)
 
     def close(self) -> None:
         """Close the file, which lets all go."""

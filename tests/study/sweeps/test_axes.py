@@ -4,7 +4,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError
 from mrsa_jax.study import SimulateConfig, TrainConfig
-from mrsa_jax.study.sweeps._axes import load_sweep, parse_sweep
+from mrsa_jax.study.sweeps import load_sweep, parse_sweep
 
 
 def parsed(text):

@@ -9,9 +9,8 @@ import dataclasses
 import jax
 import pytest
 
-from mrsa_jax.study._runner import Machine
-from mrsa_jax.study.sweeps import _engine
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study import sweeps
+from mrsa_jax.study.sweeps import Machine, parse_sweep
 
 # Sent for each program that is asked of the backend, whether the cache on disk holds it or not.
 COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -79,14 +78,14 @@ def programs():
 def planned(text, folder, at_once=None):
     sweep = dataclasses.replace(parse_sweep(text), out=folder)
     bound = None if at_once is None else at_once * 4 * 17 * 14  # of SIMULATE's histories
-    return _engine.plan_sweep(sweep, Machine(memory_bytes=bound))
+    return sweeps.plan_sweep(sweep, Machine(memory_bytes=bound))
 
 
 def compiled(text, folder, at_once=None):
     """Plan and run a sweep; return its plan and what that compiled."""
     with programs() as found:
         plan = planned(text, folder, at_once)
-        _engine.run_sweep(plan)
+        sweeps.run_sweep(plan)
     return plan, found
 
 
@@ -114,7 +113,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
     for flag in ("0.0.0.0", "2.1.1.1", "1.1.0.1"):
         (tmp_path / "many" / "results.zarr" / "done" / flag).unlink()
     with programs() as again:
-        _engine.run_sweep(plan)
+        sweeps.run_sweep(plan)
     assert not again
     # a second group; with more memory free, calls are larger, and so is the first one's program
     more = SIMULATE + HISTORIES + "population.num_clients = [14, 18]\n" + losses

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.study._runner import Machine
-from mrsa_jax.study.sweeps import _dask, _engine
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study.sweeps import Machine, _dask, parse_sweep, plan_sweep, run_sweep
 
 TEXT = """
 rounds = 10
@@ -26,7 +24,7 @@ seed = {range = [0, 8]}
 
 def planned(folder, machine=None):
     sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
-    return _engine.plan_sweep(sweep, machine)
+    return plan_sweep(sweep, machine)
 
 
 def equal_but_for_time(one, other):
@@ -69,7 +67,7 @@ def children():
 
 @pytest.mark.slow
 def test_one_worker_and_three_and_one_that_is_killed(tmp_path):
-    alone = _engine.run_sweep(planned(tmp_path / "alone")).load()
+    alone = run_sweep(planned(tmp_path / "alone")).load()
     one = _dask.run_on_workers(planned(tmp_path / "one"), workers=1).load()
     equal_but_for_time(alone, one)
 

@@ -14,10 +14,8 @@ import pytest
 
 from mrsa_jax import ConfigurationError, OutputExistsError, study
 from mrsa_jax._errors import StoreError
-from mrsa_jax.study import _trial
-from mrsa_jax.study._runner import Machine
-from mrsa_jax.study.sweeps import _engine, _store
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study import sweeps
+from mrsa_jax.study.sweeps import Machine, SweepStore, parse_sweep
 
 SMALL = """
 rounds = 12
@@ -37,13 +35,13 @@ def planned(folder, text=SMALL, machine=None, **changes):
     import dataclasses
 
     sweep = parse_sweep(text.format(out=str(folder)))
-    return _engine.plan_sweep(dataclasses.replace(sweep, **changes), machine)
+    return sweeps.plan_sweep(dataclasses.replace(sweep, **changes), machine)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     plan = planned(tmp_path_factory.mktemp("small") / "out")
-    return plan, _engine.run_sweep(plan).load()
+    return plan, sweeps.run_sweep(plan).load()
 
 
 def at(results, **place):
@@ -106,9 +104,10 @@ def test_one_program_computes_all_targets_and_rates(small):
     )
     # two sizes, and Bernoulli selection beside block selection
     assert sorted(len(group.numbers) for group in shapes.groups) == [2, 2, 4, 4]
-    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms, and one analysed
+    # four points of 3 trials, 12 rounds and 24 clients, a history in four forms, and one analysed,
+    # whose trials are four to the program, at 96 bytes for each entry
     histories = 4 * 4 * 3 * 12 * 24
-    assert shapes.memory_bytes == histories + _trial.analysed_bytes(3, 12, 24)
+    assert shapes.memory_bytes == histories + 96 * 4 * 12 * 24
 
 
 def test_memory_bounds_how_many_points_run_at_once(tmp_path):
@@ -120,7 +119,7 @@ def test_memory_bounds_how_many_points_run_at_once(tmp_path):
 
 def test_trials_on_two_devices_are_the_same(small, tmp_path):
     _, expected = small
-    dealt = _engine.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
+    dealt = sweeps.run_sweep(planned(tmp_path / "out", machine=Machine(devices=2))).load()
     for name in expected.data_vars:
         if name != "seconds":
             np.testing.assert_array_equal(dealt[name].values, expected[name].values)
@@ -136,7 +135,7 @@ def test_impossible_cells_are_listed_and_nothing_is_run(tmp_path):
     assert "`cohort_size` must be a multiple of `privacy_target`; got 4 and 3" in message
     assert not (tmp_path / "out").exists()
     plan = planned(tmp_path / "out", text, skip_impossible=True)
-    results = _engine.run_sweep(plan).load()
+    results = sweeps.run_sweep(plan).load()
     empty = results.sel(scheme="Multi-RoundSecAgg", privacy_target=3)
     assert not empty["done"].any()
     assert np.isnan(empty["rank"]).all()
@@ -157,7 +156,7 @@ scheme = ["uniform"]
 rounds = [5, 9]
 trials = [1, 2]
 """
-    results = _engine.run_sweep(planned(tmp_path / "out", text)).load().isel(scheme=0)
+    results = sweeps.run_sweep(planned(tmp_path / "out", text)).load().isel(scheme=0)
     for rounds in (5, 9):
         for trials in (1, 2):
             cell = results.sel(rounds=rounds, trials=trials)
@@ -171,7 +170,7 @@ trials = [1, 2]
 
 def test_rounds_that_lose_clients(tmp_path):
     text = SMALL + "\n[protocol]\nstep_dropout_rate = 0.2\n"
-    results = _engine.run_sweep(planned(tmp_path / "out", text)).load()
+    results = sweeps.run_sweep(planned(tmp_path / "out", text)).load()
     alone = study.run(
         study.SimulateConfig(
             rounds=12,
@@ -223,7 +222,7 @@ def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
     for _ in range(20):
         watcher = AfterSome(2)
         try:
-            results = _engine.run_sweep(plan, watcher)
+            results = sweeps.run_sweep(plan, watcher)
         except Stop:
             assert watcher.seen[0] >= there
             there = watcher.seen[-1]
@@ -235,19 +234,19 @@ def test_an_interruption_loses_only_the_points_in_flight(small, tmp_path):
     equal_but_for_time(expected, results.load())
     # and nothing is computed a third time
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
-    _engine.run_sweep(plan)
+    sweeps.run_sweep(plan)
     assert before == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
 
 
 def test_a_point_whose_flag_was_not_written_is_done_again(small, tmp_path):
     _, expected = small
     plan = planned(tmp_path / "out")
-    _engine.run_sweep(plan)
+    sweeps.run_sweep(plan)
     flag = tmp_path / "out" / "results.zarr" / "done" / "2.1.0"
     flag.unlink()
     wrong = tmp_path / "out" / "results.zarr" / "rank" / "2.1.0.0"
     wrong.unlink()  # half of it is missing, too
-    equal_but_for_time(expected, _engine.run_sweep(plan).load())
+    equal_but_for_time(expected, sweeps.run_sweep(plan).load())
 
 
 def test_a_kill_while_the_store_is_laid_out(tmp_path, monkeypatch):
@@ -261,49 +260,51 @@ def test_a_kill_while_the_store_is_laid_out(tmp_path, monkeypatch):
         with pytest.raises(Stop):
             plan.open_store()
     assert not (tmp_path / "out" / "study.json").exists()
-    assert bool(_engine.run_sweep(plan)["done"].all())
+    assert bool(sweeps.run_sweep(plan)["done"].all())
 
 
 def test_another_study_is_not_touched(tmp_path):
     plan = planned(tmp_path / "out")
-    _engine.run_sweep(plan)
+    sweeps.run_sweep(plan)
     other = planned(tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"))
     with pytest.raises(OutputExistsError, match=r"base\.rounds is 13 now and was 12"):
-        _engine.run_sweep(other)
+        sweeps.run_sweep(other)
     replaced = planned(
         tmp_path / "out", SMALL.replace("rounds = 12", "rounds = 13"), overwrite=True
     )
-    assert _engine.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
+    assert sweeps.run_sweep(replaced).attrs["config"]["base"]["rounds"] == 13
     manifest = tmp_path / "out" / "study.json"
     manifest.write_text(manifest.read_text().replace('"schema": 1', '"schema": 7'))
     with pytest.raises(ConfigurationError, match=r"must hold a store of schema 1; got 7"):
-        _engine.run_sweep(other)
+        sweeps.run_sweep(other)
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "mine.txt").write_text("x")
     with pytest.raises(OutputExistsError, match="holds other files"):
-        _engine.run_sweep(planned(notes))
+        sweeps.run_sweep(planned(notes))
 
 
 def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
     _, expected = small
     plan = planned(tmp_path / "out", machine=Machine(memory_bytes=1))
-    written = _store.SweepStore.write
+    written = SweepStore.write
     calls = []
+
+    def no_space(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     def full(self, index, values, seconds):
         calls.append(index)
-        if len(calls) < 4:
-            return written(self, index, values, seconds)
-        with _store._as_store_errors(self.path):
-            raise OSError(errno.ENOSPC, "No space left on device")
+        if len(calls) == 4:
+            patch.setattr(os, "replace", no_space)
+        return written(self, index, values, seconds)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_store.SweepStore, "write", full)
+        patch.setattr(SweepStore, "write", full)
         with pytest.raises(StoreError, match="no space is left on its disk"):
-            _engine.run_sweep(plan)
+            sweeps.run_sweep(plan)
     assert int(study.open_study(tmp_path / "out")["done"].sum()) == 3
-    equal_but_for_time(expected, _engine.run_sweep(plan).load())
+    equal_but_for_time(expected, sweeps.run_sweep(plan).load())
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ def file(tmp_path):
 LOGGED = """
 import sys
 from mrsa_jax.cli import main
-from mrsa_jax.study.sweeps._store import SweepStore
+from mrsa_jax.study.sweeps import SweepStore
 write = SweepStore.write
 def logged(self, index, values, seconds):
     with open(sys.argv[1], "a") as log:
@@ -362,8 +363,8 @@ def test_two_processes_at_once_do_each_point_once(file, tmp_path):
     assert bool(results["done"].all())
     written = log.read_text().splitlines()
     assert len(written) == len(set(written)) == results["done"].size
-    alone = _engine.run_sweep(
-        _engine.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
+    alone = sweeps.run_sweep(
+        sweeps.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 
@@ -392,8 +393,8 @@ def test_ten_kills_at_random_moments(file, tmp_path):
     _, errors = last.communicate(timeout=300)
     assert last.returncode == 0, errors
     results = study.open_study(tmp_path / "out").load()
-    alone = _engine.run_sweep(
-        _engine.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
+    alone = sweeps.run_sweep(
+        sweeps.plan_sweep(parse_sweep(file.read_text().replace("/out", "/alone")))
     ).load()
     equal_but_for_time(alone, results)
 
@@ -433,7 +434,7 @@ def test_a_damaged_point_is_named_and_computed_again(small, tmp_path):
         other.write_bytes(sound[one])
     store.close()
     with pytest.warns(RuntimeWarning, match="is damaged in .*: it is computed again") as said:
-        again = _engine.run_sweep(plan).load()
+        again = sweeps.run_sweep(plan).load()
     assert sorted(str(one.message).partition(" is damaged")[0] for one in said) == [
         "scheme = Multi-RoundSecAgg, privacy_target = 2, dropout_rates = 0.1",
         "scheme = User partition, privacy_target = 1, dropout_rates = 0.5",
@@ -475,7 +476,7 @@ def test_a_point_of_another_process_is_left_to_it(tmp_path):
                 if done == total - 2:  # all but the held one and the cell that is like it
                     holder.kill()
 
-        results = _engine.run_sweep(plan, Watch())
+        results = sweeps.run_sweep(plan, Watch())
         assert bool(results["done"].all())
         assert seen[-1][0] == 12
     finally:

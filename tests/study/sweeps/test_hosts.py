@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study.sweeps._hosts import join_hosts
+from mrsa_jax.study.sweeps import join_hosts
 
 SWEEP = "import sys; from mrsa_jax.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -67,7 +67,7 @@ def started(path, out, *words, devices):
 LOGGED = """
 import os, sys, time
 from mrsa_jax.cli import main
-from mrsa_jax.study.sweeps._store import SweepStore
+from mrsa_jax.study.sweeps import SweepStore
 write = SweepStore.write
 def logged(self, index, values, seconds):
     time.sleep(float(os.environ["SLOW"]))

@@ -7,10 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mrsa_jax import study
-from mrsa_jax.study._run_folder import DivergedError
-from mrsa_jax.study.sweeps import _engine
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax.study.sweeps import parse_sweep, plan_sweep, run_sweep
 
 TEXT = """
 command = "train"
@@ -35,8 +33,8 @@ training.server_learning_rate = [1.0, 1e13]
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("train") / "out"
     sweep = dataclasses.replace(parse_sweep(TEXT), out=folder)
-    plan = _engine.plan_sweep(sweep)
-    return plan, _engine.run_sweep(plan).load()
+    plan = plan_sweep(sweep)
+    return plan, run_sweep(plan).load()
 
 
 def single(plan, number, **changes):
@@ -62,8 +60,9 @@ def test_of_a_training_that_diverges_the_privacy_is_known(swept):
     """As of a study of client selection that ends with the last round that was run."""
     plan, results = swept
     cell = results.isel(server_learning_rate=1)
-    with pytest.raises(DivergedError, match="diverged in round") as caught:
+    with pytest.raises(ConfigurationError, match="diverged in round") as caught:
         single(plan, 1)
+    assert type(caught.value).__name__ == "DivergedError"
     last = int(cell["diverged_round"])
     assert bool(cell["done"])
     assert bool(cell["diverged"])
