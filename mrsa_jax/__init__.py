@@ -9,21 +9,10 @@ Sub-packages load when first used, so that `import mrsa_jax` costs nothing:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mrsa_jax._late import late_names
 from mrsa_jax._version import __version__
-
-_NAMES = {
-    "ConfigurationError": "mrsa_jax._errors",
-    "DataNotFoundError": "mrsa_jax._errors",
-    "MrsaError": "mrsa_jax._errors",
-    "OutputExistsError": "mrsa_jax._errors",
-    "Status": "mrsa_jax._status",
-    "cite": "mrsa_jax.study",
-    "use_compile_cache": "mrsa_jax._compile_cache",
-    "use_form": "mrsa_jax._device",
-}
 
 __all__ = [
     "ConfigurationError",
@@ -83,14 +72,4 @@ if TYPE_CHECKING:
     from mrsa_jax._status import Status
     from mrsa_jax.study import cite
 
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    if name in __all__:
-        return importlib.import_module(f"mrsa_jax.{name}")
-    raise AttributeError(f"module 'mrsa_jax' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__)

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["late_names"]
 
 
-def late_names(
-    package: str, modules: Mapping[str, Sequence[str]], public: Sequence[str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def late_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's `__getattr__` and `__dir__`.
+
+    What it imports `if TYPE_CHECKING` loads when it is first asked for, so that type checkers and
+    the interpreter read one list.
 
     Args:
         package: The package's full name.
-        modules: Its modules, each with the names that load with it.
-        public: All public names, the others included.
     """
-    home = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+
+    @functools.cache
+    def home() -> dict[str, str]:
+        """Return the module of each name."""
+        import ast  # not before a name is asked for
+
+        spec: Any = sys.modules[package].__spec__
+        guarded = (one for one in ast.parse(spec.loader.get_source(package)).body
+                   if isinstance(one, ast.If))  # fmt: skip
+        lines = (line for block in guarded for line in block.body)
+        return {
+            alias.name: f"{line.module}"
+            for line in lines
+            if isinstance(line, ast.ImportFrom)
+            for alias in line.names
+        }
 
     def get(name: str) -> Any:
-        if name in home:
-            return getattr(importlib.import_module(home[name]), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in home():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if home()[name] == package:  # a module of its own
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(home()[name]), name)
 
-    return get, lambda: list(public)
+    return get, lambda: sorted(sys.modules[package].__all__)

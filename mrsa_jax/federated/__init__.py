@@ -54,17 +54,4 @@ __all__ = [
     "vgg11",
 ]
 
-_LATE = {
-    "_checkpoint": ("checkpoints",),
-    "_convolutional": ("cnn", "lenet", "smooth_lenet", "vgg11"),
-    "_grid": ("LEARNING_RATES", "best_rate"),
-    "_local": ("LocalSGD", "LocalTrainer", "client_updates", "local_sgd"),
-    "_many": ("train_many",),
-    "_memory": ("memory_estimate",),
-    "_models": ("initial_parameters", "logistic", "mlp", "num_parameters", "unflatten"),
-    "_run": ("TrainingResult",),
-    "_schedule": ("RateSchedule", "decay_at"),
-    "_server": ("evaluate",),
-    "_train": ("train",),
-}
-__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
+__getattr__, __dir__ = late_names(__name__)

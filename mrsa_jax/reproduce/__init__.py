@@ -30,10 +30,4 @@ __all__ = [
     "run_and_save",
 ]
 
-_LATE = {
-    "_driver": ("SavedReproduction", "remake", "run_and_save"),
-    "_folder": ("Made",),
-    "harness._items": ("Check", "Item"),
-    "multiround._echelon": ("echelon_estimate",),
-}
-__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
+__getattr__, __dir__ = late_names(__name__)

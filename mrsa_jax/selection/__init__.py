@@ -84,29 +84,4 @@ __all__ = [
     "weighted",
 ]
 
-_LATE = {
-    "_bernoulli": ("BernoulliSelection", "bernoulli"),
-    "_blocks": (
-        "Fairness",
-        "batch_partitioning",
-        "partition",
-        "uniform",
-        "weighted",
-    ),
-    "_bounds": ("family_size_bound", "full_rank_probability_bound"),
-    "_convergence": ("convergence_bound", "convex_constants"),
-    "_many": ("program_of", "rollout_many"),
-    "_metrics": ("aggregation_cardinality", "fairness_gap"),
-    "_poisson": ("poisson",),
-    "_population": ("changing_population", "form_blocks", "rollout_population"),
-    "_power_of_choice": ("power_of_choice",),
-    "_quadratic": ("quadratic_problem", "simulate_convergence"),
-    "_registry": ("register",),
-    "_rollout": ("rollout", "rollout_metrics", "rollout_trials"),
-    "_round_rules": ("LearntRound", "RoundRule", "SplitPolicy", "ThresholdRule"),
-    "_rounds": ("RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"),
-    "_separation": ("minimum_separation",),
-    "_theory": ("enumerate_family", "expected_cardinality", "family_size"),
-    "_types": ("Selector", "SelectorState"),
-}
-__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
+__getattr__, __dir__ = late_names(__name__)

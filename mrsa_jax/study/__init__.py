@@ -106,21 +106,4 @@ __all__ = [
     "validate",
 ]
 
-_LATE = {
-    "_accessor": ("StudyAccessor",),
-    "_cite": ("cite",),
-    "_compare": ("compare", "from_histories"),
-    "_explorer": ("Explorer",),
-    "_report_folder": ("SavedReport", "report"),
-    "_progress": ("Notes", "Progress"),
-    "_findings": ("Findings",),
-    "_run": ("check", "run", "run_and_save"),
-    "_study": ("SavedStudy",),
-    "attack._findings": ("AttackFindings",),
-    "audit._findings": ("AuditFindings",),
-    "_store": ("open_study",),
-    "_summary": ("Row", "sentences", "summarise"),
-    "sweeps._engine": ("sweep",),
-    "_trial": ("History", "analyse", "attack_frozen"),
-}
-__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
+__getattr__, __dir__ = late_names(__name__)
