@@ -11,10 +11,11 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import importlib.util
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -42,6 +43,7 @@ __all__ = [
     "num_programs",
     "over_cores",
     "platform",
+    "samples_at_once",
     "start_over_cores",
     "use_form",
     "within_memory",
@@ -114,6 +116,10 @@ _WORK = {
     # is the fastest for the CNN and softmax regression, one or two for LeNet and the MLP; all at
     # once take up to twice as long)
     "clients": _Work(2**19, 2**12),
+    # parameters of the cohorts of trainings that go side by side; on a CPU one cohort fills the
+    # cores: two or four trainings gained 3 percent for LeNet and softmax regression, 10 for 650
+    # parameters, and cost up to 5 for a CNN and 14 for an MLP (CPU time, cohorts of two and four)
+    "trainings": _Work(1, 2**12),
     # a minibatch's tiles of convolutions; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
     "tiles": _Work(2**22, 2**12),
     # what the rounds of one program report, sums that are kept among it
@@ -309,6 +315,16 @@ def at_once(kind: str, item_bytes: int, least: int = 1) -> int:
     memory = memory_stats().get("bytes_limit", _LEAST_MEMORY)
     budget = min(work.lane_bytes * lanes(), memory // _SHARE)
     return max(least, budget // max(1, item_bytes))
+
+
+def samples_at_once(kind: str, input_shape: Sequence[int]) -> int:
+    """Return how many samples a model is given at once, by about what its widest layer puts out.
+
+    Args:
+        kind: "questions" or "tests".
+        input_shape: Of a sample; the layer has 32 channels of it.
+    """
+    return at_once(kind, 4 * 32 * math.prod(input_shape))
 
 
 def map_tiles(one: Callable[[Any], Any], items: Any, tile: int) -> Any:

@@ -17,7 +17,7 @@ from mrsa_jax._device import at_once
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = ["LocalTrainer", "client_update", "cohort_updates", "mapped", "measured_width"]
+__all__ = ["LocalTrainer", "by_size", "client_update", "cohort_updates", "mapped", "measured_width"]
 
 
 @runtime_checkable
@@ -72,9 +72,8 @@ def cohort_updates(
     width = measured_width(parameters.shape[0]) if width is None else width
     order = jnp.arange(members.shape[0], dtype=jnp.int32)
     is_grouped = 1 < width < members.shape[0]
-    if is_grouped:  # who train together take the steps of the largest: like sizes go together
-        sizes = jnp.where(present, client_data.sizes[members], jnp.int32(0))
-        order = jnp.argsort(-sizes).astype(jnp.int32)
+    if is_grouped:
+        order = by_size(present, client_data.sizes[members])
     updates = mapped(one, order, present[order], width)
     updates = updates[jnp.argsort(order)] if is_grouped else updates
     updates = jnp.where(present[:, None], updates, jnp.float32(0))
@@ -102,6 +101,16 @@ def client_update(
 def measured_width(dim: int) -> int:
     """Return how many clients of d parameters train side by side where memory is no matter."""
     return at_once("clients", 4 * dim)
+
+
+def by_size(present: Array, sizes: Array, num_devices: int = 1) -> Int32[Array, " slots"]:
+    """Return the order in which slots are trained, for each device a run of equal length.
+
+    Who train together take the steps of the largest, so like sizes go together; and slots are
+    dealt out to the devices in turns, largest first: these then end at about the same time.
+    """
+    order = jnp.argsort(-jnp.where(present, sizes, jnp.int32(0)))
+    return order.reshape(-1, num_devices).T.ravel().astype(jnp.int32)
 
 
 def mapped(one: Any, members: Array, present: Array, width: int) -> Array:

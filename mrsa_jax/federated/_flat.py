@@ -14,7 +14,7 @@ from mrsa_jax._device import map_tiles
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._cohort import client_update, mapped, measured_width
+from mrsa_jax.federated._cohort import by_size, client_update, mapped, measured_width
 from mrsa_jax.federated._rounds import (
     Carried,
     Fixed,
@@ -48,8 +48,16 @@ def flat_updates(
     *,
     width: int,
     mesh: Mesh | None = None,
-) -> tuple[Array, Array, Array]:
-    """Train each slot from its run's model; return updates, which are finite, rounding keys."""
+) -> tuple[Array, Array, Array, Array | None]:
+    """Train each slot from its run's model.
+
+    Returns:
+        Updates by place, which are finite, rounding keys, and each slot's place; None for its own.
+    """
+    place = None
+    if mesh is not None or 1 < width < len(slots.run):
+        order = by_size(slots.present, pool.sizes[slots.row], 1 if mesh is None else mesh.size)
+        slots, place = jax.tree.map(lambda column: column[order], slots), jnp.argsort(order)
 
     def of_one_device(trainers: Any, parameters: Any, pool: Any, keys: Any, slots: Any) -> Any:
         def one(position: Array, is_present: Array) -> Array:
@@ -68,7 +76,7 @@ def flat_updates(
     shared = (trainers, parameters, pool, each(keys, rounds, Stream.LOCAL_TRAINING))
     train = of_one_device if mesh is None else spread(of_one_device, mesh, len(shared), 1)
     updates, is_finite = train(*shared, slots)
-    return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION)
+    return updates, is_finite, each(keys, rounds, Stream.QUANTIZATION), place
 
 
 @functools.partial(jax.jit, static_argnames=("server", "keep", "width", "tile"))
@@ -134,16 +142,10 @@ def _trained(
     present = round_.sends & (round_.is_run & carried.is_sound)[:, None]
     slots = Slots(run_of, members + first_rows[run_of], members, present.reshape(-1))
     width = measured_width(carried.parameters.shape[1]) if width is None else width
-    is_grouped = 1 < width < len(members)
-    if is_grouped:  # as in a cohort: like sizes go together
-        sizes = jnp.where(slots.present, data.sizes[slots.row], jnp.int32(0))
-        order = jnp.argsort(-sizes).astype(jnp.int32)
-        slots = jax.tree.map(lambda column: column[order], slots)
-    updates, is_finite, rounding_keys = flat_updates(
+    updates, is_finite, rounding_keys, place = flat_updates(
         trainers, carried.parameters, data, own.key, round_.index, slots, width=width
     )
-    if is_grouped:
-        place = jnp.argsort(order)
+    if place is not None:
         updates, is_finite = updates[place], is_finite[place]
     updates = updates.reshape(num_runs, num_slots, -1)
     return Trained(updates, is_finite.reshape(num_runs, num_slots), rounding_keys)

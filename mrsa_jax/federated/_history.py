@@ -18,28 +18,12 @@ from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 
 __all__ = [
-    "PlayedRound",
     "Rounds",
     "checked_order",
     "checked_rounds",
     "checked_weights",
-    "played",
     "slots",
 ]
-
-
-class PlayedRound(NamedTuple):
-    """One round in the slots of its cohort."""
-
-    members: np.ndarray
-    survivors: np.ndarray
-    has_steps: bool
-    assignment_key: Any
-
-    @property
-    def sends(self) -> np.ndarray:
-        """Whose masked input arrives, V3."""
-        return np.asarray(self.survivors[3])
 
 
 class Rounds(NamedTuple):
@@ -52,14 +36,6 @@ class Rounds(NamedTuple):
     def cohorts(self) -> np.ndarray:
         """Who was asked, bool [J, N]."""
         return np.asarray(self.survivors[:, 0])
-
-
-def played(history: Rounds, index: int, members: np.ndarray, present: np.ndarray) -> PlayedRound:
-    """Return one round's survivors by slot."""
-    rows = history.survivors[index][:, members] & present
-    has_steps = len(rows) == 5
-    key = None if history.keys is None else history.keys[index]
-    return PlayedRound(members, rows if has_steps else np.repeat(rows, 5, axis=0), has_steps, key)
 
 
 def slots(

@@ -26,15 +26,14 @@ from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key, random_words
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
-from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
-from mrsa_jax.federated._mesh import sharded_cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer
+from mrsa_jax.federated._mesh import trained_cohort
 from mrsa_jax.federated._models import unflatten
 
 __all__ = [
     "LocalSGD",
     "LocalTrainer",
     "client_updates",
-    "cohort_updates",
     "local_sgd",
 ]
 
@@ -319,11 +318,9 @@ def client_updates(
     members = jnp.asarray(chosen, jnp.int32)
     start = jnp.asarray(parameters, jnp.float32)
     present = jnp.ones(members.shape, bool)
-    arguments = (trainer, start, client_data, key, jnp.int32(round_index), members, present)
+    index = jnp.int32(round_index)
     over = checked_mesh(mesh)
-    if over is None:
-        return cohort_updates(*arguments)[0]
-    return sharded_cohort_updates(*arguments, mesh=over)[0]
+    return trained_cohort(trainer, start, client_data, key, index, members, present, mesh=over)[0]
 
 
 def _shuffled(

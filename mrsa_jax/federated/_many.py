@@ -20,6 +20,8 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
+from mrsa_jax._checks import check_count
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._tracing import needs_values
@@ -34,7 +36,7 @@ from mrsa_jax.federated._program import alike, program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
-from mrsa_jax.federated._train import Advance, check_kept, drive
+from mrsa_jax.federated._train import Advance, check_kept, drive, one_run
 
 __all__ = ["train_many"]
 
@@ -50,7 +52,7 @@ def train_many(
     aggregators: Any,
     server: Any = None,
     test: Any = None,
-    evaluate_every: int = 10,
+    evaluate_every: Any = 10,
     initial_parameters: Any = None,
     survivors: Any = None,
     weights: Any = None,
@@ -58,6 +60,7 @@ def train_many(
     rate_schedule: RateSchedule | Sequence[RateSchedule | None] | None = None,
     keep_aggregates: bool = False,
     memory_bytes: int | None = None,
+    side_by_side: int | None = None,
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -65,9 +68,9 @@ def train_many(
     """Train B global models side by side: what B calls of `train` would give.
 
     For the papers' tables: seeds, learning rates and selection schemes in one go. The cohorts of
-    all runs train in one executable, compiled once; runs need not skip the same rounds. A run
-    that diverges stops, the others go on. Statuses and participation are equal to those of
-    `train` bit for bit, floats to rounding.
+    as many runs as fill the device train in one executable, compiled once; runs need not skip the
+    same rounds. A run that diverges stops, the others go on. Statuses and participation are equal
+    to those of `train` bit for bit, floats to rounding, and bit for bit where runs take turns.
 
     Args:
         seeds: B integers or keys, or one for all. As for every argument below that may be a
@@ -79,7 +82,7 @@ def train_many(
         aggregators: Secure aggregation of each run.
         server: `optax` optimizers; plain averaging where None.
         test: Test inputs and labels, a tuple of two for all; B such tuples in a list.
-        evaluate_every: As in `train`.
+        evaluate_every: As in `train`, or B of them.
         initial_parameters: f32 [d], or B of them.
         survivors: bool [J, 5, N], or B of them.
         weights: Integers [N], an array for all; B such arrays in a list.
@@ -87,6 +90,8 @@ def train_many(
         rate_schedule: As in `train`, or B of them.
         keep_aggregates: As in `train`.
         memory_bytes: As in `train`; how many runs train side by side follows from it too.
+        side_by_side: Most runs that train at once; what is right for the device if None. On a
+            CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`.
         mesh: As in `train`: all runs' clients are spread over its devices.
         checkpoints: As in `train`, of all runs together.
         progress: Called after each step with (rounds trained, rounds to train) of all runs: with
@@ -123,14 +128,17 @@ def train_many(
         "aggregators": _listed(aggregators),
         "server": _listed(server),
         "test": _listed(test, is_several=isinstance(test, list)),
+        "evaluate_every": _listed(evaluate_every),
         "initial_parameters": _listed(initial_parameters),
         "survivors": _listed(survivors),
         "weights": _listed(weights),
         "slot_order": _listed(slot_order),
         "rate_schedule": _listed(rate_schedule),
     }
-    runs = _runs(model, given, evaluate_every, keep_aggregates)
-    advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints)
+    runs = _runs(model, given, keep_aggregates)
+    if side_by_side is not None:
+        check_count(side_by_side, "side_by_side")
+    advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side)
     drive(runs, advance, checkpoints, progress)
     return [run.result() for run in runs]
 
@@ -149,9 +157,7 @@ def _listed(value: Any, is_several: bool | None = None) -> Any:
     return list(value) if several else value
 
 
-def _runs(
-    model: nn.Module, given: dict[str, Any], evaluate_every: int, keep_aggregates: bool
-) -> list[Run]:
+def _runs(model: nn.Module, given: dict[str, Any], keep_aggregates: bool) -> list[Run]:
     counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
     num_runs = max(counts.values(), default=1)
     for name, count in counts.items():
@@ -169,7 +175,7 @@ def _runs(
             prepared(
                 own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"),
                 trainer=own.pop("trainers"), aggregator=own.pop("aggregators"), test=test,
-                evaluate_every=evaluate_every, keep_aggregates=keep_aggregates, **own,
+                keep_aggregates=keep_aggregates, **own,
             )
         )  # fmt: skip
     first: Any = jax.tree.structure(runs[0].trainer)
@@ -237,17 +243,8 @@ def _is_same_pool(one: ClientData, other: ClientData) -> bool:
     return np.array_equal(one.labels, other.labels) and np.array_equal(one.inputs, other.inputs)
 
 
-def _flat_slots(
-    group: list[Run], first_rows: list[int], sizes: np.ndarray, num_runs: int, num_devices: int
-) -> tuple[Slots, list[np.ndarray]]:
-    """Lay out the next round of each run of a group; return also where each run's slots are.
-
-    Clients of about one size lie side by side, as those who train together take the steps of the
-    largest; slots without anybody come last and cost nothing.
-    """
-    width = max(run.width for run in group)
-    count = num_runs * width
-    count += -count % num_devices
+def _flat_slots(group: list[Run], first_rows: list[int], width: int, count: int) -> Slots:
+    """Lay out the next round of each run of a group, one after another in `count` slots."""
     run_of, row, member = (np.zeros(count, np.int32) for _ in range(3))
     slots = Slots(run_of, row, member, np.zeros(count, np.bool_))
     for number, (run, first) in enumerate(zip(group, first_rows, strict=True)):
@@ -257,45 +254,44 @@ def _flat_slots(
         slots.member[place] = who.members
         slots.row[place] = who.members + np.int32(first)
         slots.present[place] = who.sends
-    order = np.argsort(np.where(slots.present, -sizes[slots.row], 1), kind="stable")
-    # each device gets a run of slots: deal, so that all have about the same work
-    order = np.concatenate([order[device::num_devices] for device in range(num_devices)])
-    position = np.empty(count, np.int32)
-    position[order] = np.arange(count, dtype=np.int32)
-    places = [position[i * width : i * width + run.width] for i, run in enumerate(group)]
-    return Slots(*(column[order] for column in slots)), places
+    return slots
 
 
-@jax.jit
-def _taken(updates: Array, is_finite: Array, places: Array) -> tuple[Array, Array]:
-    return updates[places], is_finite[places]
-
-
-def _of_run(out: tuple[Any, Any, Any], place: np.ndarray, number: int) -> Trained:
-    updates, is_finite = _taken(out[0], out[1], jnp.asarray(place))
-    return Trained(updates, is_finite, out[2][number])
+@functools.partial(jax.jit, static_argnames="width")
+def _of_run(out: tuple[Any, ...], first: Array, number: Array, *, width: int) -> Trained:
+    """Return what is a run's own, whose slots begin with the `first`."""
+    updates, is_finite, rounding_keys, place = out
+    own = first + jnp.arange(width, dtype=jnp.int32)
+    own = own if place is None else place[own]
+    return Trained(updates[own], is_finite[own], rounding_keys[number])
 
 
 def _all_runs(
-    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
-) -> Advance:
+    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None,
+    side_by_side: int | None,
+) -> Advance:  # fmt: skip
     """Return what trains any of these runs."""
-    num_devices = 1 if mesh is None else mesh.size
-    at_once, width = len(runs), measured_width(runs[0].parameters.shape[0])
+    slots, dim = max(run.width for run in runs), runs[0].parameters.shape[0]
+    most = at_once("trainings", 4 * dim * slots) if side_by_side is None else side_by_side
+    together, width = min(most, len(runs)), measured_width(dim)
+    if len(runs) == 1 or (together == 1 and memory_bytes is None):
+        return _one_after_another(runs, memory_bytes, mesh, checkpoints)
     pool, firsts = merged([run.client_data for run in runs])
     first_of = {id(run): first for run, first in zip(runs, firsts, strict=True)}
     if memory_bytes is not None:
-        at_once, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
-    sizes = np.asarray(pool.sizes)
+        fitting, width = runs_and_width_within(memory_bytes, runs, pool, mesh)
+        together = min(together, fitting)
+    num_slots = together * slots
+    num_slots += 0 if mesh is None else -num_slots % mesh.size
     own_pool = pool if mesh is None else replicated(pool, mesh)
     for run in runs:
         run.carried = held_where_gathered(run.carried, mesh)
     own_width = None if memory_bytes is None else width
     programs = []
     for group in alike(runs) if mesh is None else []:
-        length = program_length(group[:at_once], pool, own_width, checkpoints, first_of)
+        length = program_length(group[:together], pool, own_width, checkpoints, first_of)
         if length > 1:
-            programs.append(({id(run) for run in group}, length, min(at_once, len(group))))
+            programs.append(({id(run) for run in group}, length, min(together, len(group))))
 
     def advance(live: list[Run], most: int) -> None:
         for own, length, count in programs:
@@ -304,16 +300,29 @@ def _all_runs(
             for start in range(0, len(group), count):
                 some, stretch = group[start : start + count], min(most, length)
                 run_rounds(some, own_pool, stretch, length, own_width, first_of, count)
-        for start in range(0, len(live), at_once):
-            group = live[start : start + at_once]
+        for start in range(0, len(live), together):
+            group = live[start : start + together]
             rows = [first_of[id(run)] for run in group]
-            slots, places = _flat_slots(group, rows, sizes, at_once, num_devices)
-            shared = (*_stacked(group, at_once), own_pool)
-            out = _trained_flat(shared, slots, width, mesh)
-            for number, (run, place) in enumerate(zip(group, places, strict=True)):
-                run.aggregate(_of_run(out, place, number))
+            shared = (*_stacked(group, together), own_pool)
+            out = _trained_flat(shared, _flat_slots(group, rows, slots, num_slots), width, mesh)
+            for number, run in enumerate(group):
+                first = np.int32(number * slots)
+                run.aggregate(_of_run(out, first, np.int32(number), width=run.width))
             for run in group:
                 run.settle()
+
+    return advance
+
+
+def _one_after_another(
+    runs: list[Run], memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
+) -> Advance:
+    """Return what trains any of these runs as `train` does."""
+    each = {id(run): one_run(run, memory_bytes, mesh, checkpoints) for run in runs}
+
+    def advance(live: list[Run], most: int) -> None:
+        for run in live:
+            each[id(run)]([run], most)
 
     return advance
 

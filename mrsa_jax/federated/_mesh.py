@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float32, Int32, Key
+from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer, by_size, cohort_updates
 
 __all__ = [
     "gathered",
     "held_where_gathered",
     "lowered_cohort_updates",
     "replicated",
-    "sharded_cohort_updates",
+    "trained_cohort",
 ]
 
 
@@ -88,70 +88,44 @@ def _by_words(change: Callable[[Any], Any], tree: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))
-def _sharded(
-    trainer: LocalTrainer,
-    parameters: Float32[Array, " dim"],
-    client_data: ClientData,
-    key: Key[Array, ""],
-    round_index: Int32[Array, ""],
-    members: Int32[Array, " slots"],
-    present: Bool[Array, " slots"],
-    *,
-    mesh: Mesh,
-    width: int | None,
-) -> tuple[Array, Array, Array, Array]:
+def _sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Array, Array, Array]:
     """Return updates by place, whether all are finite, the rounding key and each slot's place."""
-    sizes = {} if width is None else {"width": width}
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
-        updates, is_finite, _ = cohort_updates(*arguments, **sizes)
+        updates, is_finite, _ = cohort_updates(*arguments, width=width)
         return updates, is_finite[None]
 
-    shared = (trainer, parameters, client_data, key, round_index)
+    *shared, members, present = arguments
+    _, _, client_data, key, round_index = shared
     spare = (0, -members.shape[0] % mesh.size)
     members, present = jnp.pad(members, spare), jnp.pad(present, spare)
-    # dealt out in turns, largest first: the devices then end at about the same time
-    steps = jnp.where(present, client_data.sizes[members], jnp.int32(0))
-    order = jnp.argsort(-steps).reshape(-1, mesh.size).T.ravel()
+    order = by_size(present, client_data.sizes[members], mesh.size)
     slots = members[order], present[order]
     updates, is_finite = spread(of_one_device, mesh, len(shared), 2)(*shared, *slots)
     rounding_key = round_key(key, round_index, Stream.QUANTIZATION)
     return updates, jnp.all(is_finite), rounding_key, jnp.argsort(order)
 
 
-def sharded_cohort_updates(
-    trainer: LocalTrainer,
-    parameters: Float32[Array, " dim"],
-    client_data: ClientData,
-    key: Key[Array, ""],
-    round_index: Int32[Array, ""],
-    members: Int32[Array, " slots"],
-    present: Bool[Array, " slots"],
-    *,
-    mesh: Mesh,
-    width: int | None = None,
+def trained_cohort(
+    *arguments: Any, mesh: Mesh | None = None, width: int | None = None
 ) -> tuple[Float32[Array, "slots dim"], Bool[Array, ""], Key[Array, ""]]:
-    """Train a cohort as `cohort_updates` does, its slots spread over the mesh.
+    """Train a cohort as `cohort_updates` does, its slots spread over the mesh if there is one.
 
     Args:
-        trainer: As there; so are all arguments up to `present`.
-        parameters: f32 [d].
-        client_data: Best on all devices already (`replicated`).
-        key: Of the training.
-        round_index: Of the round.
-        members: Clients by slot.
-        present: Which slots are filled.
-        mesh: Of one axis.
+        arguments: As there, up to `present`; clients' data are best on all devices already
+            (`replicated`).
+        mesh: Of one axis, or None.
         width: Clients side by side on each device.
 
     Returns:
         What `cohort_updates` returns, on the mesh's first device.
     """
-    shared = replicated((trainer, parameters, client_data, key, round_index), mesh)
-    slots = replicated((members, present), mesh)
-    out = _sharded(*shared, *slots, mesh=mesh, width=width)
-    updates, is_finite, rounding_key, place = gathered(out, mesh)
-    return updates[place[: members.shape[0]]], is_finite, rounding_key
+    if mesh is None:
+        return cohort_updates(*arguments, width=width)
+    updates, is_finite, rounding_key, place = gathered(
+        _sharded(*replicated(arguments, mesh), mesh=mesh, width=width), mesh
+    )
+    return updates[place[: len(arguments[-1])]], is_finite, rounding_key
 
 
 def lowered_cohort_updates(
@@ -179,8 +153,7 @@ def lowered_cohort_updates(
     shared = (trainer, parameters, client_data, as_key(0), jnp.int32(0))
     slots = jnp.zeros(num_slots, jnp.int32), jnp.zeros(num_slots, bool)
     if mesh is None:
-        sizes = {} if width is None else {"width": width}
-        return cohort_updates.lower(*shared, *slots, **sizes)
+        return cohort_updates.lower(*shared, *slots, width=width)
     everywhere = NamedSharding(mesh, PartitionSpec())
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),

@@ -23,7 +23,6 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
 __all__ = [
-    "activation_bytes",
     "apply_flat",
     "initial_parameters",
     "logistic",
@@ -117,11 +116,6 @@ def num_parameters(model: nn.Module, input_shape: Sequence[int]) -> int:
 def num_outputs(model: nn.Module, input_shape: Sequence[int]) -> int:
     """Return how many logits the model gives for one sample."""
     return _traced_outputs(model, tuple(input_shape))
-
-
-def activation_bytes(input_shape: Sequence[int]) -> int:
-    """Return about what the widest layer of a model puts out for one sample, 32 channels of it."""
-    return 4 * 32 * math.prod(input_shape)
 
 
 def initial_parameters(

@@ -21,7 +21,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_count
-from mrsa_jax._device import at_once
+from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
@@ -29,15 +29,13 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._history import (
-    PlayedRound,
     Rounds,
     checked_order,
     checked_rounds,
     checked_weights,
-    played,
     slots,
 )
-from mrsa_jax.federated._models import activation_bytes, initial_parameters
+from mrsa_jax.federated._models import initial_parameters
 from mrsa_jax.federated._rounds import Carried, Report, Round, Trained, aggregated, trainer_at
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation
@@ -172,10 +170,10 @@ class Run:
         return trainer
 
     @property
-    def next_round(self) -> PlayedRound:
-        """Who is in the round to train next."""
-        members, present = self.members[self.done], self.present[self.done]
-        return played(self.history, self.round_index, members, present)
+    def next_round(self) -> Round:
+        """The round to train next."""
+        round_: Round = jax.tree.map(lambda leaf: leaf[0], self.rounds(1, 1))
+        return round_
 
     @property
     def until_evaluation(self) -> int:
@@ -221,7 +219,7 @@ class Run:
 
     def aggregate(self, trained: Trained) -> None:
         """Aggregate the next round's updates and step; nothing waits for the device here."""
-        round_: Round = jax.tree.map(lambda leaf: leaf[0], self.rounds(1, 1))
+        round_ = self.next_round
         members, alive = jnp.asarray(round_.members), jnp.asarray(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
         own = self.aggregator, self.server, self.carried
@@ -303,14 +301,9 @@ class Run:
         return TrainingResult(
             parameters=np.asarray(self.parameters),
             evaluated_rounds=self.evaluated,
-            accuracy=self.log.accuracy,
-            loss=self.log.loss,
-            status=self.log.status,
-            clipped_fraction=self.log.clipped_fraction,
             aggregates=sums,
             diverged_round=None if self.diverged < 0 else self.diverged,
-            participation=self.log.participation,
-            components=self.log.components,
+            **self.log._asdict(),
         )
 
 
@@ -368,7 +361,7 @@ def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:
     inputs, labels = test
     own, given = shape[1:], tuple(np.shape(inputs)[1:])
     require(given == own, "test", f"must have inputs of the clients' shape {own}", given)
-    return batched(inputs, labels, at_once("tests", activation_bytes(own)))
+    return batched(inputs, labels, samples_at_once("tests", own))
 
 
 def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim: int) -> Array:

@@ -24,9 +24,9 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
-from mrsa_jax.federated._cohort import LocalTrainer, cohort_updates
+from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._mesh import held_where_gathered, replicated, sharded_cohort_updates
+from mrsa_jax.federated._mesh import held_where_gathered, replicated, trained_cohort
 from mrsa_jax.federated._program import program_length, run_rounds
 from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
@@ -34,7 +34,7 @@ from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["Advance", "check_kept", "drive", "train"]
+__all__ = ["Advance", "check_kept", "drive", "one_run", "train"]
 
 Advance = Callable[[list[Run], int], None]
 
@@ -160,9 +160,7 @@ def train(
         keep_aggregates=keep_aggregates,
     )
     run.on_evaluated = on_evaluated
-    drive(
-        [run], _one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress
-    )
+    drive([run], one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress)
     return run.result()
 
 
@@ -265,20 +263,13 @@ def _store(checkpoints: Checkpoints | None, runs: list[Run]) -> Store | None:
     return Store(checkpoints, {name: fingerprint([one[name] for one in each]) for name in each[0]})
 
 
-def _one_run(
+def one_run(
     run: Run, memory_bytes: int | None, mesh: Mesh | None, checkpoints: Checkpoints | None
 ) -> Advance:
     """Return what trains one run."""
-    data = run.client_data
-    if mesh is not None:
-        data = replicated(data, mesh)
+    data = run.client_data if mesh is None else replicated(run.client_data, mesh)
     run.carried = held_where_gathered(run.carried, mesh)
     width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)
-    sizes: dict[str, Any] = {} if width is None else {"width": width}
-    if mesh is not None:
-        sizes["mesh"] = mesh
-    updates_of: Any = cohort_updates if mesh is None else sharded_cohort_updates
-
     length = program_length([run], data, width, checkpoints) if mesh is None else 1
 
     def advance(runs: list[Run], most: int) -> None:
@@ -286,9 +277,9 @@ def _one_run(
             run_rounds([run], data, min(most, length), length, width)
             return
         who = run.next_round
-        trained = updates_of(
+        trained = trained_cohort(
             run.next_trainer, run.parameters, data, run.key, jnp.int32(run.round_index),
-            jnp.asarray(who.members), jnp.asarray(who.sends), **sizes,
+            jnp.asarray(who.members), jnp.asarray(who.sends), mesh=mesh, width=width,
         )  # fmt: skip
         run.aggregate(Trained(*trained))
         run.settle()

@@ -1,4 +1,4 @@
-"""Points of a sweep over trainings: one run each, its clients dealt out to the devices."""
+"""Points of a sweep over trainings: as many side by side as fill the device."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax import federated, selection
+from mrsa_jax._device import at_once
+from mrsa_jax._memory import free_bytes
 from mrsa_jax.selection._types import cohort_size_of
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import (
@@ -21,8 +23,6 @@ from mrsa_jax.study._config import (
     studied,
 )
 from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._progress import Silent
-from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._runner import (
     AFTER_EACH_ROUND,
     Machine,
@@ -30,7 +30,7 @@ from mrsa_jax.study._runner import (
     history_variables,
     variable,
 )
-from mrsa_jax.study._training import train_schemes
+from mrsa_jax.study._training import train_points
 from mrsa_jax.study._variables import of_point
 
 __all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
@@ -113,12 +113,25 @@ def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, V
 
 
 def together(config: TrainConfig, machine: Machine) -> int:
-    """Return 1: a training fills the machine, and is lost alone if it is killed."""
-    return 1
+    """Return how many trainings fill the device, and no more than its memory: on a CPU one does.
+
+    Fewer are lost where a process is killed.
+    """
+    config = _on(config, machine)
+    dataset, _ = _build.build_clients(config.seed, config.data, config.population.num_clients)
+    dim = federated.num_parameters(
+        _build.build_model(config.training, dataset), dataset.input_shape
+    )
+    count = at_once("trainings", 4 * dim * config.population.cohort_size)
+    bound = config.resources.memory_gib
+    room = free_bytes() if bound is None else int(bound * 2**30)
+    if count == 1 or room is None:
+        return count
+    return max(1, min(count, room // memory_bytes(config, machine, 1)))
 
 
 def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
-    """Return the peak memory of a training before it runs, as `mrsa-jax train` states it."""
+    """Return the peak memory of trainings before they run, as `mrsa-jax train` states one's."""
     config = _on(config, machine)
     mesh = _build.build_mesh(config.resources)
     dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
@@ -132,7 +145,7 @@ def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
         test=(dataset.test_inputs, dataset.test_labels),
         mesh=mesh,
     )
-    needed = int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
+    needed = count * int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
     bound = config.resources.memory_gib  # which training keeps to, or refuses itself
     return needed if bound is None else min(needed, int(bound * 2**30))
 
@@ -151,56 +164,42 @@ def _on(config: TrainConfig, machine: Machine) -> TrainConfig:
 def run(
     configs: Sequence[TrainConfig], machine: Machine, trajectories: bool, together: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Train points one after the other.
+    """Train points side by side.
 
     One that diverges has no accuracy, and says so; what is known of who took part is of the rounds
     that it ran.
     """
-    for config in configs:
-        yield _one(_on(config, machine), trajectories)
+    trained = train_points([_on(config, machine) for config in configs])
+    for config, (history, result) in zip(configs, trained, strict=True):
+        found: dict[str, Any] = of_point(config, schemes_of(config)[0])
+        found["diverged"] = result.diverged_round is not None
+        found["diverged_round"] = -1
+        if result.diverged_round is None:
+            found |= {
+                "accuracy": result.accuracy[-1],
+                "best_accuracy": np.nanmax(result.accuracy),
+                "loss": result.loss[-1],
+            }
+            if trajectories:
+                found["evaluated_round"] = result.evaluated_rounds + 1
+                for name in ("accuracy", "loss"):
+                    found[f"{name}_by_evaluation"] = getattr(result, name)
+        else:
+            found["diverged_round"] = result.diverged_round
+            history = history.until(result.diverged_round + 1)
+        yield _arrays(found | _known(history, trajectories))
 
 
-def _one(config: TrainConfig, trajectories: bool) -> dict[str, np.ndarray]:
-    shared = of_point(config, schemes_of(config)[0])
-    try:
-        results = train_schemes(config, Silent()).isel(scheme=0)
-    except DivergedError as error:
-        num_run = error.diverged_round + 1
-        own = {"diverged": True, "diverged_round": error.diverged_round} | shared
-        return _known(_columns(error.history.until(num_run)), trajectories) | _arrays(own)
-    accuracy = results["accuracy"].values
-    found: dict[str, Any] = {
-        "accuracy": accuracy[-1],
-        "best_accuracy": np.nanmax(accuracy),
-        "loss": results["loss"].values[-1],
-        "diverged": False,
-        "diverged_round": -1,
-    } | shared
-    if trajectories:
-        found["evaluated_round"] = results["evaluation"].values
-        for name in ("accuracy", "loss"):
-            found[f"{name}_by_evaluation"] = results[name].values
-    columns = {name: np.nan_to_num(results[name].values, nan=-1) for name in _COLUMNS}
-    return _known(columns, trajectories) | _arrays(found)
-
-
-_COLUMNS = (*AFTER_EACH_ROUND, "first_exposure", "skipped")
-
-
-def _columns(history: Any) -> dict[str, np.ndarray]:
-    return {name: getattr(history, name) for name in _COLUMNS}
-
-
-def _known(columns: dict[str, np.ndarray], trajectories: bool) -> dict[str, np.ndarray]:
+def _known(history: Any, trajectories: bool) -> dict[str, Any]:
     """Return what is known of who took part, at the end and after each round."""
-    first = columns["first_exposure"]
-    exposed = first[first >= 0]
-    found: dict[str, Any] = {name: columns[name][-1] for name in AFTER_EACH_ROUND}
+    exposed = history.first_exposure[history.first_exposure >= 0]
+    by_round = {name: getattr(history, name) for name in AFTER_EACH_ROUND}
+    found: dict[str, Any] = {name: values[-1] for name, values in by_round.items()}
     found["first_exposed_round"] = exposed.min() if exposed.size else -1
-    found["skipped_rounds"] = columns["skipped"].sum()
+    found["skipped_rounds"] = history.skipped.sum()
     if trajectories:
-        found |= {f"{name}_by_round": columns[name] for name in AFTER_EACH_ROUND}
-    return _arrays(found)
+        found |= {f"{name}_by_round": values for name, values in by_round.items()}
+    return found
 
 
 def _arrays(values: dict[str, Any]) -> dict[str, np.ndarray]:

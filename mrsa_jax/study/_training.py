@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
 from mrsa_jax.study._played import Played, play
-from mrsa_jax.study._progress import Meter, Progress, note
+from mrsa_jax.study._progress import Meter, Progress, Silent, note
 from mrsa_jax.study._run_folder import DivergedError
 from mrsa_jax.study._variables import (
     coordinates,
@@ -27,7 +28,7 @@ from mrsa_jax.study._variables import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["train_schemes"]
+__all__ = ["train_points", "train_schemes"]
 
 
 @dataclasses.dataclass
@@ -140,9 +141,48 @@ def train_schemes(
     )
 
 
-def _setting(config: DemoConfig | TrainConfig, progress: Progress) -> _Setting:
+def train_points(
+    configs: Sequence[TrainConfig],
+) -> list[tuple[_trial.History, federated.TrainingResult]]:
+    """Train studies of one scheme each, whose programs are the same, side by side.
+
+    Returns:
+        Of each what the server can know of its rounds, and its training, which may have diverged.
+    """
+    build = functools.cache(_build.build_clients)  # points of one seed share their samples
+    settings = [_setting(config, Silent(), build) for config in configs]
+    tests = {id(setting.dataset): setting.test for setting in settings}
+    histories, given = [], []
+    for setting in settings:
+        config = setting.config
+        (scheme,) = schemes_of(config)
+        available, _ = _build.build_online(config.seed, config.population, setting.clients)
+        played = play(config, scheme, available, setting.dim)
+        histories.append(played.history)
+        own = _arguments(setting, scheme, played)
+        given.append(own | {"test": tests[id(setting.dataset)]})
+    several: dict[str, Any] = {name: [own[name] for own in given] for name in given[0]}
+    results = federated.train_many(
+        several.pop("seed"),
+        settings[0].model,
+        several.pop("client_data"),
+        several.pop("participation"),
+        trainers=several.pop("trainer"),
+        aggregators=several.pop("aggregator"),
+        memory_bytes=settings[0].memory_bytes,
+        mesh=settings[0].mesh,
+        **several,
+    )
+    return list(zip(histories, results, strict=True))
+
+
+def _setting(
+    config: DemoConfig | TrainConfig,
+    progress: Progress,
+    build: Callable[..., Any] = _build.build_clients,
+) -> _Setting:
     mesh = _build.build_mesh(config.resources)
-    dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
+    dataset, clients = build(config.seed, config.data, config.population.num_clients)
     model = _build.build_model(config.training, dataset)
     return _Setting(
         config=config,
@@ -181,23 +221,13 @@ def _train_one(
     stated = setting.stated_bytes(_num_slots(played))
     meter = Meter(progress, played.updates_sent)
     result = federated.train(
-        as_key(config.seed),
-        setting.model,
-        setting.clients,
-        played.to_train,
-        trainer=setting.trainer,
-        aggregator=_aggregator(setting, scheme, played),
-        server=_build.build_server(config.training),
-        rate_schedule=_build.build_rate_schedule(config.training),
-        slot_order=None if played.segments is None else played.segments.order,
-        weights=setting.weights,
-        test=setting.test,
-        evaluate_every=config.training.evaluate_every,
+        model=setting.model,
         memory_bytes=setting.memory_bytes,
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
         on_evaluated=meter.tested,
+        **_arguments(setting, scheme, played),
     )
     if result.diverged_round is not None:
         raise DivergedError(
@@ -220,6 +250,24 @@ def _train_one(
     if isinstance(config, DemoConfig):
         column["reconstruction_error"] = _attack(setting, scheme, played, result.parameters)
     return column
+
+
+def _arguments(setting: _Setting, scheme: Scheme, played: Played) -> dict[str, Any]:
+    """Return what a training is given of its own, by the names of `federated.train`."""
+    training = setting.config.training
+    return {
+        "seed": as_key(setting.config.seed),
+        "client_data": setting.clients,
+        "participation": played.to_train,
+        "trainer": setting.trainer,
+        "aggregator": _aggregator(setting, scheme, played),
+        "server": _build.build_server(training),
+        "rate_schedule": _build.build_rate_schedule(training),
+        "slot_order": None if played.segments is None else played.segments.order,
+        "weights": setting.weights,
+        "test": setting.test,
+        "evaluate_every": training.evaluate_every,
+    }
 
 
 def _num_slots(played: Played) -> int:

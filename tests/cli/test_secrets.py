@@ -155,7 +155,11 @@ def materials(monkeypatch, act):
         found.append(np.asarray(aggregator.key_material).tobytes())
         raise Stopped
 
+    def train_many(*_, aggregators, **__):
+        train(aggregator=aggregators[0])
+
     monkeypatch.setattr(federated, "train", train)
+    monkeypatch.setattr(federated, "train_many", train_many)
     with pytest.raises(Stopped):
         act()
     return found

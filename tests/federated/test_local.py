@@ -332,7 +332,7 @@ def _cohort_of(
     """Train everybody in round 2; the last slot is not present."""
     members = jnp.asarray([*range(clients.num_clients), 0], jnp.int32)
     present = jnp.arange(clients.num_clients + 1, dtype=jnp.int32) < clients.num_clients
-    updates, is_finite, _ = _local.cohort_updates(
+    updates, is_finite, _ = _cohort.cohort_updates(
         trainer, start, clients, as_key(4), jnp.int32(2), members, present, width
     )
     assert bool(is_finite)
@@ -420,13 +420,13 @@ def test_scaled_multiplies_the_rate_and_compiles_nothing() -> None:
     clients, start = _small_clients(), _start(_model())
     trainer = mj.federated.local_sgd(_model(), 0.5, batch_size=20)
     whole = _cohort_of(trainer, clients, start)
-    compiled = _local.cohort_updates._cache_size()
+    compiled = _cohort.cohort_updates._cache_size()
     for factor in (0.25, np.float64(0.25), jnp.float32(0.25)):
         # all clients take one step, which is proportional to its learning rate
         part = _cohort_of(trainer.scaled(factor), clients, start)
         np.testing.assert_allclose(part, 0.25 * whole, atol=1e-7)
     assert not _cohort_of(trainer.scaled(0), clients, start).any()
-    assert _local.cohort_updates._cache_size() == compiled
+    assert _cohort.cohort_updates._cache_size() == compiled
     rates = jax.jit(lambda t, f: t.scaled(f).learning_rate)(trainer, jnp.float32(0.4))
     assert float(rates) == pytest.approx(0.2)
 
@@ -478,12 +478,12 @@ def test_absent_slots_are_zero_and_flags_are_right() -> None:
     start = _start(_model())
     arguments = (clients, as_key(0), jnp.int32(0), jnp.array([2, 0, 4], jnp.int32))
     present = jnp.array([True, False, True])
-    updates, is_finite, _ = _local.cohort_updates(trainer, start, *arguments, present)
+    updates, is_finite, _ = _cohort.cohort_updates(trainer, start, *arguments, present)
     assert not np.asarray(updates)[1].any()
     assert np.asarray(updates)[[0, 2]].any(axis=1).all()
     assert bool(is_finite)
     broken = start.at[3].set(jnp.nan)
-    _, is_finite, _ = _local.cohort_updates(trainer, broken, *arguments, present)
+    _, is_finite, _ = _cohort.cohort_updates(trainer, broken, *arguments, present)
     assert not bool(is_finite)
 
 
@@ -500,9 +500,9 @@ def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
         )
 
     reference = run(0.1, 0, 0, [0, 1])
-    compiled = _local.cohort_updates._cache_size()
+    compiled = _cohort.cohort_updates._cache_size()
     run(0.2, 1, 5, [3, 4])
-    assert _local.cohort_updates._cache_size() == compiled
+    assert _cohort.cohort_updates._cache_size() == compiled
     with jax.enable_x64(True):
         again = run(0.1, 0, 0, [0, 1])
     assert again.dtype == np.float32

@@ -55,7 +55,8 @@ def _average() -> Any:
 
 
 def _many_of(seeds: Any, clients: Any, histories: Any, **more: Any) -> list[Any]:
-    settings: dict[str, Any] = {"trainers": _trainer(), "aggregators": _average()} | more
+    settings: dict[str, Any] = {"trainers": _trainer(), "aggregators": _average()}
+    settings |= {"side_by_side": 8} | more
     return mj.federated.train_many(seeds, _MODEL, clients, histories, **settings)
 
 
@@ -85,6 +86,23 @@ def test_misuse() -> None:
         _many_of(0, _clients(), history, keep_aggregates=True, checkpoints=checkpoints)
     with pytest.raises(mj.ConfigurationError, match="`memory_bytes` must hold the training of one"):
         _many_of(0, _clients(), history, memory_bytes=10_000)
+    with pytest.raises(mj.ConfigurationError, match="`side_by_side` must be a positive integer"):
+        _many_of(0, _clients(), history, side_by_side=0)
+
+
+def test_on_a_cpu_runs_take_turns_and_are_those_of_train() -> None:
+    histories = [_history(0), _history(1, skipped=(0, 3))]
+    test = (_dataset().test_inputs, _dataset().test_labels)
+    found = _many_of(
+        [3, 4], _clients(), histories, test=test, evaluate_every=[2, 3], side_by_side=None
+    )
+    for number, one in enumerate(found):
+        alone = mj.federated.train(
+            3 + number, _MODEL, _clients(), histories[number], trainer=_trainer(),
+            aggregator=_average(), test=test, evaluate_every=2 + number,
+        )  # fmt: skip
+        for field in dataclasses.fields(alone):
+            np.testing.assert_array_equal(getattr(one, field.name), getattr(alone, field.name))
 
 
 def test_best_rate_misuse() -> None:

@@ -84,9 +84,9 @@ def _settings() -> dict[str, Any]:
 
 
 def _together(form: str = "xla", runs: Any = None, **more: Any) -> list[Any]:
-    own = dict(_runs() if runs is None else runs)
+    own = dict(_runs() if runs is None else runs) | _settings() | {"side_by_side": 4} | more
     with mj.use_form(form):
-        return mj.federated.train_many(own.pop("seeds"), _MODEL, **own, **(_settings() | more))
+        return mj.federated.train_many(own.pop("seeds"), _MODEL, **own)
 
 
 def _alone(number: int, **more: Any) -> mj.federated.TrainingResult:

@@ -131,17 +131,16 @@ def _of_classes(config: Any) -> int:
 
 def _of_members(config: Any) -> int:
     """Return the arrays of membership inference: the clients' models and the shadow models."""
-    from mrsa_jax._device import at_once
-    from mrsa_jax.federated._models import activation_bytes
+    from mrsa_jax._device import at_once, samples_at_once
 
     pool, shape, classes = _data(config.dataset, None, config.seed)
     dim = _dim(config.model, shape, classes)
     clients = max(config.num_targets, config.num_summed)
     models = 4 * dim * (_OF_SHADOW * config.num_shadows + 3 * clients)
     entries = _activations(config.model, shape, classes) + math.prod(shape)
-    side_by_side = min(config.num_shadows, _width(dim))
+    side_by_side = min(config.num_shadows, at_once("clients", 4 * dim))
     training = 4 * side_by_side * (4 * dim + 3 * config.batch_size * entries)
-    together = at_once("questions", activation_bytes(shape))
+    together = samples_at_once("questions", shape)
     asking = 4 * entries * min(_OF_QUESTION * together, 2 * config.client_size + 1000)
     return pool + models + training + asking + _on_the_wire(dim, config.num_summed)
 
@@ -209,12 +208,6 @@ def _activations(model: str, shape: tuple[int, ...], classes: int) -> int:
 
     found = jax.eval_shape(answers, jax.random.key(0))
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found))
-
-
-def _width(dim: int) -> int:
-    from mrsa_jax.federated._cohort import measured_width
-
-    return measured_width(dim)
 
 
 def _shape_of(config: Any, name: str) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study.sweeps import parse_sweep, plan_sweep, run_sweep
+from mrsa_jax import ConfigurationError, _device, study
+from mrsa_jax.study.sweeps import Machine, parse_sweep, plan_sweep, run_sweep
 
 TEXT = """
 command = "train"
@@ -88,3 +88,22 @@ def test_of_a_training_that_diverges_the_privacy_is_known(swept):
     first = alone["first_exposure"].values
     expected = min((r for r in first if r >= 0), default=np.nan)
     np.testing.assert_array_equal(cell["first_exposed_round"], expected)
+
+
+def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_path):
+    """On a CPU one does; an accelerator takes as many as its memory holds."""
+    text = TEXT.replace("server_learning_rate = [1.0, 1e13]", "learning_rate = [0.1, 1e13]")
+    found = []
+    for count in (1, 2):
+        sweep = dataclasses.replace(parse_sweep(text), out=tmp_path / f"{count}")
+        plan = plan_sweep(sweep)
+        assert [group.together for group in plan.groups] == [count]
+        found.append(run_sweep(plan).load())
+        monkeypatch.setitem(_device._WORK, "trainings", _device._WORK["results"])
+    assert found[0]["diverged"].values.tolist() == [False, True]
+    for name in found[0].drop_vars("seconds"):
+        np.testing.assert_allclose(found[1][name], found[0][name], atol=1e-5, err_msg=name)
+    (both,) = plan_sweep(sweep, Machine(2**40)).groups
+    assert both.together == 2
+    for room, count in ((both.memory_bytes, 2), (both.memory_bytes - 1, 1)):
+        assert [group.together for group in plan_sweep(sweep, Machine(room)).groups] == [count]
