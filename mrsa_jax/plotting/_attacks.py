@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax.plotting._study import _axes
-from mrsa_jax.plotting._style import scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._style import drawing, scheme_colour, scheme_line, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +28,7 @@ def plot_error_histogram(
         least: Smaller errors are drawn as this.
         ax: Where to draw; a figure of its own when None.
     """
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         bins = np.logspace(np.log10(least), 6, 4 * int(6 - np.log10(least)) + 1).tolist()
         for label, rows in data.groupby("scheme", sort=False):
             values = rows[column].dropna()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._study import _axes
-from mrsa_jax.plotting._style import SHADES, WARNING, style
+from mrsa_jax.plotting._style import SHADES, WARNING, drawing, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +28,7 @@ def plot_audit_exposure(
         num_clients: All of them, drawn as a line.
         ax: Where to draw; a figure of its own when None.
     """
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         rounds, label = _rounds(data)
         exposed = data["exposed_clients"].to_numpy(float)
         ax.fill_between(rounds, 0, exposed, step="post", color=WARNING, alpha=0.2, lw=0)
@@ -44,7 +42,7 @@ def plot_audit_exposure(
         ax.set(xlabel=label, ylabel="exposed clients")
         ax.set_ylim(0, 1.12 * max(float(exposed.max()), num_clients or 1))
         ax.set_title("Clients whose own update follows from the sums")
-        _whole_numbers(ax)
+        whole_numbers(ax.xaxis, ax.yaxis)
     return ax
 
 
@@ -58,8 +56,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             Rounds without numbers are counted from 1.
         ax: Where to draw; a figure of its own when None.
     """
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         rounds, label = _rounds(data)
         lower, upper = (_above_zero(data[name]) for name in ("weak_lower", "weak_upper"))
         step: dict[str, Any] = {"drawstyle": "steps-post", "color": SHADES[2]}
@@ -79,7 +76,7 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.set(xlabel=label, ylabel="privacy T (clients)", ylim=(0, max(1.1 * highest, 2.5)))
         ax.set_title("Fewest clients in any combination of the sums")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
-        _whole_numbers(ax)
+        whole_numbers(ax.xaxis, ax.yaxis)
     return ax
 
 
@@ -95,10 +92,3 @@ def _rounds(data: pd.DataFrame) -> tuple[np.ndarray, str]:
 def _above_zero(values: pd.Series) -> np.ndarray:
     plain = values.to_numpy(float)
     return np.where(plain > 0, plain, np.nan)
-
-
-def _whole_numbers(ax: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax.plotting._study import _axes
-from mrsa_jax.plotting._style import is_scheme, legend, scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._style import (
+    drawing,
+    is_scheme,
+    legend,
+    scheme_colour,
+    scheme_line,
+    short,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,8 +88,7 @@ def plot_points(
             len(groups))  # fmt: skip
     is_number = shown[x].dtype.kind in "iuf"
     names = [str(value) for value in dict.fromkeys(shown[x])]
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         for index, (value, rows) in enumerate(groups):
             key = rows[x] if is_number else rows[x].astype(str).map(names.index)
             values = (scale * rows[variable].astype(float)).groupby(key.to_numpy())
@@ -138,8 +143,7 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     is_scheme = "scheme" in shown
     groups = list(shown.groupby("scheme", sort=False)) if is_scheme else [("", shown)]
     is_trained = "accuracy" in shown and bool(shown["accuracy"].notna().any())
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         shade: dict[str, Any] = {}
         if is_trained:
             low, high = 100 * shown["accuracy"].min(), 100 * shown["accuracy"].max()
@@ -188,8 +192,7 @@ def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot the T that schemes keep against their C (columns scheme, T, C, C_low, C_high)."""
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         for i, (_, row) in enumerate(data.iterrows()):
             spread = np.array([[row["C"] - row["C_low"]], [row["C_high"] - row["C"]]])
             ax.errorbar(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.plotting._style import style
+from mrsa_jax.plotting._style import drawing, legend, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,18 +50,13 @@ def plot_policies(
     Raises:
         ConfigurationError: If the quantity is unknown.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import MaxNLocator
-
     known = typing.get_args(PolicyQuantity)
     rule = f"must be a known quantity: {nearest(str(quantity), known)}"
     require(quantity in known, "quantity", rule, quantity)
     field = "weak_lower" if quantity == "weak" else quantity
     values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
     rates = 100 * np.asarray(results.step_dropout_rates)
-    with style():
-        if ax is None:
-            ax = plt.subplots(layout="constrained")[1]
+    with drawing(ax) as ax:
         for i, policy in enumerate(results.policies):
             colour, line, marker, label = _LOOKS[policy]
             low, mean, high = _spread(values[i])
@@ -75,8 +70,8 @@ def plot_policies(
         ax.set(xlabel="chance to leave at each step, q (%)", ylabel=name, ylim=(0, None))
         ax.set_title(title)
         if quantity in ("weak", "strong"):
-            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+            whole_numbers(ax.yaxis)
+        legend(ax)
     return ax
 
 

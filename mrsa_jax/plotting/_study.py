@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._style import legend, scheme_colour, scheme_line, short, style
+from mrsa_jax.plotting._style import (
+    drawing,
+    legend,
+    scheme_colour,
+    scheme_line,
+    short,
+    style,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,12 +36,6 @@ __all__ = [
     "plot_reconstruction",
     "save_study_figures",
 ]
-
-
-def _axes(ax: Axes | None) -> Axes:
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
 def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool = False) -> None:
@@ -65,84 +67,84 @@ def _legend(ax: Axes, results: xr.Dataset) -> None:
     legend(ax, f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None)
 
 
-def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot strong multi-round privacy T over rounds, from the first sum on."""
-    with style():
-        ax = _axes(ax)
-        _curves(results, "strong_privacy", "round", ax, step=True)
-        ax.set(xlabel="rounds", ylabel="strong privacy T (clients)", ylim=(0, None))
-        ax.set_title("Fewest clients whose updates move only together")
+def _over_rounds(
+    results: xr.Dataset,
+    name: str,
+    ax: Axes | None,
+    label: str,
+    title: str,
+    *,
+    axis: str = "round",
+    step: bool = False,
+    limits: tuple[Any, Any] = (0, None),
+    more: Callable[[Axes], None] | None = None,
+) -> Axes:
+    """Plot a curve for each scheme, and whatever `more` draws."""
+    with drawing(ax) as ax:
+        _curves(results, name, axis, ax, step=step)
+        if more is not None:
+            more(ax)
+        ax.set(xlabel="rounds", ylabel=label, ylim=limits)
+        ax.set_title(title)
         _legend(ax, results)
     return ax
+
+
+def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot strong multi-round privacy T over rounds, from the first sum on."""
+    title = "Fewest clients whose updates move only together"
+    label = "strong privacy T (clients)"
+    return _over_rounds(results, "strong_privacy", ax, label, title, step=True)
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot how many clients' own updates the server can solve for, over rounds."""
-    from matplotlib.ticker import MaxNLocator
+    most = float(results["exposed_clients"].max())
+    top = max(1.05 * most, 1.0)
 
-    with style():
-        ax = _axes(ax)
-        _curves(results, "exposed_clients", "round", ax, step=True)
-        ax.set(xlabel="rounds", ylabel="exposed clients")
-        most = float(results["exposed_clients"].max())
+    def more(ax: Axes) -> None:
         if not most:
             ax.text(0.5, 0.5, "nobody is exposed", transform=ax.transAxes, ha="center")
-        top = max(1.05 * most, 1.0)
-        ax.set_ylim(-0.02 * top, top)  # a line at 0 is seen above the axis
-        ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        ax.set_title("Clients whose own update follows from the sums")
-        _legend(ax, results)
-    return ax
+        whole_numbers(ax.yaxis, min_n_ticks=1)
+
+    title, label = "Clients whose own update follows from the sums", "exposed clients"
+    limits = (-0.02 * top, top)  # a line at 0 is seen above the axis
+    return _over_rounds(
+        results, "exposed_clients", ax, label, title, step=True, limits=limits, more=more
+    )
 
 
 def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the fairness gap F over rounds."""
-    with style():
-        ax = _axes(ax)
-        _curves(results, "fairness_gap", "round", ax)
-        ax.set(xlabel="rounds", ylabel="fairness gap F", ylim=(0, 0.5))
-        ax.set_title("Most minus least often summed client, a round")
-        _legend(ax, results)
-    return ax
+    title = "Most minus least often summed client, a round"
+    return _over_rounds(results, "fairness_gap", ax, "fairness gap F", title, limits=(0, 0.5))
 
 
 def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the aggregation cardinality C over rounds, its expectation as a mark at the right."""
-    with style():
-        ax = _axes(ax)
-        _curves(results, "aggregation_cardinality", "round", ax)
-        end = int(results.sizes["round"])
+    end = 1.02 * int(results.sizes["round"])
+
+    def more(ax: Axes) -> None:
         for label in results["scheme"].values:
-            ax.plot(
-                [end * 1.02],
-                [float(results["expected_cardinality"].sel(scheme=label))],
-                marker="<",
-                ms=7,
-                color=scheme_colour(str(label)),
-                clip_on=False,
-            )
-        ax.set(xlabel="rounds", ylabel="aggregation cardinality C (clients)", ylim=(0, None))
-        ax.set_title("Mean number of clients in a sum (< expected)")
-        _legend(ax, results)
-    return ax
+            expected = float(results["expected_cardinality"].sel(scheme=label))
+            colour = scheme_colour(str(label))
+            ax.plot([end], [expected], marker="<", ms=7, color=colour, clip_on=False)
+
+    title = "Mean number of clients in a sum (< expected)"
+    label = "aggregation cardinality C (clients)"
+    return _over_rounds(results, "aggregation_cardinality", ax, label, title, more=more)
 
 
 def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the test accuracy of the global model over rounds."""
-    with style():
-        ax = _axes(ax)
-        shown = results.assign(accuracy=100 * results["accuracy"])
-        _curves(shown, "accuracy", "evaluation", ax)
-        ax.set(xlabel="rounds", ylabel="test accuracy (%)", ylim=(0, 100))
-        ax.set_title("Test accuracy")
-        _legend(ax, results)
-    return ax
+    shown = results.assign(accuracy=100 * results["accuracy"])
+    label, title = "test accuracy (%)", "Test accuracy"
+    return _over_rounds(shown, "accuracy", ax, label, title, axis="evaluation", limits=(0, 100))
 
 
 def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot each client's reconstruction error by scheme (eq. (35); a point a client)."""
-    with style():
-        ax = _axes(ax)
+    with drawing(ax) as ax:
         labels = [str(label) for label in results["scheme"].values]
         rng = np.random.default_rng(0)  # only spreads the points sideways
         for position, label in enumerate(labels):
@@ -165,13 +167,14 @@ def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-_FIGURES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "strong_privacy": ("strong_privacy", plot_privacy),
-    "exposed_clients": ("exposed_clients", plot_exposure),
-    "fairness_gap": ("fairness_gap", plot_fairness),
-    "aggregation_cardinality": ("aggregation_cardinality", plot_cardinality),
-    "accuracy": ("accuracy", plot_accuracy),
-    "reconstruction_error": ("reconstruction_error", plot_reconstruction),
+# By the variable that each shows.
+_FIGURES: dict[str, Callable[..., Axes]] = {
+    "strong_privacy": plot_privacy,
+    "exposed_clients": plot_exposure,
+    "fairness_gap": plot_fairness,
+    "aggregation_cardinality": plot_cardinality,
+    "accuracy": plot_accuracy,
+    "reconstruction_error": plot_reconstruction,
 }
 
 
@@ -192,8 +195,8 @@ def save_study_figures(
 
     folder = pathlib.Path(directory)
     written = {}
-    for name, (variable, plot) in _FIGURES.items():
-        if variable not in results or not np.isfinite(results[variable]).any():
+    for name, plot in _FIGURES.items():
+        if name not in results or not np.isfinite(results[name]).any():
             continue
         with style():
             figure = Figure(layout="constrained")
@@ -201,7 +204,7 @@ def save_study_figures(
             plot(results, ax=figure.subplots())
             path = folder / f"{name}.png"
             figure.savefig(path)
-        _figure_data(results, variable).to_csv(folder / f"{name}.csv")
+        _figure_data(results, name).to_csv(folder / f"{name}.csv")
         written[name] = path
     return written
 

@@ -15,11 +15,14 @@ __all__ = [
     "MARKERS",
     "SHADES",
     "WARNING",
+    "drawing",
+    "is_scheme",
     "legend",
     "scheme_colour",
     "scheme_line",
     "short",
     "style",
+    "whole_numbers",
 ]
 
 _COLOURS = {
@@ -101,3 +104,20 @@ def style() -> Iterator[None]:
     }
     with mpl.rc_context(settings):
         yield
+
+
+@contextlib.contextmanager
+def drawing(ax: Axes | None) -> Iterator[Axes]:
+    """Draw in the package's look: on these axes, or on those of a figure of its own."""
+    import matplotlib.pyplot as plt
+
+    with style():
+        yield plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def whole_numbers(*axes: Any, **settings: Any) -> None:
+    """Let the ticks of these axes of a figure stand at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator(integer=True, **settings))
