@@ -29,10 +29,14 @@ from mrsa_jax._errors import require
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
+from mrsa_jax.attacks._settings import (
+    check_not_negative,
+    checked_parameters,
+    checked_range,
+    logits_of,
+)
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
-from mrsa_jax.federated._models import apply_flat
 
 __all__ = [
     "GradientInversion",
@@ -218,7 +222,7 @@ def inferred_labels(view: UpdateView) -> Int32[Array, ...]:
         -updates.reshape(-1, updates.shape[-1])
     )
     noise = jax.random.uniform(jax.random.key(0), (64, *view.input_shape), jnp.float32)
-    chance = jnp.mean(jax.nn.softmax(apply_flat(view.model, view.parameters, noise)), axis=0)
+    chance = jnp.mean(jax.nn.softmax(logits_of(view.model, view.parameters, noise)), axis=0)
     rows = []
     for own in np.asarray(gradient, np.float64):
         # entries of absent classes are their mean chances: that gives the learning rate
@@ -293,7 +297,7 @@ class _Problem:
         """Return how far the images' gradient is from the target."""
 
         def loss(flat: Array) -> Array:
-            logits = apply_flat(self.model, flat, images)
+            logits = logits_of(self.model, flat, images)
             return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
         return self.method.distance(jax.grad(loss)(parameters), target)
@@ -314,9 +318,12 @@ class _Problem:
         least = jnp.where(is_nearer, distance, least)
         # optax relies on promotions that a user may have forbidden
         with jax.numpy_dtype_promotion("standard"):
-            images, own = self.method.stepped(
-                self.attack, images, own, value, slope, lambda x: at(x)[0]
+            change, own = self.method.optimizer(self.attack).update(
+                slope, own, images, value=value, grad=slope, value_fn=lambda x: at(x)[0]
             )
+            images = optax.apply_updates(images, change)
+        if self.method.is_kept_in_range:
+            images = jnp.clip(images, *map(jnp.float32, self.attack.pixel_range))
         return images, own, nearest, least
 
 
@@ -373,7 +380,7 @@ class _Method(NamedTuple):
 
     distance: Callable[[Array, Array], Array]  # of a gradient from the target
     optimizer: Callable[[GradientInversion], Any]
-    stepped: Callable[..., tuple[Array, Any]]  # images and optimizer's state after a step
+    is_kept_in_range: bool  # whether each step ends in the pixels' range
 
 
 def _angle(gradient: Array, target: Array) -> Array:
@@ -385,22 +392,12 @@ def _angle(gradient: Array, target: Array) -> Array:
 
 def _signed_adam(attack: GradientInversion) -> Any:
     drops = {int(share * attack.num_steps): _DROP for share in _DROPS}
-    return optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
+    adam = optax.adam(optax.piecewise_constant_schedule(attack.step_size, drops))
+    return optax.with_extra_args_support(optax.chain(optax.stateless(_signs), adam))
 
 
-def _signed_step(
-    attack: GradientInversion,
-    images: Array,
-    own: Any,
-    value: Array,
-    slope: Array,
-    value_of: Callable[[Array], Any],
-) -> tuple[Array, Any]:
-    """Step along the signs, and back into the pixels' range."""
-    del value, value_of
-    change, own = _signed_adam(attack).update(jnp.sign(slope), own)
-    low, high = (jnp.float32(edge) for edge in attack.pixel_range)
-    return jnp.clip(images + change, low, high), own
+def _signs(slope: Array, _: Any) -> Array:
+    return jnp.sign(slope)
 
 
 def _squared(gradient: Array, target: Array) -> Array:
@@ -408,26 +405,11 @@ def _squared(gradient: Array, target: Array) -> Array:
 
 
 def _lbfgs(attack: GradientInversion) -> Any:
-    del attack
+    del attack  # a line search says how far
     return optax.lbfgs()
 
 
-def _searched_step(
-    attack: GradientInversion,
-    images: Array,
-    own: Any,
-    value: Array,
-    slope: Array,
-    value_of: Callable[[Array], Any],
-) -> tuple[Array, Any]:
-    """Step as far as a line search says."""
-    change, own = _lbfgs(attack).update(
-        slope, own, images, value=value, grad=slope, value_fn=value_of
-    )
-    return optax.apply_updates(images, change), own
-
-
 _METHODS: dict[str, _Method] = {
-    "cosine": _Method(_angle, _signed_adam, _signed_step),
-    "euclidean": _Method(_squared, _lbfgs, _searched_step),
+    "cosine": _Method(_angle, _signed_adam, is_kept_in_range=True),
+    "euclidean": _Method(_squared, _lbfgs, is_kept_in_range=False),
 }

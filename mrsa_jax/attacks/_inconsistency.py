@@ -31,7 +31,6 @@ from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
-from mrsa_jax.federated._models import num_outputs
 from mrsa_jax.quantize import StochasticQuantizer
 
 __all__ = ["Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"]
@@ -187,7 +186,8 @@ def silenced(
             input.
     """
     layers = dict(unflatten(model, input_shape, parameters)["params"])
-    outputs = num_outputs(model, input_shape)
+    noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
+    outputs = jax.eval_shape(model.apply, {"params": layers}, noise).shape[-1]
     last = [
         name
         for name, layer in sorted(layers.items(), key=lambda item: _by_number(item[0]))
@@ -206,7 +206,6 @@ def silenced(
             leaf: jnp.full(value.shape, not (is_last and leaf == "bias"), bool)
             for leaf, value in layer.items()
         }
-    noise = jax.random.uniform(jax.random.key(0), (2, *input_shape), jnp.float32)
     answers = np.asarray(model.apply({"params": dead}, noise))
     is_silent = bool((answers[0] == answers[1]).all())
     require(is_silent, "model", "must be silenced by closed rectifiers", "an answer that varies")

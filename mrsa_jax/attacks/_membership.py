@@ -22,15 +22,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
 from mrsa_jax._checks import check_integer
-from mrsa_jax._device import at_once
+from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.attacks._settings import checked_parameters
+from mrsa_jax.attacks._settings import checked_parameters, logits_of
 from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
-from mrsa_jax.federated._models import activation_bytes, apply_flat
 
 __all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
 
@@ -196,13 +195,13 @@ def true_logits(
 
 
 def _pieces(inputs: Array) -> list[slice]:
-    step = at_once("questions", activation_bytes(inputs.shape[1:]))
+    step = samples_at_once("questions", inputs.shape[1:])
     return [slice(start, start + step) for start in range(0, len(inputs), step)]
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _logits(model: Any, parameters: Array, inputs: Array) -> Array:
-    return jax.lax.map(lambda flat: apply_flat(model, flat, inputs), parameters)
+    return jax.lax.map(lambda flat: logits_of(model, flat, inputs), parameters)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -20,9 +20,13 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._gradient_inversion import total_variation
-from mrsa_jax.attacks._settings import check_not_negative, checked_parameters, checked_range
+from mrsa_jax.attacks._settings import (
+    check_not_negative,
+    checked_parameters,
+    checked_range,
+    logits_of,
+)
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
-from mrsa_jax.federated._models import apply_flat
 
 __all__ = ["InvertedClasses", "ModelInversion", "identified", "model_inversion", "read_models"]
 
@@ -204,7 +208,7 @@ def _invert(
 
     def one(flat: Array, label: Array) -> tuple[Array, Array]:
         def cost(image: Array) -> tuple[Array, Array]:
-            chance = jax.nn.softmax(apply_flat(model, flat, image[None])[0])[label]
+            chance = jax.nn.softmax(logits_of(model, flat, image[None])[0])[label]
             rough = total_variation(image) if attack.smoothness else jnp.float32(0)
             # the logarithm has a slope also where the chance itself is flat near 0
             return jnp.float32(attack.smoothness) * rough - jnp.log(

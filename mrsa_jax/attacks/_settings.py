@@ -11,9 +11,9 @@ from jaxtyping import Array, Float32
 
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
-from mrsa_jax.federated import num_parameters
+from mrsa_jax.federated import num_parameters, unflatten
 
-__all__ = ["check_not_negative", "checked_parameters", "checked_range"]
+__all__ = ["check_not_negative", "checked_parameters", "checked_range", "logits_of"]
 
 
 def check_not_negative(**values: Any) -> None:
@@ -28,6 +28,11 @@ def checked_range(pixel_range: tuple[float, float]) -> tuple[float, float]:
     is_range = bool(np.isfinite([low, high]).all()) and low < high
     require(is_range, "pixel_range", "must be two finite numbers, the smaller first", pixel_range)
     return float(low), float(high)
+
+
+def logits_of(model: nn.Module, flat: Float32[Array, " dim"], inputs: Array) -> Array:
+    """Return the logits of a batch, for parameters given as a flat vector."""
+    return model.apply(unflatten(model, inputs.shape[1:], flat), inputs)
 
 
 def checked_parameters(
