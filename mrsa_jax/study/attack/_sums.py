@@ -21,7 +21,7 @@ from mrsa_jax import (
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds
+from mrsa_jax.attacks import SummedRounds, summed_rounds
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._attack_config import LeastSquaresConfig
 from mrsa_jax.study._config import (
