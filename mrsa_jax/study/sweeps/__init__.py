@@ -30,10 +30,4 @@ __all__ = [
     "sweep_of",
 ]
 
-_LATE = {
-    "_dask": ("run_on_workers",),
-    "_engine": ("Machine", "Plan", "plan_sweep", "run_sweep"),
-    "_hosts": ("join_hosts", "run_on_hosts"),
-    "_store": ("SweepStore", "check_sweep_output"),
-}
-__getattr__, __dir__ = late_names(__name__, _LATE, __all__)
+__getattr__, __dir__ = late_names(__name__)
