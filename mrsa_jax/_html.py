@@ -16,6 +16,7 @@ from mrsa_jax._untrusted import printable
 
 __all__ = [
     "Markup",
+    "Shown",
     "card",
     "config_repr",
     "differs",
@@ -188,7 +189,7 @@ def settings_rows(
 def config_repr(config: Any) -> str:
     """Return a dataclass of settings as HTML: changed values in bold, a long one folded.
 
-    A class of settings shows itself so in a notebook with `_repr_html_ = config_repr`.
+    A class of settings shows itself so in a notebook if it is a `Shown`.
     """
     try:
         defaults = plain_settings(type(config)())
@@ -204,6 +205,12 @@ def config_repr(config: Any) -> str:
     short = _config_rows(kept) + ([("as by default", rest)] if rest else [])
     every = f"<details><summary>all settings</summary>{table(rows, most=200)}</details>"
     return card(type(config).__name__, short, note=Markup(every), most=200)
+
+
+class Shown:
+    """The base of dataclasses of settings, which notebooks show as tables."""
+
+    _repr_html_ = config_repr
 
 
 def _config_rows(sections: list[tuple[str, tuple[tuple[str, Any, Any, bool], ...]]]) -> list[Any]:

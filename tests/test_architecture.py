@@ -44,6 +44,7 @@ ORDER = (
     "_untrusted",
     "_packaged",
     "_html",
+    "_flags",
     "_late",
     "_sealed",
     "_status",
@@ -375,10 +376,10 @@ def test_lazy_names_exist() -> None:
 
 
 def test_configuration_literals_equal_the_registry() -> None:
-    from mrsa_jax.study import _build, _config
+    from mrsa_jax.study import _build, _training_config
 
-    assert typing.get_args(_config.ModelName) == tuple(_build.MODELS)
-    assert typing.get_args(_config.PartitionName) == tuple(_build.PARTITIONS)
+    assert typing.get_args(_training_config.ModelName) == tuple(_build.MODELS)
+    assert typing.get_args(_training_config.PartitionName) == tuple(_build.PARTITIONS)
 
 
 def test_hints_to_install_name_what_a_registry_has() -> None:

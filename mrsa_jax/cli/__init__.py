@@ -23,93 +23,43 @@ from mrsa_jax._errors import (
     require,
 )
 from mrsa_jax._plugins import load_plugins
-from mrsa_jax.cli import _attack, _bench
+from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import run_audit
-from mrsa_jax.cli._console import error_console, escape, outlets, use_cores
+from mrsa_jax.cli._bench import BenchConfig, run_bench
+from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
-from mrsa_jax.cli._report import DESCRIPTION as REPORT_DESCRIPTION
-from mrsa_jax.cli._report import DETAILS as REPORT_DETAILS
 from mrsa_jax.cli._report import ReportConfig, run_report
 from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
-from mrsa_jax.cli._secagg import DESCRIPTION, DETAILS, run_secagg
+from mrsa_jax.cli._run import INTERRUPTED, words_of
+from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
-from mrsa_jax.cli._sweep import DESCRIPTION as SWEEP
-from mrsa_jax.cli._sweep import DETAILS as SWEEP_DETAILS
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
-from mrsa_jax.study import _config
-from mrsa_jax.study._kinds import KINDS
+from mrsa_jax.study import KINDS, TrainConfig, load_config
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["INTERRUPTED", "Bars", "main"]
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell says of a program that SIGPIPE ended
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
 
 class _Command(NamedTuple):
-    config: type
-    description: str
+    config: type  # whose docstring is the command's own help, its first line that of all commands
     run: Callable[[Any], int]  # configuration -> exit status
-    details: str = ""  # shown by the command's own --help
     defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None  # by --config and words
 
 
 _COMMANDS: dict[str, _Command] = {
-    "demo": _Command(
-        KINDS["demo"].config,
-        "Compare six selection schemes on real digits: what leaks, what it costs.",
-        run_study,
-    ),
-    "simulate": _Command(
-        KINDS["simulate"].config,
-        "Study client selection alone, without training: many trials of each scheme.",
-        run_study,
-    ),
-    "audit": _Command(
-        KINDS["audit"].config,
-        "Say what a participation log of any system leaks: who is exposed, and proof.",
-        run_audit,
-    ),
-    "secagg": _Command(
-        KINDS["secagg"].config,
-        DESCRIPTION,
-        run_secagg,
-        DETAILS,
-    ),
-    "train": _Command(
-        KINDS["train"].config,
-        "Train one model under one scheme with secure aggregation, on real data.",
-        run_study,
-    ),
-    "attack": _Command(
-        _attack.AttackCommand,
-        _attack.DESCRIPTION,
-        _attack.run_attack,
-        _attack.DETAILS,
-        _attack.defaults,
-    ),
-    "sweep": _Command(SweepCommand, SWEEP, run_sweep_command, SWEEP_DETAILS),
-    "reproduce": _Command(
-        ReproduceCommand,
-        "Remake the papers' tables and figures and judge them against what they printed.",
-        run_reproduce,
-    ),
-    "bench": _Command(
-        _bench.BenchConfig,
-        _bench.DESCRIPTION,
-        _bench.run_bench,
-    ),
-    "report": _Command(
-        ReportConfig,
-        REPORT_DESCRIPTION,
-        run_report,
-        REPORT_DETAILS,
-    ),
-    "data": _Command(
-        DataConfig,
-        "List the data sets that are on this machine, or prepare one that is not.",
-        run_data,
-    ),
+    "demo": _Command(KINDS["demo"].config, run_study),
+    "simulate": _Command(KINDS["simulate"].config, run_study),
+    "audit": _Command(KINDS["audit"].config, run_audit),
+    "secagg": _Command(KINDS["secagg"].config, run_secagg),
+    "train": _Command(KINDS["train"].config, run_study),
+    "attack": _Command(AttackCommand, run_attack, defaults),
+    "sweep": _Command(SweepCommand, run_sweep_command),
+    "reproduce": _Command(ReproduceCommand, run_reproduce),
+    "bench": _Command(BenchConfig, run_bench),
+    "report": _Command(ReportConfig, run_report),
+    "data": _Command(DataConfig, run_data),
 }
 
 _DESCRIPTION = """Simulate multi-round secure aggregation in federated learning.
@@ -192,7 +142,7 @@ def _left_behind(config: Any) -> str:
     """Say what an interrupted command leaves in its folder."""
     if isinstance(config, ReproduceCommand) and (config.out / "items").is_dir():
         return f"finished items are kept in {config.out}; the same command makes the rest"
-    if isinstance(config, _config.TrainConfig) and (config.out / "run.json").is_file():
+    if isinstance(config, TrainConfig) and (config.out / "run.json").is_file():
         return f"--resume continues it from its newest checkpoint in {config.out}"
     return "nothing half-written was left behind"
 
@@ -219,15 +169,15 @@ def _parse(words: list[str]) -> Any:
         raise ConfigurationError(
             f"`command` must be a known command; got {words[0]!r}; {nearest(words[0], _COMMANDS)}"
         )
-    defaults = {name: command.config() for name, command in _COMMANDS.items()}
+    settings = {name: command.config() for name, command in _COMMANDS.items()}
     chosen = _COMMANDS.get(words[0]) if words else None
     if path is not None and chosen is None:
         raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
     if chosen is not None and chosen.defaults is not None:
-        defaults[words[0]] = chosen.defaults(path, words[1:])
+        settings[words[0]] = chosen.defaults(path, words[1:])
     elif chosen is not None and path is not None:
-        defaults[words[0]] = _config.load_config(chosen.config, path)
-    parser: Any = tyro.conf.OmitArgPrefixes[_union(defaults, words[:1])]  # type: ignore[misc]
+        settings[words[0]] = load_config(chosen.config, path)
+    parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
     try:
         return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
     except SystemExit as stop:
@@ -238,21 +188,13 @@ def _parse(words: list[str]) -> Any:
         raise
 
 
-def _union(defaults: dict[str, Any], chosen: list[str]) -> Any:
-    members = [
-        Annotated[
-            type(defaults[name]),
-            tyro.conf.subcommand(
-                name,
-                default=defaults[name],
-                description=command.description + command.details * (chosen == [name]),
-            ),
-        ]
-        for name, command in _COMMANDS.items()
-    ]
-    result = members[0]
-    for member in members[1:]:
-        result |= member
+def _union(settings: dict[str, Any], chosen: list[str]) -> Any:
+    result: Any = None
+    for name, command in _COMMANDS.items():
+        words = words_of(command.config, in_full=chosen == [name])
+        mark = tyro.conf.subcommand(name, default=settings[name], description=words)
+        member: Any = Annotated[type(settings[name]), mark]
+        result = member if result is None else result | member
     return result
 
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from mrsa_jax._errors import require, writing
-from mrsa_jax.cli._console import Bars, error_console, escape, use_cores
+from mrsa_jax._flags import File
+from mrsa_jax.cli._console import (
+    Bars,
+    coloured,
+    error_console,
+    escape,
+    output_console,
+    print_json,
+    print_table,
+    print_words,
+    use_cores,
+)
 
 if TYPE_CHECKING:
     from mrsa_jax.bench import Measurement, Reading, Report
 
-__all__ = ["DESCRIPTION", "BenchConfig", "run_bench"]
+__all__ = ["BenchConfig", "run_bench"]
 
-DESCRIPTION = "Measure our rates beside those of others, each result compared before it is timed."
 _WIDTH = 170  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
 _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
@@ -27,7 +36,7 @@ _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"
 
 @dataclasses.dataclass(frozen=True)
 class BenchConfig:
-    """Measure our rates beside those of others."""
+    """Measure our rates beside those of others, each result compared before it is timed."""
 
     topics: Annotated[tuple[str, ...], tyro.conf.Positional, _TOPICS] = ()
     """What to measure: names that --list shows; everything if none is named."""
@@ -44,7 +53,7 @@ class BenchConfig:
     record: bool = False
     """Append the records to benchmarks/results of this checkout, a file of JSON lines a topic."""
 
-    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
+    out: File = None
     """Append the records to this file of JSON lines."""
 
     json: bool = False
@@ -65,7 +74,7 @@ def run_bench(config: BenchConfig) -> int:
     with Bars() as bars:
         report = bench.run(topics, peers=config.peers, quick=config.quick, watch=bars)
     if config.json:
-        _print_json(report.as_json())
+        print_json(report.as_json())
     else:
         _print_tables(report, time.perf_counter() - start)
     _keep(report, config)
@@ -117,44 +126,37 @@ def _list(topics: tuple[str, ...], *, as_json: bool) -> int:
             for name, path in found.items()
         }
         listed = {topic: bench.TOPICS[topic]._asdict() for topic in topics}
-        _print_json({"topics": listed, "peers": peers})
+        print_json({"topics": listed, "peers": peers})
         return 0
-    console = _console()
-    table = _table("Topic", "What is measured", "Beside", "With --peers")
+    rows = []
     for topic in topics:
         about = bench.TOPICS[topic]
         titles = ", ".join(bench.PEERS[name][0] for name in about.peers)
-        table.add_row(topic, about.ours, about.beside, titles)
-    console.print(table)
+        rows.append((topic, about.ours, about.beside, titles))
+    console = _table(("Topic", "What is measured", "Beside", "With --peers"), rows)
     for name in names:
         title, what = bench.PEERS[name]
         path = bench.python_of(name)
         state = f"at {path}" if path is not None else "no environment here; make it:"
         console.print(f"{name}: {title}, {what}; {state}", highlight=False, markup=False)
         for command in bench.how_to_make(name) if path is None else ():
-            _print_words(console, f"    {command}")
+            print_words(console, f"    {command}")
     return 0
 
 
 def _print_tables(report: Report, seconds: float) -> None:
     from mrsa_jax.bench import Reading
 
-    console = _console()
     readings = [item for item in report.measurements if isinstance(item, Reading)]
     rest = [item for item in report.measurements if not isinstance(item, Reading)]
     if rest:
-        table = _table("Topic", "Case", "Rate", "Ratio", "Aim", "Beside")
-        for item in rest:
-            table.add_row(*_cells(item))
-        console.print(table)
+        headings = ("Topic", "Case", "Rate", "Ratio", "Aim", "Beside")
+        _table(headings, [_cells(item) for item in rest])
     if readings:
-        table = _table(*_READ)
-        for reading in readings:
-            table.add_row(*_reading_cells(reading))
-        console.print(table)
+        _table(_READ, [_reading_cells(item) for item in readings])
     where = report.machine
-    _print_words(
-        console,
+    print_words(
+        output_console(_WIDTH),
         f"{seconds:.0f} s on {where['processor']}, {where['cores']} cores, {where['device']}, "
         f"Python {where['python']}, JAX {where['versions']['jax']}; load at the start "
         f"{where['load'] or 0:.1f}. Ratio: our rate over theirs, fastest call against fastest.",
@@ -167,18 +169,17 @@ def _print_tables(report: Report, seconds: float) -> None:
         count = f"{len(each.cases)} case{'' if len(each.cases) == 1 else 's'}"
         errors.print(f"[yellow]left out:[/] {count} {escape(each.why)}; to make it:")
         for command in each.make:
-            _print_words(errors, f"    {command}")
+            print_words(errors, f"    {command}")
 
 
-def _cells(item: Measurement) -> tuple[str, ...]:
+def _cells(item: Measurement) -> tuple[Any, ...]:
     rate = f"{item.rate:,.0f}" if item.rate >= 10 else f"{item.rate:.3g}"
-    ratio = ""
-    if item.ratio is not None:
-        colour = "" if item.aim is None else "[green]" if item.ratio >= item.aim else "[yellow]"
-        ratio = f"{colour}{item.ratio:.2f}"
+    ratio = "" if item.ratio is None else f"{item.ratio:.2f}"
+    if item.ratio is not None and item.aim is not None:
+        ratio = coloured(ratio, "green" if item.ratio >= item.aim else "yellow")
     aim = "" if item.aim is None else f"{item.aim:g}"
     words = (item.benchmark, item.case, f"{rate} {item.unit}/s")
-    return (*map(escape, words), ratio, aim, escape(item.peer or ""))
+    return (*words, ratio, aim, item.peer or "")
 
 
 _READ = (
@@ -188,12 +189,12 @@ _READ = (
 _NUMBERS = {"Rate", "Ratio", "Aim", *_READ[3:10]}
 
 
-def _reading_cells(item: Reading) -> tuple[str, ...]:
+def _reading_cells(item: Reading) -> tuple[Any, ...]:
     """Return a row of counts; what is beyond its bound is red."""
     shares = ", ".join(f"{name} {share:.0%}" for name, share in item.shares.items())
     return (
         item.device,
-        escape(item.case.split(": ", 1)[-1].removesuffix(f", {item.form}")),
+        item.case.split(": ", 1)[-1].removesuffix(f", {item.form}"),
         item.form or "best",
         _bounded(f"{item.launches:,}", item.launches, item.most_launches),
         "" if item.most_launches is None else f"{item.most_launches:,}",
@@ -206,33 +207,12 @@ def _reading_cells(item: Reading) -> tuple[str, ...]:
     )
 
 
-def _bounded(words: str, value: float | int, most: float | int | None) -> str:
+def _bounded(words: str, value: float | int, most: float | int | None) -> Any:
     if most is None:
         return words
-    return f"[{'green' if value <= most else 'red'}]{words}"
+    return coloured(words, "green" if value <= most else "red")
 
 
-def _table(*headings: str) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        side: Any = "right" if heading in _NUMBERS else "left"
-        table.add_column(heading, overflow="fold", justify=side)
-    return table
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
-
-
-def _print_words(console: Any, words: str) -> None:
-    console.print(words, highlight=False, markup=False, soft_wrap=True)
-
-
-def _print_json(content: object) -> None:
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
+    left = [i for i, heading in enumerate(headings) if heading not in _NUMBERS]
+    return print_table(headings, rows, left=left, width=_WIDTH)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import json
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mrsa_jax._cores import num_cores
 from mrsa_jax._untrusted import printable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+FoundT = TypeVar("FoundT")
 _MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
 # For encodings that lack them: lines of tables and frames, and signs between numbers.
 _PLAIN = str.maketrans(dict(zip("─━│┃╭╮╰╯–", "--||++++-", strict=True)) | {"±": "+-", "…": "..."})
@@ -240,43 +242,92 @@ def outlets() -> Iterator[Outlet]:
         sys.stdout, sys.stderr = before
 
 
-def output_console() -> Any:
-    """Return what prints results: 120 letters wide where there is no terminal."""
+def drawn(
+    run: Callable[[Any, Bars, Callable[[Any], None]], FoundT],
+    config: Any,
+    show: Callable[[FoundT], None],
+) -> tuple[FoundT, float]:
+    """Run what reports its progress under bars; return what it found, and its seconds.
+
+    Args:
+        run: Takes the settings, what receives the progress, and what prints.
+        config: The settings.
+        show: Prints what was found, once the bars are gone.
+    """
+    start = time.perf_counter()
+    with Bars() as bars:
+
+        def shown(found: FoundT) -> None:
+            bars.rest()
+            show(found)
+
+        found = run(config, bars, shown)
+    return found, time.perf_counter() - start
+
+
+def print_json(content: object) -> None:
+    """Print for machines."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+
+
+def output_console(width: int = 120) -> Any:
+    """Return what prints results: so many letters wide where there is no terminal."""
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=120)
+    return console if console.is_terminal else Console(width=width)
+
+
+def print_words(console: Any, words: str) -> None:
+    """Print words as they are, in one line however long."""
+    console.print(printable(words, "\n"), highlight=False, markup=False, soft_wrap=True)
+
+
+def print_sentences(console: Any, sentences: Sequence[str], before: str = "") -> None:
+    """Print what was found in words, each with something before it."""
+    for sentence in sentences:
+        console.print(f"{before}{sentence}", highlight=False, markup=False)
 
 
 def print_table(
     headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[Any]],
     *,
     title: str | None = None,
     left: Collection[int] = (0,),
     has_total: bool = False,
+    width: int = 120,
 ) -> Any:
     """Print rows of text, and return the console for what is said below.
 
     Args:
         headings: Of the columns.
-        rows: Their cells.
+        rows: Their cells: text, or rich's own, which has colours.
         title: Above the table.
         left: Columns of text; the others are numbers, set to the right.
         has_total: Whether the last row is set apart.
+        width: Letters in a line where there is no terminal.
     """
     from rich import box
     from rich.table import Table
 
-    console = output_console()
+    console = output_console(width)
     shown = None if title is None else escape(title)
     table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if i in left else "right")
+        table.add_column(heading, overflow="fold", justify="left" if i in left else "right")
     for i, row in enumerate(rows):
-        table.add_row(*map(escape, row), end_section=has_total and i == len(rows) - 2)
+        cells = (escape(cell) if isinstance(cell, str) else cell for cell in row)
+        table.add_row(*cells, end_section=has_total and i == len(rows) - 2)
     console.print(table)
     return console
+
+
+def coloured(words: str, style: str) -> Any:
+    """Return a cell in a colour."""
+    from rich.text import Text
+
+    return Text(printable(words, "\n"), style)
 
 
 def error_console() -> Any:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import pathlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax.cli._console import error_console, escape
+from mrsa_jax._flags import Folder
+from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
 
 if TYPE_CHECKING:
     from mrsa_jax.data import PreparationPlan
@@ -22,7 +21,7 @@ __all__ = ["DataConfig", "run_data"]
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """List the data sets that are here, or prepare one."""
+    """List the data sets that are on this machine, or prepare one that is not."""
 
     action: tyro.conf.Positional[Literal["list", "prepare"]] = "list"
     """list: say of each set where it is. prepare NAME: fetch one, once; the others need none."""
@@ -30,7 +29,7 @@ class DataConfig:
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """mnist, fashion_mnist, cifar10, cifar100, or another labelled set of tensorflow-datasets."""
 
-    directory: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    directory: Folder = None
     """Data folder of tensorflow-datasets; its own default if left out."""
 
     yes: bool = False
@@ -58,25 +57,20 @@ def _list(config: DataConfig) -> int:
     found = data.available(config.directory)
     if config.json:
         sets = [{**dataclasses.asdict(status), "is_here": status.is_here} for status in found]
-        _print_json({"cache": str(cache_directory()), "sets": sets})
+        print_json({"cache": str(cache_directory()), "sets": sets})
         return 0
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=150)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("Set", "State", "Holds", "Size", "Where, or how to get it"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "Size" else "left")
-    for status in found:
-        colour = "green" if status.is_here else "yellow"
-        size = "" if status.num_bytes is None else _megabytes(status.num_bytes)
-        where = (status.where or "") if status.is_here else status.how
-        cells = map(escape, (status.content, size, where))
-        table.add_row(status.name, f"[{colour}]{status.state}[/]", *cells)
-    console.print(table)
+    rows = [
+        (
+            status.name,
+            coloured(status.state, "green" if status.is_here else "yellow"),
+            status.content,
+            "" if status.num_bytes is None else _megabytes(status.num_bytes),
+            (status.where or "") if status.is_here else status.how,
+        )
+        for status in found
+    ]
+    headings = ("Set", "State", "Holds", "Size", "Where, or how to get it")
+    console = print_table(headings, rows, left=(0, 1, 2, 4), width=150)
     console.print(f"Cache: {cache_directory()}", style="dim", highlight=False, markup=False)
     return 0
 
@@ -107,7 +101,7 @@ def _prepare(config: DataConfig) -> int:
         "num_classes": dataset.num_classes,
     }
     if config.json:
-        _print_json(content)
+        print_json(content)
     else:
         sys.stdout.write(
             f"{dataset.name}: {content['train']:,} training and {content['test']:,} test images "
@@ -138,7 +132,3 @@ def _confirmed() -> bool:
 
 def _megabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:.1f} MB"
-
-
-def _print_json(content: object) -> None:
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")

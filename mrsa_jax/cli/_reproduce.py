@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
-import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape, use_cores
-from mrsa_jax.reproduce._catalog import ITEMS
-from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets
+from mrsa_jax.cli._console import (
+    coloured,
+    drawn,
+    output_console,
+    print_json,
+    print_table,
+    print_words,
+    use_cores,
+)
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, check_targets
 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce import SavedReproduction
 
 __all__ = ["ReproduceCommand", "run_reproduce"]
 
+_WIDTH = 170  # of tables where there is no terminal
 _COLOURS = {
     "as expected": "green",
     "explained": "yellow",
@@ -33,7 +38,7 @@ _COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceCommand(ReproduceConfig):
-    """Remake the papers' tables and figures and compare them with what they printed."""
+    """Remake the papers' tables and figures and judge them against what they printed."""
 
     targets: tyro.conf.Positional[tuple[str, ...]] = ()
     """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
@@ -55,37 +60,26 @@ def run_reproduce(command: ReproduceCommand) -> int:
     use_cores()
     from mrsa_jax import reproduce
 
-    start = time.perf_counter()
-    with Bars() as bars:
+    def show(saved: SavedReproduction) -> None:
+        print_json(saved.content) if config.json else _print_tables(saved)
 
-        def show(saved: SavedReproduction) -> None:
-            bars.rest()
-            if config.json:
-                sys.stdout.write(json.dumps(saved.content, indent=2) + "\n")
-            else:
-                _print_tables(saved)
-
-        saved = reproduce.run_and_save(config, bars, show)
+    saved, seconds = drawn(reproduce.run_and_save, config, show)
     if not config.json:
-        seconds = time.perf_counter() - start
         _say(f"Written in {seconds:.0f} s; open {saved.out / 'report.html'}")
     return 0 if saved.is_as_expected else 1
 
 
-def _list(targets: Sequence[Target], *, as_json: bool) -> None:
-    rows = []
-    for paper, name in targets:
-        own = ITEMS[paper][name]
-        rows.append((f"{paper}.{name}", own.title, own.runtime, own.trains, own.data_words))
+def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    items = [(f"{paper}.{name}", ITEMS[paper][name]) for paper, name in targets]
     if as_json:
         names = ("item", "title", "runtime", "trains", "data")
-        content = [dict(zip(names, row, strict=True)) for row in rows]
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        rows = [(name, own.title, own.runtime, own.trains, own.data_words) for name, own in items]
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
-    words = [
-        (name, title, runtime, f"yes, the paper on {data}" if data else "yes" if trains else "")
-        for name, title, runtime, trains, data in rows
-    ]
+    words = []
+    for name, own in items:
+        trains = f"yes, the paper on {own.data_words}" if own.data_words else "yes" * own.trains
+        words.append((name, own.title, own.runtime, trains))
     _table(("Item", "What", "Full size takes", "Trains"), words)
 
 
@@ -101,14 +95,14 @@ def _print_tables(saved: SavedReproduction) -> None:
         for one in judged(made, config):
             check = one.check
             if are_all_shown or one.standing != "as expected":
-                verdict = f"[{_COLOURS[one.standing]}]{escape(check.verdict)}[/]"
+                verdict = coloured(check.verdict, _COLOURS[one.standing])
                 why = check.note if one.standing == "no data" else one.why
                 words = (made.name, check.claim, check.paper, check.ours, check.tolerance)
-                lines.append((*map(escape, words), verdict, escape(why)))
+                lines.append((*words, verdict, why))
     if lines:
         _table(("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why"), lines)
     rows = summary(saved.items, config)
-    _table(SUMMARY_HEADINGS, [tuple(map(escape, summary_cells(row))) for row in rows])
+    _table(SUMMARY_HEADINGS, [summary_cells(row) for row in rows])
     _say(totals(rows))
     if saved.holds_after_all:
         _say(f"Expected to differ, and holds after all: {', '.join(saved.holds_after_all)}")
@@ -125,24 +119,9 @@ def _other_commits(saved: SavedReproduction) -> list[str]:
     return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    _console().print(table)
+def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    print_table(headings, rows, left=range(len(headings)), width=_WIDTH)
 
 
 def _say(text: str) -> None:
-    _console().print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=170)
+    print_words(output_console(_WIDTH), text)

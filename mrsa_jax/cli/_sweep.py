@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,56 +12,61 @@ import tyro
 from mrsa_jax._checks import check_least, check_positive
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._errors import require
-from mrsa_jax.cli._console import Bars, escape, use_cores
-from mrsa_jax.study.sweeps._axes import Sweep, load_sweep
+from mrsa_jax._flags import Count, Folder, Number
+from mrsa_jax.cli._console import (
+    Bars,
+    error_console,
+    output_console,
+    print_json,
+    print_words,
+    use_cores,
+)
+from mrsa_jax.study.sweeps import load_sweep
 
 if TYPE_CHECKING:
-    from mrsa_jax.study.sweeps._engine import Plan
+    from mrsa_jax.study.sweeps import Plan
 
-__all__ = ["DESCRIPTION", "DETAILS", "SweepCommand", "run_sweep_command"]
-
-DESCRIPTION = "Compute a grid of settings of one command into one store; go on after any kill."
-
-DETAILS = """
-
-A study is a TOML file: the settings of one command as its own file has them, and the axes.
-
-  command = "simulate"                    # or train, secagg, "attack least-squares", ...
-  rounds = 500
-  trials = 100
-  [population]
-  num_clients = 120
-  [grid]                                  # crossed with each other, in this order
-  scheme = ["uniform", "partition", "batch_partitioning"]
-  privacy_target = [3, 4, 6]              # of schemes with blocks; the others do not change
-  population.dropout_rates = { linspace = [0.1, 0.5, 5] }
-  [[zip]]                                 # change together
-  population.num_clients = [60, 120]
-  population.cohort_size = [6, 12]
-
-  mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
-  mrsa-jax sweep study.toml               # run it; run it again after a kill; run it twice at once
-  mrsa-jax sweep study.toml --workers 2   # in processes of their own (extra: dask)
-  mrsa-jax sweep study.toml --scheduler tcp://host:8786
-
-Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
-points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130 interrupted.
-"""
+__all__ = ["SweepCommand", "run_sweep_command"]
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """Compute a grid of settings into one store."""
+    """Compute a grid of settings of one command into one store; go on after any kill.
+
+    A study is a TOML file: the settings of one command as its own file has them, and the axes.
+
+      command = "simulate"                    # or train, secagg, "attack least-squares", ...
+      rounds = 500
+      trials = 100
+      [population]
+      num_clients = 120
+      [grid]                                  # crossed with each other, in this order
+      scheme = ["uniform", "partition", "batch_partitioning"]
+      privacy_target = [3, 4, 6]              # of schemes with blocks; the others do not change
+      population.dropout_rates = { linspace = [0.1, 0.5, 5] }
+      [[zip]]                                 # change together
+      population.num_clients = [60, 120]
+      population.cohort_size = [6, 12]
+
+      mrsa-jax sweep study.toml --dry-run     # points, compilations, memory, size of the store
+      mrsa-jax sweep study.toml               # run it; run it again after a kill; or twice at once
+      mrsa-jax sweep study.toml --workers 2   # in processes of their own (extra: dask)
+      mrsa-jax sweep study.toml --scheduler tcp://host:8786
+
+    Open the store with mrsa_jax.study.open_study(DIR): an xarray data set whose `done` says which
+    points are complete. Exit status: 0 done, 1 not written (a full disk), 2 misuse, 130
+    interrupted.
+    """
 
     study: tyro.conf.Positional[Annotated[pathlib.Path, tyro.conf.arg(metavar="STUDY.toml")]] = (
         tyro.MISSING
     )
     """File with settings and axes."""
-    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    out: Folder = None
     """Folder of the store; as the file says (results/sweep) if left out."""
     dry_run: bool = False
     """Check every cell and say what the sweep comes to, without computing anything."""
-    workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    workers: Count = None
     """Compute in N processes of this machine, by dask."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Compute on the workers of a dask scheduler, such as tcp://host:8786, all of which see DIR."""
@@ -71,13 +74,13 @@ class SweepCommand:
     """Share each point with the devices of other hosts, by jax.distributed: the address of the
     first process, or auto where SLURM, Open MPI or Kubernetes knows it. Start the same command on
     all of them."""
-    num_processes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    num_processes: Count = None
     """How many processes share, with --coordinator."""
     process_index: Annotated[int | None, tyro.conf.arg(metavar="I")] = None
     """Which of them this one is, from 0."""
-    memory_gib: Annotated[float | None, tyro.conf.arg(metavar="X")] = None
+    memory_gib: Number = None
     """Bound on the memory of the points that are computed at once, in GiB."""
-    devices: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    devices: Count = None
     """Devices that a point's trials are dealt out to; one if left out, but for trainings, which
     take a device a core."""
     json: bool = False
@@ -88,105 +91,79 @@ class SweepCommand:
 
 def run_sweep_command(command: SweepCommand) -> int:
     """Plan and run a sweep, and return the exit status."""
-    sweep = _sweep(command)
+    sweep = load_sweep(command.study)
+    overwrites = command.overwrite or sweep.overwrite
+    sweep = dataclasses.replace(sweep, out=command.out or sweep.out, overwrite=overwrites)
     _check(command)
     use_compile_cache()
     use_cores(command.devices)
+    from mrsa_jax.study import sweeps
+
     if command.coordinator is not None:
-        from mrsa_jax.study.sweeps._hosts import join_hosts
-
-        is_known = command.coordinator == "auto"
-        coordinator = None if is_known else command.coordinator
-        join_hosts(coordinator, command.num_processes, command.process_index)
-    from mrsa_jax.study.sweeps import _engine, _store
-
+        address = None if command.coordinator == "auto" else command.coordinator
+        sweeps.join_hosts(address, command.num_processes, command.process_index)
     start = time.perf_counter()
-    _store.check_sweep_output(sweep)
-    plan = _engine.plan_sweep(sweep, _machine(command))
+    sweeps.check_sweep_output(sweep)
+    bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
+    plan = sweeps.plan_sweep(sweep, sweeps.Machine(bound, command.devices))
+    if command.dry_run or not command.json:
+        _show_plan(plan, command)
     if command.dry_run:
-        _show_plan(plan, command)
         return 0
-    if not command.json:
-        _show_plan(plan, command)
     # workers start JAX, not this process: it would hold memory of their GPU
-    with Bars(device=command.workers is None and command.scheduler is None) as bars:
-        results = _run(plan, command, bars)
+    is_here = command.workers is None and command.scheduler is None
+    with Bars(device=is_here) as bars:
+        if command.coordinator is not None:
+            results = sweeps.run_on_hosts(plan, bars)
+        elif is_here:
+            results = sweeps.run_sweep(plan, bars)
+        else:
+            workers, scheduler = command.workers, command.scheduler
+            results = sweeps.run_on_workers(plan, bars, workers=workers, scheduler=scheduler)
     if results is not None:  # of several hosts, the first has them
         _show_results(plan, command, results, time.perf_counter() - start)
     return 0
 
 
-def _sweep(command: SweepCommand) -> Sweep:
-    sweep = load_sweep(command.study)
-    out = sweep.out if command.out is None else command.out
-    return dataclasses.replace(sweep, out=out, overwrite=command.overwrite or sweep.overwrite)
-
-
 def _check(command: SweepCommand) -> None:
-    if command.workers is not None:
-        require(command.workers >= 1, "workers", "must be at least 1", command.workers)
-        rule = "must be left out with `scheduler`, which has its own"
-        require(command.scheduler is None, "workers", rule, command.workers)
+    check_least(command, workers=1, devices=1)
+    check_positive(command, "memory_gib")
+    scheduler, workers, hosts = command.scheduler, command.workers, command.coordinator
+    rule = "must be left out with `scheduler`, which has its own"
+    require(workers is None or scheduler is None, "workers", rule, workers)
     told = command.num_processes, command.process_index
-    if command.coordinator in (None, "auto"):
+    if hosts in (None, "auto"):
         rule = "must be left out but with an address as `coordinator`"
         require(told == (None, None), "num_processes", rule, *told)
     else:
         rule = "must be given with `coordinator`, and `process_index`"
         require(None not in told, "num_processes", rule, *told)
-    if command.coordinator is not None:
-        rule = "must be left out with `workers` and `scheduler`, whose points are apart"
-        alone = command.workers is None and command.scheduler is None
-        require(alone, "coordinator", rule, command.coordinator)
-    check_least(command, devices=1)
-    check_positive(command, "memory_gib")
-
-
-def _machine(command: SweepCommand) -> Any:
-    from mrsa_jax.study._runner import Machine
-
-    bound = None if command.memory_gib is None else int(command.memory_gib * 2**30)
-    return Machine(memory_bytes=bound, devices=command.devices)
-
-
-def _run(plan: Plan, command: SweepCommand, bars: Bars) -> Any:
-    from mrsa_jax.study.sweeps import _engine
-
-    if command.coordinator is not None:
-        from mrsa_jax.study.sweeps._hosts import run_on_hosts
-
-        return run_on_hosts(plan, bars)
-    if command.workers is None and command.scheduler is None:
-        return _engine.run_sweep(plan, bars)
-    from mrsa_jax.study.sweeps import _dask
-
-    return _dask.run_on_workers(plan, bars, workers=command.workers, scheduler=command.scheduler)
+    rule = "must be left out with `workers` and `scheduler`, whose points are apart"
+    require(hosts is None or (workers, scheduler) == (None, None), "coordinator", rule, hosts)
 
 
 def _show_plan(plan: Plan, command: SweepCommand) -> None:
-    from rich.console import Console
-
     from mrsa_jax._memory import bytes_in_words
 
     sweep = plan.sweep
-    content = {
-        "out": str(sweep.out),
-        "command": sweep.kind.name,
-        "axes": {axis.name: len(axis.values) for axis in sweep.axes},
-        "cells": sweep.size,
-        "impossible": [sweep.named(p.index) + ": " + p.problem for p in plan.impossible],
-        "points": plan.num_computed,
-        "groups": [len(group.numbers) for group in plan.groups],
-        "memory_bytes": plan.memory_bytes,
-        "store_bytes": plan.store_bytes,
-    }
     if command.json:
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        print_json(
+            {
+                "out": str(sweep.out),
+                "command": sweep.kind.name,
+                "axes": {axis.name: len(axis.values) for axis in sweep.axes},
+                "cells": sweep.size,
+                "impossible": [sweep.named(p.index) + ": " + p.problem for p in plan.impossible],
+                "points": plan.num_computed,
+                "groups": [len(group.numbers) for group in plan.groups],
+                "memory_bytes": plan.memory_bytes,
+                "store_bytes": plan.store_bytes,
+            }
+        )
         return
-    console = Console(stderr=not command.dry_run, soft_wrap=True, highlight=False)
     axes = " x ".join(f"{len(axis.values)} {axis.name}" for axis in sweep.axes)
     empty = f", {len(plan.impossible)} impossible and left empty" if plan.impossible else ""
-    lines = [
+    lines = (
         f"{sweep.kind.name}: {axes} = {sweep.size} cells{empty}; "
         f"{_counted(plan.num_computed, 'point')} to compute (equal ones once)",
         f"{_counted(len(plan.groups), 'group')}, each compiled once: "
@@ -197,9 +174,8 @@ def _show_plan(plan: Plan, command: SweepCommand) -> None:
         + (", ..." if len(plan.groups) > 6 else ""),
         f"memory: about {bytes_in_words(plan.memory_bytes)} for the points computed at once; "
         f"store: {bytes_in_words(plan.store_bytes)} before compression, in {sweep.out}",
-    ]
-    for line in lines:
-        console.print(escape(line))
+    )
+    print_words(output_console() if command.dry_run else error_console(), "\n".join(lines))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -207,20 +183,9 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _show_results(plan: Plan, command: SweepCommand, results: Any, seconds: float) -> None:
-    done = int(results["done"].values.sum())
+    out, cells, done = plan.sweep.out, plan.sweep.size, int(results["done"].values.sum())
     if command.json:
-        content = {
-            "out": str(plan.sweep.out),
-            "done": done,
-            "cells": plan.sweep.size,
-            "seconds": seconds,
-        }
-        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        print_json({"out": str(out), "done": done, "cells": cells, "seconds": seconds})
         return
-    from rich.console import Console
-
-    words = (
-        f"{done} of {plan.sweep.size} cells are done, {seconds:.0f} s; "
-        f"mrsa-jax report {plan.sweep.out} shows them"
-    )
-    Console(soft_wrap=True, highlight=False).print(escape(words))
+    words = f"{done} of {cells} cells are done, {seconds:.0f} s; mrsa-jax report {out} shows them"
+    print_words(output_console(), words)

@@ -11,14 +11,9 @@ from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
-    from mrsa_jax.selection._blocks import (
-        Fairness,
-        batch_partitioning,
-        partition,
-        uniform,
-        weighted,
-    )
+    from mrsa_jax.selection._blocks import batch_partitioning, partition, uniform, weighted
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
+    from mrsa_jax.selection._checks import Fairness
     from mrsa_jax.selection._convergence import convergence_bound, convex_constants
     from mrsa_jax.selection._many import program_of, rollout_many
     from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap

@@ -35,59 +35,42 @@ from mrsa_jax.study._config import (
     parse_scheme,
     to_dict,
 )
-from mrsa_jax.study._kinds import validate
+from mrsa_jax.study._kinds import KINDS, validate
+from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._secagg_config import SecaggConfig
 
 if TYPE_CHECKING:
-    from mrsa_jax.study._accessor import StudyAccessor
     from mrsa_jax.study._cite import cite
     from mrsa_jax.study._compare import compare, from_histories
-    from mrsa_jax.study._explorer import Explorer
-    from mrsa_jax.study._findings import Findings
-    from mrsa_jax.study._progress import Notes, Progress
-    from mrsa_jax.study._report_folder import SavedReport, report
+    from mrsa_jax.study._progress import Progress
+    from mrsa_jax.study._report_folder import report
     from mrsa_jax.study._run import check, run, run_and_save
     from mrsa_jax.study._store import open_study
-    from mrsa_jax.study._study import SavedStudy
-    from mrsa_jax.study._summary import Row, sentences, summarise
-    from mrsa_jax.study._trial import History, analyse, attack_frozen
-    from mrsa_jax.study.attack._findings import AttackFindings
-    from mrsa_jax.study.audit._findings import AuditFindings
+    from mrsa_jax.study._summary import sentences, summarise
     from mrsa_jax.study.sweeps._engine import sweep
 
 __all__ = [
+    "KINDS",
     "AggregationConfig",
-    "AttackFindings",
     "AuditConfig",
-    "AuditFindings",
     "DataConfig",
     "DemoConfig",
     "DisaggregationConfig",
-    "Explorer",
-    "Findings",
     "GradientsConfig",
-    "History",
     "InconsistencyConfig",
     "LeastSquaresConfig",
     "MembershipConfig",
     "ModelInversionConfig",
-    "Notes",
     "PopulationConfig",
     "Progress",
     "ProtocolConfig",
     "ResourceConfig",
-    "Row",
-    "SavedReport",
-    "SavedStudy",
     "Scheme",
     "SecaggConfig",
     "SegmentConfig",
     "SimulateConfig",
-    "StudyAccessor",
     "TrainConfig",
     "TrainingConfig",
-    "analyse",
-    "attack_frozen",
     "check",
     "cite",
     "compare",
@@ -103,6 +86,7 @@ __all__ = [
     "summarise",
     "sweep",
     "to_dict",
+    "to_toml",
     "validate",
 ]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
-from mrsa_jax._html import config_repr
+from mrsa_jax._flags import Count, File, Folder, Name
+from mrsa_jax._html import Shown
 from mrsa_jax.study._training_config import ModelName
 
 __all__ = [
@@ -21,17 +20,10 @@ __all__ = [
     "ModelInversionConfig",
 ]
 
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
-_File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
-_Folder = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")]
-_Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AttackSettings:
+class AttackSettings(Shown):
     """What all attacks share."""
-
-    _repr_html_ = config_repr
 
     seed: int = 0
     """Seed of everything random."""
@@ -44,11 +36,9 @@ class AttackSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeastSquaresConfig(AttackSettings):
-    """Solve the sums of many rounds for each client's update (an honest but curious server)."""
+class _SumsOfRounds(AttackSettings):
+    """Who took part in the rounds whose sums are attacked."""
 
-    out: pathlib.Path = pathlib.Path("results/attack/least_squares")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:4")
     """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
     num_clients: int = 24
@@ -59,6 +49,22 @@ class LeastSquaresConfig(AttackSettings):
     """Chances to be offline in a round, spread over the clients."""
     availability: str = "independent"
     """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeastSquaresConfig(_SumsOfRounds):
+    """Solve the sums of many rounds for each client's update (an honest but curious server).
+
+    A server that keeps every sum and knows who was in it solves the linear
+    system (Multi-RoundSecAgg, eq. (33) to (35)). Random selection exposes single clients; blocks
+    of T leave only their sums.
+      mrsa-jax attack least-squares --frozen
+      mrsa-jax attack least-squares --schemes uniform batch_partitioning:2 --learning-rate 0.01
+      mrsa-jax attack least-squares --run results/train --window 60
+      mrsa-jax attack least-squares --aggregates sums.npy --participation who.npy
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/least_squares")
     rounds: int = 80
     """Rounds whose sums the server keeps."""
     warm_up: int = 40
@@ -75,15 +81,15 @@ class LeastSquaresConfig(AttackSettings):
     """Samples in a minibatch."""
     num_epochs: int = 1
     """Local epochs a round."""
-    run: _Folder = None
+    run: Folder = None
     """Attack a run of mrsa-jax train instead, in its folder: repeats its rounds, keeping sums."""
-    aggregates: _File = None
+    aggregates: File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
-    participation: _File = None
+    participation: File = None
     """Who was in each of them: .npy or .npz of booleans or integer weights [rounds, N]."""
-    updates: _File = None
+    updates: File = None
     """The clients' true updates [N, d], to score the estimates; estimates are saved without."""
-    window: _Count = None
+    window: Count = None
     """Use only the last so many sums."""
     prior: Literal["zero", "mean"] = "zero"
     """What a client is taken to send of which the sums say nothing: zero, or the mean update."""
@@ -94,21 +100,19 @@ class LeastSquaresConfig(AttackSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DisaggregationConfig(AttackSettings):
-    """Recover who was in each sum from the sums and how often each client took part."""
+class DisaggregationConfig(_SumsOfRounds):
+    """Recover who was in each sum from the sums and how often each client took part.
+
+    A server that is not told who took part finds out from how often each client did (Lam et
+    al. 2021).
+      mrsa-jax attack disaggregation --num-clients 40 --rounds 100
+      mrsa-jax attack disaggregation --drift 0.1
+      mrsa-jax attack disaggregation --aggregates sums.npy --counts counts.npy
+    """
 
     out: pathlib.Path = pathlib.Path("results/attack/disaggregation")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     schemes: tuple[str, ...] = ("uniform", "batch_partitioning:2")
-    """Who is asked: schemes as of mrsa-jax simulate, e.g. uniform or batch_partitioning:T."""
     num_clients: int = 20
-    """Clients, N."""
-    cohort_size: int = 8
-    """Clients asked in a round, K."""
-    dropout_rates: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    """Chances to be offline in a round, spread over the clients."""
-    availability: str = "independent"
-    """Who is away when, as of mrsa-jax simulate: independent, markov:ROUNDS, cyclic, ..."""
     rounds: int = 60
     """Rounds, J; more than clients, or any history explains the sums."""
     interval: int = 10
@@ -117,11 +121,11 @@ class DisaggregationConfig(AttackSettings):
     """Entries of an update, drawn at random."""
     drift: float = 0.0
     """How much an update changes from round to round, relative to its length."""
-    aggregates: _File = None
+    aggregates: File = None
     """Attack your own sums instead: .npy or .npz of reals [rounds, d], sums and not means."""
-    counts: _File = None
+    counts: File = None
     """How often each client was in the sums of each interval: .npy or .npz [intervals, N]."""
-    participation: _File = None
+    participation: File = None
     """Who was in each sum [rounds, N]: to score, and in place of --counts to count from."""
     interval_lengths: tuple[int, ...] = ()
     """Rounds of each interval of --counts; equal ones when left out."""
@@ -133,16 +137,23 @@ class DisaggregationConfig(AttackSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientsConfig(AttackSettings):
-    """Look for the images behind an update, or behind a sum of several clients' updates."""
+    """Look for the images behind an update, or behind a sum of several clients' updates.
+
+    An update of few images shows them (Zhu et al. 2019; Geiping et al. 2020), a sum of few updates
+    too, but not whose they are; an upload under pads shows nothing.
+      mrsa-jax attack gradients
+      mrsa-jax attack gradients --photo china --seen plain --iterations 4800 --restarts 8
+      mrsa-jax attack gradients --dataset mnist_5k --model lenet --num-summed 4
+      mrsa-jax attack gradients --folder ~/pictures --method euclidean
+    """
 
     out: pathlib.Path = pathlib.Path("results/attack/gradients")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     photo: Literal["flower", "china"] | None = None
     """Invert scikit-learn's sample photographs, this one first, in 32 x 32 pixels; flower if
     neither --dataset nor --folder is given."""
-    dataset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    dataset: Name = None
     """Invert images of a data set instead (mrsa-jax data list)."""
-    folder: _Folder = None
+    folder: Folder = None
     """Invert the first pictures of this folder instead, in 32 x 32 pixels (.png, .jpg)."""
     seen: tuple[Literal["plain", "padded", "sum"], ...] = ("plain", "sum", "padded")
     """What the adversary has: one client's update as it is, under its pads, or the clients' sum."""
@@ -170,10 +181,15 @@ class GradientsConfig(AttackSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelInversionConfig(AttackSettings):
-    """Draw what a model takes for the typical image of each class: a digit, or a face."""
+    """Draw what a model takes for the typical image of each class: a digit, or a face.
+
+    Softmax regression shows its classes (Fredrikson et al. 2015): a face where a class is a person.
+      mrsa-jax attack model-inversion
+      mrsa-jax attack model-inversion --dataset olivetti --num-epochs 50 --num-clients 4
+      mrsa-jax attack model-inversion --connection-probability 0.7 --num-clients 40
+    """
 
     out: pathlib.Path = pathlib.Path("results/attack/model_inversion")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     dataset: str = "mnist_5k"
     """mnist_5k, digits, olivetti (faces), or another set (mrsa-jax data list)."""
     seen: tuple[Literal["plain", "padded", "aggregate"], ...] = ("plain", "padded", "aggregate")
@@ -196,10 +212,15 @@ class ModelInversionConfig(AttackSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MembershipConfig(AttackSettings):
-    """Tell whether samples were among those that a client trained on."""
+    """Tell whether samples were among those that a client trained on.
+
+    A model that knows its samples by heart gives them away; AUC 0.5 is chance.
+      mrsa-jax attack membership
+      mrsa-jax attack membership --methods loss --num-epochs 100 --label-noise 0
+      mrsa-jax attack membership --seen sum --num-summed 8
+    """
 
     out: pathlib.Path = pathlib.Path("results/attack/membership")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     methods: tuple[Literal["loss", "shadow", "likelihood_ratio"], ...] = (
         "loss",
         "shadow",
@@ -232,10 +253,15 @@ class MembershipConfig(AttackSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InconsistencyConfig(AttackSettings):
-    """A malicious server sends one client the model, the others one that teaches them nothing."""
+    """A malicious server sends one client the model, the others one that teaches them nothing.
+
+    Outside the papers' threat model: the server lies (Pasquini et al. 2022). The others' updates
+    are zero, so the sum is the target's. Pads bound to the model's hash do not cancel then.
+      mrsa-jax attack inconsistency
+      mrsa-jax attack inconsistency --cohort-size 20 --target 7 --pads bound
+    """
 
     out: pathlib.Path = pathlib.Path("results/attack/inconsistency")
-    """Folder for scores (CSV and JSON), figures and what was recovered."""
     pads: tuple[Literal["plain", "bound"], ...] = ("plain", "bound")
     """SecAgg as it is, and with pads bound to a hash of the model that a client was sent."""
     cohort_size: int = 8

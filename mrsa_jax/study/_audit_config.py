@@ -10,16 +10,15 @@ import tyro
 
 from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
-from mrsa_jax._html import config_repr
+from mrsa_jax._flags import File, Folder, Name
+from mrsa_jax._html import Shown
 
 __all__ = ["AuditConfig", "check_audit"]
 
 
 @dataclasses.dataclass(frozen=True)
-class AuditConfig:
-    """Audit a participation log of any system."""
-
-    _repr_html_ = config_repr
+class AuditConfig(Shown):
+    """Say what a participation log of any system leaks: who is exposed, and proof."""
 
     file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
         tyro.MISSING
@@ -29,13 +28,13 @@ class AuditConfig:
     layout: Literal["auto", "long", "matrix"] = "auto"
     """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
 
-    round_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    round_column: Name = None
     """Name of the column with the round; the usual names are known."""
 
-    client_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    client_column: Name = None
     """Name of the column with the client; the usual names are known."""
 
-    weight_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    weight_column: Name = None
     """Name of the column with each client's weight in the sum; "weight" is known."""
 
     where: tyro.conf.UseAppendAction[
@@ -49,7 +48,7 @@ class AuditConfig:
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""
 
-    array: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    array: Name = None
     """Which array of an NPZ archive."""
 
     memory_gib: float = 2.0
@@ -64,10 +63,10 @@ class AuditConfig:
     definition: Literal["weak", "strong"] = "weak"
     """Of --fail-below: clients in any combination of sums, or clients who only move together."""
 
-    recipe_file: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")] = None
+    recipe_file: File = None
     """Where to write the whole recipe as CSV."""
 
-    out: Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")] = None
+    out: Folder = None
     """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
 
     overwrite: bool = False

@@ -22,9 +22,9 @@ from mrsa_jax.study._config import (
     ProtocolConfig,
     ResourceConfig,
     Scheme,
+    SegmentConfig,
     TrainingConfig,
 )
-from mrsa_jax.study._segment_config import SegmentConfig, column_sizes
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
@@ -50,6 +50,7 @@ __all__ = [
     "expected_cardinality",
     "for_attack",
     "guaranteed_privacy",
+    "sizes_of",
 ]
 
 
@@ -101,6 +102,11 @@ CLIP_RULES: dict[str, Callable[[AggregationConfig], quantize.ClipRule | None]] =
 """How the clip range moves, by name."""
 
 
+def sizes_of(selector: selection.Selector) -> tuple[int | None, int]:
+    """Return K of a selector that asks K clients or nobody, None if any number, and T."""
+    return cohort_size_of(selector), block_size_of(selector)
+
+
 def guaranteed_privacy(
     selector: selection.Selector,
     protocol: ProtocolConfig | None = None,
@@ -113,7 +119,7 @@ def guaranteed_privacy(
     apart; each group of each segment holds whole blocks. A fixed cohort of all clients is a block.
     """
     protocol = protocol or ProtocolConfig()
-    block, k = block_size_of(selector), cohort_size_of(selector)
+    k, block = sizes_of(selector)
     target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
     is_whole = protocol.graph == "complete" or (
@@ -123,9 +129,8 @@ def guaranteed_privacy(
         return 1
     if segments is None or segments.is_plain or k is None:
         return target
-    cuts = segments.subgroups or (1,) * len(segments.group_levels)
-    sizes = column_sizes(segments, k, block)
-    holds = all(size % (cut * block) == 0 for size, cut in zip(sizes, cuts, strict=True))
+    columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
+    holds = all(size % (cut * block) == 0 for size, cut in columns)
     return block if holds else 1
 
 
@@ -211,18 +216,15 @@ def build_model(config: TrainingConfig, dataset: data.Dataset) -> Any:
 
 def build_trainer(config: TrainingConfig, model: Any) -> Any:
     """Return the clients' local trainer."""
-    options: dict[str, Any] = {
-        "momentum": config.momentum,
-        "weight_decay": config.weight_decay,
-        "proximal": config.proximal,
-        "compute_dtype": None if config.precision == "float32" else config.precision,
-    }
     return federated.local_sgd(
         model,
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         num_epochs=config.num_epochs,
-        **{name: value for name, value in options.items() if value},
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        proximal=config.proximal,
+        compute_dtype=None if config.precision == "float32" else config.precision,
     )
 
 
@@ -273,21 +275,15 @@ def _edge_chance(n: int, config: ProtocolConfig) -> float:
     if config.connection_probability is not None:
         return config.connection_probability
     total = 1 - (1 - config.step_dropout_rate) ** 4
-    require(
-        n >= 3 and total < 0.5,
-        "connection_probability",
-        "must be given: CCESA's p* needs a cohort of 3 and a total dropout rate below 0.5",
-        n,
-        total,
-    )
+    name = "connection_probability"
+    rule = "must be given: CCESA's p* needs a cohort of 3 and a total dropout rate below 0.5"
+    require(n >= 3 and total < 0.5, name, rule, n, total)
     chance = secagg.connection_probability(n, total)
-    require(
-        chance <= 1,
-        "connection_probability",
+    rule = (
         f"must be given (or the cohort be larger, or the graph complete): CCESA's p* for {n} "
-        f"clients and a total dropout rate of {total:.3g} is above 1",
-        round(chance, 3),
+        f"clients and a total dropout rate of {total:.3g} is above 1"
     )
+    require(chance <= 1, name, rule, round(chance, 3))
     return chance
 
 
@@ -311,7 +307,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     """
     if protocol.is_plain:
         return None
-    size = cohort_size_of(selector)  # None: any number of clients may be asked
+    size, block = sizes_of(selector)
     n = selector.num_clients if size is None else size
     free = protocol.graph == "complete" and protocol.threshold is None
     rule = (
@@ -323,13 +319,11 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
     threshold = protocol.threshold
     if threshold is not None:
         least = _least_safe_threshold(n, protocol)
-        require(
-            threshold >= least or protocol.allow_unmasking_risk,
-            "threshold",
+        rule = (
             f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
-            "(--allow-unmasking-risk accepts that)",
-            threshold,
+            "(--allow-unmasking-risk accepts that)"
         )
+        require(threshold >= least or protocol.allow_unmasking_risk, "threshold", rule, threshold)
     elif protocol.graph == "erdos_renyi":
         threshold = _least_safe_threshold(n, protocol)
     return secagg.graph_rule(
@@ -337,7 +331,7 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
         selector.num_clients,
         threshold=threshold,
         policy=protocol.split_policy,
-        blocks=block_size_of(selector),
+        blocks=block,
     )
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.selection._registry import parse_scheme, scheme_names, scheme_papers
-from mrsa_jax.study._config import to_dict
+from mrsa_jax.study._config import parse_scheme, scheme_names, scheme_papers, to_dict
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
 __all__ = ["cite", "papers_behind", "papers_of_value"]

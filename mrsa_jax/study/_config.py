@@ -13,32 +13,29 @@ import pathlib
 import typing
 from typing import Any, Literal
 
-from mrsa_jax._html import config_repr
-from mrsa_jax.selection._registry import Scheme, parse_scheme, scheme_label
+from mrsa_jax._html import Shown
+from mrsa_jax.selection._registry import (
+    Scheme,
+    parse_scheme,
+    scheme_label,
+    scheme_names,
+    scheme_papers,
+    with_fields,
+)
 from mrsa_jax.study._load import load_config, to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._training_config import (
-    DataConfig,
-    ModelName,
-    PartitionName,
-    ResourceConfig,
-    ServerName,
-    TrainingConfig,
-)
+from mrsa_jax.study._training_config import DataConfig, ResourceConfig, TrainingConfig
 
 __all__ = [
     "AggregationConfig",
     "DataConfig",
     "DemoConfig",
-    "ModelName",
-    "PartitionName",
     "PopulationConfig",
     "ProtocolConfig",
     "ResourceConfig",
     "Scheme",
     "SegmentConfig",
-    "ServerName",
     "Settings",
     "SimulateConfig",
     "TrainConfig",
@@ -48,8 +45,11 @@ __all__ = [
     "load_config",
     "parse_scheme",
     "scheme_label",
+    "scheme_names",
+    "scheme_papers",
     "schemes_of",
     "to_dict",
+    "with_fields",
     "without_wishes",
 ]
 
@@ -70,10 +70,8 @@ _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "reso
 
 
 @dataclasses.dataclass(frozen=True)
-class PopulationConfig:
+class PopulationConfig(Shown):
     """Who the clients are and how often they are away."""
-
-    _repr_html_ = config_repr
 
     num_clients: int = 120
     """Number of clients N."""
@@ -93,10 +91,8 @@ class PopulationConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DemoConfig:
-    """Compare six selection schemes on real digits: what leaks, what it costs in accuracy."""
-
-    _repr_html_ = config_repr
+class DemoConfig(Shown):
+    """Compare six selection schemes on real digits: what leaks, what it costs."""
 
     seed: int = 0
     """Seed of everything random."""
@@ -122,10 +118,8 @@ class DemoConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SimulateConfig:
-    """Study selection alone, without training: many trials of each scheme."""
-
-    _repr_html_ = config_repr
+class SimulateConfig(Shown):
+    """Study client selection alone, without training: many trials of each scheme."""
 
     seed: int = 0
     """Seed of everything random."""
@@ -148,10 +142,8 @@ class SimulateConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainConfig:
-    """Train one model under one selection scheme with secure aggregation, on real data."""
-
-    _repr_html_ = config_repr
+class TrainConfig(Shown):
+    """Train one model under one scheme with secure aggregation, on real data."""
 
     seed: int = 0
     """Seed of everything random."""

@@ -12,9 +12,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax.selection._checks import Fairness
-from mrsa_jax.selection._registry import with_fields
+from mrsa_jax._errors import ConfigurationError, require, shortened
+from mrsa_jax.selection import Fairness
 from mrsa_jax.study import _attack_config as attacks
 from mrsa_jax.study._attack_checks import check_attack
 from mrsa_jax.study._audit_config import AuditConfig, check_audit
@@ -24,6 +23,7 @@ from mrsa_jax.study._config import (
     TrainConfig,
     parse_scheme,
     scheme_label,
+    with_fields,
 )
 from mrsa_jax.study._load import check_types
 from mrsa_jax.study._secagg_config import SecaggConfig, check_secagg
@@ -32,15 +32,7 @@ from mrsa_jax.study._validate import check_study
 __all__ = ["KINDS", "Kind", "checked", "kind_of", "validate"]
 
 
-def _as_it_is(field: str, value: Any) -> Any:
-    return None
-
-
-def _itself(settings: Any) -> Any:
-    return settings
-
-
-def _no_axes(content: dict[str, Any]) -> dict[str, list[Any]]:
+def _nothing(settings: Any) -> dict[str, Any]:
     return {}
 
 
@@ -50,14 +42,13 @@ class Kind:
 
     Attributes:
         name: Of the command.
-        config: Frozen dataclass of its settings.
+        config: Frozen dataclass of its settings, whose docstring says what the command is for.
         check: Raises for the first setting that breaks a rule.
         module: With its `run`, imported when it runs.
         points: Module with the functions of a `Runner`, where it can be swept.
         settings: Frozen dataclass of one point's settings, fields as in the command's files.
-        resolve: The configuration for a point's settings; raises if there can be none.
-        label: How a value of a field is shown on its axis; None: as it is.
-        implied_axes: Takes fields out of a file's content that are axes by themselves.
+        changed: Fields of the configuration that a point's settings have in other words; raises
+            if there can be none.
     """
 
     name: str
@@ -66,9 +57,7 @@ class Kind:
     module: str
     points: str | None = None
     settings: Any = None
-    resolve: Callable[[Any], Any] = _itself
-    label: Callable[[str, Any], Any] = _as_it_is
-    implied_axes: Callable[[dict[str, Any]], dict[str, Any]] = _no_axes
+    changed: Callable[[Any], dict[str, Any]] = _nothing
 
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""
@@ -77,6 +66,34 @@ class Kind:
     def runner(self) -> Any:
         """Return what computes its points, a `Runner`; this imports JAX."""
         return importlib.import_module(f"{__package__}.{self.points}")
+
+    def resolve(self, settings: Any) -> Any:
+        """Return the configuration for a point's settings, or raise if there can be none."""
+        names = (field.name for field in dataclasses.fields(self.config))
+        own = {name: getattr(settings, name) for name in names}
+        config = self.config(**own | self.changed(settings))
+        self.check(config)
+        return config
+
+    def label(self, field: str, value: Any) -> Any:
+        """Return how a field's value is shown on its axis: labels of schemes; None: as it is."""
+        if field == "scheme":
+            return scheme_label(value)
+        if field != "schemes":
+            return None
+        try:
+            return ", ".join(parse_scheme(text).label for text in value)
+        except ConfigurationError:
+            return None
+
+    def implied_axes(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Take `schemes` out of a file's content as an axis, where a point has one scheme."""
+        if not hasattr(self.config, "schemes") or not hasattr(self.settings, "scheme"):
+            return {}
+        if "scheme" in content:
+            require("schemes" not in content, "schemes", "must be left out beside `scheme`")
+            return {}
+        return {"scheme": content.pop("schemes", list(self.config.schemes))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,115 +123,44 @@ class _SecaggPoint(SecaggConfig):
     trials: int | None = 1000
 
 
-def _without_point(settings: Any, cls: type, **changed: Any) -> Any:
-    """Return a command's configuration: those settings of a point that are its own."""
-    names = (field.name for field in dataclasses.fields(cls))
-    return cls(**{name: getattr(settings, name) for name in names} | changed)
+def _schemes(settings: _SimulatePoint) -> dict[str, Any]:
+    return {"schemes": (_scheme(settings)["scheme"],)}
 
 
-def _simulate(settings: _SimulatePoint) -> SimulateConfig:
-    config = _without_point(settings, SimulateConfig, schemes=(_scheme_text(settings),))
-    check_study(config)
-    return config
-
-
-def _train(settings: _TrainPoint) -> TrainConfig:
-    config = _without_point(settings, TrainConfig, scheme=_scheme_text(settings))
-    check_study(config)
-    return config
-
-
-def _secagg(settings: _SecaggPoint) -> SecaggConfig:
-    config = _without_point(settings, SecaggConfig)
-    require(config.trials is not None, "trials", "must be given: a sweep counts failures")
-    check_secagg(config)
-    return config
-
-
-def _scheme_text(point: _SimulatePoint | _TrainPoint) -> str:
+def _scheme(settings: _SimulatePoint | _TrainPoint) -> dict[str, Any]:
     """Return a scheme as files write it, with the parameters that are fields apart."""
-    apart = {"privacy_target": point.privacy_target, "fairness": point.fairness}
-    return with_fields(point.scheme, apart)
+    apart = {"privacy_target": settings.privacy_target, "fairness": settings.fairness}
+    return {"scheme": with_fields(settings.scheme, apart)}
 
 
-def _label(field: str, value: Any) -> Any:
-    """Return a scheme's label; None for other fields."""
-    return scheme_label(value) if field == "scheme" else None
+def _trials(settings: _SecaggPoint) -> dict[str, Any]:
+    require(settings.trials is not None, "trials", "must be given: a sweep counts failures")
+    return {}
 
 
-def _schemes_axis(content: dict[str, Any]) -> dict[str, Any]:
-    """Take `schemes` for an axis, as the command's own files have it."""
-    if "scheme" in content:
-        require("schemes" not in content, "schemes", "must be left out beside `scheme`")
-        return {}
-    return {"scheme": content.pop("schemes", list(SimulateConfig().schemes))}
+def _attack(name: str, config: type) -> Kind:
+    return Kind(f"attack {name}", config, check_attack, "attack._run", "attack._points", config)
 
 
-def _attack(settings: attacks.AttackSettings) -> attacks.AttackSettings:
-    check_attack(settings)
-    return settings
-
-
-def _schemes_label(field: str, value: Any) -> Any:
-    """Return the labels of schemes; None for other fields."""
-    if field != "schemes":
-        return None
-    try:
-        return ", ".join(parse_scheme(text).label for text in value)
-    except ConfigurationError:
-        return None
-
-
-_ATTACKS = {
-    "least-squares": attacks.LeastSquaresConfig,
-    "disaggregation": attacks.DisaggregationConfig,
-    "gradients": attacks.GradientsConfig,
-    "model-inversion": attacks.ModelInversionConfig,
-    "membership": attacks.MembershipConfig,
-    "inconsistency": attacks.InconsistencyConfig,
-}
-
-_ROWS = (
-    Kind("demo", DemoConfig, check_study, "_study"),
-    Kind(
-        "simulate",
-        SimulateConfig,
-        check_study,
-        "_study",
-        "_simulate_points",
-        _SimulatePoint,
-        _simulate,
-        _label,
-        _schemes_axis,
-    ),
-    Kind("train", TrainConfig, check_study, "_study", "_train_points", _TrainPoint, _train, _label),
-    Kind(
-        "secagg",
-        SecaggConfig,
-        check_secagg,
-        "secagg._run",
-        "secagg._points",
-        _SecaggPoint,
-        _secagg,
-    ),
-    Kind("audit", AuditConfig, check_audit, "audit._run"),
-    *(
-        Kind(
-            f"attack {name}",
-            config,
-            check_attack,
-            "attack._run",
-            "attack._points",
-            config,
-            _attack,
-            _schemes_label,
-        )
-        for name, config in _ATTACKS.items()
-    ),
-)
-
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
-"""All commands that run from settings, by name."""
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("demo", DemoConfig, check_study, "_study"),
+        Kind("simulate", SimulateConfig, check_study, "_study", "_simulate_points",
+             _SimulatePoint, _schemes),
+        Kind("train", TrainConfig, check_study, "_study", "_train_points", _TrainPoint, _scheme),
+        Kind("secagg", SecaggConfig, check_secagg, "secagg._run", "secagg._points",
+             _SecaggPoint, _trials),
+        Kind("audit", AuditConfig, check_audit, "audit._run"),
+        _attack("least-squares", attacks.LeastSquaresConfig),
+        _attack("disaggregation", attacks.DisaggregationConfig),
+        _attack("gradients", attacks.GradientsConfig),
+        _attack("model-inversion", attacks.ModelInversionConfig),
+        _attack("membership", attacks.MembershipConfig),
+        _attack("inconsistency", attacks.InconsistencyConfig),
+    )
+}  # fmt: skip
+"""All commands that run from settings, by name: each one's settings, rules, and what runs it."""
 
 
 def kind_of(config: Any) -> Kind:
@@ -223,11 +169,11 @@ def kind_of(config: Any) -> Kind:
     Raises:
         ConfigurationError: If it is of no command.
     """
-    found = next((kind for kind in _ROWS if isinstance(config, kind.config)), None)
-    names = ", ".join(kind.config.__name__ for kind in _ROWS)
-    require(found is not None, "config", f"must be one of {names}", config)
-    assert found is not None
-    return found
+    for kind in KINDS.values():
+        if isinstance(config, kind.config):
+            return kind
+    names = ", ".join(kind.config.__name__ for kind in KINDS.values())
+    raise ConfigurationError(f"`config` must be one of {names}; got {shortened(config)}")
 
 
 def validate(config: Any) -> None:

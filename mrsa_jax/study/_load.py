@@ -12,6 +12,7 @@ import typing
 from typing import Any, Literal, TypeVar
 
 from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
+from mrsa_jax._html import plain_settings
 from mrsa_jax._untrusted import read_bytes
 
 __all__ = [
@@ -39,18 +40,14 @@ def to_dict(config: Any) -> dict[str, Any]:
         >>> to_dict(DemoConfig())["population"]["num_clients"]
         120
     """
-    result: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            result[field.name] = to_dict(value)
-        elif isinstance(value, pathlib.Path):
-            result[field.name] = str(value)
-        elif isinstance(value, tuple):
-            result[field.name] = list(value)
-        elif value is not None:
-            result[field.name] = value
-    return result
+    plain: dict[str, Any] = _plain(plain_settings(config))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(own) for name, own in value.items() if own is not None}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def to_toml(config: Any) -> str:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from mrsa_jax._checks import POSITIVE, check_chance, check_least, check_number, check_positive
 from mrsa_jax._errors import require
-from mrsa_jax._html import config_repr
+from mrsa_jax._html import Shown
 
-__all__ = ["AggregationConfig", "ProtocolConfig", "validate_clip_rule", "validate_protocol"]
+__all__ = [
+    "AggregationConfig",
+    "GraphName",
+    "ProtocolConfig",
+    "validate_clip_rule",
+    "validate_graph",
+    "validate_protocol",
+]
 
 FidelityName = Literal["array", "sets"]
 GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
@@ -18,10 +25,8 @@ ClipRuleName = Literal["fixed", "last_max", "last_rms"]
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtocolConfig:
+class ProtocolConfig(Shown):
     """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
-
-    _repr_html_ = config_repr
 
     graph: GraphName = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
@@ -48,10 +53,8 @@ class ProtocolConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class AggregationConfig:
+class AggregationConfig(Shown):
     """How updates are quantized, padded and summed."""
-
-    _repr_html_ = config_repr
 
     num_levels: int = 2**16
     """Levels of the stochastic quantizer."""
@@ -79,16 +82,24 @@ def validate_protocol(protocol: ProtocolConfig) -> None:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
     check_chance(protocol.step_dropout_rate, "step_dropout_rate")
-    chance, graph = protocol.connection_probability, protocol.graph
+    validate_graph(protocol)
+    check_least(protocol, threshold=1)
+
+
+def validate_graph(config: Any) -> None:
+    """Check that a graph has the numbers which it needs, and no others.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+    """
+    chance, graph = config.connection_probability, config.graph
     if chance is not None:
         own = graph == "erdos_renyi"
         require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
         check_number(chance, "connection_probability", "must lie in (0, 1]", POSITIVE, 1.0)
     regular = graph in ("harary", "random_regular")
-    given = protocol.degree is not None
     rule = "must be given for harary and random_regular, and for no other graph"
-    require(regular == given, "degree", rule, protocol.degree, graph)
-    check_least(protocol, threshold=1)
+    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
 
 
 def validate_clip_rule(config: AggregationConfig) -> None:

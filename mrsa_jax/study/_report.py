@@ -35,7 +35,7 @@ __all__ = [
     "reading",
     "spoken",
     "study_page",
-    "used_columns",
+    "table_of",
     "whole_page",
 ]
 
@@ -85,15 +85,19 @@ def _cell(form: str, row: Row) -> str:
         return "-"
 
 
-def used_columns(rows: Sequence[Row]) -> list[int]:
-    """Return which columns have something to show; no attack, no column for its error."""
+def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells of the columns that have something to show.
+
+    So without an attack there is no column for its error.
+    """
     lines = [cells(row) for row in rows]
     optional = {"Accuracy", "Error", "Level", "Seconds"}
-    return [
+    used = [
         i
         for i, heading in enumerate(COLUMNS)
         if heading not in optional or any(line[i] != "-" for line in lines)
     ]
+    return [COLUMNS[i] for i in used], [[line[i] for i in used] for line in lines]
 
 
 def study_page(
@@ -107,12 +111,7 @@ def study_page(
         pictures: Its figures as PNG, by name.
     """
     rows = _summary.summarise(results)
-    used = used_columns(rows)
-    table = data_table(
-        [COLUMNS[i] for i in used],
-        [[cells(row)[i] for i in used] for row in rows],
-        "Each scheme after the last round",
-    )
+    table = data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
     sections = [
         Section("Findings", paragraphs(_summary.sentences(results))),

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from mrsa_jax._checks import check_chance, check_least, check_positive
 from mrsa_jax._errors import require
-from mrsa_jax._html import config_repr
+from mrsa_jax._flags import Count, Number
+from mrsa_jax._html import Shown
+from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax.study._protocol_config import GraphName, validate_graph
 
 __all__ = ["SecaggConfig", "check_secagg"]
 
-_Number = Annotated[float | None, tyro.conf.arg(metavar="X")]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
-
 
 @dataclasses.dataclass(frozen=True)
-class SecaggConfig:
-    """One round of secure aggregation, or a failure study."""
+class SecaggConfig(Shown):
+    """Run one round of secure aggregation and see what it costs, or count failures.
 
-    _repr_html_ = config_repr
+    SecAgg, SecAgg+ and CCESA are one protocol over different graphs: complete, regular, random.
+      mrsa-jax secagg --dropped-before-unmasking 0.1
+      mrsa-jax secagg --fidelity real --num-clients 30 --dim 1000
+      mrsa-jax secagg --graph erdos_renyi --num-clients 500 --step-dropout-rate 0.026
+      mrsa-jax secagg --graph harary --degree 20 --up-mbits 10
+      mrsa-jax secagg --fidelity real --num-clients 30 --consistency
+      mrsa-jax secagg --graph erdos_renyi --trials 10000 --step-dropout-rate 0.01
+
+    Exit status: 0 done; 1 the round failed, so that no sum was learnt; 2 misuse.
+    """
 
     fidelity: Literal["real", "array", "sets"] | None = None
     """real: messages and cryptography; array: the same bits, faster; sets: no pads. None: array."""
@@ -32,22 +39,22 @@ class SecaggConfig:
     dim: int = 10_000
     """Residues in each client's input, m."""
 
-    modulus_bits: _Count = None
+    modulus_bits: Count = None
     """b of the ring of R = 2**b, 1 to 32; 16 unless --modulus is given."""
 
-    modulus: _Count = None
+    modulus: Count = None
     """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
 
-    graph: Literal["complete", "erdos_renyi", "harary", "random_regular"] = "complete"
+    graph: GraphName = "complete"
     """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
 
-    connection_probability: _Number = None
+    connection_probability: Number = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""
 
-    degree: _Count = None
+    degree: Count = None
     """Neighbours of each client, for --graph harary and random_regular."""
 
-    threshold: _Count = None
+    threshold: Count = None
     """Shares that rebuild a secret, t. None: just above half of the holders, or Remark 4's t."""
 
     step_dropout_rate: float = 0.0
@@ -63,10 +70,10 @@ class SecaggConfig:
     """Add the signed consistency check of Bonawitz et al.: nobody unmasks before enough of its
     neighbours have signed the same list of survivors."""
 
-    trials: _Count = None
+    trials: Count = None
     """Count failures in so many rounds: exact intervals, the theorems' bounds, rare events."""
 
-    up_mbits: _Number = None
+    up_mbits: Number = None
     """Also model the seconds on clients' links of so many Mbit/s up, ten times that down."""
 
     compute_slowdown: float = 1.0
@@ -81,14 +88,14 @@ class SecaggConfig:
 
 def check_secagg(config: SecaggConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    check_least(config, num_clients=2, dim=1, seed=0, degree=0, threshold=1, trials=1)
+    check_least(config, num_clients=FEWEST_IN_A_SUM, dim=1, seed=0, degree=0, threshold=1, trials=1)
     for name in ("step_dropout_rate", "dropped_before_unmasking"):
         check_chance(getattr(config, name), name)
     both = config.modulus_bits is not None and config.modulus is not None
     require(not both, "modulus", "must be left out where --modulus-bits is given", config.modulus)
     bits = config.modulus_bits
     require(bits is None or 1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
-    _validate_graph(config)
+    validate_graph(config)
     check_positive(config, "compute_slowdown", "up_mbits")
     if config.trials is not None:
         known = config.fidelity in (None, "sets")
@@ -98,14 +105,3 @@ def check_secagg(config: SecaggConfig) -> None:
         require(not config.consistency, "consistency", "must be left out with --trials")
         speed = config.up_mbits
         require(speed is None, "up_mbits", "must be left out with --trials", speed)
-
-
-def _validate_graph(config: SecaggConfig) -> None:
-    chance, graph = config.connection_probability, config.graph
-    if chance is not None:
-        own = graph == "erdos_renyi"
-        require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
-        require(0 < chance <= 1, "connection_probability", "must lie in (0, 1]", chance)
-    regular = graph in ("harary", "random_regular")
-    rule = "must be given for harary and random_regular, and for no other graph"
-    require(regular == (config.degree is not None), "degree", rule, config.degree, graph)

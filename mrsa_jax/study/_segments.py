@@ -19,10 +19,10 @@ from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.availability import assign_rates
 from mrsa_jax.data import ClientData
 from mrsa_jax.selection import RoundHistory, Selector
-from mrsa_jax.selection._types import block_size_of, cohort_size_of
 from mrsa_jax.study import _trial
+from mrsa_jax.study._build import sizes_of
 from mrsa_jax.study._config import AggregationConfig
-from mrsa_jax.study._segment_config import SegmentConfig, column_sizes
+from mrsa_jax.study._segment_config import SegmentConfig
 
 __all__ = [
     "ATTACKS",
@@ -111,42 +111,28 @@ class SegmentStudy:
         Returns:
             The sums by segment, and bool[J, N].
         """
+        slots = self.layout.num_participants
+        limits = None if self.threshold is None else np.full(slots, self.threshold)
         participation = np.zeros((len(survivors), survivors.shape[-1]), np.bool_)
-        layouts: list[Any] = []
         sends, members, status = [], [], []
-        limits = None if self.threshold is None else np.full(
-            self.layout.num_participants, self.threshold)  # fmt: skip
         for number, rows in enumerate(survivors):
-            own = self.members(rows[0])
-            alive = np.broadcast_to(rows[:, own], (5, len(own))).copy()
-            asked = len(own) == self.layout.num_participants
-            layouts.append(self.layout if asked else None)
+            # where nobody was asked, nobody sends, whoever has the slots
+            own = self.members(rows[0]) if rows[0].any() else self.order[:slots]
+            alive = np.broadcast_to(rows[:, own], (5, slots)).copy()
+            round_ = self.layout.outcome(alive, limits)
             members.append(own)
             sends.append(alive[3])
-            if not asked:
-                status.append(np.zeros(0, np.int32))
-                continue
-            round_ = self.layout.outcome(alive, limits)
             status.append(round_.block_status)
             participation[number, own[round_.summed & (round_.status == Status.OK)]] = True
-        if not any(own is not None for own in layouts):
-            none = np.zeros((0, participation.shape[1]), np.bool_)
-            empty, size = np.zeros(0, np.int32), self.layout.num_segments
-            history = hetero.SegmentHistory(
-                self.layout.bounds, (none,) * size, (empty,) * size, (empty,) * size, participation
-            )
-            return history, participation  # fmt: skip
         history = hetero.segment_participation(
-            layouts, sends, members=members, status=status, num_clients=participation.shape[1]
+            self.layout, sends, members=members, status=status, num_clients=participation.shape[1]
         )
         return history, participation
 
     def facts(self) -> dict[str, float]:
         """Return what the study says of its groups: privacy level, times, tolerated attackers."""
         matrix = np.asarray(self.layout.matrix)
-        level = 0.0
-        if len(self.layout.matrix) > 1:
-            level = float(hetero.privacy_level(matrix))
+        level = float(hetero.privacy_level(matrix)) if len(matrix) > 1 else 0.0
         # the slowest client that a group may hold: its share of all clients, by rate
         ranked = self.rates[self.order]
         starts = np.arange(self.layout.num_participants) * len(ranked)
@@ -177,11 +163,11 @@ def build_segments(
     """
     if config.is_plain:
         return None
-    block, size = block_size_of(selector), cohort_size_of(selector)
+    size, block = sizes_of(selector)
     if size is None:
         rule = "must be none where cohorts differ in size"
         raise ConfigurationError(f"`segments` {rule}; got {config.segments!r}")
-    sizes = column_sizes(config, size, block)
+    sizes = config.column_sizes(size, block)
     first = rates = client_rates(seed, config, selector.num_clients)
     if size // block >= len(sizes):  # groups hold whole blocks: one goes where its slowest does
         first = np.repeat(rates.reshape(-1, block).min(axis=1), block)

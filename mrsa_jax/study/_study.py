@@ -25,7 +25,7 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._memory import stated_memory
 from mrsa_jax.study._played import lossy_trials, segments_of
-from mrsa_jax.study._progress import Progress, note, warn
+from mrsa_jax.study._progress import Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._variables import (
@@ -60,6 +60,32 @@ class SavedStudy:
     def of(cls, results: xr.Dataset, out: pathlib.Path) -> SavedStudy:
         """Return the study of these results."""
         return cls(results, _summary.summarise(results), _summary.sentences(results), out)
+
+    @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and cells of what the rows have to show."""
+        return _report.table_of(self.rows)
+
+    @property
+    def reading(self) -> str:
+        """How to read the table."""
+        return _report.reading(self.rows)
+
+    @property
+    def performance(self) -> dict[str, str]:
+        """How each scheme's training went, in a line; empty without one."""
+        records = self.results.attrs.get("performance", {})
+        return {label: performance_words(record) for label, record in records.items()}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything, as `--json` prints it."""
+        return {
+            "out": str(self.out),
+            "rows": [dataclasses.asdict(row) for row in self.rows],
+            "sentences": list(self.sentences),
+            "performance": self.results.attrs.get("performance", {}),
+        }
 
 
 def check(config: Config) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
-from mrsa_jax._html import config_repr
+from mrsa_jax._html import Shown
 
 __all__ = [
     "DataConfig",
@@ -34,10 +34,8 @@ ServerName = Literal["average", "momentum", "adam"]
 
 
 @dataclasses.dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Shown):
     """What the clients train on and how it is split."""
-
-    _repr_html_ = config_repr
 
     dataset: str = "mnist_5k"
     """mnist_5k and digits are here; mnist, fashion_mnist, cifar10, cifar100 once prepared (see
@@ -62,10 +60,8 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Shown):
     """How a client trains, how the server steps, and how often the model is tested."""
-
-    _repr_html_ = config_repr
 
     model: ModelName = "lenet"
     """lenet (61,706 parameters on 28x28x1), mlp (784-200-200-10; 199,210), logistic, cnn
@@ -101,10 +97,8 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class ResourceConfig:
+class ResourceConfig(Shown):
     """What of the machine a training may use; changes a result by no more than rounding."""
-
-    _repr_html_ = config_repr
 
     memory_gib: float | None = None
     """Bound on the memory of a round, in GiB: how many clients train side by side follows from

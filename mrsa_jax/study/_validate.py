@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mrsa_jax._checks import check_chance, check_least, check_positive
+from typing import Any
+
+from mrsa_jax._checks import (
+    POSITIVE,
+    check_chance,
+    check_least,
+    check_number,
+    check_positive,
+    check_size,
+)
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study._availability import parse_availability
@@ -16,17 +25,16 @@ from mrsa_jax.study._config import (
     schemes_of,
 )
 from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
-from mrsa_jax.study._segment_config import validate_segments
+from mrsa_jax.study._segment_config import SegmentConfig
 from mrsa_jax.study._training_config import validate_data, validate_resources, validate_training
 
-__all__ = ["check_study"]
+__all__ = ["check_seed", "check_sizes", "check_study"]
 
 
 def check_study(config: Config) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
-    require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
-    require(config.rounds >= 1, "rounds", "must be at least 1", config.rounds)
-    require(config.rounds < 2**31, "rounds", "must be below 2**31", config.rounds)
+    check_seed(config)
+    check_size(config.rounds, "rounds")
     schemes = schemes_of(config)
     require(len(schemes) > 0, "schemes", "must name at least one scheme", schemes)
     labels = [scheme.label for scheme in schemes]
@@ -36,8 +44,7 @@ def check_study(config: Config) -> None:
         scheme.check(config.population.num_clients, config.population.cohort_size)
     validate_protocol(config.protocol)
     if isinstance(config, SimulateConfig):
-        require(config.trials >= 1, "trials", "must be at least 1", config.trials)
-        require(config.trials < 2**31, "trials", "must be below 2**31", config.trials)
+        check_size(config.trials, "trials")
         assignment = config.population.assignment
         rule = "must be another: a simulation without data knows no labels"
         require(assignment != "by_label", "assignment", rule, assignment)
@@ -47,25 +54,29 @@ def check_study(config: Config) -> None:
         validate_resources(config.resources)
         _validate_aggregation(config, schemes)
     if isinstance(config, TrainConfig):
-        every = config.checkpoint_every
-        require(every >= 1, "checkpoint_every", "must be at least 1", every)
+        check_least(config, checkpoint_every=1)
         both = config.resume and config.overwrite
         require(not both, "resume", "must be left out with `overwrite`, which starts anew", True)
 
 
-def _validate_population(population: PopulationConfig) -> None:
-    n, k = population.num_clients, population.cohort_size
-    fewest = FEWEST_IN_A_SUM
-    require(n >= fewest, "num_clients", f"must be at least {fewest}", n)
+def check_seed(config: Any) -> None:
+    """Check the seed of everything random."""
+    require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
+
+
+def check_sizes(population: Any) -> None:
+    """Check how many clients there are and are asked, and that they have rates."""
+    n, k, fewest = population.num_clients, population.cohort_size, FEWEST_IN_A_SUM
+    check_least(population, num_clients=fewest)
     require(fewest <= k <= n, "cohort_size", f"must lie in [{fewest}, num_clients]", k, n)
     rates = population.dropout_rates
     require(len(rates) >= 1, "dropout_rates", "must hold at least one rate", rates)
-    for rate in rates:
+
+
+def _validate_population(population: PopulationConfig) -> None:
+    check_sizes(population)
+    for rate in population.dropout_rates:
         check_chance(rate, "dropout_rates")
-    _validate_availability(population)
-
-
-def _validate_availability(population: PopulationConfig) -> None:
     name, _ = parse_availability(population.availability, population.dropout_rates)
     rule = "must be independent or markov with rates by label"
     alike = population.assignment != "by_label" or name in ("independent", "markov")
@@ -82,15 +93,7 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     population = config.population
     sizes = population.num_clients, population.cohort_size
     any_number = any(scheme.varies(*sizes) for scheme in schemes)
-    validate_segments(
-        config.hetero,
-        population.cohort_size,
-        population.num_clients,
-        weighted=aggregation.weighted,
-        graph=config.protocol.graph,
-        policy=config.protocol.split_policy,
-        varies=any_number,
-    )
+    _validate_segments(config, any_number)
     if not config.hetero.is_plain:
         return  # each block has a ring of its own, which fits its sum
     most = population.num_clients if any_number else population.cohort_size
@@ -101,3 +104,73 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
         bits,
         f"{most} x {aggregation.num_levels - 1}",
     )
+
+
+# --- segments -----------------------------------------------------------------------------------
+
+
+def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
+    """Check groups and segments; `varies`: whether a scheme asks any number of clients."""
+    own, population = config.hetero, config.population
+    if own.is_plain:
+        return _validate_plain(own)
+    _validate_groups(own, population.cohort_size)
+    _validate_rules(own, population.num_clients)
+    rule = "must be none where cohorts differ in size (bernoulli)"
+    require(not varies, "segments", rule, own.segments)
+    weighted, protocol = config.aggregation.weighted, config.protocol
+    rule = "must be left out with segments: their mean has no weights"
+    require(not weighted, "weighted", rule, weighted)
+    graph, policy = protocol.graph, protocol.split_policy
+    require(graph == "complete", "graph", "must be complete with segments", graph)
+    return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
+
+
+def _validate_plain(config: SegmentConfig) -> None:
+    needs = "must be left out without --segments sc, mc, hc or groups"
+    for name in ("subgroups", "hybrid_threshold", "combine", "attack", "num_byzantine"):
+        value = getattr(config, name)
+        require(value == getattr(SegmentConfig(), name), name, needs, value)
+
+
+def _validate_groups(config: SegmentConfig, cohort_size: int) -> None:
+    levels, cuts = config.group_levels, config.subgroups
+    chained = config.segments != "groups"
+    least = 2 if chained else 1
+    require(len(levels) >= least, "group_levels", f"must hold {least} or more", levels)
+    for level in levels:
+        require(2 <= level <= 2**23, "group_levels", "must lie in [2, 2**23]", level)
+    ascending = list(levels) == sorted(levels)
+    require(ascending, "group_levels", "must not descend from slower to faster groups", levels)
+    fits = not cuts or (len(cuts) == len(levels) and min(cuts) >= 1)
+    rule = "must be one number, at least 1, for each of `group_levels`"
+    require(fits, "subgroups", rule, cuts, levels)
+    threshold, columns = config.hybrid_threshold, config.num_columns
+    rule = "must be given for hc, and for no other scheme"
+    given = threshold is not None
+    require(given == (config.segments == "hc"), "hybrid_threshold", rule, config.segments)
+    good = threshold is None or 1 <= threshold < columns
+    require(good, "hybrid_threshold", f"must lie in [1, {columns - 1}]", threshold)
+    smallest = config.smallest_column(cohort_size)
+    require(
+        smallest >= FEWEST_IN_A_SUM or config.allow_small_groups,
+        "group_levels",
+        "must leave two clients of a cohort or more in each group or subgroup, or a sum is one "
+        "client's update (a larger --cohort-size, fewer groups, or --allow-small-groups)",
+        f"{smallest} of {cohort_size} in the smallest of {columns}",
+    )
+    require(smallest >= 1, "group_levels", "must not be more than the cohort's clients", columns)
+    rates = config.client_rates
+    require(len(rates) >= 1, "client_rates", "must hold at least one rate", rates)
+    for rate in rates:
+        check_number(rate, "client_rates", "must be positive", POSITIVE)
+
+
+def _validate_rules(config: SegmentConfig, num_clients: int) -> None:
+    good = 0 <= config.trim < 0.5
+    require(good, "trim", "must lie in [0, 0.5)", config.trim)
+    attackers, attacked = config.num_byzantine, config.attack != "none"
+    rule = "must be at least 1 with an attack, and 0 without"
+    require((attackers >= 1) == attacked, "num_byzantine", rule, attackers, config.attack)
+    rule = f"must be fewer than the {num_clients} clients"
+    require(attackers < num_clients, "num_byzantine", rule, attackers)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrsa_jax.cli import _console, main
+from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import GradientsConfig
 from mrsa_jax.study.attack import _images
 
@@ -411,7 +411,7 @@ def test_an_interruption_leaves_what_was_finished(
     out = tmp_path / "out"
     words = ["attack", *FAST, "--schemes", "uniform", "partition", "--out", str(out)]
     with monkeypatch.context() as patch:
-        patch.setattr(_console.Bars, "stage", _Interrupt(finished))
+        patch.setattr(Bars, "stage", _Interrupt(finished))
         assert main(words) == 130
     said = capsys.readouterr().err
     assert "interrupted" in said
@@ -427,16 +427,7 @@ def test_an_interruption_leaves_what_was_finished(
     whole = (out / "scores.csv").read_text()
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(_console.Bars, "stage", _Interrupt(1))
+        patch.setattr(Bars, "stage", _Interrupt(1))
         assert main(words) == 130
     assert (out / "scores.csv").read_text() == whole  # not replaced by half of it
     assert not list(tmp_path.glob(".*"))
-
-
-def test_every_model_is_one_that_studies_know() -> None:
-    from typing import get_args
-
-    from mrsa_jax.study import _build
-    from mrsa_jax.study._training_config import ModelName
-
-    assert set(get_args(ModelName)) == set(_build.MODELS)

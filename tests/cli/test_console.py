@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from mrsa_jax import _device_words
-from mrsa_jax.cli import _console
+from mrsa_jax._cores import num_cores
+from mrsa_jax.cli import Bars, use_cores
 
 _NAME = "JAX_NUM_CPU_DEVICES"
 
@@ -18,7 +19,7 @@ _NAME = "JAX_NUM_CPU_DEVICES"
 def eleven_cores(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.delenv(_NAME, raising=False)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    monkeypatch.setattr(_console, "num_cores", lambda: 11)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(11), raising=False)
     # what the call below sets is taken back at the end only if it was touched before
     monkeypatch.setenv(_NAME, "1")
     monkeypatch.delenv(_NAME)
@@ -30,24 +31,24 @@ def eleven_cores(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("asked", "devices"), [(None, "8"), (1, "1"), (3, "3"), (10, "10"), (12, "11")]
 )
 def test_a_device_a_core(asked: int | None, devices: str) -> None:
-    _console.use_cores(asked)
+    use_cores(asked)
     assert os.environ[_NAME] == devices
 
 
 def test_what_the_user_has_set_stays(eleven_cores: pytest.MonkeyPatch) -> None:
     eleven_cores.setenv(_NAME, "4")
-    _console.use_cores()
+    use_cores()
     assert os.environ[_NAME] == "4"
 
 
 def test_devices_that_xla_is_told_to_make_stay(eleven_cores: pytest.MonkeyPatch) -> None:
     eleven_cores.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
-    _console.use_cores()
+    use_cores()
     assert _NAME not in os.environ
 
 
 def test_cores_of_this_process() -> None:
-    assert 1 <= _console.num_cores() <= (os.cpu_count() or 1)
+    assert 1 <= num_cores() <= (os.cpu_count() or 1)
 
 
 def test_a_reader_who_has_seen_enough_is_no_error() -> None:
@@ -68,14 +69,14 @@ def test_the_device_is_said_first_and_a_gpu_that_is_idle(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_device_words, "unused_gpu", lambda: "there is a GPU")
-    with _console.Bars() as bars:
+    with Bars() as bars:
         bars.stage("work", 3)
     first, second, third = capsys.readouterr().err.splitlines()
     assert first.startswith("device: CPU, ")
     assert second == "warning: there is a GPU"
     assert third.endswith("work (3)")
-    with _console.Bars():  # what is refused before any work is answered in one line
+    with Bars():  # what is refused before any work is answered in one line
         pass
-    with _console.Bars(device=False) as bars:
+    with Bars(device=False) as bars:
         bars.rest()
     assert capsys.readouterr().err == ""

@@ -19,8 +19,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from mrsa_jax._errors import StoreError, writing
-from mrsa_jax.cli import main
-from mrsa_jax.cli._console import Outlet
+from mrsa_jax.cli import main, outlets
 
 POPULATION = ["--num-clients", "8", "--cohort-size", "4"]
 QUICK: dict[str, list[str]] = {
@@ -168,11 +167,22 @@ def test_a_place_that_may_not_be_written_is_refused_before_work(
     assert "error: `out` must be a folder; got" in errors
 
 
+def outlet_of(stream: Any) -> Any:
+    """Return what a command has for its standard output in place of a stream."""
+    before = sys.stdout
+    sys.stdout = stream
+    try:
+        with outlets() as outlet:
+            return outlet
+    finally:
+        sys.stdout = before
+
+
 def test_an_outlet_writes_what_its_letters_allow_and_remembers_the_first_failure() -> None:
     text = "T \u00b1 1 \u2500\u2502\u256d \u2013 \u2026 bj\u00f8rn \u20ac \U0001f600 \udc80"
     for letters in ("ascii", "latin-1", "cp1252", "utf-8"):
         stream = output(letters)
-        outlet = Outlet(stream)
+        outlet = outlet_of(stream)
         assert outlet.write(text) == len(text)
         assert outlet.failure is None
         shown = text_of(stream)
@@ -184,12 +194,12 @@ def test_an_outlet_writes_what_its_letters_allow_and_remembers_the_first_failure
             else:
                 assert letter in shown
     stream = output("ascii")
-    Outlet(stream).write("3 \u00b1 1 \u20ac")
+    outlet_of(stream).write("3 \u00b1 1 \u20ac")
     assert text_of(stream) == "3 +- 1 \\u20ac"
     closed = io.StringIO()
     closed.close()
     for nowhere in (None, closed):
-        outlet = Outlet(nowhere)
+        outlet = outlet_of(nowhere)
         outlet.write("x")
         outlet.flush()
         assert outlet.failure is not None

@@ -13,8 +13,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax.cli import main
-from mrsa_jax.study import _attack_config as attacks
-from mrsa_jax.study import _report, _store, to_dict
+from mrsa_jax.study import KINDS, LeastSquaresConfig, _report, to_dict
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def sweep(tmp_path: pathlib.Path) -> pathlib.Path:
         },
         coords={"scheme": ["Random"], "num_clients": [8, 16]},
     )
-    base = to_dict(attacks.LeastSquaresConfig(rounds=9))
+    base = to_dict(LeastSquaresConfig(rounds=9))
     axes = [
         {"name": "scheme", "fields": ["schemes"], "values": [[["uniform"]]]},
         {"name": "num_clients", "fields": ["num_clients"], "values": [[8], [16]]},
@@ -40,7 +39,9 @@ def sweep(tmp_path: pathlib.Path) -> pathlib.Path:
     }  # fmt: skip
     folder = tmp_path / "sweep"
     folder.mkdir()
-    _store.StudyFolder(folder, content).write_results(results)
+    stored = results.assign_attrs({name: json.dumps(value) for name, value in content.items()})
+    stored = stored.assign_coords(scheme=stored["scheme"].astype("U"))
+    stored.to_zarr(folder / "results.zarr", mode="w", consolidated=False, zarr_format=2)
     (folder / "study.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
@@ -96,10 +97,10 @@ def test_open_shows_the_page(
 
 
 def test_defaults_of_all_attacks_are_known() -> None:
-    assert _report.defaults_of("leastsquares")["rounds"] == attacks.LeastSquaresConfig().rounds
-    for name in attacks.__all__:
-        if name != "AttackSettings":
-            assert _report.defaults_of(name.removesuffix("Config").lower()) is not None
+    assert _report.defaults_of("leastsquares")["rounds"] == LeastSquaresConfig().rounds
+    for kind in KINDS.values():
+        name = kind.config.__name__.removesuffix("Config").lower()
+        assert _report.defaults_of(name) is not None
 
 
 def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.study import SecaggConfig
-from mrsa_jax.study.secagg._setting import Setting
+from mrsa_jax.study.secagg import Setting
 
 SMALL = ["--num-clients", "8", "--dim", "6"]
 STEPS = ["advertise keys", "share keys", "masked input", "unmask"]

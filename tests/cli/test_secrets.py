@@ -10,19 +10,18 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import federated
-from mrsa_jax.study import SecaggConfig, _train_points
-from mrsa_jax.study._config import (
+from mrsa_jax.study import (
+    KINDS,
     DataConfig,
     DemoConfig,
     PopulationConfig,
+    SecaggConfig,
+    SegmentConfig,
     TrainConfig,
     TrainingConfig,
-    secret_seed,
 )
-from mrsa_jax.study._progress import Silent
-from mrsa_jax.study._runner import Machine
-from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._training import train_schemes
+from mrsa_jax.study._config import secret_seed
+from mrsa_jax.study.sweeps import Machine
 
 
 class Secrets:
@@ -183,16 +182,17 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
     configs = list(points())
     found = {}
     for number, config in enumerate(configs):
-        (own,) = materials(monkeypatch, lambda config=config: train_schemes(config, Silent()))
+        (own,) = materials(monkeypatch, lambda config=config: mj.study.run(config))
         found[own] = number
+    points_of = KINDS["train"].runner()
     (swept,) = materials(
-        monkeypatch, lambda: list(_train_points.run(configs[-1:], Machine(), False, 1))
+        monkeypatch, lambda: list(points_of.run(configs[-1:], Machine(), False, 1))
     )
     assert found[swept] == len(configs) - 1  # a point of a sweep is the point alone
     assert len(found) == len(configs)
     demo = DemoConfig(seed=5, rounds=3, schemes=("uniform",), population=TRAIN.population,
                       data=TRAIN.data, training=TRAIN.training)  # fmt: skip
-    (other,) = materials(monkeypatch, lambda: train_schemes(demo, Silent()))
+    (other,) = materials(monkeypatch, lambda: mj.study.run(demo))
     assert other not in found
     assert np.asarray(mj.secagg.key_material(5)).tobytes() not in found
 

@@ -7,8 +7,7 @@ import pytest
 
 from mrsa_jax import secagg, study
 from mrsa_jax.cli import main
-from mrsa_jax.study.sweeps import _engine
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study.sweeps import parse_sweep, plan_sweep, run_sweep
 
 STUDY = """
 rounds = 8
@@ -33,7 +32,7 @@ def results_of(text, folder):
     import dataclasses
 
     sweep = dataclasses.replace(parse_sweep(text), out=folder)
-    return _engine.run_sweep(_engine.plan_sweep(sweep)).load()
+    return run_sweep(plan_sweep(sweep)).load()
 
 
 def test_a_dry_run_computes_nothing(file, tmp_path, capsys):

@@ -13,11 +13,14 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study.attack._memory import attack_bytes
-from mrsa_jax.study.sweeps._axes import parse_sweep
+from mrsa_jax.study import KINDS
+from mrsa_jax.study.sweeps import Machine, parse_sweep
 
 NAMES = [name.removeprefix("attack ") for name in KINDS if name.startswith("attack")]
+
+
+def attack_bytes(config):
+    return KINDS["attack gradients"].runner().memory_bytes(config, Machine(), 1)
 
 
 def config_of(name, settings=""):
@@ -71,9 +74,8 @@ def test_arrays_in_files_are_counted_by_their_shapes(tmp_path):
 _MEASURE = """
 import json, pathlib, sys
 import jax.numpy as jnp
-from mrsa_jax.study.attack import _points
-from mrsa_jax.study.sweeps._axes import parse_sweep
-from mrsa_jax.study._runner import Machine
+from mrsa_jax.study import KINDS
+from mrsa_jax.study.sweeps import Machine, parse_sweep
 
 def peak():  # of this program; getrusage would start from its parent's
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -83,9 +85,10 @@ name, settings = sys.argv[1:]
 text = f'command = "attack {name}"\\n{settings}\\n[grid]\\nseed = [0]\\n'
 (point,) = parse_sweep(text).points()
 jnp.zeros(3).block_until_ready()
-estimate = _points.memory_bytes(point.config, Machine(), 1)
+points = KINDS["attack gradients"].runner()
+estimate = points.memory_bytes(point.config, Machine(), 1)
 before = peak()
-list(_points.run([point.config], Machine(), False, 1))
+list(points.run([point.config], Machine(), False, 1))
 print(json.dumps({"estimate": estimate, "measured": peak() - before}))
 """
 

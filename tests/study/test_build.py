@@ -24,15 +24,16 @@ from mrsa_jax.study._build import (
     build_trainer,
 )
 from mrsa_jax.study._servers import SERVERS
-from mrsa_jax.study._training_config import ModelName, PartitionName, PrecisionName, ServerName
 
+HINTS = typing.get_type_hints(DataConfig) | typing.get_type_hints(TrainingConfig)
+NAMES = {field: typing.get_args(hint) for field, hint in HINTS.items()}
 DIGITS = DataConfig(dataset="digits", partition="shards")
 
 
 def test_literals_equal_the_registry() -> None:
-    assert typing.get_args(ModelName) == tuple(MODELS)
-    assert typing.get_args(PartitionName) == tuple(PARTITIONS)
-    assert typing.get_args(ServerName) == tuple(SERVERS)
+    assert NAMES["model"] == tuple(MODELS)
+    assert NAMES["partition"] == tuple(PARTITIONS)
+    assert NAMES["server"] == tuple(SERVERS)
 
 
 def test_more_devices_than_there_are_is_misuse() -> None:
@@ -61,7 +62,7 @@ def test_rates_by_label_need_the_clients() -> None:
 
 
 @pytest.mark.parametrize("partition", ["shards_with_shared", "dirichlet_by_client"])
-def test_splits_have_the_numbers_of_the_configuration(partition: PartitionName) -> None:
+def test_splits_have_the_numbers_of_the_configuration(partition: str) -> None:
     config = DataConfig("digits", partition=partition, shared_size=50, concentration=0.01)
     dataset, clients = build_clients(0, config, 20)
     held = np.asarray(clients.indices)
@@ -106,7 +107,7 @@ def test_the_trainer_has_every_option_and_costs_nothing_for_those_left_out() -> 
     full = build_trainer(config, model)
     own = [full.learning_rate, full.momentum, full.weight_decay, full.proximal]
     np.testing.assert_allclose([float(number) for number in own], [0.2, 0.5, 1e-3, 0.1], rtol=1e-6)
-    assert full.compute_dtype in typing.get_args(PrecisionName)
+    assert full.compute_dtype in NAMES["precision"]
 
 
 def test_servers_step_along_the_mean_update() -> None:

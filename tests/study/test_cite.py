@@ -12,12 +12,12 @@ import xarray as xr
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.selection._registry import BUILT_IN, scheme_papers
 from mrsa_jax.study import SecaggConfig, _cite
-from mrsa_jax.study import _attack_config as attacks
-from mrsa_jax.study._papers import PAPERS
+from mrsa_jax.study._cite import PAPERS
 
 ALWAYS = ["mrsa_jax", "jax2018github"]
+SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning", "bernoulli", "poisson",
+           "power_of_choice", "minimum_separation")  # fmt: skip
 
 
 def keys(spec: object) -> list[str]:
@@ -148,12 +148,12 @@ def test_a_configuration_cites_what_it_uses_and_no_more() -> None:
 
 def test_commands_of_their_own_cite_theirs() -> None:
     assert set(keys(SecaggConfig(fidelity="real"))) >= {"rfc8439", "rfc7748", "rfc5869"}
-    assert "lam2021gradient" in keys(attacks.DisaggregationConfig())
-    shadow = keys(attacks.MembershipConfig(methods=("shadow",)))
+    assert "lam2021gradient" in keys(study.DisaggregationConfig())
+    shadow = keys(study.MembershipConfig(methods=("shadow",)))
     assert "shokri2017membership" in shadow
     assert "yeom2018privacy" not in shadow
-    assert "fredrikson2015model" in keys(attacks.ModelInversionConfig())
-    assert "pasquini2022eluding" in keys(attacks.InconsistencyConfig())
+    assert "fredrikson2015model" in keys(study.ModelInversionConfig())
+    assert "pasquini2022eluding" in keys(study.InconsistencyConfig())
 
 
 def test_a_file_s_settings_and_a_data_set_cite_as_their_configuration() -> None:
@@ -195,20 +195,19 @@ def test_every_name_of_a_setting_that_has_a_paper_exists() -> None:
     import typing
 
     from mrsa_jax.data import SOURCES
-    from mrsa_jax.study import _protocol_config, _segment_config, _training_config
 
-    def literal(kind: object) -> set[str]:
-        return set(typing.get_args(kind))
+    def literal(config: type, field: str) -> set[str]:
+        return set(typing.get_args(typing.get_type_hints(config)[field]))
 
     own = _cite._SETTINGS
-    assert set(own["graph"]) == literal(_protocol_config.GraphName)
-    assert set(own["segments"]) == literal(_segment_config.SegmentsName) - {"none"}
-    assert set(own["combine"]) == literal(_segment_config.CombineName) - {"mean"}
-    assert set(own["model"]) == literal(_training_config.ModelName) - {"logistic"}
-    assert set(own["server"]) == literal(_training_config.ServerName)
-    assert set(own["partition"]) == literal(_training_config.PartitionName) - {"iid"}
+    assert set(own["graph"]) == literal(study.ProtocolConfig, "graph")
+    assert set(own["segments"]) == literal(study.SegmentConfig, "segments") - {"none"}
+    assert set(own["combine"]) == literal(study.SegmentConfig, "combine") - {"mean"}
+    assert set(own["model"]) == literal(study.TrainingConfig, "model") - {"logistic"}
+    assert set(own["server"]) == literal(study.TrainingConfig, "server")
+    assert set(own["partition"]) == literal(study.DataConfig, "partition") - {"iid"}
     assert set(own["dataset"]) == set(SOURCES) - {"idx"}
-    cited = {key for name in BUILT_IN for key in scheme_papers(name)}
+    cited = {key for name in SCHEMES for key in keys(name) if key not in ALWAYS}
     cited |= {key for _, names in _cite._NAMES.values() for key in names}
     for rows in own.values():
         cited |= {key for _, names in rows.values() for key in names}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.cli import _console, main
+from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import open_study
 
 SMALL = ["--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.1", "0.2"]
@@ -225,7 +225,7 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
 
 
 def test_a_swallowed_interrupt_is_raised_again() -> None:
-    with _console.Bars() as bars:
+    with Bars() as bars:
         bars.stage("stage", 2)
         with contextlib.suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -251,7 +251,7 @@ def test_an_interrupt_waits_for_a_compiler_to_return() -> None:
         time.sleep(10)
 
     start = time.perf_counter()
-    with _console.Bars(), pytest.raises(KeyboardInterrupt):
+    with Bars(), pytest.raises(KeyboardInterrupt):
         work()
     assert was_struck_inside == [False]
     assert time.perf_counter() - start < 9, "it was not woken"

@@ -13,9 +13,7 @@ import pytest
 
 from mrsa_jax import ConfigurationError, cli, study
 from mrsa_jax.cli import main
-from mrsa_jax.study import _summary
-from mrsa_jax.study._kinds import KINDS
-from mrsa_jax.study._load import to_toml
+from mrsa_jax.study import KINDS, to_toml
 
 SMALL = study.PopulationConfig(num_clients=6, cohort_size=2, dropout_rates=(0.1,))
 LEARNT: dict[str, Any] = {
@@ -91,7 +89,7 @@ def test_python_and_the_command_line_agree(
         printed.pop("out", None)
         assert printed == json.loads(json.dumps(found.content))
     else:
-        rows = [dataclasses.asdict(row) for row in _summary.summarise(found)]
+        rows = [dataclasses.asdict(row) for row in study.summarise(found)]
         assert printed["rows"] == json.loads(json.dumps(rows))
         assert printed["sentences"] == list(found.mrsa.sentences())
 
@@ -126,13 +124,13 @@ def test_sweeps_of_every_command_agree(
 
 
 def _check_against_a_run(cell: Any, alone: Any) -> None:
-    if isinstance(alone, study.AttackFindings):
+    if hasattr(alone, "scores"):
         for row, one in enumerate(alone.summary or alone.scores):
             for key, value in one.items():
                 if key in cell and isinstance(value, float | int):
                     own = float(cell[key].isel(row=row))
                     assert own == pytest.approx(float(value), nan_ok=True)
-    elif isinstance(alone, study.Findings):
+    elif hasattr(alone, "content"):
         for key, rate in alone.content["rates"].items():
             assert int(cell[f"{key}_count"]) == rate["count"]
     else:

@@ -22,10 +22,10 @@ from mrsa_jax.study import (
     load_config,
     parse_scheme,
     to_dict,
+    to_toml,
     validate,
 )
 from mrsa_jax.study._config import different_settings
-from mrsa_jax.study._load import to_toml
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
 

@@ -8,8 +8,8 @@ import pytest
 from mrsa_jax import Status
 from mrsa_jax._memory import bytes_in_words
 from mrsa_jax.cli import _console
-from mrsa_jax.study import Notes, Progress, _progress
-from mrsa_jax.study._progress import Meter, Silent, performance_words
+from mrsa_jax.study import Progress, _progress
+from mrsa_jax.study._progress import Meter, Notes, Silent, performance_words
 
 
 class _Watcher:

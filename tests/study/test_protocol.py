@@ -17,7 +17,6 @@ from mrsa_jax.study import (
     ProtocolConfig,
     TrainConfig,
     _build,
-    _protocol_config,
     _trial,
     check,
     open_study,
@@ -107,10 +106,11 @@ def test_clip_rules_are_checked() -> None:
 
 
 def test_names_are_those_of_the_registry() -> None:
-    names = typing.get_args
-    assert names(_protocol_config.GraphName) == tuple(_build.GRAPHS)
-    assert names(_protocol_config.ClipRuleName) == tuple(_build.CLIP_RULES)
-    assert names(_protocol_config.SplitPolicyName) == names(mj.selection.SplitPolicy)
+    hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
+    names = {field: typing.get_args(hint) for field, hint in hints.items()}
+    assert names["graph"] == tuple(_build.GRAPHS)
+    assert names["clip_rule"] == tuple(_build.CLIP_RULES)
+    assert names["split_policy"] == typing.get_args(mj.selection.SplitPolicy)
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:

@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, OutputExistsError, federated
-from mrsa_jax.cli import _console, main
+from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import (
     DemoConfig,
     PopulationConfig,
@@ -232,14 +232,14 @@ def test_a_run_that_is_killed_and_interrupted_ends_as_one_that_is_not(
     spoilt.write_bytes(content)
 
     with monkeypatch.context() as interrupted:
-        whole_update = _console.Bars.update
+        whole_update = Bars.update
 
-        def update(self: _console.Bars, done: int, total: int) -> None:
+        def update(self: Bars, done: int, total: int) -> None:
             whole_update(self, done, total)
             if done == total - 10:
                 signal.raise_signal(signal.SIGINT)
 
-        interrupted.setattr(_console.Bars, "update", update)
+        interrupted.setattr(Bars, "update", update)
         assert main([*words, "--resume"]) == 130
     said = " ".join(capsys.readouterr().err.split())
     assert f"{newest} is damaged: step {older} is used instead" in said

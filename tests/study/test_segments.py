@@ -18,7 +18,6 @@ from mrsa_jax.study import (
     ProtocolConfig,
     SegmentConfig,
     TrainConfig,
-    _segment_config,
     _segments,
     check,
     load_config,
@@ -95,10 +94,11 @@ def test_small_groups_can_be_accepted_but_not_empty_ones() -> None:
 
 
 def test_names_are_those_of_the_registry() -> None:
-    names = typing.get_args
-    assert names(_segment_config.CombineName) == tuple(_segments.COMBINE)
-    assert names(_segment_config.AttackName) == tuple(_segments.ATTACKS)
-    assert set(names(_segment_config.SegmentsName)) == {"none", "groups", *mj.hetero.SCHEMES}
+    hints = typing.get_type_hints(SegmentConfig)
+    names = {field: typing.get_args(hint) for field, hint in hints.items()}
+    assert names["combine"] == tuple(_segments.COMBINE)
+    assert names["attack"] == tuple(_segments.ATTACKS)
+    assert set(names["segments"]) == {"none", "groups", *mj.hetero.SCHEMES}
     robust = SegmentConfig("sc", num_byzantine=0)
     for make in _segments.COMBINE.values():
         rule = make(robust)
@@ -108,11 +108,11 @@ def test_names_are_those_of_the_registry() -> None:
 def test_groups_hold_whole_blocks_where_they_can() -> None:
     """By hand: 12 of K = 12 in five groups; blocks of 2 and 3 in three groups, and of 6."""
     five, three = SegmentConfig("mc"), SegmentConfig("mc", group_levels=(2, 4, 8))
-    assert _segment_config.column_sizes(five, 12) == [3, 3, 2, 2, 2]
-    assert _segment_config.column_sizes(three, 12, 3) == [6, 3, 3]
-    assert _segment_config.column_sizes(three, 12, 6) == [4, 4, 4]
+    assert five.column_sizes(12) == [3, 3, 2, 2, 2]
+    assert three.column_sizes(12, 3) == [6, 3, 3]
+    assert three.column_sizes(12, 6) == [4, 4, 4]
     cut = SegmentConfig("mc", group_levels=(2, 4), subgroups=(1, 2))
-    assert _segment_config.smallest_column(cut, 12) == 3
+    assert cut.smallest_column(12) == 3
 
 
 def test_slots_are_filled_slowest_first_and_blocks_stay_together() -> None:

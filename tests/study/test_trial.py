@@ -9,7 +9,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
-from mrsa_jax.study import DataConfig, PopulationConfig, _trial, analyse, parse_scheme
+from mrsa_jax.study import DataConfig, PopulationConfig, _trial, parse_scheme
 from mrsa_jax.study._build import (
     build_clients,
     build_rates,
@@ -22,7 +22,7 @@ from mrsa_jax.study._trial import learnt_sums
 def test_a_history_is_analysed_round_by_round() -> None:
     """Worked by hand: rounds {0,1}, nobody, {1,2}, {0,2}: the odd cycle exposes everybody."""
     history = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 1], [1, 0, 1]], bool)
-    found = analyse(history)
+    found = _trial.analyse(history)
     assert found.rank.tolist() == [1, 1, 2, 3]
     assert found.first_exposure.tolist() == [3, 3, 3]
     assert found.exposed_clients.tolist() == [0, 0, 0, 3]
@@ -35,9 +35,9 @@ def test_a_history_is_analysed_round_by_round() -> None:
 def test_trials_are_analysed_as_one_by_one() -> None:
     selector = mj.selection.uniform(8, 3)
     trials = mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 12, 4)
-    together = analyse(trials)
+    together = _trial.analyse(trials)
     for b in range(4):
-        alone = analyse(np.asarray(trials)[b])
+        alone = _trial.analyse(np.asarray(trials)[b])
         for name in ("strong_privacy", "rank", "first_exposure", "exposed_clients", "skipped"):
             np.testing.assert_array_equal(getattr(together, name)[b], getattr(alone, name))
 
@@ -48,7 +48,7 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     trials = np.asarray(
         mj.selection.rollout_trials(0, selector, mj.availability.independent(0.3), 15, 14)
     ).reshape(shape)
-    whole = analyse(trials)
+    whole = _trial.analyse(trials)
     first, rounds = whole.first_exposure[..., None, :], np.arange(15)[:, None]
     assert (first >= 0).any()
     expected = ((first >= 0) & (first <= rounds)).sum(axis=-1)  # from the definition
@@ -56,7 +56,7 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     for entries, size in ((1, 1), (4 * 15 * 9, 4), (10**9, 14)):
         monkeypatch.setitem(_device._WORK, "analyses", _device._Work(96 * entries, 1))
         assert _trial.trials_at_once(14, 15, 9) == size
-        parts = analyse(trials)
+        parts = _trial.analyse(trials)
         for name, values in vars(whole).items():
             own = getattr(parts, name)
             assert own.dtype == values.dtype
@@ -66,7 +66,7 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_sum_of_one_is_withheld() -> None:
     cohorts = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
     assert learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
-    assert (analyse(learnt_sums(cohorts)).first_exposure == -1).all()
+    assert (_trial.analyse(learnt_sums(cohorts)).first_exposure == -1).all()
 
 
 def test_one_label_shards_hold_one_label_and_equal_shards_may_hold_two() -> None:

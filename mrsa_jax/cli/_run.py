@@ -1,0 +1,56 @@
+"""What commands that run from settings share: checks, then JAX, then bars, then words or JSON."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from mrsa_jax._compile_cache import use_compile_cache
+from mrsa_jax.cli._console import Bars, drawn, print_json, use_cores
+from mrsa_jax.study import validate
+
+__all__ = ["INTERRUPTED", "run_kind", "words_of"]
+
+INTERRUPTED = 130
+"""Exit status of what was interrupted."""
+
+
+def words_of(command: type, *, in_full: bool) -> str:
+    """Return what a command is for, from its settings' class: a line, or all that is said."""
+    words = inspect.getdoc(command) or ""
+    return words if in_full else words.partition("\n")[0]
+
+
+def run_kind(
+    config: Any,
+    show: Callable[[Any], None],
+    *,
+    as_json: Callable[[Any], object] = operator.attrgetter("content"),
+    devices: int | None = 1,
+) -> tuple[Any, float]:
+    """Run a command from its settings; return what it found, and its seconds.
+
+    What is found is printed before it is saved, which may fail.
+
+    Args:
+        config: The settings.
+        show: Prints what was found.
+        as_json: Gives what is printed of it as JSON, where the settings ask for that.
+        devices: How many a CPU is to be; one a core if None.
+    """
+    validate(config)  # before JAX is imported: a misuse is answered at once
+    use_compile_cache()
+    use_cores(devices)
+    from mrsa_jax import study
+
+    def run(config: Any, bars: Bars, shown: Callable[[Any], None]) -> Any:
+        if hasattr(config, "out"):
+            return study.run_and_save(config, bars, shown)
+        found = study.run(config, bars)
+        shown(found)
+        return found
+
+    printed = (lambda found: print_json(as_json(found))) if config.json else show
+    return drawn(run, config, printed)
