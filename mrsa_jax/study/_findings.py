@@ -1,11 +1,22 @@
-"""What a command finds that is no data set: words, and values as JSON has them."""
+"""What a command finds that is no data set: words, tables, and values as JSON has them."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import math
+import pathlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Findings"]
+import numpy as np
+
+from mrsa_jax._untrusted import printable
+from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+from mrsa_jax.privacy._audit import share
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["AttackFindings", "AuditFindings", "Findings", "first_rows"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,3 +32,140 @@ class Findings:
     title: str
     sentences: list[str]
     content: dict[str, Any]
+
+
+@dataclasses.dataclass
+class AttackFindings:
+    """What an attack has found so far.
+
+    Attributes:
+        folder: Where files may be written that are too large to hold; None: all is held.
+        title: Of the tables.
+        summary: A row for each thing that was attacked.
+        scores: A row for each client, image or sample behind the summary.
+        sentences: What they show, in words.
+        figures: By file name, without its ending.
+        arrays: What was recovered, by file name.
+        is_complete: False after an interruption.
+    """
+
+    folder: pathlib.Path | None = None
+    title: str = ""
+    summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    scores: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    sentences: list[str] = dataclasses.field(default_factory=list)
+    figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    is_complete: bool = True
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        return {
+            "title": self.title,
+            "is_complete": self.is_complete,
+            "summary": [_plain(row) for row in self.summary],
+            "scores": [_plain(row) for row in self.scores],
+            "sentences": self.sentences,
+        }
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON can hold it."""
+    result = {}
+    for name, value in row.items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        is_odd = isinstance(plain, float) and not math.isfinite(plain)
+        result[name] = None if is_odd else plain
+    return result
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AuditFindings:
+    """What an audit found.
+
+    Attributes:
+        file: Of the log.
+        log: The history in it.
+        audit: What it leaks, with proof.
+        gate: What was demanded, if anything.
+    """
+
+    file: pathlib.Path
+    log: ParticipationLog
+    audit: Audit
+    gate: Gate | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to search, so False after an interruption."""
+        return not self.audit.pending
+
+    @property
+    def title(self) -> str:
+        """What was audited, in a line."""
+        found = self.audit
+        empty = f" ({found.empty_rounds} without anybody)" if found.empty_rounds else ""
+        kind = "weighted" if found.is_weighted else "plain"
+        size = f"{found.num_rounds} rounds{empty}, {found.num_clients} clients"
+        return f"{printable(self.file)}: {size}, {kind} sums"
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, in words."""
+        return self.audit.sentences()
+
+    @property
+    def summary(self) -> list[tuple[str, str, str]]:
+        """What was found as question, answer, how sure."""
+        return _rows(self.audit)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything, as `--json` prints it."""
+        gate = None if self.gate is None else self.gate._asdict()
+        return {"file": str(self.file), **self.audit.to_dict(), "gate": gate}
+
+
+def first_rows(found: Audit) -> list[tuple[str, str, str]]:
+    """Return what is known at once."""
+    weak = found.weak
+    if weak.lower is None:
+        return [("clients in any sum", "0", "exact")]
+    first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
+    return [
+        ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
+        ("strong privacy T", str(found.strong), "exact"),
+        (
+            "lightest combination so far",
+            f"{weak.upper} client{'' if weak.upper == 1 else 's'}",
+            "exact",
+        ),
+    ]
+
+
+def _rows(found: Audit) -> list[tuple[str, str, str]]:
+    weak = found.weak
+    exposed, *others = first_rows(found)
+    if not others:
+        return [exposed]
+    leverage = "not computed"
+    if found.max_leverage is not None:
+        leverage = f"{share(found.max_leverage)} (client {printable(found.max_leverage_client)})"
+    plain = []
+    group = found.group
+    if group is not None and group.upper is not None:
+        sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
+        plural = "" if sizes == "1" else "s"
+        sure = "certified" if group.certified else "not decided"
+        plain = [("smallest plain sum", f"{sizes} client{plural}", sure)]
+    both = weak.lower == weak.upper
+    return [
+        exposed,
+        ("maximum leverage", leverage, "float64"),
+        ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
+         f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
+        *plain,
+        ("strong privacy T", str(found.strong), "exact"),
+        ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
+    ]  # fmt: skip

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mrsa_jax._errors import require
 from mrsa_jax.study import _store
 from mrsa_jax.study._kinds import checked, kind_of
 from mrsa_jax.study._progress import Progress, checked_progress
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from mrsa_jax.study._attack_config import AttackSettings
+    from mrsa_jax.study._audit_config import AuditConfig
+    from mrsa_jax.study._config import Config
+    from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
+    from mrsa_jax.study._secagg_config import SecaggConfig
 
 __all__ = ["check", "run", "run_and_save"]
 
@@ -28,6 +37,14 @@ def check(config: Any) -> None:
     kind_of(config).load().check(config)
 
 
+@overload
+def run(config: Config, progress: Progress | None = None) -> xr.Dataset: ...
+@overload
+def run(config: SecaggConfig, progress: Progress | None = None) -> Findings: ...
+@overload
+def run(config: AuditConfig, progress: Progress | None = None) -> AuditFindings: ...
+@overload
+def run(config: AttackSettings, progress: Progress | None = None) -> AttackFindings: ...
 def run(config: Any, progress: Progress | None = None) -> Any:
     """Run a command and return what it found, without writing anything.
 

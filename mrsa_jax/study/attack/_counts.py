@@ -14,8 +14,8 @@ from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack._sums import FOUND, history_of, read_array
 
 if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
-    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_disaggregation"]
 

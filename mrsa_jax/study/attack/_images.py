@@ -19,8 +19,8 @@ from mrsa_jax.study._attack_checks import pictures
 from mrsa_jax.study._attack_config import GradientsConfig, ModelInversionConfig
 
 if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
-    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_gradients", "run_model_inversion", "through_wire"]
 

@@ -15,8 +15,8 @@ from mrsa_jax.study._attack_config import InconsistencyConfig, MembershipConfig
 from mrsa_jax.study.attack._images import through_wire
 
 if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
-    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["run_inconsistency", "run_membership"]
 

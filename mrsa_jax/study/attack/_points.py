@@ -13,10 +13,10 @@ import numpy as np
 
 from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study._config import studied
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
 from mrsa_jax.study._runner import Machine, Variable, variable
-from mrsa_jax.study.attack._findings import AttackFindings
 from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 

@@ -8,13 +8,14 @@ from typing import Any
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _attack_config as setting
 from mrsa_jax.study import _store
+from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._kinds import kind_of
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study.attack._counts import run_disaggregation
-from mrsa_jax.study.attack._findings import AttackFindings, save
 from mrsa_jax.study.attack._images import run_gradients, run_model_inversion
 from mrsa_jax.study.attack._members import run_inconsistency, run_membership
 from mrsa_jax.study.attack._memory import attack_bytes
+from mrsa_jax.study.attack._save import save
 from mrsa_jax.study.attack._sums import run_least_squares
 
 __all__ = ["attack", "check", "run", "run_and_save"]

@@ -33,8 +33,8 @@ from mrsa_jax.study._config import (
 )
 
 if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
-    from mrsa_jax.study.attack._findings import AttackFindings
 
 __all__ = ["FOUND", "history_of", "read_array", "run_least_squares"]
 

@@ -17,8 +17,8 @@ from mrsa_jax.study._page import png_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
+    from mrsa_jax.study._findings import AuditFindings
     from mrsa_jax.study._store import StudyFolder
-    from mrsa_jax.study.audit._findings import AuditFindings
 
 __all__ = ["save_audit"]
 

@@ -14,8 +14,8 @@ from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._audit_config import AuditConfig
 from mrsa_jax.study._config import Settings
+from mrsa_jax.study._findings import AuditFindings, first_rows
 from mrsa_jax.study._progress import Progress, note, stages
-from mrsa_jax.study.audit._findings import AuditFindings, first_rows
 from mrsa_jax.study.audit._folder import save_audit
 
 __all__ = ["check", "run", "run_and_save"]

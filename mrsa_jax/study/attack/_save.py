@@ -1,0 +1,38 @@
+"""How what an attack found is saved."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
+    from mrsa_jax.study._store import StudyFolder
+
+__all__ = ["save"]
+
+
+def save(report: AttackFindings, folder: StudyFolder) -> None:
+    """Write scores, figures and arrays into a folder."""
+    folder.manifest["is_complete"] = report.is_complete
+    for name, rows in (("summary", report.summary), ("scores", report.scores)):
+        if rows:
+            _write_csv(folder.path / f"{name}.csv", rows)
+    content = {**report.content, "manifest": folder.manifest}
+    text = json.dumps(content, indent=2) + "\n"
+    (folder.path / "scores.json").write_text(text, encoding="utf-8")
+    for name, figure in report.figures.items():
+        figure.savefig(folder.path / f"{name}.png", dpi=160)
+    for name, array in report.arrays.items():
+        np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
+
+
+def _write_csv(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
