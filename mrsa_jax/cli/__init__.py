@@ -99,12 +99,9 @@ def _run(words: list[str]) -> int:
     try:
         config = _parse(words)
         return _command_of(config).run(config)
-    except MrsaError as error:
+    except (MrsaError, OSError) as error:
         _say_error(str(error))
         return 2 if isinstance(error, _MISUSE) else 1
-    except OSError as error:
-        _say_error(str(error))
-        return 1
     except (MemoryError, RuntimeError, AssertionError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             problem = _device_problem()

@@ -18,11 +18,7 @@ from mrsa_jax.study import KINDS, load_config
 __all__ = ["AttackCommand", "defaults", "run_attack"]
 
 _MOST_ROWS = 48  # of the detailed table that are printed
-_CONFIGS = {
-    name.removeprefix("attack "): kind.config
-    for name, kind in KINDS.items()
-    if name.startswith("attack ")
-}
+_CONFIGS = {name.partition(" ")[2]: kind.config for name, kind in KINDS.items() if " " in name}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -83,15 +83,12 @@ def run_bench(config: BenchConfig) -> int:
 
 def _check(config: BenchConfig) -> None:
     quiet = not (config.peers or config.quick or config.record or config.out)
-    require(
-        not config.list or quiet, "list", "must stand without --peers, --quick, --record, --out"
-    )
-    require(
-        not (config.record and config.quick), "record", "must be left out with --quick: use --out"
-    )
-    if config.record:
-        rule = "needs a checkout of the project: here use --out FILE"
-        require(_RECORDS.is_dir(), "record", rule)
+    rule = "must stand without --peers, --quick, --record, --out"
+    require(not config.list or quiet, "list", rule)
+    rule = "must be left out with --quick: use --out"
+    require(not (config.record and config.quick), "record", rule)
+    rule = "needs a checkout of the project: here use --out FILE"
+    require(not config.record or _RECORDS.is_dir(), "record", rule)
     if config.out is not None:
         rule = "must be a file in a folder that exists"
         fits = config.out.parent.is_dir() and not config.out.is_dir()

@@ -91,22 +91,24 @@ def _prepare(config: DataConfig) -> int:
             console.print("nothing was fetched")
             return 1
     dataset = data.prepare(plan)
-    content = {
-        "name": dataset.name,
-        "version": plan.version,
-        "directory": str(plan.directory),
-        "train": len(dataset.train_labels),
-        "test": len(dataset.test_labels),
-        "input_shape": list(dataset.input_shape),
-        "num_classes": dataset.num_classes,
-    }
+    train, test = len(dataset.train_labels), len(dataset.test_labels)
+    shape, classes = dataset.input_shape, dataset.num_classes
     if config.json:
-        print_json(content)
+        print_json(
+            {
+                "name": dataset.name,
+                "version": plan.version,
+                "directory": str(plan.directory),
+                "train": train,
+                "test": test,
+                "input_shape": list(shape),
+                "num_classes": classes,
+            }
+        )
     else:
         sys.stdout.write(
-            f"{dataset.name}: {content['train']:,} training and {content['test']:,} test images "
-            f"of {'x'.join(map(str, dataset.input_shape))}, {dataset.num_classes} classes, "
-            "read and cached\n"
+            f"{dataset.name}: {train:,} training and {test:,} test images of "
+            f"{'x'.join(map(str, shape))}, {classes} classes, read and cached\n"
         )
     return 0
 

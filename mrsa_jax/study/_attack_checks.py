@@ -30,8 +30,13 @@ _LEAST = {
 } | dict.fromkeys(
     ("rounds", "window", "interval", "dim", "restarts", "num_images", "iterations", "batch_size",
      "num_epochs", "num_targets", "hidden_size"), 1)  # fmt: skip
-_POSITIVE = ("learning_rate",)
-_NOT_NEGATIVE = ("ridge", "noise", "drift", "seconds", "smoothness")
+_IS_POSITIVE = ("must be finite and positive", POSITIVE)
+_NOT_NEGATIVE = ("must be finite, from 0", 0.0)
+_NUMBERS: dict[str, tuple[Any, ...]] = {
+    "learning_rate": _IS_POSITIVE,
+    "connection_probability": ("must lie in (0, 1]", POSITIVE, 1.0),
+    "label_noise": ("must lie in [0, 1]", 0.0, 1.0),
+} | dict.fromkeys(("ridge", "noise", "drift", "seconds", "smoothness"), _NOT_NEGATIVE)
 _CHOICES = ("schemes", "seen", "methods", "pads")
 _FILES = ("aggregates", "participation", "updates", "counts")
 
@@ -45,15 +50,14 @@ def check_attack(config: setting.AttackSettings) -> None:
     if "dropout_rates" in values:
         _check_population(config)
     check_least(config, **{name: least for name, least in _LEAST.items() if name in values})
-    for name in filter(values.__contains__, _POSITIVE):
-        check_number(values[name], name, "must be finite and positive", POSITIVE)
-    for name in filter(values.__contains__, _NOT_NEGATIVE):
-        check_number(values[name], name, "must be finite, from 0", 0.0)
+    for name in filter(values.__contains__, _NUMBERS):
+        check_number(values[name], name, *_NUMBERS[name])
     for name in _FILES:
         if (path := values.get(name)) is not None:
             is_array = path.is_file() and path.suffix in (".npy", ".npz")
             require(is_array, name, "must be an existing .npy or .npz file", str(path))
-    _RULES[type(config)](config)
+    if type(config) in _RULES:
+        _RULES[type(config)](config)
 
 
 def _check_choice(values: tuple[str, ...], name: str) -> None:
@@ -107,7 +111,7 @@ def _disaggregation(config: setting.DisaggregationConfig) -> None:
 
 
 def _gradients(config: setting.GradientsConfig) -> None:
-    check_number(config.step_size, "step_size", "must be finite, from 0", 0.0)
+    check_number(config.step_size, "step_size", *_NOT_NEGATIVE)
     given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
     rule = "must be left out where the images are from elsewhere"
     require(len(given) <= 1, given[0] if given else "photo", rule, *given)
@@ -117,14 +121,7 @@ def _gradients(config: setting.GradientsConfig) -> None:
 
 
 def _model_inversion(config: setting.ModelInversionConfig) -> None:
-    check_number(config.step_size, "step_size", "must be finite and positive", POSITIVE)
-    chance = config.connection_probability
-    require(0 < chance <= 1, "connection_probability", "must lie in (0, 1]", chance)
-
-
-def _membership(config: setting.MembershipConfig) -> None:
-    noise = config.label_noise
-    require(0 <= noise <= 1, "label_noise", "must lie in [0, 1]", noise)
+    check_number(config.step_size, "step_size", *_IS_POSITIVE)
 
 
 def _inconsistency(config: setting.InconsistencyConfig) -> None:
@@ -137,7 +134,6 @@ _RULES: dict[type, Callable[[Any], None]] = {
     setting.DisaggregationConfig: _disaggregation,
     setting.GradientsConfig: _gradients,
     setting.ModelInversionConfig: _model_inversion,
-    setting.MembershipConfig: _membership,
     setting.InconsistencyConfig: _inconsistency,
 }
 

@@ -32,10 +32,6 @@ from mrsa_jax.study._validate import check_study
 __all__ = ["KINDS", "Kind", "checked", "kind_of", "validate"]
 
 
-def _nothing(settings: Any) -> dict[str, Any]:
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A command: what is needed of it before anything is computed.
@@ -57,7 +53,7 @@ class Kind:
     module: str
     points: str | None = None
     settings: Any = None
-    changed: Callable[[Any], dict[str, Any]] = _nothing
+    changed: Callable[[Any], dict[str, Any]] = lambda settings: {}
 
     def load(self) -> Any:
         """Return the module that runs it; this imports JAX."""

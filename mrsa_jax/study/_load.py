@@ -24,6 +24,7 @@ __all__ = [
     "read_value",
     "to_dict",
     "to_toml",
+    "without_none",
 ]
 
 ConfigT = TypeVar("ConfigT")
@@ -146,6 +147,13 @@ def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> Config
     return cls(**values)
 
 
+def without_none(hint: Any) -> Any:
+    """Return the type of a setting that may also be None; any other as it is."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(one for one in typing.get_args(hint) if one is not type(None))
+    return hint
+
+
 def check_types(config: Any) -> None:
     """Check that the fields of a configuration hold what their types say, its tables' too.
 
@@ -161,11 +169,11 @@ def check_types(config: Any) -> None:
 
 
 def _check_type(hint: Any, value: Any, name: str) -> None:
-    origin = typing.get_origin(hint)
-    if origin is types.UnionType or origin is typing.Union:
-        if value is not None:
-            _check_type(typing.get_args(hint)[0], value, name)
-    elif origin is Literal:
+    inner = without_none(hint)
+    if inner is not hint and value is None:
+        return
+    hint, origin = inner, typing.get_origin(inner)
+    if origin is Literal:
         known = typing.get_args(hint)
         rule = f"must be a known name ({', '.join(known)})"
         require(isinstance(value, str) and value in known, name, rule, value)
@@ -187,13 +195,11 @@ def _check_type(hint: Any, value: Any, name: str) -> None:
 
 def read_value(hint: Any, value: Any, dotted: str) -> Any:
     """Return a plain value as a field of that type holds it; `dotted` is its path."""
+    hint = without_none(hint)
     if dataclasses.is_dataclass(hint):
         require(isinstance(value, dict), dotted, "must be a table", value)
         return from_dict(typing.cast(type, hint), value, f"{dotted}.")
     origin = typing.get_origin(hint)
-    if origin is types.UnionType or origin is typing.Union:
-        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return read_value(inner[0], value, dotted)
     if origin is Literal:
         known = typing.get_args(hint)
         if value not in known:

@@ -5,18 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from mrsa_jax._checks import POSITIVE, check_chance, check_least, check_number, check_positive
+from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import Shown
 
-__all__ = [
-    "AggregationConfig",
-    "GraphName",
-    "ProtocolConfig",
-    "validate_clip_rule",
-    "validate_graph",
-    "validate_protocol",
-]
+__all__ = ["AggregationConfig", "GraphName", "ProtocolConfig", "validate_graph"]
 
 FidelityName = Literal["array", "sets"]
 GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
@@ -75,17 +68,6 @@ class AggregationConfig(Shown):
     """The least that it may come to."""
 
 
-def validate_protocol(protocol: ProtocolConfig) -> None:
-    """Check what can be checked without the cohort.
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-    """
-    check_chance(protocol.step_dropout_rate, "step_dropout_rate")
-    validate_graph(protocol)
-    check_least(protocol, threshold=1)
-
-
 def validate_graph(config: Any) -> None:
     """Check that a graph has the numbers which it needs, and no others.
 
@@ -100,14 +82,3 @@ def validate_graph(config: Any) -> None:
     regular = graph in ("harary", "random_regular")
     rule = "must be given for harary and random_regular, and for no other graph"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
-
-
-def validate_clip_rule(config: AggregationConfig) -> None:
-    """Check how the clip range moves.
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-    """
-    check_positive(config, "clip_multiplier", "clip_floor")
-    enough = config.clip_rule != "last_max" or config.clip_multiplier >= 1
-    require(enough, "clip_multiplier", "must be at least 1 for last_max", config.clip_multiplier)

@@ -22,8 +22,6 @@ __all__ = [
     "ResourceConfig",
     "ServerName",
     "TrainingConfig",
-    "validate_data",
-    "validate_resources",
     "validate_training",
 ]
 
@@ -109,16 +107,6 @@ class ResourceConfig(Shown):
     `memory_gib` is bounded."""
 
 
-def validate_data(data: DataConfig) -> None:
-    """Check the split's numbers.
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-    """
-    check_least(data, shards_per_client=1, shared_size=1)
-    check_positive(data, "concentration")
-
-
 def validate_training(training: TrainingConfig) -> None:
     """Check local training, the server's step and the decay.
 
@@ -143,13 +131,3 @@ def validate_training(training: TrainingConfig) -> None:
     require(ascending, "decay_rounds", "must ascend", rounds)
     good = 0 < training.decay_factor <= 1
     require(good, "decay_factor", "must lie in (0, 1]", training.decay_factor)
-
-
-def validate_resources(resources: ResourceConfig) -> None:
-    """Check the machine's share.
-
-    Raises:
-        ConfigurationError: Naming the first argument that breaks a rule.
-    """
-    check_positive(resources, "memory_gib")
-    check_least(resources, devices=1)

@@ -24,9 +24,9 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
-from mrsa_jax.study._protocol_config import validate_clip_rule, validate_protocol
+from mrsa_jax.study._protocol_config import validate_graph
 from mrsa_jax.study._segment_config import SegmentConfig
-from mrsa_jax.study._training_config import validate_data, validate_resources, validate_training
+from mrsa_jax.study._training_config import validate_training
 
 __all__ = ["check_seed", "check_sizes", "check_study"]
 
@@ -42,16 +42,20 @@ def check_study(config: Config) -> None:
     _validate_population(config.population)
     for scheme in schemes:
         scheme.check(config.population.num_clients, config.population.cohort_size)
-    validate_protocol(config.protocol)
+    check_chance(config.protocol.step_dropout_rate, "step_dropout_rate")
+    validate_graph(config.protocol)
+    check_least(config.protocol, threshold=1)
     if isinstance(config, SimulateConfig):
         check_size(config.trials, "trials")
         assignment = config.population.assignment
         rule = "must be another: a simulation without data knows no labels"
         require(assignment != "by_label", "assignment", rule, assignment)
     else:
-        validate_data(config.data)
+        check_least(config.data, shards_per_client=1, shared_size=1)
+        check_positive(config.data, "concentration")
         validate_training(config.training)
-        validate_resources(config.resources)
+        check_positive(config.resources, "memory_gib")
+        check_least(config.resources, devices=1)
         _validate_aggregation(config, schemes)
     if isinstance(config, TrainConfig):
         check_least(config, checkpoint_every=1)
@@ -86,10 +90,12 @@ def _validate_population(population: PopulationConfig) -> None:
 def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Scheme, ...]) -> None:
     aggregation = config.aggregation
     check_least(aggregation, num_levels=2)
-    check_positive(aggregation, "clip")
+    check_positive(aggregation, "clip", "clip_multiplier", "clip_floor")
     bits = aggregation.modulus_bits
     require(1 <= bits <= 32, "modulus_bits", "must lie in [1, 32]", bits)
-    validate_clip_rule(aggregation)
+    fits = aggregation.clip_rule != "last_max" or aggregation.clip_multiplier >= 1
+    rule = "must be at least 1 for last_max"
+    require(fits, "clip_multiplier", rule, aggregation.clip_multiplier)
     population = config.population
     sizes = population.num_clients, population.cohort_size
     any_number = any(scheme.varies(*sizes) for scheme in schemes)

@@ -343,12 +343,11 @@ def test_a_failure_on_the_way_leaves_nothing(
     log: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mrsa_jax import ConfigurationError
-    from mrsa_jax.study.audit import _folder
 
-    def fail(*args: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ConfigurationError("the disk is full")
 
-    monkeypatch.setattr(_folder, "_draw", fail)
+    monkeypatch.setattr("mrsa_jax.plotting.plot_audit_privacy", fail)
     assert main(["audit", str(log), *QUICK, "--out", str(tmp_path / "out")]) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["log.csv"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from mrsa_jax import bench
 from mrsa_jax.bench import _run
-from mrsa_jax.cli import _bench, main
+from mrsa_jax.cli import main
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ def no_peers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in bench.PEERS:
         monkeypatch.delenv(f"MRSA_JAX_PEER_{name.upper()}", raising=False)
-    monkeypatch.setattr(_bench, "use_cores", lambda: None)
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,9 @@ def test_misuse_is_answered_with_status_2(
 
 
 def test_records_need_a_checkout(
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_bench, "_RECORDS", tmp_path / "results")
+    monkeypatch.setattr("pathlib.Path.is_dir", lambda _: False)
     assert main(["bench", "rank", "--record"]) == 2
     assert "here use --out FILE" in " ".join(capsys.readouterr().err.split())
 

@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import pathlib
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
-from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict
+from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none
 
 __all__ = [
     "Axis",
@@ -345,9 +344,7 @@ def _expanded(values: Any, path: str) -> Any:
 
 def _read(hint: Any, value: Any, path: str) -> Any:
     """Return a value of a field's type; a single one stands for a list of it, 1.0 for 1."""
-    inner = hint
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        inner = next(one for one in typing.get_args(hint) if one is not type(None))
+    inner = without_none(hint)
     if typing.get_origin(inner) is tuple and not isinstance(value, list):
         value = [value]
     if inner is int and isinstance(value, float) and value.is_integer():
