@@ -13,10 +13,9 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study import _accessor, _points
-from mrsa_jax.study._explorer import _Range, explorer
 
-_accessor.register()
+if not hasattr(xr.Dataset, "mrsa"):  # as every study does
+    xr.register_dataset_accessor("mrsa")(study.StudyAccessor)
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +70,7 @@ def test_the_order_of_a_variable_s_axes_does_not_matter(swept: xr.Dataset) -> No
 
 def test_axes_follow_from_done_where_nothing_names_them(swept: xr.Dataset) -> None:
     bare = swept.assign_attrs(axes=[])
-    assert _points.axes_of(bare) == ("scheme", "num_clients")
+    assert list(bare.mrsa.table())[:2] == ["scheme", "num_clients"]
     assert bare.mrsa.table().equals(swept.mrsa.table())
 
 
@@ -153,11 +152,12 @@ def test_an_explorer_is_one_piece_that_fetches_nothing(
 
 
 def test_an_explorer_escapes_and_stays_bounded() -> None:
-    import pandas as pd
-
     evil = '"><script>alert(1)</script>'
-    table = pd.DataFrame({"name": [evil] * 3000, "size": range(3000), "cost": [1.5] * 3000})
-    page = explorer(table, ["name", "size"]).html
+    points = xr.Dataset(
+        {"cost": ("size", np.full(3000, 1.5)), "done": ("size", np.ones(3000, bool))},
+        coords={"size": np.arange(3000), "name": ("size", [evil] * 3000)},
+    )
+    page = points.mrsa.explore().html
     assert "<script>alert" not in page
     assert page.count("<tr data-i=") == 2000
     assert "1000 more rows" in page
@@ -185,9 +185,23 @@ def test_values_to_sort_by_are_numbers_and_what_is_missing_has_none(swept: xr.Da
 def test_pictures_have_round_ticks_around_all_values(
     values: list[float], from_zero: bool, ticks: list[float]
 ) -> None:
-    own = _Range.of(np.asarray(values, np.float64), from_zero=from_zero)
-    np.testing.assert_allclose(own.ticks, ticks, atol=1e-12)
-    assert all(0 < own.place(float(value)) < 1 for value in values)
+    """Accuracies, shown in percent, need not begin at zero; everything else does."""
+    name = "aggregation_cardinality" if from_zero else "accuracy"
+    heights = np.asarray(values) / (1 if from_zero else 100)
+    number = np.arange(1.0, len(values) + 1)
+    points = xr.Dataset(
+        {"strong_privacy": ("n", number), name: ("n", heights), "done": ("n", number > 0)},
+        coords={"n": np.arange(len(values))},
+    )
+    page = points.mrsa.explore().html
+    found = re.findall(r'text-anchor="end">([^<]+)<', page)
+    np.testing.assert_allclose([float(text) for text in found], ticks, atol=1e-12)
+    edges = re.search(r'x2="[^"]+" y1="([^"]+)" y2="([^"]+)"', page)
+    assert edges is not None
+    bottom, top = map(float, edges.groups())
+    places = re.findall(r'<circle data-i="\d" cx="[^"]+" cy="([^"]+)"', page)
+    assert len(places) == len(values)
+    assert all(top < float(place) < bottom for place in places)
 
 
 def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
@@ -243,8 +257,9 @@ def test_what_a_point_attacks_are_rows_of_their_own() -> None:
 
 def test_what_tells_most_comes_first() -> None:
     names = ["b_count", "a_upper", "zeta", "unreliable_rate", "mean_error"]
-    assert sorted(names, key=_points._rank) == [
-        "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
+    values = {name: ("n", [1.0]) for name in names} | {"done": ("n", [True])}
+    assert list(xr.Dataset(values, coords={"n": [3]}).mrsa.table()) == [
+        "n", "mean_error", "unreliable_rate", "zeta", "a_upper", "b_count",
     ]  # fmt: skip
 
 

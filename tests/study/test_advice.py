@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from mrsa_jax import study
-from mrsa_jax.plotting._study import _figure_data
+from mrsa_jax import plotting, study
 from mrsa_jax.study import (
     PopulationConfig,
     ProtocolConfig,
@@ -118,8 +117,8 @@ def test_what_has_no_value_enters_no_mean() -> None:
     assert set(strong.mean("trial").values[~np.isnan(strong).all("trial").values]) == {12.0}
     for name, values in _numbers(results).items():
         assert not (values < 0).any(), name
-    drawn = _figure_data(results, "strong_privacy")["User partition mean"]
-    assert set(drawn.dropna()) == {12.0}
+    drawn = np.asarray(plotting.plot_privacy(results).get_lines()[0].get_ydata())
+    assert set(drawn[~np.isnan(drawn)]) == {12.0}
 
 
 def test_a_scheme_is_found_by_what_was_put_in_and_by_its_label(results: xr.Dataset) -> None:

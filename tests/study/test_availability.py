@@ -12,7 +12,6 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, cli
 from mrsa_jax.study import PopulationConfig, SimulateConfig, TrainConfig, _build, validate
-from mrsa_jax.study._availability import AVAILABILITY
 
 N, K = 12, 4
 
@@ -71,12 +70,15 @@ def test_every_model_of_the_package_has_a_name(tmp_path: pathlib.Path) -> None:
         "diurnal": (population("diurnal:0.25:3", 0.5), wave, [0.5] * N),
         "replay": (population(file), own.replay(trace), 1 - trace.mean(axis=0)),
     }
-    assert set(rows) == set(AVAILABILITY)
+    with pytest.raises(ConfigurationError) as caught:
+        validate(SimulateConfig(population=population("nonsense"), schemes=("uniform",)))
+    named = set(str(caught.value).partition("known: ")[2].rstrip(")").split(", "))
+    assert set(rows) == named
     factories = {
         name for name in own.__all__
         if inspect.isfunction(inspect.unwrap(getattr(own, name))) and "steps" not in name
     }  # fmt: skip
-    assert factories - {"assign_rates"} == set(AVAILABILITY)  # steps are --step-dropout-rate
+    assert factories - {"assign_rates"} == named  # steps are --step-dropout-rate
     for config, wanted, rates in rows.values():
         model, known = _build.build_online(7, config)
         assert jax.tree.structure(model) == jax.tree.structure(wanted)

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
-from mrsa_jax.study import _page, _report, _store
+from mrsa_jax.study import _report
 
 EVIL = "<script>alert('x')</script>"
 
@@ -59,7 +59,8 @@ def demo(tmp_path: pathlib.Path, results: xr.Dataset) -> pathlib.Path:
     """Return the folder of a study made by hand, with one figure."""
     folder = tmp_path / "demo"
     folder.mkdir()
-    _store.StudyFolder(folder, manifest()).write_results(results)
+    stored = results.assign_attrs({name: json.dumps(own) for name, own in manifest().items()})
+    stored.to_zarr(folder / "results.zarr", consolidated=False, zarr_format=2)
     write(folder, "study.json", manifest())
     (folder / "accuracy.png").write_bytes(png())
     return folder
@@ -325,7 +326,7 @@ def _luminance(colour: str) -> float:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(scheme: str) -> None:
     """WCAG 2 asks for a contrast of 4.5 at least."""
-    light, dark = re.findall(r":root \{([^}]*--ink[^}]*)\}", _page.STYLE)[:2]
+    light, dark = re.findall(r":root \{([^}]*--ink[^}]*)\}", _report.page("", [], []))[:2]
     chosen = light if scheme == "light" else dark
     colours = dict(re.findall(r"--(\w+): (#\w+)", chosen))
     assert {"ink", "soft", "paper", "link", "mark", "shade"} <= set(colours)
@@ -336,25 +337,43 @@ def test_text_stands_out_from_its_ground(scheme: str) -> None:
 
 
 def test_a_table_keeps_its_numbers_to_the_right_and_escapes() -> None:
-    table = _page.data_table(("a", "b", EVIL), [(EVIL, "1.5 %", "-"), ("y", "2", "z")], "c")
+    table = _report.data_table(("a", "b", EVIL), [(EVIL, "1.5 %", "-"), ("y", "2", "z")], "c")
     assert "<script" not in table
     assert "<td>1.5 %</td>" in table
     assert '<td class="text">z</td>' in table
-    tall = _page.data_table(("a",), [(str(k),) for k in range(500)], "c", most=30, where="x.csv")
+    tall = _report.data_table(("a",), [(str(k),) for k in range(500)], "c", most=30, where="x.csv")
     assert tall.count("<tr>") == 31
     assert "470 more rows in x.csv" in tall
     assert 'class="wide tall"' in tall
 
 
 def test_a_section_s_name_is_a_safe_anchor() -> None:
-    assert _page.Section("Table 1: T & C!", "").anchor == "table-1-t-c"
-    assert _page.Section("§", "").anchor == "section"
-    assert _page.page("t", [], [_page.Section("Empty", "")]).count("<h2") == 0
+    assert _report.Section("Table 1: T & C!", "").anchor == "table-1-t-c"
+    assert _report.Section("§", "").anchor == "section"
+    assert _report.page("t", [], [_report.Section("Empty", "")]).count("<h2") == 0
 
 
 def test_settings_of_an_unknown_command_are_shown_without_defaults() -> None:
-    text = _page.settings_section({"a": 1, "b": {"c": EVIL}, "json": True}, None).content
+    text = _report.settings_section({"a": 1, "b": {"c": EVIL}, "json": True}, None).content
     assert "changed" not in text
     assert "<script" not in text
     assert "json" not in text
     assert _report.defaults_of("nothing") is None
+
+
+def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
+    nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], np.nan))
+    (row, _) = study.summarise(nobody)
+    assert row.strong_privacy is None
+    assert _report.cells(row)[_report.COLUMNS.index("T")] == "-"
+
+
+def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
+    everyone = results.assign(
+        first_exposure=xr.ones_like(results["first_exposure"]).astype(np.int32)
+    )
+    row, _ = study.summarise(everyone)
+    text = _report.cells(row)
+    assert len(text) == len(_report.COLUMNS)
+    assert text[_report.COLUMNS.index("From")] == "2"
+    assert text[_report.COLUMNS.index("Expected C")] == "1.75 ± 0.17"

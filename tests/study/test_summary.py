@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 
 from mrsa_jax.study import sentences, summarise
-from mrsa_jax.study._report import COLUMNS, cells
 
 
 def test_rows_hold_the_last_round(results: xr.Dataset) -> None:
@@ -23,13 +22,6 @@ def test_rows_hold_the_last_round(results: xr.Dataset) -> None:
     assert (random.skipped_rounds, partition.skipped_rounds) == (0.0, 1.0)
     assert (random.accuracy, partition.accuracy) == (0.9, 0.8)
     assert math.isclose(random.reconstruction_error or 0, (0.001 + 0.5) / 2)
-
-
-def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
-    nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], np.nan))
-    (row, _) = summarise(nobody)
-    assert row.strong_privacy is None
-    assert cells(row)[COLUMNS.index("T")] == "-"
 
 
 def test_trials_are_averaged_and_the_worst_privacy_is_kept(results: xr.Dataset) -> None:
@@ -73,17 +65,6 @@ def test_sentences_when_nobody_is_exposed(results: xr.Dataset) -> None:
         "to a relative error of 0.25 to 0.65. "
     )
     assert sentences(safe.isel(round=[0]))[0].startswith("After 1 round the server")
-
-
-def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
-    everyone = results.assign(
-        first_exposure=xr.ones_like(results["first_exposure"]).astype(np.int32)
-    )
-    row, _ = summarise(everyone)
-    text = cells(row)
-    assert len(text) == len(COLUMNS)
-    assert text[COLUMNS.index("From")] == "2"
-    assert text[COLUMNS.index("Expected C")] == "1.75 ± 0.17"
 
 
 def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Dataset) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax import attacks
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._streams import Stream
 from mrsa_jax.study._attack_config import DisaggregationConfig
 from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._save import rows_of
 from mrsa_jax.study.attack._sums import FOUND, history_of, read_array
 
 if TYPE_CHECKING:
@@ -20,28 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["run_disaggregation"]
 
 
+class _Case(NamedTuple):
+    """A history to recover, and the truth as far as it is known."""
+
+    label: str
+    view: attacks.CountView
+    truth: np.ndarray | None
+    updates: np.ndarray | None = None
+
+
 def run_disaggregation(
     config: DisaggregationConfig, report: AttackFindings, progress: Progress
 ) -> None:
     """Attack simulated rounds, or the sums and counts in a user's files."""
     report.title = "Disaggregation: who was in each sum, from the sums and how often each took part"
-    attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
-    if config.aggregates is not None:
-        view, truth = _counted_files(config)
-        _score_columns(config, report, attack, progress, config.aggregates.name, view, truth, None)
-    else:
-        for scheme in config.schemes:
-            own = parse_scheme(scheme)
-            selector = own.build(config.num_clients, config.cohort_size)
-            history = history_of(config, selector, config.rounds)
-            generator = np.random.default_rng([config.seed, 0xD15A])
-            updates = generator.normal(size=(config.num_clients, config.dim))
-            sums = history @ updates
-            if config.drift > 0:  # each sum carries the changes of its clients
-                fresh = generator.normal(size=sums.shape)
-                sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
-            view = _count_view(sums, history, _lengths(len(history), config.interval))
-            _score_columns(config, report, attack, progress, own.label, view, history, updates)
+    for case in _cases(config):
+        _score_columns(config, report, progress, case)
     report.sentences += [
         f"{row['scheme']}: who was in which sum is right for {row['columns_right']} of "
         f"{row['clients']} clients; {row['shared']} of them move together with another and can "
@@ -49,6 +46,24 @@ def run_disaggregation(
         for row in report.summary
         if "columns_right" in row
     ]
+
+
+def _cases(config: DisaggregationConfig) -> Iterator[_Case]:
+    """Go through what is attacked: the user's files, or simulated rounds of each scheme."""
+    if config.aggregates is not None:
+        yield _Case(config.aggregates.name, *_counted_files(config))
+        return
+    for own in map(parse_scheme, config.schemes):
+        selector = own.build(config.num_clients, config.cohort_size)
+        history = history_of(config, selector, config.rounds)
+        generator = np.random.default_rng([config.seed, 0xD15A])
+        updates = generator.normal(size=(config.num_clients, config.dim))
+        sums = history @ updates
+        if config.drift > 0:  # each sum carries the changes of its clients
+            fresh = generator.normal(size=sums.shape)
+            sums += config.drift * np.sqrt(history.sum(axis=1))[:, None] * fresh
+        view = _count_view(sums, history, _lengths(len(history), config.interval))
+        yield _Case(own.label, view, history, updates)
 
 
 def _lengths(rounds: int, interval: int) -> np.ndarray:
@@ -95,19 +110,14 @@ def _counted_files(config: DisaggregationConfig) -> tuple[attacks.CountView, np.
 
 
 def _score_columns(
-    config: DisaggregationConfig,
-    report: AttackFindings,
-    attack: attacks.Disaggregation,
-    progress: Progress,
-    label: str,
-    view: attacks.CountView,
-    truth: np.ndarray | None,
-    updates: np.ndarray | None,
+    config: DisaggregationConfig, report: AttackFindings, progress: Progress, case: _Case
 ) -> None:
     """Recover one participation matrix, and add its rows to the report."""
+    label, view, truth, updates = case
+    attack = attacks.disaggregation(restarts=config.restarts, seconds=config.seconds)
     num_groups = len(np.unique(np.asarray(view.counts), axis=1).T)
     progress.stage(f"{label}: columns", num_groups)
-    found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, progress.update)
+    found = attack.run(_scene.stream(config, Stream.ATTACK), view, progress.update)
     report.arrays[f"participation_{len(report.summary)}"] = found.participation
     report.arrays[f"estimates_{len(report.summary)}"] = found.estimates
     row: dict[str, Any] = {
@@ -129,21 +139,17 @@ def _score_columns(
         row["mean_error"] = float(np.nanmean(error))
         row["recovered"] = int((error < FOUND).sum())
     report.summary.append(row)
-    for client in range(len(found.group)):
-        own: dict[str, Any] = {
-            "scheme": label,
-            "client": client,
-            "sums": int(found.participation[:, client].sum()),
-            "group": int(found.group[client]),
-            "residual": float(found.residual[client]),
-            "explained": bool(found.is_explained[client]),
-            "shared": bool(found.is_shared[client]),
-        }
-        if right is not None:
-            own["right"] = bool(right[client])
-        if error is not None:
-            own["error"] = float(error[client])
-        report.scores.append(own)
+    known = {"right": right, "error": error}
+    report.scores += rows_of(
+        scheme=label,
+        client=np.arange(len(found.group)),
+        sums=found.participation.sum(axis=0),
+        group=found.group,
+        residual=found.residual,
+        explained=found.is_explained,
+        shared=found.is_shared,
+        **{name: values for name, values in known.items() if values is not None},
+    )
 
 
 def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.ndarray]:

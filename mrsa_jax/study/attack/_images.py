@@ -9,40 +9,26 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import attacks, data, federated, plotting, quantize
+from mrsa_jax import attacks, data, federated, plotting
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._packaged import photograph_path
 from mrsa_jax._status import Status
-from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax._streams import Stream
 from mrsa_jax.study import _build
 from mrsa_jax.study._attack_checks import pictures
 from mrsa_jax.study._attack_config import GradientsConfig, ModelInversionConfig
+from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._save import rows_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
-__all__ = ["run_gradients", "run_model_inversion", "through_wire"]
+__all__ = ["run_gradients", "run_model_inversion"]
 
 _SIDE = 32  # pixels of a photograph's side
 _CLASSES = 10  # of a model for pictures without labels
-_LEVELS = 2**16
 _MOST_DRAWN = 12  # images in a row of the grid
-
-
-def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> Any:
-    """Send vectors through a round of secure aggregation.
-
-    The quantizer's range clips nothing, and the ring is no larger than the sum needs.
-    """
-    clip = float(np.abs(np.asarray(values)).max()) or 1.0
-    return attacks.wire_round(
-        seed,
-        values,
-        quantize.stochastic(_LEVELS, clip * 1.001),
-        modulus_bits=(len(values) * (_LEVELS - 1)).bit_length(),
-        connection_probability=connection_probability,
-    )
 
 
 # --- gradients ----------------------------------------------------------------------------------
@@ -53,11 +39,12 @@ def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Pro
     report.title = f"Gradient inversion ({config.method}): images from an update of {config.model}"
     num_clients = config.num_summed
     images, labels, classes = _chosen_images(config, num_clients * config.num_images)
-    shape = tuple(images.shape[1:])
+    shape, one, everybody = tuple(images.shape[1:]), config.num_images, len(images)
     model = _build.MODELS[config.model](classes)
-    start = federated.initial_parameters(config.seed, model, shape)
-    updates = _one_step(config, model, start, images, labels, classes)
-    wire = through_wire(fold(as_key(config.seed), int(Stream.QUANTIZATION)), updates)
+    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=one)
+    clients = _scene.equal_parts(images, labels, num_clients, one, classes)  # each makes one step
+    updates = np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
+    wire = _scene.through_wire(_scene.stream(config, Stream.QUANTIZATION), updates)
     attack = attacks.gradient_inversion(
         config.method,
         num_steps=config.iterations,
@@ -65,7 +52,6 @@ def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Pro
         step_size=config.step_size,
         smoothness=config.smoothness,
     )
-    one, everybody = config.num_images, len(images)
     seen = {
         "plain": (updates[0], one),
         "padded": (attacks.read_models(wire.padded)[0], one),
@@ -79,7 +65,7 @@ def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Pro
         known = jnp.asarray(labels[:count]) if config.known_labels else None
         view = attacks.UpdateView(model, start, shape, classes, jnp.asarray(update), count, known)
         progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
-        found = attack.run(fold(as_key(config.seed), int(Stream.ATTACK)), view, progress.update)
+        found = attack.run(_scene.stream(config, Stream.ATTACK), view, progress.update)
         ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
         report.arrays[name] = ordered
         rows.append((_label(config, name), ordered))
@@ -95,28 +81,6 @@ def _label(config: GradientsConfig, name: str) -> str:
     return f"sum of {config.num_summed}" if name == "sum" else name
 
 
-def _one_step(
-    config: GradientsConfig,
-    model: Any,
-    start: Any,
-    images: np.ndarray,
-    labels: np.ndarray,
-    classes: int,
-) -> np.ndarray:
-    """Return each client's update: one step of SGD over its own images."""
-    each = config.num_images
-    count = len(images) // each
-    clients = data.ClientData(
-        inputs=jnp.asarray(images),
-        labels=jnp.asarray(labels),
-        indices=jnp.arange(len(images), dtype=jnp.int32).reshape(count, each),
-        sizes=jnp.full(count, each, jnp.int32),
-        num_classes=classes,
-    )
-    trainer = federated.local_sgd(model, config.learning_rate, batch_size=each)
-    return np.asarray(federated.client_updates(config.seed, model, start, clients, trainer))
-
-
 def _score_images(
     report: AttackFindings,
     label: str,
@@ -130,20 +94,16 @@ def _score_images(
     quality = attacks.psnr(images, truth)
     likeness = attacks.ssim(images, truth)
     error = attacks.mean_squared_error(images, truth)
-    guessed = np.asarray(found.labels)[order]
-    for i in range(len(truth)):
-        report.scores.append(
-            {
-                "seen": label,
-                "image": i,
-                "recovered_as": int(order[i]),
-                "psnr_db": float(quality[i]),
-                "ssim": float(likeness[i]),
-                "mse": float(error[i]),
-                "label": int(labels[i]),
-                "label_seen": int(guessed[i]),
-            }
-        )
+    report.scores += rows_of(
+        seen=label,
+        image=np.arange(len(truth)),
+        recovered_as=order,
+        psnr_db=quality,
+        ssim=likeness,
+        mse=error,
+        label=labels,
+        label_seen=np.asarray(found.labels)[order],
+    )
     report.summary.append(
         {
             "seen": label,
@@ -228,20 +188,15 @@ def run_model_inversion(
 ) -> None:
     """Invert softmax regression: one client's model in the clear and padded, and the mean."""
     report.title = f"Model inversion: softmax regression on {config.dataset}"
-    dataset = data.load(config.dataset, seed=config.seed)
-    key = as_key(config.seed)
-    clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, config.num_clients)
-    shape = tuple(dataset.train_inputs.shape[1:])
-    model = federated.logistic(dataset.num_classes)
-    start = federated.initial_parameters(config.seed, model, shape)
-    trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
-    )
+    dataset, clients = _scene.dealt_out(config, config.num_clients)
+    shape, model = tuple(dataset.train_inputs.shape[1:]), federated.logistic(dataset.num_classes)
+    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
     progress.stage("clients' training", 1)
     updates = federated.client_updates(config.seed, model, start, clients, trainer)
     models = np.asarray(start)[None] + np.asarray(updates)
     progress.update(1, 1)
-    wire = through_wire(fold(key, int(Stream.QUANTIZATION)), models, config.connection_probability)
+    key = _scene.stream(config, Stream.QUANTIZATION)
+    wire = _scene.through_wire(key, models, config.connection_probability)
     means, drawn = _class_means(dataset)
     attack = attacks.model_inversion(
         num_steps=config.iterations, step_size=config.step_size, smoothness=config.smoothness
@@ -290,19 +245,11 @@ def _score_classes(
     own = attacks.identified(found.images, means)
     flat = found.images.reshape(len(means), -1).astype(np.float64)
     real = means.reshape(len(means), -1).astype(np.float64)
-    for c in range(len(means)):
-        is_flat = flat[c].std() == 0 or real[c].std() == 0
-        likeness = float("nan") if is_flat else float(np.corrcoef(flat[c], real[c])[0, 1])
-        report.scores.append(
-            {
-                "seen": name,
-                "class": c,
-                "confidence": float(found.confidence[c]),
-                "likeness": likeness,
-                "identified": bool(own[c]),
-            }
-        )
-    mine = [row["likeness"] for row in report.scores if row["seen"] == name]
+    likeness = np.full(len(means), np.nan)
+    for c in np.flatnonzero((flat.std(axis=1) > 0) & (real.std(axis=1) > 0)):
+        likeness[c] = np.corrcoef(flat[c], real[c])[0, 1]
+    numbers = {"class": np.arange(len(means)), "confidence": found.confidence}
+    report.scores += rows_of(seen=name, **numbers, likeness=likeness, identified=own)
     report.summary.append(
         {
             "seen": name,
@@ -310,6 +257,6 @@ def _score_classes(
             "identified": int(own.sum()),
             "by_chance": 1.0,
             "confidence": float(found.confidence.mean()),
-            "likeness": float(np.nanmean(mine)) if np.isfinite(mine).any() else None,
+            "likeness": float(np.nanmean(likeness)) if np.isfinite(likeness).any() else None,
         }
     )

@@ -12,7 +12,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study._attack_config import InconsistencyConfig, MembershipConfig
-from mrsa_jax.study.attack._images import through_wire
+from mrsa_jax.study.attack import _scene
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -32,10 +32,7 @@ def run_membership(config: MembershipConfig, report: AttackFindings, progress: P
     pool = _pool(config)
     shape = tuple(pool.inputs.shape[1:])
     model = _build.MODELS[config.model](pool.num_classes)
-    start = federated.initial_parameters(config.seed, model, shape)
-    trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=config.batch_size, num_epochs=config.num_epochs
-    )
+    start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
     report.title = (
         f"Membership: {config.model} on {config.dataset}, {config.client_size} samples a client, "
         f"{config.num_epochs} epochs"
@@ -53,7 +50,7 @@ def run_membership(config: MembershipConfig, report: AttackFindings, progress: P
         found = []
         for target in range(config.num_targets):
             view = _view(config, model, start, pool, target, seen[target])
-            own = attack.run(fold(fold(key, int(Stream.ATTACK)), target), view)
+            own = attack.run(fold(_scene.stream(config, Stream.ATTACK), target), view)
             found.append(own.scores - own.threshold)
             progress.update(i * config.num_targets + target + 1, len(config.methods) * len(seen))
         _score_members(config, report, method, np.stack(found))
@@ -64,7 +61,7 @@ def run_membership(config: MembershipConfig, report: AttackFindings, progress: P
 def _pool(config: MembershipConfig) -> data.ClientData:
     """Return the clients' samples, and behind them others that nobody has trained on."""
     dataset = data.load(config.dataset, seed=config.seed)
-    inputs, labels = np.asarray(dataset.train_inputs), np.asarray(dataset.train_labels)
+    inputs, labels = dataset.train_inputs, np.asarray(dataset.train_labels)
     count, size = max(config.num_targets, config.num_summed), config.client_size
     needed = (count + 2) * size + 1  # others to ask about, and the adversary's own
     rule = f"must be small enough for the data: {count} clients, as many others, and the adversary"
@@ -73,22 +70,16 @@ def _pool(config: MembershipConfig) -> data.ClientData:
     is_wrong = generator.random(len(labels)) < config.label_noise
     drawn = generator.integers(0, dataset.num_classes, len(labels))
     noisy = np.where(is_wrong, drawn, labels).astype(np.int32)
-    return data.ClientData(
-        inputs=jnp.asarray(inputs),
-        labels=jnp.asarray(noisy),
-        indices=jnp.arange(count * size, dtype=jnp.int32).reshape(count, size),
-        sizes=jnp.full(count, size, jnp.int32),
-        num_classes=dataset.num_classes,
-    )
+    return _scene.equal_parts(inputs, noisy, count, size, dataset.num_classes)
 
 
 def _seen_models(config: MembershipConfig, start: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """Return for each target what is seen of its model, float32 [targets, seen, d]."""
-    key = fold(as_key(config.seed), int(Stream.QUANTIZATION))
+    key = _scene.stream(config, Stream.QUANTIZATION)
     models = []
     for target in range(config.num_targets):
         company = [(target + i) % len(updates) for i in range(config.num_summed)]
-        wire = through_wire(fold(key, target), updates[company])
+        wire = _scene.through_wire(fold(key, target), updates[company])
         of = {
             "plain": updates[target],
             "padded": attacks.read_models(wire.padded)[0],
@@ -181,15 +172,10 @@ def run_inconsistency(
 ) -> None:
     """Send a target the model and the others a silent one, through the real protocol."""
     report.title = "A malicious server: the target's update, read off a sum of several"
-    dataset = data.load(config.dataset, seed=config.seed)
-    key = as_key(config.seed)
-    clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, config.cohort_size)
+    dataset, clients = _scene.dealt_out(config, config.cohort_size)
     shape = tuple(dataset.train_inputs.shape[1:])
     model = federated.mlp(dataset.num_classes, hidden_sizes=(config.hidden_size,))
-    start = federated.initial_parameters(config.seed, model, shape)
-    trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=10, num_epochs=config.num_epochs
-    )
+    start, trainer = _scene.start_and_trainer(config, model, shape, batch_size=10)
     levels = 2**16 + 1  # 0 is a level: silent clients add nothing
     quantizer = quantize.stochastic(levels, 1.0)
     bits = (config.cohort_size * (levels - 1)).bit_length()
@@ -198,7 +184,9 @@ def run_inconsistency(
         attack = attacks.model_inconsistency(
             model, trainer, quantizer, modulus_bits=bits, is_bound=name == "bound"
         )
-        found = attack.run(key, start, clients, range(config.cohort_size), config.target)
+        found = attack.run(
+            as_key(config.seed), start, clients, range(config.cohort_size), config.target
+        )
         row = {
             "pads": "bound to the model" if name == "bound" else "plain SecAgg",
             "clients": config.cohort_size,

@@ -1,4 +1,4 @@
-"""How what an attack found is saved."""
+"""How what an attack found is put into rows, and saved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._store import StudyFolder
 
-__all__ = ["save"]
+__all__ = ["rows_of", "save"]
+
+
+def rows_of(**columns: Any) -> list[dict[str, Any]]:
+    """Return a row for each place of some columns; what is one value is the same in all."""
+    lists = [own.tolist() for own in np.broadcast_arrays(*columns.values())]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
 
 
 def save(report: AttackFindings, folder: StudyFolder) -> None:

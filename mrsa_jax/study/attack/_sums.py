@@ -10,7 +10,6 @@ import numpy as np
 
 from mrsa_jax import (
     attacks,
-    data,
     federated,
     plotting,
     privacy,
@@ -20,8 +19,6 @@ from mrsa_jax import (
 )
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.attacks import SummedRounds, summed_rounds
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._attack_config import LeastSquaresConfig
 from mrsa_jax.study._config import (
@@ -31,6 +28,8 @@ from mrsa_jax.study._config import (
     parse_scheme,
     secret_seed,
 )
+from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._save import rows_of
 
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
@@ -51,6 +50,10 @@ class _Sums:
     aggregates: np.ndarray
     truth: np.ndarray | None
     change: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, label: str, kept: attacks.SummedRounds) -> _Sums:
+        return cls(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
 
 
 def run_least_squares(
@@ -78,28 +81,20 @@ def _simulated(config: LeastSquaresConfig, scheme: str, progress: Progress) -> _
     selector = own.build(n, k)
     rounds = config.warm_up + config.rounds
     history = history_of(config, selector, rounds)
-    dataset = data.load(config.dataset, seed=config.seed)
-    clients = data.iid(fold(as_key(config.seed), int(Stream.PARTITION)), dataset, n)
-    shape = dataset.train_inputs.shape[1:]
+    dataset, clients = _scene.dealt_out(config, n)
     model = _build.MODELS[config.model](dataset.num_classes)
-    trainer = federated.local_sgd(
-        model, config.learning_rate, batch_size=config.batch_size, num_epochs=config.num_epochs
-    )
-    start = federated.initial_parameters(config.seed, model, shape)
+    shape = dataset.train_inputs.shape[1:]
+    start, trainer = _scene.start_and_trainer(config, model, shape, config.batch_size)
     width = max(2, int(history.sum(axis=1).max(initial=2)))
     quantizer = quantize.stochastic(_LEVELS, _CLIP)
     aggregator = secagg.ring_average(quantizer, width, len(start), fidelity="sets")
     progress.stage(f"{own.label}: training", int(history.any(axis=1).sum()))
-    kept = summed_rounds(
+    kept = attacks.summed_rounds(
         config.seed, model, start, clients, history,
         trainer=trainer, aggregator=aggregator, is_frozen=config.frozen,
         warm_up=config.warm_up, progress=progress.update,
     )  # fmt: skip
-    return _kept_sums(own.label, kept)
-
-
-def _kept_sums(label: str, kept: SummedRounds) -> _Sums:
-    return _Sums(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
+    return _Sums.of(own.label, kept)
 
 
 def history_of(config: Any, selector: Any, rounds: int) -> np.ndarray:
@@ -161,7 +156,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
     frozen = _build.for_attack(own.aggregation)
     label = parse_scheme(own.scheme).label
     progress.stage(f"{label}: training again", int(history.any(axis=1).sum()))
-    kept = summed_rounds(
+    kept = attacks.summed_rounds(
         own.seed, model, start, clients, history,
         trainer=_build.build_trainer(own.training, model),
         aggregator=_build.build_aggregator(
@@ -170,7 +165,7 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,
     )  # fmt: skip
-    return _kept_sums(label, kept)
+    return _Sums.of(label, kept)
 
 
 def _window_start(history: np.ndarray, length: int) -> int:
@@ -207,13 +202,14 @@ def _score_sums(
     else:
         _estimate(report, attack, history, values)
     counts = np.asarray(history).astype(bool).sum(axis=0)
-    for client in range(history.shape[1]):
-        row: dict[str, Any] = {"scheme": sums.label, "client": client, "sums": int(counts[client])}
-        if sums.truth is not None:
-            row["error"] = float(error[client])
-        row["predicted_error"] = float(predicted[client])
-        row["exposed_in_sum"] = int(exposed[client]) if exposed[client] >= 0 else None
-        report.scores.append(row)
+    report.scores += rows_of(
+        scheme=sums.label,
+        client=np.arange(history.shape[1]),
+        sums=counts,
+        **({} if sums.truth is None else {"error": error}),
+        predicted_error=predicted,
+        exposed_in_sum=np.where(exposed >= 0, exposed, None),  # type: ignore[call-overload]
+    )
     report.summary.append(_sums_summary(sums, history, error, predicted, exposed))
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pathlib
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from mrsa_jax import privacy
 from mrsa_jax._errors import writing
@@ -22,6 +22,9 @@ __all__ = ["check", "run", "run_and_save"]
 
 # Measured: what searches and their programs take, and bytes for each entry of the matrix.
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
+# Settings that are arguments of `read_log`.
+_AS_READ = ("layout", "round_column", "client_column", "weight_column", "round_order", "array",
+            "where", "ignore_columns")  # fmt: skip
 
 
 def check(config: AuditConfig) -> None:
@@ -67,18 +70,8 @@ def _folder(
 
 
 def _read(config: AuditConfig) -> privacy.ParticipationLog:
-    return privacy.read_log(
-        config.file,
-        layout=config.layout,
-        round_column=config.round_column,
-        client_column=config.client_column,
-        weight_column=config.weight_column,
-        round_order=config.round_order,
-        array=config.array,
-        memory_bytes=int(config.memory_gib * 2**30),
-        where=config.where,
-        ignore_columns=config.ignore_columns,
-    )
+    options: dict[str, Any] = {name: getattr(config, name) for name in _AS_READ}
+    return privacy.read_log(config.file, memory_bytes=int(config.memory_gib * 2**30), **options)
 
 
 def _memory(log: privacy.ParticipationLog) -> str:

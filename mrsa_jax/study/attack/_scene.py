@@ -1,0 +1,63 @@
+"""What attacks are staged on: data dealt out, how clients train on it, and what lines carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import attacks, data, federated, quantize
+from mrsa_jax._streams import Stream, as_key, fold
+
+__all__ = ["dealt_out", "equal_parts", "start_and_trainer", "stream", "through_wire"]
+
+_LEVELS = 2**16
+
+
+def stream(config: Any, of: Stream) -> Any:
+    """Return an attack's key of one stream."""
+    return fold(as_key(config.seed), int(of))
+
+
+def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
+    """Return an attack's data set, and equal random parts of it for so many clients."""
+    dataset = data.load(config.dataset, seed=config.seed)
+    return dataset, data.iid(stream(config, Stream.PARTITION), dataset, count)
+
+
+def equal_parts(inputs: Any, labels: Any, count: int, size: int, classes: int) -> data.ClientData:
+    """Return clients that hold `size` samples each, in their order; what is left is nobody's."""
+    return data.ClientData(
+        inputs=jnp.asarray(inputs),
+        labels=jnp.asarray(labels),
+        indices=jnp.arange(count * size, dtype=jnp.int32).reshape(count, size),
+        sizes=jnp.full(count, size, jnp.int32),
+        num_classes=classes,
+    )
+
+
+def start_and_trainer(
+    config: Any, model: Any, shape: tuple[int, ...], batch_size: int
+) -> tuple[Any, federated.LocalTrainer]:
+    """Return a model's first parameters, and how an attack's clients train it."""
+    epochs = getattr(config, "num_epochs", 1)
+    trainer = federated.local_sgd(
+        model, config.learning_rate, batch_size=batch_size, num_epochs=epochs
+    )
+    return federated.initial_parameters(config.seed, model, shape), trainer
+
+
+def through_wire(seed: Any, values: Any, connection_probability: float = 1.0) -> Any:
+    """Send vectors through a round of secure aggregation; what `attacks.wire_round` returns.
+
+    The quantizer's range clips nothing, and the ring is no larger than the sum needs.
+    """
+    clip = float(np.abs(np.asarray(values)).max()) or 1.0
+    return attacks.wire_round(
+        seed,
+        values,
+        quantize.stochastic(_LEVELS, clip * 1.001),
+        modulus_bits=(len(values) * (_LEVELS - 1)).bit_length(),
+        connection_probability=connection_probability,
+    )
