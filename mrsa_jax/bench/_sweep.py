@@ -11,8 +11,7 @@ import numpy as np
 
 from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.study.sweeps._axes import sweep_of
-from mrsa_jax.study.sweeps._engine import Plan, plan_sweep, run_sweep
+from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
 
 __all__ = ["cases"]
 
@@ -53,9 +52,8 @@ def _measure(case: str, plan: Plan, repeats: int) -> Measurement:
     def computed() -> dict[int, dict[str, np.ndarray]]:
         found: dict[int, dict[str, np.ndarray]] = {}
         for task in plan.tasks():
-            jobs = plan.jobs(task)
-            configs = [job.config for job in jobs]
-            results = runner.run(configs, plan.machine, False, jobs[0].together)
+            configs = [plan.points[number].config for number in task]
+            results = runner.run(configs, plan.machine, False, plan.together[task[0]])
             found.update(zip(task, results, strict=True))
         return found
 

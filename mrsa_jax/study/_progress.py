@@ -139,20 +139,20 @@ class Meter:
             Status(int(code)): int((status == code).sum()) for code in np.unique(status)
         }
         skipped = own[Status.SKIPPED]
-        first = self._times[0] - self._start if self._times else None
-        return {
+        found = {
             "rounds_trained": len(status) - skipped,
             "rounds_skipped": skipped,
             "rounds_failed": len(status) - skipped - own[Status.OK],
             "resumed_after_rounds": self.resumed_after,
-            "training_seconds": _rounded(time.perf_counter() - self._start),
-            "first_round_seconds": _rounded(first),
-            "seconds_per_round": _rounded(float(np.median(spacing)) if len(spacing) else None),
-            "updates_per_second": _rounded(self.updates_per_second),
+            "training_seconds": time.perf_counter() - self._start,
+            "first_round_seconds": self._times[0] - self._start if self._times else None,
+            "seconds_per_round": float(np.median(spacing)) if len(spacing) else None,
+            "updates_per_second": self.updates_per_second,
             "stated_peak_bytes": int(stated_bytes),
             "peak_process_bytes": peak_process_bytes(),
             "peak_device_bytes": peak_device_bytes(),
         }
+        return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in found.items()}
 
 
 def note(progress: Progress, text: str) -> None:
@@ -221,7 +221,3 @@ def performance_words(record: dict[str, Any]) -> str:
         if record[name] is not None:
             text += f", {bytes_in_words(record[name])} at most ({where})"
     return text
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")

@@ -48,10 +48,6 @@ class CellArray:
         self._fill = np.asarray(_NAMED_FILLS.get(fill, fill), self.dtype)
         self._codec = _codec(content["compressor"])
 
-    def write(self, index: tuple[int, ...], value: Any) -> None:
-        """Write a cell; what is missing of its shape is filled up."""
-        self.put(index, self.encoded(value))
-
     def put(self, index: tuple[int, ...], content: bytes) -> None:
         """Write what `encoded` returned of a cell's value."""
         path = self._path(index)
@@ -68,7 +64,7 @@ class CellArray:
         return b""
 
     def encoded(self, value: Any) -> bytes:
-        """Return the content of a cell's file.
+        """Return the content of a cell's file; what is missing of its shape is filled up.
 
         As zarr does, nothing is kept of a cell that holds the fill value alone.
         """

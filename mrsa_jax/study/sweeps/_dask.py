@@ -17,9 +17,7 @@ from mrsa_jax._errors import ConfigurationError, MrsaError
 from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._runner import Machine
-from mrsa_jax.study.sweeps._axes import Sweep
-from mrsa_jax.study.sweeps._engine import Count, Job, Plan, compute
+from mrsa_jax.study.sweeps._engine import Count, Plan, compute
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
@@ -85,10 +83,7 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], coun
     from distributed import KilledWorker, as_completed
 
     futures = [
-        client.submit(
-            _work, loaded_plugins(), plan.sweep, plan.machine, plan.jobs(task), pure=False
-        )
-        for task in tasks
+        client.submit(_work, loaded_plugins(), plan.of_task(task), pure=False) for task in tasks
     ]
     try:
         for done in as_completed(futures):
@@ -103,15 +98,13 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], coun
         client.cancel(futures)
 
 
-def _work(
-    plugins: tuple[str, ...], sweep: Sweep, machine: Machine, jobs: Sequence[Job]
-) -> list[int]:
+def _work(plugins: tuple[str, ...], plan: Plan) -> list[int]:
     """Compute points on a worker; return those that were written."""
     if plugins != loaded_plugins():
         load_plugins(plugins)
     written: list[int] = []
-    with contextlib.closing(SweepStore(sweep)) as store:
-        compute(sweep, machine, store, jobs, written.append)
+    with contextlib.closing(SweepStore(plan.sweep)) as store:
+        compute(plan, store, list(plan.points), written.append)
     return written
 
 

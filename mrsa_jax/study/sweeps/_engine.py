@@ -27,7 +27,7 @@ from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Count", "Group", "Job", "Plan", "compute", "plan_sweep", "run_sweep", "sweep"]
+__all__ = ["Count", "Group", "Plan", "compute", "plan_sweep", "run_sweep", "sweep"]
 
 _SHOWN = 20  # impossible cells in a message
 _SECONDS_TO_WAIT = 0.5  # for points that another process computes
@@ -51,23 +51,6 @@ class Group:
         """Return the points that are computed in one go."""
         for start in range(0, len(self.numbers), self.together):
             yield self.numbers[start : start + self.together]
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """A point to compute.
-
-    Attributes:
-        number: Of the point.
-        config: Of the command.
-        cells: Places that it fills, its own last: its flag tells that all are written.
-        together: How many of its group are computed in one go, where they are all missing.
-    """
-
-    number: int
-    config: Any
-    cells: tuple[tuple[int, ...], ...]
-    together: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,24 +114,20 @@ class Plan:
         """Return all points in the order in which they are computed, group by group."""
         return [task for group in self.groups for task in group.tasks()]
 
-    def jobs(self, numbers: Sequence[int]) -> list[Job]:
-        """Return what computes some points."""
-        return [
-            Job(
-                number,
-                self.points[number].config,
-                tuple(map(self._index, reversed(self.twins[number]))),
-                self._together[number],
-            )
-            for number in numbers
-        ]
+    def of_task(self, task: Sequence[int]) -> Plan:
+        """Return the plan of some points of one group alone, small enough to send."""
+        return dataclasses.replace(
+            self,
+            points={number: self.points[number] for number in task},
+            same={cell: number for number in task for cell in self.twins[number]},
+            impossible=(),
+            groups=(Group(tuple(task), self.together[task[0]], 0),),
+        )
 
     @functools.cached_property
-    def _together(self) -> dict[int, int]:
+    def together(self) -> dict[int, int]:
+        """How many of its group are computed in one go with each point, where all are missing."""
         return {number: group.together for group in self.groups for number in group.numbers}
-
-    def _index(self, number: int) -> tuple[int, ...]:
-        return tuple(map(int, np.unravel_index(number, self.sweep.shape)))
 
     def open_store(self) -> SweepStore:
         """Lay the store out, or open it where it is."""
@@ -305,7 +284,7 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
         count = Count(plan, store, checked_progress(progress))
         for tasks in count.passes():
             for task in tasks:
-                compute(plan.sweep, plan.machine, store, plan.jobs(task), count.add)
+                compute(plan, store, task, count.add)
     return _store.open_study(plan.sweep.out)
 
 
@@ -361,36 +340,35 @@ class Count:
 
 
 def compute(
-    sweep: Sweep,
-    machine: Machine,
+    plan: Plan,
     store: SweepStore,
-    jobs: Sequence[Job],
+    task: Sequence[int],
     on_done: Callable[[int], None],
-    on_claimed: Callable[[list[Job]], None] | None = None,
+    on_claimed: Callable[[Sequence[int]], None] | None = None,
 ) -> None:
-    """Compute points of one group that nobody else does, and write each as it is done.
+    """Compute points that nobody else does, and write each as it is done.
 
     Args:
-        sweep: The sweep.
-        machine: What points may use.
+        plan: With these points.
         store: Its store.
-        jobs: Points, all of one group.
+        task: Numbers of points, all of one group.
         on_done: Called with the number of each point that was written.
         on_claimed: Called before anything is computed, with the points that will be.
     """
-    runner: Runner = sweep.kind.runner()
-    with store.claim([job.number for job in jobs]) as numbers:
-        own = [job for job in jobs if job.number in numbers]
+    runner: Runner = plan.sweep.kind.runner()
+    with store.claim(task) as own:
         if not own:
             return
         if on_claimed is not None:
             on_claimed(own)
         start = time.perf_counter()
-        configs = [job.config for job in own]
-        results = runner.run(configs, machine, sweep.trajectories, own[0].together)
-        for job, values in zip(own, results, strict=True):
+        configs = [plan.points[number].config for number in own]
+        together = plan.together[own[0]]
+        results = runner.run(configs, plan.machine, plan.sweep.trajectories, together)
+        for number, values in zip(own, results, strict=True):
             seconds = time.perf_counter() - start
-            for index in job.cells:
-                store.write(index, values, seconds)
-            on_done(job.number)
+            for cell in reversed(plan.twins[number]):  # its own last: its flag tells of all
+                index = np.unravel_index(cell, plan.sweep.shape)
+                store.write(tuple(map(int, index)), values, seconds)
+            on_done(number)
             start = time.perf_counter()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -19,8 +20,8 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study._runner import Machine, Runner
-from mrsa_jax.study.sweeps._engine import Count, Job, Plan, compute
+from mrsa_jax.study._runner import Runner
+from mrsa_jax.study.sweeps._engine import Count, Plan, compute
 from mrsa_jax.study.sweeps._store import check_sweep_output
 
 if TYPE_CHECKING:
@@ -87,13 +88,12 @@ def run_on_hosts(plan: Plan, progress: Progress | None = None) -> xr.Dataset | N
 def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
     """Claim points as any process does, tell the others which come next, and write them."""
     check_sweep_output(plan.sweep)
-    machine = _all_devices(plan)
+    plan = _on_all_devices(plan)
     with contextlib.closing(plan.open_store()) as store:
         count = Count(plan, store, progress)
         for tasks in count.passes():
             for task in tasks:
-                jobs, tell = plan.jobs(task), functools.partial(_tell, plan)
-                compute(plan.sweep, machine, store, jobs, count.add, tell)
+                compute(plan, store, task, count.add, functools.partial(_tell, plan))
             if count.missing:
                 # another process holds them: the others of this one must not wait for a message
                 # longer than their network does
@@ -104,21 +104,23 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
 
 def _follow(plan: Plan) -> None:
     """Compute what the first process says, each device its share."""
-    machine = _all_devices(plan)
+    plan = _on_all_devices(plan)
     runner: Runner = plan.sweep.kind.runner()
     while True:
         said = _broadcast(np.zeros(_room(plan), np.int32))
         if said[0] == _END:
             return
-        jobs = plan.jobs(said[said >= 0].tolist())
-        configs = [job.config for job in jobs]
-        if jobs:
-            for _ in runner.run(configs, machine, plan.sweep.trajectories, jobs[0].together):
+        task = said[said >= 0].tolist()
+        configs = [plan.points[number].config for number in task]
+        if task:
+            together = plan.together[task[0]]
+            for _ in runner.run(configs, plan.machine, plan.sweep.trajectories, together):
                 pass  # the first process writes it
 
 
-def _all_devices(plan: Plan) -> Machine:
-    return dataclasses.replace(plan.machine, devices=len(jax.devices()))
+def _on_all_devices(plan: Plan) -> Plan:
+    machine = dataclasses.replace(plan.machine, devices=len(jax.devices()))
+    return dataclasses.replace(plan, machine=machine)
 
 
 def _room(plan: Plan) -> int:
@@ -126,10 +128,10 @@ def _room(plan: Plan) -> int:
     return max((len(task) for task in plan.tasks()), default=1)
 
 
-def _tell(plan: Plan, jobs: list[Job] | None) -> None:
+def _tell(plan: Plan, task: Sequence[int] | None) -> None:
     """Say which points come next, perhaps none yet; None: no more will."""
-    message = np.full(_room(plan), _END if jobs is None else _NONE, np.int32)
-    message[: len(jobs or ())] = [job.number for job in jobs or ()]
+    message = np.full(_room(plan), _END if task is None else _NONE, np.int32)
+    message[: len(task or ())] = task or ()
     _broadcast(message)
 
 
