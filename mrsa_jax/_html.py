@@ -14,19 +14,6 @@ from typing import Any
 
 from mrsa_jax._untrusted import printable
 
-__all__ = [
-    "Markup",
-    "Shown",
-    "card",
-    "config_repr",
-    "differs",
-    "plain_settings",
-    "settings_rows",
-    "shown",
-    "table",
-    "tidy",
-]
-
 _MOST_CHARACTERS = 120
 _MOST_ROWS = 40
 _MOST_SETTINGS = 30  # that are shown without being asked for

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["StudyAccessor", "register"]
-
 
 def register() -> None:
     """Give every xarray data set the accessor `mrsa`; again is no harm."""

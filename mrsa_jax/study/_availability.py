@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mrsa_jax.availability import Availability
 
-__all__ = ["AVAILABILITY", "parse_availability"]
-
 
 @dataclasses.dataclass(frozen=True)
 class _Row:

@@ -15,8 +15,6 @@ from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.study._config import parse_scheme, scheme_names, scheme_papers, to_dict
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
-__all__ = ["cite", "papers_behind", "papers_of_value"]
-
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
 
 _MULTIROUND = "so2023securing"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mrsa_jax.availability import Availability
     from mrsa_jax.selection import Selector
 
-__all__ = ["compare", "from_histories"]
-
 
 def compare(
     schemes: Mapping[str, Selector],

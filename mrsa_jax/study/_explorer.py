@@ -22,8 +22,6 @@ from mrsa_jax.plotting import scheme_colour
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Explorer", "explorer", "pictures"]
-
 _MOST_ROWS = 2000
 _LEFT_SIDE = ' class="t"'  # where words stand
 _MOST_RINGS = 4  # where points share a place, the lower ones show as rings

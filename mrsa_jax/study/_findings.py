@@ -16,8 +16,6 @@ from mrsa_jax.privacy._audit import share
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["AttackFindings", "AuditFindings", "Findings", "first_rows"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Findings:

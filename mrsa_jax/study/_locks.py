@@ -6,8 +6,6 @@ import contextlib
 import errno
 from typing import IO, Any
 
-__all__ = ["locked", "unlock"]
-
 
 def locked(file: IO[Any], *place: int, waits: bool = False) -> bool:
     """Lock an open file and return whether it is ours; True also where there are no locks.

@@ -6,8 +6,6 @@ from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _trial
 from mrsa_jax.study._config import Config, SimulateConfig, schemes_of
 
-__all__ = ["simulate_bytes", "stated_memory"]
-
 _PER_CLIENT = 10 * 2  # bytes of a round with losses: five survivor flags, its sum, its component
 _PER_PAIR = 24  # and of each pair of its participants, in the graph of pads
 

@@ -21,20 +21,6 @@ from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
 from mrsa_jax.study._cite import papers_behind
 
-__all__ = [
-    "STYLE",
-    "Section",
-    "data_table",
-    "figures_section",
-    "page",
-    "papers_section",
-    "paragraphs",
-    "png_of",
-    "provenance_section",
-    "settings_section",
-    "write_page",
-]
-
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page
 

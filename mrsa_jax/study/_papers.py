@@ -9,8 +9,6 @@ import re
 from mrsa_jax._errors import require
 from mrsa_jax._version import __version__
 
-__all__ = ["PAPERS", "Paper", "read_bibtex", "software"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Paper:

@@ -12,8 +12,6 @@ from mrsa_jax import selection
 from mrsa_jax.study import _build, _segments, _trial
 from mrsa_jax.study._config import Config, DemoConfig, Scheme, SimulateConfig, TrainConfig
 
-__all__ = ["Played", "lossy_trials", "play", "segments_of"]
-
 
 def segments_of(
     config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int

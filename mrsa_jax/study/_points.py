@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = [
-    "axes_of",
-    "columns_of",
-    "is_sweep",
-    "point_columns",
-    "points",
-    "statistic",
-    "sweep_sentences",
-]
-
 
 def is_sweep(results: xr.Dataset) -> bool:
     """Return whether a data set holds the points of a sweep."""

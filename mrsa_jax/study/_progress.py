@@ -15,18 +15,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._memory import bytes_in_words
 from mrsa_jax._status import Status
 
-__all__ = [
-    "Meter",
-    "Notes",
-    "Progress",
-    "Silent",
-    "checked_progress",
-    "note",
-    "performance_words",
-    "stages",
-    "warn",
-]
-
 
 @runtime_checkable
 class Progress(Protocol):

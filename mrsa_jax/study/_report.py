@@ -25,20 +25,6 @@ from mrsa_jax.study._summary import Row
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "COLUMNS",
-    "FIGURES",
-    "TITLES",
-    "captioned",
-    "cells",
-    "defaults_of",
-    "reading",
-    "spoken",
-    "study_page",
-    "table_of",
-    "whole_page",
-]
-
 _FORMS = {
     "Scheme": "{row.scheme}",
     "T": "{row.strong_privacy:d}",

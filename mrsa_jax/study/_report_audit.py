@@ -12,8 +12,6 @@ from mrsa_jax._html import shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._page import Section, data_table, figures_section, paragraphs
 
-__all__ = ["audit_page"]
-
 _MOST_ROWS = 200
 _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
 

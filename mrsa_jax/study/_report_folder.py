@@ -31,8 +31,6 @@ from mrsa_jax.study._run_folder import read_json, unfinished_run
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SavedReport", "report"]
-
 _SCHEMA = 1
 _MANIFEST = "study.json"
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = ["default_axes", "drawn", "plot_any", "study_pictures", "sweep_page"]
-
 _CURVES = {
     "strong_privacy": "Strong multi-round privacy T.",
     "exposed_clients": "Clients whose own update is a combination of the sums the server has.",

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
     from mrsa_jax.study._secagg_config import SecaggConfig
 
-__all__ = ["check", "run", "run_and_save"]
-
 
 def check(config: Any) -> None:
     """Reject everything that can be rejected before work: settings, data set, output folder.

@@ -27,18 +27,6 @@ from mrsa_jax.study._config import (
 from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._locks import locked
 
-__all__ = [
-    "DivergedError",
-    "RunFolder",
-    "check_not_in_use",
-    "check_unfinished",
-    "is_free",
-    "is_resumed",
-    "read_json",
-    "run_folder",
-    "unfinished_run",
-]
-
 _RUN = "run.json"
 _SETTINGS = "run.toml"
 _LOCK = "run.lock"

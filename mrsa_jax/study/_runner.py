@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["AFTER_EACH_ROUND", "Machine", "Runner", "Variable", "history_variables", "variable"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Variable:

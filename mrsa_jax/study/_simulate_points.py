@@ -23,8 +23,6 @@ from mrsa_jax.study._runner import (
 )
 from mrsa_jax.study._variables import of_point
 
-__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
-
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 
 

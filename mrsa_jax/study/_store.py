@@ -34,16 +34,6 @@ from mrsa_jax.study._run_folder import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "StudyFolder",
-    "check_output",
-    "is_complete",
-    "open_study",
-    "provenance",
-    "restore_replaced",
-    "study_folder",
-]
-
 _MANIFEST = "study.json"
 _STORE = "results.zarr"
 _SCHEMA = 1

@@ -37,8 +37,6 @@ from mrsa_jax.study._variables import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["SavedStudy", "check", "run", "run_and_save"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SavedStudy:

@@ -12,8 +12,6 @@ from mrsa_jax._status import Status
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Row", "sentences", "summarise"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Row:

@@ -33,8 +33,6 @@ from mrsa_jax.study._runner import (
 from mrsa_jax.study._training import train_points
 from mrsa_jax.study._variables import of_point
 
-__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
-
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
     "": ("seed", "scheme"),

@@ -20,22 +20,6 @@ from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = [
-    "History",
-    "analyse",
-    "analyse_played",
-    "analyse_rounds",
-    "analyse_sums",
-    "analysed_bytes",
-    "attack_frozen",
-    "in_parts",
-    "joined",
-    "learnt_sums",
-    "rolled_bytes",
-    "rounds_with_sums",
-    "trials_at_once",
-]
-
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
 

@@ -10,15 +10,6 @@ from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, SimulateConfig, TrainConfig
 
-__all__ = [
-    "coordinates",
-    "history_variables",
-    "known_before",
-    "missing_below",
-    "of_point",
-    "scheme_variables",
-]
-
 
 def missing_below(least: int, values: Any) -> np.ndarray:
     """Return float32 values, nan where there is none: a number in its place would enter means.

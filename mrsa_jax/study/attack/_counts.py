@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
-__all__ = ["run_disaggregation"]
-
 
 class _Case(NamedTuple):
     """A history to recover, and the truth as far as it is known."""

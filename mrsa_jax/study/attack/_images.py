@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
-__all__ = ["run_gradients", "run_model_inversion"]
-
 _SIDE = 32  # pixels of a photograph's side
 _CLASSES = 10  # of a model for pictures without labels
 _MOST_DRAWN = 12  # images in a row of the grid

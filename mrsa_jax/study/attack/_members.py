@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
-__all__ = ["run_inconsistency", "run_membership"]
-
 _RATES = (0.001, 0.01)  # of false positives
 
 

@@ -20,8 +20,6 @@ from mrsa_jax.study._runner import Machine, Variable, variable
 from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 
-__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
-
 _LABEL_LENGTH = 48
 _LABELS = ("scheme", "method", "seen", "pads")  # columns of a summary that name a row
 

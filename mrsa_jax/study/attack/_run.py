@@ -18,8 +18,6 @@ from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._save import save
 from mrsa_jax.study.attack._sums import run_least_squares
 
-__all__ = ["attack", "check", "run", "run_and_save"]
-
 _ATTACKS: dict[type, Callable[[Any, AttackFindings, Progress], None]] = {
     setting.LeastSquaresConfig: run_least_squares,
     setting.DisaggregationConfig: run_disaggregation,

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._store import StudyFolder
 
-__all__ = ["rows_of", "save"]
-
 
 def rows_of(**columns: Any) -> list[dict[str, Any]]:
     """Return a row for each place of some columns; what is one value is the same in all."""

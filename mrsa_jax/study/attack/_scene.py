@@ -10,8 +10,6 @@ import numpy as np
 from mrsa_jax import attacks, data, federated, quantize
 from mrsa_jax._streams import Stream, as_key, fold
 
-__all__ = ["dealt_out", "equal_parts", "start_and_trainer", "stream", "through_wire"]
-
 _LEVELS = 2**16
 
 

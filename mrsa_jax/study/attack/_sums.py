@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._progress import Progress
 
-__all__ = ["FOUND", "history_of", "read_array", "run_least_squares"]
-
 _LEVELS, _CLIP = 2**16, 1.0
 FOUND = 0.05  # an update is called recovered below this error, as in Multi-RoundSecAgg's Fig. 9
 

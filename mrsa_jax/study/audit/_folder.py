@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mrsa_jax.study._findings import AuditFindings
     from mrsa_jax.study._store import StudyFolder
 
-__all__ = ["save_audit"]
-
 
 def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     """Write what a later reader needs to judge the findings, and to check the certificates.

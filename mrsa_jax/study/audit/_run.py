@@ -18,8 +18,6 @@ from mrsa_jax.study._findings import AuditFindings, first_rows
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study.audit._folder import save_audit
 
-__all__ = ["check", "run", "run_and_save"]
-
 # Measured: what searches and their programs take, and bytes for each entry of the matrix.
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
 # Settings that are arguments of `read_log`.

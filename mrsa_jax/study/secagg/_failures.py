@@ -14,8 +14,6 @@ from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._secagg_config import SecaggConfig
 from mrsa_jax.study.secagg._setting import Setting, finite, log10
 
-__all__ = ["BOUNDS", "RATES", "check_risk", "counted", "log10_bounds", "power", "run_failures"]
-
 _RARE_TRIALS = 4096  # give two digits
 RATES = {
     "unreliable": "unreliable (Theorem 1 fails)",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study._secagg_config import SecaggConfig
 
-__all__ = ["secagg_bytes", "stated_memory"]
-
 _PROGRAMS = 2**28  # what a command takes at its smallest: programs, libraries, keystream
 # Bytes of each pair of clients (edges, shares, messages), and of each entry of an input, by what
 # is done; measured on complete graphs.

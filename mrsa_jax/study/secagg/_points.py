@@ -15,8 +15,6 @@ from mrsa_jax.study.secagg._failures import BOUNDS, RATES, check_risk, counted, 
 from mrsa_jax.study.secagg._memory import secagg_bytes
 from mrsa_jax.study.secagg._setting import Setting
 
-__all__ = ["group_of", "memory_bytes", "run", "sizes", "together", "variables"]
-
 _TRACED = ("seed", "connection_probability", "step_dropout_rate", "threshold")
 
 

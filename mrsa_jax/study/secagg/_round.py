@@ -15,8 +15,6 @@ from mrsa_jax.study._progress import Progress, stages
 from mrsa_jax.study._secagg_config import SecaggConfig
 from mrsa_jax.study.secagg._setting import Setting, finite
 
-__all__ = ["run_round"]
-
 _MOST_TWICE = 2**31  # words of keystream up to which a round runs again, once compiled
 _WORDS = {
     Status.OK: "the sum was learnt",

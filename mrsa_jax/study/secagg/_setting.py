@@ -16,8 +16,6 @@ from mrsa_jax.modular import check_modulus
 from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study._secagg_config import SecaggConfig
 
-__all__ = ["Setting", "finite", "log10"]
-
 _OFFSET = 0x5EC  # keeps the inputs' generator apart from others of the same seed
 
 

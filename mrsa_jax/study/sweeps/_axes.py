@@ -23,16 +23,6 @@ from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
 from mrsa_jax.study._load import from_dict, parse_toml, read_toml, read_value, to_dict, without_none
 
-__all__ = [
-    "Axis",
-    "Point",
-    "Sweep",
-    "SweepConfig",
-    "load_sweep",
-    "parse_sweep",
-    "sweep_of",
-]
-
 _RANGES = {
     "range": (2, 3, "[first, end] or [first, end, step], the end left out"),
     "linspace": (3, 3, "[first, last, how many]"),

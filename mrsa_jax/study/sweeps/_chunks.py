@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CellArray"]
-
 _BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 _NAMED_FILLS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 

@@ -23,8 +23,6 @@ from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["WorkersError", "run_on_workers"]
-
 _TASKS_EACH = 4  # of each worker, so that they end at about the same time
 _SECONDS_TO_CONNECT = 10
 

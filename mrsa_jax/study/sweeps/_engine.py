@@ -27,8 +27,6 @@ from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Count", "Group", "Plan", "compute", "plan_sweep", "run_sweep", "sweep"]
-
 _SHOWN = 20  # impossible cells in a message
 _SECONDS_TO_WAIT = 0.5  # for points that another process computes
 

@@ -27,8 +27,6 @@ from mrsa_jax.study.sweeps._store import check_sweep_output
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["join_hosts", "run_on_hosts"]
-
 _SECONDS_TO_JOIN = 60
 _NONE, _END = -1, -2  # in place of a point
 

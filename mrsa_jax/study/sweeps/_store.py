@@ -35,8 +35,6 @@ from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
 from mrsa_jax.study.sweeps._chunks import CellArray
 
-__all__ = ["SweepStore", "check_sweep_output"]
-
 _MANIFEST = "study.json"
 _SOURCE = "study.toml"
 _STORE = "results.zarr"
@@ -110,7 +108,8 @@ class SweepStore:
         path = sweep.out.absolute()
         with _as_store_errors(path):
             path.mkdir(parents=True, exist_ok=True)
-            with _held(path / _LAYOUT_LOCK):
+            with (path / _LAYOUT_LOCK).open("ab") as file:
+                locked(file, waits=True)
                 check_sweep_output(sweep)
                 is_there = read_json(path / _MANIFEST) is not None
                 if not is_there or sweep.overwrite:
@@ -311,14 +310,6 @@ def _check_not_in_use(path: pathlib.Path) -> None:
 def _as_store_errors(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
     """Say what a failure to write means for the store."""
     return writing(path, more="; what is complete is kept, and the same command goes on from there")
-
-
-@contextlib.contextmanager
-def _held(path: pathlib.Path) -> Iterator[None]:
-    """Wait for a file's lock and hold it."""
-    with path.open("a", encoding="utf-8") as file:
-        locked(file, waits=True)
-        yield
 
 
 class _Claims:
