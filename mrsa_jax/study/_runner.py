@@ -16,16 +16,19 @@ class Variable:
     Attributes:
         dims: Its dimensions within a point, such as `("trial",)`.
         dtype: Of NumPy.
-        fill: What cells hold that are not done, and places beyond a point's own size.
         units: As text; `"1"` for pure numbers.
         description: What it is, in a sentence.
     """
 
     dims: tuple[str, ...]
     dtype: str
-    fill: Any
     units: str
     description: str
+
+    @property
+    def fill(self) -> Any:
+        """What cells hold that are not done, and places beyond a point's own size."""
+        return _FILLS[np.dtype(self.dtype).kind]
 
 
 # What is known of who took part, whatever command is swept: type, units, description.
@@ -46,25 +49,20 @@ AFTER_EACH_ROUND = (
     "fairness_gap",
     "aggregation_cardinality",
 )
-_FILLS = {"f": np.nan, "i": -1}
-
-
-def variable(dims: tuple[str, ...], dtype: str, units: str, description: str) -> Variable:
-    """Return a variable that is filled with nan, or -1, where nothing is done."""
-    return Variable(dims, dtype, _FILLS[np.dtype(dtype).kind], units, description)
+_FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 
 def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
     """Return what is known of who took part: at the end, after each round, and for ever."""
-    found = {name: variable(dims, *facts) for name, facts in _AT_END.items()}
+    found = {name: Variable(dims, *facts) for name, facts in _AT_END.items()}
     words = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
-    found["guaranteed_privacy"] = variable((), "int32", "clients", words)
-    found["largest_rank"] = variable((), "int32", "1", "N, the rank at which all are exposed")
+    found["guaranteed_privacy"] = Variable((), "int32", "clients", words)
+    found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
     if by_round:
         for name in AFTER_EACH_ROUND:
             dtype, units, text = _AT_END[name]
             words = f"{text}, after each round"
-            found[f"{name}_by_round"] = variable((*dims, "round"), dtype, units, words)
+            found[f"{name}_by_round"] = Variable((*dims, "round"), dtype, units, words)
     return found
 
 

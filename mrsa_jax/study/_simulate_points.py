@@ -14,14 +14,8 @@ from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._memory import simulate_bytes
 from mrsa_jax.study._played import lossy_trials
-from mrsa_jax.study._runner import (
-    AFTER_EACH_ROUND,
-    Machine,
-    Variable,
-    history_variables,
-    variable,
-)
-from mrsa_jax.study._variables import of_point
+from mrsa_jax.study._runner import Machine, Variable, history_variables
+from mrsa_jax.study._variables import first_exposed, known_of, of_point
 
 _DEFAULT_BYTES = 2**28  # of the histories that are held at once
 
@@ -45,10 +39,10 @@ def variables(configs: Sequence[SimulateConfig], trajectories: bool) -> dict[str
     """Return what is known of each trial at its end, and after each round."""
     found = history_variables(("trial",), trajectories)
     words = "Expectation of C; none where clients are lost in rounds"
-    found["expected_cardinality"] = variable((), "float64", "clients", words)
+    found["expected_cardinality"] = Variable((), "float64", "clients", words)
     if not all(config.protocol.is_plain for config in configs):
         words = "Rounds that were begun and gave no sum"
-        found["failed_rounds"] = variable(("trial",), "int32", "rounds", words)
+        found["failed_rounds"] = Variable(("trial",), "int32", "rounds", words)
     return found
 
 
@@ -115,7 +109,7 @@ def _on_all_hosts(
 
 
 def _all_rounds(history: np.ndarray) -> dict[str, np.ndarray]:
-    return _whole(_trial.analyse(history))
+    return known_of(_trial.analyse(history), trajectories=True)
 
 
 def _at_ends(history: np.ndarray) -> dict[str, np.ndarray]:
@@ -132,38 +126,20 @@ def _at_end(history: np.ndarray) -> dict[str, np.ndarray]:
         "strong_privacy": np.asarray([-1 if t is None else t for t in strong], np.int32),
         "rank": np.asarray(modular.rank_trajectory(history))[:, -1],
         "exposed_clients": (first >= 0).sum(axis=1).astype(np.int32),
-        "first_exposed_round": _first(first),
+        "first_exposed_round": first_exposed(first),
         "skipped_rounds": (~history.any(axis=2)).sum(axis=1).astype(np.int32),
         "fairness_gap": np.asarray(selection.fairness_gap(history))[:, -1],
         "aggregation_cardinality": np.asarray(selection.aggregation_cardinality(history))[:, -1],
     }
 
 
-def _whole(history: _trial.History) -> dict[str, np.ndarray]:
-    """Return what is known after the last round, and after each."""
-    exposed = {"exposed_clients": history.exposed_clients}
-    paths = {name: exposed.get(name, getattr(history, name)) for name in AFTER_EACH_ROUND}
-    ends = {name: path[..., -1] for name, path in paths.items()}
-    ends["first_exposed_round"] = _first(history.first_exposure)
-    ends["skipped_rounds"] = history.skipped.sum(axis=-1).astype(np.int32)
-    return ends | {f"{name}_by_round": path for name, path in paths.items()}
-
-
-def _first(first_exposure: np.ndarray) -> np.ndarray:
-    """Return int32[B], the round that exposes the first client of each trial."""
-    never = np.iinfo(np.int32).max
-    least = np.where(first_exposure >= 0, first_exposure, never).min(axis=-1)
-    return np.where(least == never, -1, least).astype(np.int32)
-
-
 def _with_losses(config: SimulateConfig, trajectories: bool) -> dict[str, np.ndarray]:
     """Play rounds in which clients are lost."""
     played = lossy_trials(config, _selector(config), _availability(config), _rule(config))
-    found = _whole(_trial.analyse_played(played))
+    found = known_of(_trial.analyse_played(played), trajectories)
     status = np.asarray(played.status)
     failed = ((status != Status.OK) & (status != Status.SKIPPED)).sum(axis=1).astype(np.int32)
-    kept = {name: v for name, v in found.items() if trajectories or not name.endswith("_by_round")}
-    return kept | {"failed_rounds": failed} | _of_point(config, np.asarray(np.nan))
+    return found | {"failed_rounds": failed} | _of_point(config, np.asarray(np.nan))
 
 
 def _of_point(config: SimulateConfig, expected: np.ndarray) -> dict[str, np.ndarray]:

@@ -23,15 +23,9 @@ from mrsa_jax.study._config import (
     studied,
 )
 from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._runner import (
-    AFTER_EACH_ROUND,
-    Machine,
-    Variable,
-    history_variables,
-    variable,
-)
+from mrsa_jax.study._runner import Machine, Variable, history_variables
 from mrsa_jax.study._training import train_points
-from mrsa_jax.study._variables import of_point
+from mrsa_jax.study._variables import known_of, of_point
 
 # Settings that are numbers of the compiled programs, or decide only who takes part in a round.
 _TRACED = {
@@ -98,15 +92,15 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
 
 def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, Variable]:
     """Return what is known of each training at its end, and on the way."""
-    found = {name: variable((), *facts) for name, facts in _END.items()}
+    found = {name: Variable((), *facts) for name, facts in _END.items()}
     found |= history_variables((), trajectories)
     if trajectories:
         tests = ("evaluation",)
         words = "Rounds done at each test; nan beyond the last"
-        found["evaluated_round"] = variable(tests, "int32", "rounds", words)
+        found["evaluated_round"] = Variable(tests, "int32", "rounds", words)
         for name in ("accuracy", "loss"):
             words = f"{name.capitalize()} at each test"
-            found[f"{name}_by_evaluation"] = variable(tests, "float32", "1", words)
+            found[f"{name}_by_evaluation"] = Variable(tests, "float32", "1", words)
     return found
 
 
@@ -185,19 +179,7 @@ def run(
         else:
             found["diverged_round"] = result.diverged_round
             history = history.until(result.diverged_round + 1)
-        yield _arrays(found | _known(history, trajectories))
-
-
-def _known(history: Any, trajectories: bool) -> dict[str, Any]:
-    """Return what is known of who took part, at the end and after each round."""
-    exposed = history.first_exposure[history.first_exposure >= 0]
-    by_round = {name: getattr(history, name) for name in AFTER_EACH_ROUND}
-    found: dict[str, Any] = {name: values[-1] for name, values in by_round.items()}
-    found["first_exposed_round"] = exposed.min() if exposed.size else -1
-    found["skipped_rounds"] = history.skipped.sum()
-    if trajectories:
-        found |= {f"{name}_by_round": values for name, values in by_round.items()}
-    return found
+        yield _arrays(found | known_of(history, trajectories))
 
 
 def _arrays(values: dict[str, Any]) -> dict[str, np.ndarray]:

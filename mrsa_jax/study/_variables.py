@@ -9,6 +9,7 @@ import numpy as np
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, SimulateConfig, TrainConfig
+from mrsa_jax.study._runner import AFTER_EACH_ROUND
 
 
 def missing_below(least: int, values: Any) -> np.ndarray:
@@ -100,3 +101,19 @@ def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, 
             least, about = _SOME[name]
             found[name] = (dims, missing_below(least, values), {"description": about})
     return found
+
+
+def known_of(history: _trial.History, trajectories: bool) -> dict[str, np.ndarray]:
+    """Return what a sweep keeps of histories [..., J, N]: after the last round, and after each."""
+    paths = {name: getattr(history, name) for name in AFTER_EACH_ROUND}
+    ends = {name: path[..., -1] for name, path in paths.items()}
+    ends["first_exposed_round"] = first_exposed(history.first_exposure)
+    ends["skipped_rounds"] = history.skipped.sum(axis=-1).astype(np.int32)
+    return ends | {f"{name}_by_round": path for name, path in paths.items() if trajectories}
+
+
+def first_exposed(first_exposure: np.ndarray) -> np.ndarray:
+    """Return int32[...], the round that exposes the first of the clients [..., N]; -1 for none."""
+    never = np.iinfo(np.int32).max
+    least = np.where(first_exposure >= 0, first_exposure, never).min(axis=-1)
+    return np.where(least == never, -1, least).astype(np.int32)

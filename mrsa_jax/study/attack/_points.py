@@ -16,7 +16,7 @@ from mrsa_jax.study._config import studied
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._progress import Silent
-from mrsa_jax.study._runner import Machine, Variable, variable
+from mrsa_jax.study._runner import Machine, Variable
 from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 
@@ -84,9 +84,9 @@ def sizes(configs: Sequence[setting.AttackSettings]) -> dict[str, int]:
 
 def variables(configs: Sequence[setting.AttackSettings], trajectories: bool) -> dict[str, Variable]:
     """Return the summary's columns."""
-    label = Variable(("row",), f"<U{_LABEL_LENGTH}", "", "1", "What the row is of")
+    label = Variable(("row",), f"<U{_LABEL_LENGTH}", "1", "What the row is of")
     numbers = {
-        name: variable(("row",), "float64", units, f"{name.replace('_', ' ')} of the row")
+        name: Variable(("row",), "float64", units, f"{name.replace('_', ' ')} of the row")
         for name, units in _NUMBERS[type(configs[0])].items()
     }
     return {"label": label} | numbers

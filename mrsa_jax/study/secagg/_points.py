@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax.study._load import to_dict
-from mrsa_jax.study._runner import Machine, Variable, variable
+from mrsa_jax.study._runner import Machine, Variable
 from mrsa_jax.study._secagg_config import SecaggConfig
 from mrsa_jax.study.secagg._failures import BOUNDS, RATES, check_risk, counted, log10_bounds
 from mrsa_jax.study.secagg._memory import secagg_bytes
@@ -34,18 +34,18 @@ def variables(configs: Sequence[SecaggConfig], trajectories: bool) -> dict[str, 
     """Return the rates with their 95 % intervals, the graph's numbers, and the bounds."""
     found: dict[str, Variable] = {}
     for name, text in RATES.items():
-        found[f"{name}_count"] = variable((), "int64", "rounds", f"Rounds that are {text}")
+        found[f"{name}_count"] = Variable((), "int64", "rounds", f"Rounds that are {text}")
         for part, what in (("rate", "Share"), ("lower", "Lower end"), ("upper", "Upper end")):
             words = f"{what} of rounds that are {text}"
-            found[f"{name}_{part}"] = variable((), "float64", "1", words)
+            found[f"{name}_{part}"] = Variable((), "float64", "1", words)
     words = "Clients whose padded input arrives, on average"
-    found["mean_survivors"] = variable((), "float64", "clients", words)
-    found["threshold_used"] = variable((), "int32", "shares", "Shares that rebuild a secret")
+    found["mean_survivors"] = Variable((), "float64", "clients", words)
+    found["threshold_used"] = Variable((), "int32", "shares", "Shares that rebuild a secret")
     words = "Chance of an edge; none for regular graphs"
-    found["edge_chance"] = variable((), "float64", "1", words)
+    found["edge_chance"] = Variable((), "float64", "1", words)
     for name in BOUNDS:
         words = "log10 of a bound of CCESA or ours; -inf for zero, none for other graphs"
-        found[f"log10_{name}"] = variable((), "float64", "1", words)
+        found[f"log10_{name}"] = Variable((), "float64", "1", words)
     return found
 
 

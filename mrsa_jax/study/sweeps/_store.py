@@ -226,8 +226,8 @@ def _lay_out(
     group.attrs.update({key: json.dumps(value) for key, value in manifest.items()})
     _add_coordinates(group, coords)
     own = {
-        "done": Variable((), "bool", False, "1", "Whether the point is complete"),
-        "seconds": Variable((), "float64", np.nan, "s", "Time that the point took"),
+        "done": Variable((), "bool", "1", "Whether the point is complete"),
+        "seconds": Variable((), "float64", "s", "Time that the point took"),
     }
     for name, variable in {**variables, **own}.items():
         shape = tuple(inner[dim] for dim in variable.dims)
