@@ -49,9 +49,7 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "mnist": (_DATA, ("lecun1998gradient",)),
     "digits": (_DATA, ("alpaydin1998optical",)),
     "fashion_mnist": (_DATA, ("xiao2017fashion",)),
-    "cifar": (_DATA, ("krizhevsky2009learning",)),
-    "cifar10": (_DATA, ("krizhevsky2009learning",)),
-    "cifar100": (_DATA, ("krizhevsky2009learning",)),
+    **dict.fromkeys(("cifar", "cifar10", "cifar100"), (_DATA, ("krizhevsky2009learning",))),
     "olivetti": (_DATA, ("samaria1994parameterisation",)),
 }
 """What a word stands for and its papers: what `cite` understands as text."""
@@ -65,16 +63,14 @@ _SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "fidelity": {"real": ("cryptography", _REAL), "array": ("pads", ("rfc8439",))},
     "segments": dict.fromkeys(("sc", "mc", "hc", "groups"), _NAMES["heterosag"]),
     "combine": {
-        "median": ("robust rule", ("yin2018byzantine",)),
-        "trimmed": ("robust rule", ("yin2018byzantine",)),
+        **dict.fromkeys(("median", "trimmed"), ("robust rule", ("yin2018byzantine",))),
         "geometric": ("robust rule", ("pillutla2022robust",)),
         "krum": ("robust rule", ("blanchard2017machine",)),
     },
     "model": {
         "lenet": (_MODEL, ("lecun1998gradient",)),
         "smooth_lenet": (_MODEL, ("zhu2019deep",)),
-        "mlp": (_MODEL, ("mcmahan2017communication",)),
-        "cnn": (_MODEL, ("mcmahan2017communication",)),
+        **dict.fromkeys(("mlp", "cnn"), (_MODEL, ("mcmahan2017communication",))),
         "vgg11": (_MODEL, ("simonyan2015very",)),
         "vgg11_group": (_MODEL, ("simonyan2015very", "wu2018group")),
     },

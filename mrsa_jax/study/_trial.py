@@ -47,16 +47,11 @@ class History:
 
     def until(self, num_rounds: int) -> History:
         """Return what is known after the first rounds, as if there were no others."""
-        rounds = slice(num_rounds)
+        own = {name: values[..., :num_rounds] for name, values in vars(self).items()}
         first = self.first_exposure
-        return History(
-            participation=self.participation[..., rounds, :],
-            strong_privacy=self.strong_privacy[..., rounds],
-            rank=self.rank[..., rounds],
-            first_exposure=np.where(first < num_rounds, first, -1).astype(np.int32),
-            fairness_gap=self.fairness_gap[..., rounds],
-            aggregation_cardinality=self.aggregation_cardinality[..., rounds],
-        )
+        own["first_exposure"] = np.where(first < num_rounds, first, -1).astype(np.int32)
+        own["participation"] = self.participation[..., :num_rounds, :]
+        return History(**own)
 
     @property
     def exposed_clients(self) -> np.ndarray:

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mrsa_jax._checks import is_number
 from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax.study._config import studied
 from mrsa_jax.study._kinds import KINDS, Kind
@@ -112,16 +113,16 @@ class Sweep:
     @property
     def config(self) -> SweepConfig:
         """What is studied, as plain values."""
+        axes = [
+            {"name": axis.name, "fields": axis.fields, "values": axis.values} for axis in self.axes
+        ]
         return SweepConfig(
             seed=self.base.seed,
             out=self.out,
             overwrite=self.overwrite,
             swept=self.kind.name,
             base=studied(to_dict(self.base)),
-            axes=tuple(
-                {"name": axis.name, "fields": list(axis.fields), "values": _plain(axis.values)}
-                for axis in self.axes
-            ),
+            axes=tuple(json.loads(json.dumps(axes, default=str))),
             skip_impossible=self.skip_impossible,
             trajectories=self.trajectories,
         )
@@ -309,10 +310,7 @@ def _expanded(values: Any, path: str) -> Any:
         raise ConfigurationError(f"`{path}` must be a list or a range; {nearest(name, _RANGES)}")
     least, most, form = _RANGES[name]
     good = isinstance(numbers, list) and least <= len(numbers) <= most
-    good = good and all(
-        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one)
-        for one in numbers
-    )
+    good = good and all(is_number(one) and math.isfinite(one) for one in numbers)
     require(good, f"{path}.{name}", f"must be {form}", numbers)
     if name == "range":
         whole = all(isinstance(one, int) for one in numbers)
@@ -370,9 +368,6 @@ def _coordinate(values: list[Any]) -> list[Any]:
     """Return labels of one type: numbers where all are, else text."""
     if all(isinstance(one, bool) for one in values):
         return [str(one).lower() for one in values]
-    numeric = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
-    return values if numeric else ["none" if one is None else str(one) for one in values]
-
-
-def _plain(values: Any) -> Any:
-    return json.loads(json.dumps(values, default=str))
+    if all(map(is_number, values)):
+        return values
+    return ["none" if one is None else str(one) for one in values]
