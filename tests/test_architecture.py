@@ -73,7 +73,7 @@ ORDER = (
 ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
-    "federated": ("conv", ""),
+    "federated": ("conv", "programs", ""),
     "study": ("", "secagg", "attack", "audit", "sweeps"),
     "reproduce": ("harness", "multiround", "ccesa", "heterosag", ""),
 }

@@ -23,6 +23,7 @@ from mrsa_jax._cores import num_cores
 from mrsa_jax._packaged import photograph_path
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
+from mrsa_jax.bench._random_clients import in_order
 from mrsa_jax.bench._topics import Case
 
 __all__ = ["cases"]
@@ -55,14 +56,6 @@ def _view() -> tuple[attacks.UpdateView, np.ndarray]:
     return view, np.asarray(gradient)
 
 
-def _in_order(flat: np.ndarray) -> np.ndarray:
-    """Return biases and kernels, convolutions first, as the peer's network has them."""
-    layers = federated.unflatten(federated.smooth_lenet(10), _SHAPE, jnp.asarray(flat))
-    names = sorted(layers["params"], key=lambda name: ("Conv" not in name, name))
-    parts = [layers["params"][name][kind] for name in names for kind in ("bias", "kernel")]
-    return np.concatenate([np.asarray(part).ravel() for part in parts])
-
-
 def _inversion(case: str, num_steps: int) -> Measurement:
     view, gradient = _view()
     attack = attacks.gradient_inversion(num_steps=num_steps, smoothness=_SMOOTHNESS)
@@ -70,13 +63,14 @@ def _inversion(case: str, num_steps: int) -> Measurement:
         "settings": {"num_classes": 10, "num_steps": num_steps, "smoothness": _SMOOTHNESS},
         "image": _photograph(),
         "label": np.asarray(_LABEL),
-        "start": _in_order(np.asarray(view.parameters)),
+        "start": in_order(view.model, _SHAPE, view.parameters),
     }
     found: dict[str, float] = {}
 
     with Peer("breaching", workload, threads=num_cores()) as peer:
         theirs = peer.saved("gradient")
-        error = np.linalg.norm(_in_order(gradient) - theirs) / np.linalg.norm(theirs)
+        wrong = in_order(view.model, _SHAPE, gradient) - theirs
+        error = np.linalg.norm(wrong) / np.linalg.norm(theirs)
         if not error < 1e-4:
             raise ResultsDifferError(f"gradients differ, relative to their norm, by {error}")
 

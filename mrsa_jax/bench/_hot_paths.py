@@ -243,7 +243,7 @@ def _local_training(
     """One epoch of a cohort; XLA does not know its steps, so they count as one."""
     from mrsa_jax import federated
     from mrsa_jax.data import ClientData
-    from mrsa_jax.federated._cohort import cohort_updates
+    from mrsa_jax.federated.programs import cohort_updates
 
     clients, samples, batch = (2, 8, 4) if quick else (clients, samples, batch)
     network = getattr(federated, model)(10)
@@ -266,9 +266,14 @@ def _local_training(
 def _rounds_between_evaluations(quick: bool, *, num_runs: int | None = None) -> Work:
     """Ten rounds of LeNet, or of some side by side: training, secure sum, server step, a report."""
     from mrsa_jax import quantize, secagg
-    from mrsa_jax.federated._flat import runs_program
-    from mrsa_jax.federated._rounds import Carried, Fixed, Round, rounds_program
-    from mrsa_jax.federated._server import PLAIN_AVERAGE
+    from mrsa_jax.federated.programs import (
+        PLAIN_AVERAGE,
+        Carried,
+        Fixed,
+        Round,
+        rounds_program,
+        runs_program,
+    )
 
     work = _lenet(quick)
     trainer, start, data, key, _, members, present = work.calls[0].arguments

@@ -11,17 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import federated, quantize, secagg
 from mrsa_jax._cores import num_cores
-from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import PEERS, Peer
-from mrsa_jax.bench._random_clients import random_clients
+from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import TOPICS, Case
-from mrsa_jax.federated import _local
 
 __all__ = ["cases"]
 
@@ -42,24 +39,12 @@ def _model(name: str) -> Any:
     return federated.logistic(_CLASSES)
 
 
-def _layers(name: str, flat: Any) -> np.ndarray:
-    """Return (bias, kernel) of each layer in turn, as the adapters have them, in one vector."""
-    layers = federated.unflatten(_model(name), _SHAPE, jnp.asarray(flat))["params"]
-    parts = [layers[layer][kind] for layer in sorted(layers) for kind in ("bias", "kernel")]
-    return np.concatenate([np.asarray(part).ravel() for part in parts])
-
-
 def _order(clients: Any, num_rounds: int) -> np.ndarray:
     """Return the samples of each client in the order in which our training takes them."""
-    num_clients, size = clients.indices.shape
-    found = np.empty((num_rounds, num_clients, size), np.int64)
-    for number in range(num_rounds):
-        key = round_key(as_key(0), number, Stream.LOCAL_TRAINING)
-        for client in range(num_clients):
-            own = jax.random.fold_in(key, client)
-            order = _local._shuffled(own, size, jnp.int32(size), _BATCH, 1)
-            found[number, client] = np.asarray(clients.indices)[client][np.asarray(order)[0, :size]]
-    return found
+    return np.stack([
+        [sample_order(clients, client, _BATCH, number) for client in range(clients.num_clients)]
+        for number in range(num_rounds)
+    ])  # fmt: skip
 
 
 def _words(system: str) -> str:
@@ -81,7 +66,7 @@ def _workload(name: str, clients: Any, start: Any) -> dict[str, Any]:
         "settings": settings,
         "inputs": np.asarray(clients.inputs).reshape(len(clients.labels), -1),
         "labels": np.asarray(clients.labels),
-        "start": _layers(name, start),
+        "start": in_order(_model(name), _SHAPE, start),
         "order": _order(clients, _ROUNDS),
     }
 
@@ -106,9 +91,9 @@ def _measure(case: str, system: str, name: str, sizes: _Sizes, repeats: int) -> 
     with Peer(system, _workload(name, clients, start), threads=threads) as peer:
 
         def check(mine: np.ndarray, _: Any) -> None:
-            begun, theirs = _layers(name, start), peer.saved()
+            begun, theirs = in_order(model, _SHAPE, start), peer.saved()
             moved = np.linalg.norm(theirs - begun)
-            error = np.linalg.norm(_layers(name, mine) - theirs) / moved
+            error = np.linalg.norm(in_order(model, _SHAPE, mine) - theirs) / moved
             # Rounding to 2**20 levels of [-0.5, 0.5] moves a coordinate of a mean by 1e-6 at
             # most; a unit within rounding of zero may switch, as in the topic `training`.
             if not (moved > 0 and error < 0.01):

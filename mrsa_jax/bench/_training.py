@@ -21,12 +21,10 @@ import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import data, federated
 from mrsa_jax._cores import num_cores
-from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._peers import Peer
-from mrsa_jax.bench._random_clients import random_clients
+from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.federated import _local
 
 __all__ = ["cases"]
 
@@ -84,18 +82,12 @@ def _beside_a_loop(
     start = federated.initial_parameters(0, model, _SHAPE)
     members = np.arange(num_members)
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
-    key = round_key(as_key(0), 0, Stream.LOCAL_TRAINING)
     batches, work = [], 0
     for client in members:
-        own = np.asarray(clients.indices)[client]
-        count = int(clients.sizes[client])
-        order = _local._shuffled(
-            jax.random.fold_in(key, int(client)), len(own), jnp.int32(count), batch_size, 1
-        )
-        own = own[np.asarray(order)[0, :count]]
-        cuts = np.split(own, range(batch_size, count, batch_size))
+        own = sample_order(clients, int(client), batch_size)
+        cuts = np.split(own, range(batch_size, len(own), batch_size))
         batches.append([(dataset.train_inputs[c], dataset.train_labels[c]) for c in cuts])
-        work += count
+        work += len(own)
 
     def check(ours: jax.Array, theirs: list[dict]) -> None:
         # A unit within rounding of zero may switch and move one client's update by some percent
@@ -143,24 +135,11 @@ _MODELS = {
 }
 
 
-def _layers_in_order(model: nn.Module, shape: tuple[int, ...], flat: Any) -> list[np.ndarray]:
-    """Return biases and kernels, convolutions first, as the peer's network has them."""
-    layers = federated.unflatten(model, shape, jnp.asarray(flat))["params"]
-    names = sorted(layers, key=lambda name: ("Conv" not in name, name))
-    return [np.asarray(layers[name][kind]) for name in names for kind in ("bias", "kernel")]
-
-
 def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
     shape, convolutions, dense, num_clients, size, batch_size = workload
     clients, model = random_clients(shape, num_clients, size), _MODELS[name](10)
     start = federated.initial_parameters(0, model, shape)
     trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
-    key = round_key(as_key(0), 0, Stream.LOCAL_TRAINING)
-    orders = []
-    for client in range(num_clients):
-        own = jax.random.fold_in(key, client)
-        order = _local._shuffled(own, size, jnp.int32(size), batch_size, 1)
-        orders.append(np.asarray(clients.indices)[client][np.asarray(order)[0, :size]])
     settings = {
         "shape": shape,
         "convolutions": convolutions,
@@ -171,8 +150,8 @@ def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
     arrays = {
         "inputs": np.asarray(clients.inputs),
         "labels": np.asarray(clients.labels),
-        "start": np.concatenate([a.ravel() for a in _layers_in_order(model, shape, start)]),
-        "order": np.stack(orders),
+        "start": in_order(model, shape, start),
+        "order": np.stack([sample_order(clients, i, batch_size) for i in range(num_clients)]),
     }
     # one device a core, over which clients are spread: faster than one device with two threads
     mesh = jax.make_mesh((jax.device_count(),), ("clients",))
@@ -182,7 +161,7 @@ def _beside_pytorch(case: str, name: str, workload: _Workload) -> Measurement:
         def check(ours: jax.Array, theirs: Any) -> None:
             errors = []
             for update, other in zip(np.asarray(ours), peer.saved(), strict=True):
-                own = np.concatenate([a.ravel() for a in _layers_in_order(model, shape, update)])
+                own = in_order(model, shape, update)
                 errors.append(np.linalg.norm(own - other) / np.linalg.norm(other))
             # Where a unit within rounding of zero, or a pool's place, switches for one sample, an
             # update moves by up to some percent (see `_beside_a_loop`); where none does, by 1e-6

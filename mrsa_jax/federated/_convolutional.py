@@ -1,6 +1,6 @@
 """The papers' convolutional models: McMahan's CNN, LeNet-5, VGG-11; the smooth LeNet of attacks.
 
-Their convolutions go through `_layers`, which run at the speed of matrix products in a loop or a
+Their convolutions go through `conv`, which run at the speed of matrix products in a loop or a
 batch over clients. Kernels and biases are named as in flax's own layers.
 Source: McMahan et al. 2017; LeCun et al. 1998; Simonyan, Zisserman 2015; Wu, He 2018; Zhu, Liu,
 Han 2019.
@@ -16,8 +16,13 @@ from jaxtyping import Array
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.federated._layers import conv, conv_relu, conv_relu_pool
-from mrsa_jax.federated.conv._patch import patch_conv, strided_patch_conv
+from mrsa_jax.federated.conv import (
+    conv,
+    conv_relu,
+    conv_relu_pool,
+    patch_conv,
+    strided_patch_conv,
+)
 
 __all__ = ["cnn", "lenet", "smooth_lenet", "vgg11"]
 

@@ -23,12 +23,11 @@ from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._device import platform
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
-from mrsa_jax._streams import as_key, random_words
+from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
-from mrsa_jax.federated._cohort import LocalTrainer
-from mrsa_jax.federated._mesh import trained_cohort
 from mrsa_jax.federated._models import unflatten
+from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
 
 __all__ = [
     "LocalSGD",
@@ -140,7 +139,7 @@ class LocalSGD:
         num_slots = indices.shape[0]
         batch_size = min(self.batch_size, num_slots)
         steps_per_epoch = (size + batch_size - 1) // batch_size
-        places = _shuffled(key, num_slots, size, batch_size, self.num_epochs)
+        places = shuffled(key, num_slots, size, batch_size, self.num_epochs)
         order = indices[places]
         start = unflatten(self.model, inputs.shape[1:], parameters)
         own_dtype = None if self.compute_dtype == "tf32" else self.compute_dtype
@@ -321,26 +320,6 @@ def client_updates(
     index = jnp.int32(round_index)
     over = checked_mesh(mesh)
     return trained_cohort(trainer, start, client_data, key, index, members, present, mesh=over)[0]
-
-
-def _shuffled(
-    key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
-) -> Int32[Array, "epochs slots"]:
-    """Return for each epoch the client's own samples in random order, the first sample after them.
-
-    So what a minibatch holds beyond the client's samples is finite where they are. The order does
-    not depend on how much padding there is: word i of a stream is that of slot i.
-    """
-    slots = jnp.arange(num_slots, dtype=jnp.int32)
-    keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
-        jnp.arange(num_epochs, dtype=jnp.int32)
-    )
-    words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
-    words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
-    order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
-    order = jnp.where(slots[None, :] < size, order, jnp.int32(0))
-    spare = -num_slots % batch_size  # a last batch may reach behind the samples
-    return jnp.pad(order, ((0, 0), (0, spare)))
 
 
 def _products(compute_dtype: str | None) -> contextlib.AbstractContextManager[Any]:

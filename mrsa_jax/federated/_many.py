@@ -28,15 +28,20 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
-from mrsa_jax.federated._cohort import measured_width
-from mrsa_jax.federated._flat import Slots, flat_updates
 from mrsa_jax.federated._memory import runs_and_width_within
-from mrsa_jax.federated._mesh import gathered, held_where_gathered, replicated
 from mrsa_jax.federated._program import alike, program_length, run_rounds
-from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated._train import Advance, check_kept, drive, one_run
+from mrsa_jax.federated.programs import (
+    Slots,
+    Trained,
+    flat_updates,
+    gathered,
+    held_where_gathered,
+    measured_width,
+    replicated,
+)
 
 __all__ = ["train_many"]
 

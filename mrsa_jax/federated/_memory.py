@@ -21,10 +21,14 @@ from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
-from mrsa_jax.federated._cohort import LocalTrainer, measured_width
-from mrsa_jax.federated._mesh import held_where_gathered, lowered_cohort_updates
 from mrsa_jax.federated._run import Run, prepared_test
 from mrsa_jax.federated._server import evaluation
+from mrsa_jax.federated.programs import (
+    LocalTrainer,
+    held_where_gathered,
+    lowered_cohort_updates,
+    measured_width,
+)
 
 __all__ = [
     "COHORTS_IN_AGGREGATION",

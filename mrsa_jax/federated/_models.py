@@ -23,7 +23,6 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
 __all__ = [
-    "apply_flat",
     "initial_parameters",
     "logistic",
     "mlp",
@@ -164,15 +163,6 @@ def unflatten(
         for leaf, start, size in zip(leaves, starts[:-1], sizes, strict=True)
     ]
     return jax.tree.unflatten(tree, parts)
-
-
-def apply_flat(
-    model: nn.Module,
-    parameters: Float32[Array, " dim"],
-    inputs: Float32[Array, "batch ..."],
-) -> Float32[Array, "batch classes"]:
-    """Return the logits of a batch, for parameters given as a flat vector."""
-    return model.apply(unflatten(model, inputs.shape[1:], parameters), inputs)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -17,11 +17,9 @@ import numpy as np
 from mrsa_jax._device import at_once, chosen_form, within_memory
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
-from mrsa_jax.federated._cohort import measured_width
-from mrsa_jax.federated._flat import runs_program
 from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION
-from mrsa_jax.federated._rounds import Fixed, rounds_program
 from mrsa_jax.federated._run import Run
+from mrsa_jax.federated.programs import Fixed, measured_width, rounds_program, runs_program
 
 __all__ = ["FirstRows", "alike", "program_length", "run_rounds"]
 

@@ -27,7 +27,6 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
-from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._history import (
     Rounds,
     checked_order,
@@ -36,9 +35,18 @@ from mrsa_jax.federated._history import (
     slots,
 )
 from mrsa_jax.federated._models import initial_parameters
-from mrsa_jax.federated._rounds import Carried, Report, Round, Trained, aggregated, trainer_at
 from mrsa_jax.federated._schedule import factors_of
-from mrsa_jax.federated._server import PLAIN_AVERAGE, batched, evaluation
+from mrsa_jax.federated._server import batched, evaluation
+from mrsa_jax.federated.programs import (
+    PLAIN_AVERAGE,
+    Carried,
+    LocalTrainer,
+    Report,
+    Round,
+    Trained,
+    aggregated,
+    trainer_at,
+)
 from mrsa_jax.secagg import Aggregator
 
 __all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]

@@ -1,8 +1,4 @@
-"""The server's side: one optimizer step on the mean update, and evaluation in batches.
-
-The server optimizer is any `optax.GradientTransformation`, applied to minus the mean update;
-plain averaging is SGD with learning rate 1.
-"""
+"""The server's side: tests of the global model, in batches."""
 
 from __future__ import annotations
 
@@ -13,17 +9,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax  # type: ignore[import-untyped]
-from jaxtyping import Array, Bool, Float32, Int32
+from jaxtyping import Array, Float32, Int32
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.federated._models import apply_flat, num_outputs
+from mrsa_jax.federated._models import num_outputs, unflatten
 
-__all__ = ["PLAIN_AVERAGE", "Evaluation", "evaluate", "evaluation", "server_step"]
-
-PLAIN_AVERAGE = optax.sgd(1.0)
+__all__ = ["Evaluation", "batched", "evaluate", "evaluation"]
 
 
 class Evaluation(NamedTuple):
@@ -118,7 +111,8 @@ def evaluation(
 
     def one(batch: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         images, truth, start = batch
-        log_likelihoods = jax.nn.log_softmax(apply_flat(model, parameters, images))
+        variables = unflatten(model, images.shape[1:], parameters)
+        log_likelihoods = jax.nn.log_softmax(model.apply(variables, images))
         is_real = start + jnp.arange(width, dtype=jnp.int32) < size
         is_right = (jnp.argmax(log_likelihoods, axis=1).astype(jnp.int32) == truth) & is_real
         of_truth = jnp.take_along_axis(log_likelihoods, truth[:, None], axis=1)[:, 0]
@@ -128,39 +122,3 @@ def evaluation(
     right, losses = jax.lax.map(one, (inputs, labels, starts))
     count = size.astype(jnp.float32)
     return jnp.sum(right).astype(jnp.float32) / count, jnp.sum(losses) / count
-
-
-def server_step(
-    optimizer: optax.GradientTransformation,
-    parameters: Float32[Array, " dim"],
-    state: Any,
-    update: Float32[Array, " dim"],
-    is_learnt: Bool[Array, ""],
-) -> tuple[Float32[Array, " dim"], Any, Bool[Array, ""]]:
-    """Apply the server optimizer to minus the mean update; a round without a sum changes nothing.
-
-    Optimizers with the same `update` share a program: what they start from is data.
-
-    Returns:
-        New parameters, new optimizer state, and whether all parameters are finite.
-    """
-    found: Any = _step(optimizer.update, parameters, state, update, is_learnt)
-    return found
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _step(
-    transform: Any, parameters: Array, state: Any, update: Array, is_learnt: Array
-) -> tuple[Array, Any, Array]:
-    def moved(update: Array) -> tuple[Array, Any]:
-        # optimizers rely on standard promotion (Adam: float ** int), whatever the user has set
-        with jax.numpy_dtype_promotion("standard"):
-            step, after = transform(-update, state, parameters)
-            return optax.apply_updates(parameters, step), after
-
-    def kept(update: Array) -> tuple[Array, Any]:
-        return parameters, state
-
-    # a branch is never fused with what made the update: it rounds alike in any program
-    after, state_after = jax.lax.cond(is_learnt, moved, kept, update)
-    return after, state_after, jnp.all(jnp.isfinite(after))

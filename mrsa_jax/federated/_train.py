@@ -24,13 +24,17 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
-from mrsa_jax.federated._cohort import LocalTrainer
 from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._mesh import held_where_gathered, replicated, trained_cohort
 from mrsa_jax.federated._program import program_length, run_rounds
-from mrsa_jax.federated._rounds import Trained
 from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
+from mrsa_jax.federated.programs import (
+    LocalTrainer,
+    Trained,
+    held_where_gathered,
+    replicated,
+    trained_cohort,
+)
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 

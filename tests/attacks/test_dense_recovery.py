@@ -10,7 +10,6 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.attacks import UpdateView, dense_recovery
-from mrsa_jax.federated._models import apply_flat
 
 _SHAPE = (8, 8, 1)
 _MODEL = mj.federated.mlp(10, hidden_sizes=(64,))
@@ -20,7 +19,8 @@ _DATA = mj.data.load("digits")
 
 def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
     def loss(flat: jax.Array) -> jax.Array:
-        logits = apply_flat(_MODEL, flat, jnp.asarray(images))
+        variables = mj.federated.unflatten(_MODEL, images.shape[1:], flat)
+        logits = _MODEL.apply(variables, jnp.asarray(images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
 
     return -0.03 * jax.grad(loss)(_FLAT)

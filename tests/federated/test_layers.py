@@ -16,12 +16,10 @@ from jax import Array
 
 import mrsa_jax as mj
 from mrsa_jax import _device
-from mrsa_jax.federated import _layers
-from mrsa_jax.federated._layers import pooled_size
-from mrsa_jax.federated.conv import _winograd
-from mrsa_jax.federated.conv._toom_cook import toom_cook
+from mrsa_jax.federated import conv as layers
+from mrsa_jax.federated.conv import _winograd, toom_cook
 
-conv_relu_pool = jax.jit(_layers.conv_relu_pool, static_argnames="padding")
+conv_relu_pool = jax.jit(layers.conv_relu_pool, static_argnames="padding")
 
 
 def _reference(inputs: Array, kernel: Array, bias: Array, padding: int) -> Array:
@@ -83,7 +81,7 @@ def test_forward_equals_the_definition(case: tuple[int, ...]) -> None:
     inputs, kernel, bias = _draw(case)
     ours = conv_relu_pool(inputs, kernel, bias, padding=case[-1])
     expected = _numpy_reference(*map(np.asarray, (inputs, kernel, bias)), case[-1])
-    assert ours.shape[1:3] == tuple(pooled_size(side, case[4], case[5]) for side in case[:2])
+    assert ours.shape[1:3] == tuple(layers.pooled_size(side, case[4], case[5]) for side in case[:2])
     # sums of n products of size about 1 in float32; transforms of tiles cost a digit more
     size = np.sqrt(case[2] * case[4] ** 2)
     np.testing.assert_allclose(ours, expected, atol=5e-5 * max(size, 2.0))
@@ -124,7 +122,7 @@ def test_convolution_without_pool_equals_xla_forward_and_backward(case: tuple[in
         return outputs + bias[None, None, None, :]
 
     def ours(*args: Array) -> Array:
-        return _layers.conv(*args, padding=padding)
+        return layers.conv(*args, padding=padding)
 
     pulled = []
     for function in (ours, theirs):
@@ -142,7 +140,7 @@ def test_chunks_of_a_minibatch_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     def gradients(*args: Array) -> tuple[Array, ...]:
         def loss(*own: Array) -> Array:
-            return jnp.sum(jnp.square(_layers.conv_relu_pool(*own, padding=1)))
+            return jnp.sum(jnp.square(layers.conv_relu_pool(*own, padding=1)))
 
         return jax.jit(jax.grad(loss, (0, 1, 2)))(*args)
 
@@ -259,10 +257,10 @@ def test_blank_patches_tie_as_by_the_definition(case: tuple[int, ...]) -> None:
     @jax.jit
     def block(*args: Array) -> tuple[Array, ...]:
         *own, gradient = args
-        value, pull_back = jax.vjp(lambda *a: _layers.conv_relu_pool(*a, padding=padding), *own)
+        value, pull_back = jax.vjp(lambda *a: layers.conv_relu_pool(*a, padding=padding), *own)
         return value, *pull_back(gradient)[1:]
 
-    conv = jax.jit(lambda *own: _layers.conv(*own, padding=padding))
+    conv = jax.jit(lambda *own: layers.conv(*own, padding=padding))
     blanks = 0
     for seed in range(30):
         draws = _sparse(case, seed)

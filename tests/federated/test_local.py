@@ -17,8 +17,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax._streams import Stream, as_key, round_key
-from mrsa_jax.federated import _cohort, _local
-from mrsa_jax.federated._models import apply_flat
+from mrsa_jax.federated import programs
 
 _SHAPE = (8, 8, 1)
 
@@ -45,7 +44,7 @@ def _gradient_of(model: object) -> Callable[..., jax.Array]:
     @jax.jit
     @jax.grad
     def gradient(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
-        logits = apply_flat(model, vector, images)
+        logits = model.apply(mj.federated.unflatten(model, images.shape[1:], vector), images)
         return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
 
     return gradient
@@ -200,7 +199,7 @@ def test_minibatches_equal_optax_over_the_same_order(
     inputs, labels = _samples(40)
     key = as_key(2)
     trainer = mj.federated.local_sgd(_model(), 0.2, batch_size=10, num_epochs=2, momentum=momentum)
-    order = np.asarray(_local._shuffled(key, 40, jnp.int32(size), 10, 2))
+    order = np.asarray(programs.shuffled(key, 40, jnp.int32(size), 10, 2))
     batches = [
         order[epoch, start : min(start + 10, size)]
         for epoch in range(2)
@@ -215,11 +214,11 @@ def test_minibatches_equal_optax_over_the_same_order(
 
 
 def test_each_epoch_shuffles_the_own_samples_anew() -> None:
-    order = np.asarray(_local._shuffled(as_key(0), 20, jnp.int32(17), 8, 3))
+    order = np.asarray(programs.shuffled(as_key(0), 20, jnp.int32(17), 8, 3))
     assert order.shape == (3, 24)
     np.testing.assert_array_equal(np.sort(order[:, :17], axis=1), [np.arange(17)] * 3)
     assert len({tuple(row[:17]) for row in order}) == 3
-    wider = np.asarray(_local._shuffled(as_key(0), 50, jnp.int32(17), 8, 3))
+    wider = np.asarray(programs.shuffled(as_key(0), 50, jnp.int32(17), 8, 3))
     np.testing.assert_array_equal(order[:, :17], wider[:, :17])
 
 
@@ -312,7 +311,7 @@ def _small_orders(num_epochs: int, batch_size: int) -> list[list[np.ndarray]]:
     """Each client's minibatches, as indices of the pool, from its own key."""
     clients, orders = _small_clients(), []
     key = round_key(as_key(4), 2, Stream.LOCAL_TRAINING)
-    shuffled = jax.jit(_local._shuffled, static_argnums=(1, 3, 4))
+    shuffled = jax.jit(programs.shuffled, static_argnums=(1, 3, 4))
     for client, size in enumerate(_SIZES):
         own_key = jax.random.fold_in(key, client)
         order = np.asarray(shuffled(own_key, max(_SIZES), jnp.int32(size), batch_size, num_epochs))
@@ -332,7 +331,7 @@ def _cohort_of(
     """Train everybody in round 2; the last slot is not present."""
     members = jnp.asarray([*range(clients.num_clients), 0], jnp.int32)
     present = jnp.arange(clients.num_clients + 1, dtype=jnp.int32) < clients.num_clients
-    updates, is_finite, _ = _cohort.cohort_updates(
+    updates, is_finite, _ = programs.cohort_updates(
         trainer, start, clients, as_key(4), jnp.int32(2), members, present, width
     )
     assert bool(is_finite)
@@ -387,7 +386,7 @@ def test_width_changes_rounding_only() -> None:
     trainer = mj.federated.local_sgd(model, 0.2, batch_size=8)
     alone, grouped = (_cohort_of(trainer, clients, start, width) for width in (1, 4))
     np.testing.assert_allclose(grouped, alone, atol=1e-6)
-    assert _cohort.measured_width(10**9) == 1
+    assert programs.measured_width(10**9) == 1
 
 
 @jax.tree_util.register_dataclass
@@ -420,13 +419,13 @@ def test_scaled_multiplies_the_rate_and_compiles_nothing() -> None:
     clients, start = _small_clients(), _start(_model())
     trainer = mj.federated.local_sgd(_model(), 0.5, batch_size=20)
     whole = _cohort_of(trainer, clients, start)
-    compiled = _cohort.cohort_updates._cache_size()
+    compiled = programs.cohort_updates._cache_size()
     for factor in (0.25, np.float64(0.25), jnp.float32(0.25)):
         # all clients take one step, which is proportional to its learning rate
         part = _cohort_of(trainer.scaled(factor), clients, start)
         np.testing.assert_allclose(part, 0.25 * whole, atol=1e-7)
     assert not _cohort_of(trainer.scaled(0), clients, start).any()
-    assert _cohort.cohort_updates._cache_size() == compiled
+    assert programs.cohort_updates._cache_size() == compiled
     rates = jax.jit(lambda t, f: t.scaled(f).learning_rate)(trainer, jnp.float32(0.4))
     assert float(rates) == pytest.approx(0.2)
 
@@ -478,12 +477,12 @@ def test_absent_slots_are_zero_and_flags_are_right() -> None:
     start = _start(_model())
     arguments = (clients, as_key(0), jnp.int32(0), jnp.array([2, 0, 4], jnp.int32))
     present = jnp.array([True, False, True])
-    updates, is_finite, _ = _cohort.cohort_updates(trainer, start, *arguments, present)
+    updates, is_finite, _ = programs.cohort_updates(trainer, start, *arguments, present)
     assert not np.asarray(updates)[1].any()
     assert np.asarray(updates)[[0, 2]].any(axis=1).all()
     assert bool(is_finite)
     broken = start.at[3].set(jnp.nan)
-    _, is_finite, _ = _cohort.cohort_updates(trainer, broken, *arguments, present)
+    _, is_finite, _ = programs.cohort_updates(trainer, broken, *arguments, present)
     assert not bool(is_finite)
 
 
@@ -500,9 +499,9 @@ def test_numbers_compile_nothing_new_and_x64_changes_nothing() -> None:
         )
 
     reference = run(0.1, 0, 0, [0, 1])
-    compiled = _cohort.cohort_updates._cache_size()
+    compiled = programs.cohort_updates._cache_size()
     run(0.2, 1, 5, [3, 4])
-    assert _cohort.cohort_updates._cache_size() == compiled
+    assert programs.cohort_updates._cache_size() == compiled
     with jax.enable_x64(True):
         again = run(0.1, 0, 0, [0, 1])
     assert again.dtype == np.float32

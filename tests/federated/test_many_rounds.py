@@ -14,7 +14,6 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated import _program
 
 _CLIENTS, _COHORT, _DIM, _ROUNDS = 6, 4, 650, 9
 _MODEL = mj.federated.logistic(10)
@@ -112,7 +111,7 @@ def _assert_same(one: mj.federated.TrainingResult, other: mj.federated.TrainingR
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str, Any]]]:
     """Return where it will be noted which rounds of which runs each program ran, and how."""
     programs: list[tuple[np.ndarray, dict[str, Any]]] = []
-    program = _program.runs_program
+    program = programs.runs_program
 
     def noted(*arguments: Any, **settings: Any) -> Any:
         out = program(*arguments, **settings)
@@ -120,7 +119,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str
         return out
 
     noted.eval_shape = program.eval_shape  # type: ignore[attr-defined]
-    monkeypatch.setattr(_program, "runs_program", noted)
+    monkeypatch.setattr("mrsa_jax.federated._program.runs_program", noted)
     return programs
 
 

@@ -16,7 +16,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
-from mrsa_jax.federated import _cohort, _mesh
+from mrsa_jax.federated import programs
 from mrsa_jax.federated._memory import MemoryEstimate, largest_width
 
 _MODEL = mj.federated.logistic(10)
@@ -70,9 +70,9 @@ def test_the_program_that_is_estimated_is_the_one_that_trains() -> None:
     mesh = checked_mesh(jax.make_mesh((2,), ("clients",)))
     parameters, clients = jnp.zeros(650, jnp.float32), _clients()
     slots = jnp.asarray([4, 0, 2], jnp.int32), jnp.asarray([True, False, True])
-    estimated = _mesh.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
+    estimated = programs.lowered_cohort_updates(_trainer(), parameters, clients, 3, mesh=mesh)
     given = (_trainer(), parameters, clients, as_key(5), jnp.int32(7), *slots)
-    trained = _mesh._sharded.lower(*_mesh.replicated(given, mesh), mesh=mesh, width=None)
+    trained = programs.sharded.lower(*programs.replicated(given, mesh), mesh=mesh, width=None)
     assert estimated.as_text() == trained.as_text()
 
 
@@ -109,12 +109,12 @@ def test_a_bound_is_kept_or_refused_before_any_work() -> None:
         train(memory_bytes=10_000)
     bound = _estimate(width=1, num_rounds=2).peak_bytes
     tight = train(memory_bytes=bound)
-    compiled = _cohort.cohort_updates._cache_size()
+    compiled = programs.cohort_updates._cache_size()
     free = train(memory_bytes=100 * bound)
     np.testing.assert_array_equal(tight.status, free.status)
     np.testing.assert_allclose(tight.parameters, free.parameters, atol=2 * 1.6e-5)
     train(memory_bytes=bound + 1)  # the same width: nothing new
-    assert _cohort.cohort_updates._cache_size() <= compiled + 1
+    assert programs.cohort_updates._cache_size() <= compiled + 1
 
 
 _MEASURE = """

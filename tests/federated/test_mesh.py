@@ -74,12 +74,12 @@ def test_a_mesh_of_one_device_is_none() -> None:
 
 def test_each_device_trains_its_share() -> None:
     from mrsa_jax._mesh import checked_mesh, spread
-    from mrsa_jax.federated import _mesh
+    from mrsa_jax.federated import programs
 
     mesh = checked_mesh(jax.make_mesh((2,), ("clients",)))
     assert mesh is not None
     double = spread(lambda factor, values: factor * values, mesh, 1, 1)
     values = np.arange(4, dtype=np.float32)
-    out = double(_mesh.replicated(np.float32(2), mesh), values)
+    out = double(programs.replicated(np.float32(2), mesh), values)
     assert [shard.data.tolist() for shard in out.addressable_shards] == [[0, 2], [4, 6]]
-    assert _mesh.gathered(out, mesh).devices() == {jax.devices()[0]}
+    assert programs.gathered(out, mesh).devices() == {jax.devices()[0]}

@@ -19,7 +19,6 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
-from mrsa_jax.federated import _program, _train
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
@@ -84,7 +83,7 @@ def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.Training
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return where the rounds that each program ran, and its length, will be noted."""
     programs: list[tuple[int, int]] = []
-    program = _program.rounds_program
+    program = programs.rounds_program
 
     def noted(fixed: Any, carried: Any, rounds: Any, data: Any, **settings: Any) -> Any:
         out = program(fixed, carried, rounds, data, **settings)
@@ -92,7 +91,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return out
 
     noted.eval_shape = program.eval_shape  # type: ignore[attr-defined]
-    monkeypatch.setattr(_program, "rounds_program", noted)
+    monkeypatch.setattr("mrsa_jax.federated._program.rounds_program", noted)
     return programs
 
 
@@ -120,8 +119,9 @@ def test_equal_to_rounds_by_themselves(fidelity: str, monkeypatch: pytest.Monkey
 def test_the_cut_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _train_in("xla", test=None)
     for most in (1, 3):
-        monkeypatch.setattr(_train.Pace, "__exit__", lambda *_: None)
-        monkeypatch.setattr(_train.Pace, "__init__", lambda self, most=most: vars(self).update(
+        pace = "mrsa_jax.federated._train.Pace"
+        monkeypatch.setattr(f"{pace}.__exit__", lambda *_: None)
+        monkeypatch.setattr(f"{pace}.__init__", lambda self, most=most: vars(self).update(
             most=most))  # fmt: skip
         _assert_equal(whole, _train_in("xla", test=None))
     monkeypatch.setitem(_device._WORK, "rounds", _device._Work(2 * 16 * _COHORT, 0))

@@ -11,8 +11,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated._models import apply_flat
-from mrsa_jax.federated._server import PLAIN_AVERAGE, server_step
+from mrsa_jax.federated.programs import PLAIN_AVERAGE, server_step
 
 
 def test_misuse() -> None:
@@ -38,7 +37,8 @@ def test_evaluation_equals_the_definition(batch_size: int) -> None:
     inputs, labels = digits.test_inputs[:50], digits.test_labels[:50]
     model = mj.federated.logistic(10)
     flat = jax.random.normal(jax.random.key(0), (650,))
-    logits = np.asarray(apply_flat(model, flat, jnp.asarray(inputs)), np.float64)
+    variables = mj.federated.unflatten(model, inputs.shape[1:], flat)
+    logits = np.asarray(model.apply(variables, jnp.asarray(inputs)), np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     log_likelihood = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     accuracy, loss = mj.federated.evaluate(model, flat, inputs, labels, batch_size=batch_size)

@@ -13,8 +13,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.federated import _cohort
-from mrsa_jax.federated._models import apply_flat
+from mrsa_jax.federated import programs
 
 _CLIENTS = 6
 
@@ -124,7 +123,8 @@ def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
     @jax.jit
     @jax.grad
     def gradient_of(vector: jax.Array, images: jax.Array, truth: jax.Array) -> jax.Array:
-        logits = apply_flat(_model(), vector, images)
+        variables = mj.federated.unflatten(_model(), images.shape[1:], vector)
+        logits = _model().apply(variables, images)
         return optax.softmax_cross_entropy_with_integer_labels(logits, truth).mean()
 
     start = mj.federated.initial_parameters(0, _model(), (8, 8, 1))
@@ -317,11 +317,11 @@ def test_decay_is_that_of_optax() -> None:
 def test_seeds_and_rates_compile_nothing_new() -> None:
     history = _history(3)
     first = _train(history, trainer=mj.federated.local_sgd(_model(), 0.3, batch_size=7))
-    compiled = _cohort.cohort_updates._cache_size()
+    compiled = programs.cohort_updates._cache_size()
     other = _train(
         _history(6, seed=2), seed=3, trainer=mj.federated.local_sgd(_model(), 0.1, batch_size=7)
     )
-    assert _cohort.cohort_updates._cache_size() == compiled
+    assert programs.cohort_updates._cache_size() == compiled
     assert not np.array_equal(first.parameters, other.parameters)
 
 

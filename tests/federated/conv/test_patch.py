@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import mrsa_jax as mj
-from mrsa_jax.federated.conv._patch import patch_conv, strided_patch_conv
+from mrsa_jax.federated.conv import patch_conv, strided_patch_conv
 
 _SIZES = [(6, 6, 1), (7, 6, 2), (5, 7, 2)]
 

@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._status import Status
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._cohort import cohort_updates
-from mrsa_jax.federated._server import server_step
+from mrsa_jax.federated.programs._cohort import cohort_updates
+from mrsa_jax.federated.programs._step import server_step
 
 __all__ = [
     "Carried",

@@ -14,8 +14,8 @@ from mrsa_jax._device import map_tiles
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._cohort import by_size, client_update, mapped, measured_width
-from mrsa_jax.federated._rounds import (
+from mrsa_jax.federated.programs._cohort import by_size, client_update, mapped, measured_width
+from mrsa_jax.federated.programs._rounds import (
     Carried,
     Fixed,
     Report,

@@ -14,10 +14,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
 from mrsa_jax._device import at_once
-from mrsa_jax._streams import Stream, round_key
+from mrsa_jax._streams import Stream, random_words, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = ["LocalTrainer", "by_size", "client_update", "cohort_updates", "mapped", "measured_width"]
+__all__ = [
+    "LocalTrainer",
+    "by_size",
+    "client_update",
+    "cohort_updates",
+    "mapped",
+    "measured_width",
+    "shuffled",
+]
 
 
 @runtime_checkable
@@ -125,3 +133,23 @@ def mapped(one: Any, members: Array, present: Array, width: int) -> Array:
     grid = jax.tree.map(lambda array: array.reshape(turns, width), padded)
     updates = jax.lax.map(lambda slots: jax.vmap(one)(*slots), grid)
     return updates.reshape(turns * width, -1)[:num_members]
+
+
+def shuffled(
+    key: Key[Array, ""], num_slots: int, size: Array, batch_size: int, num_epochs: int
+) -> Int32[Array, "epochs slots"]:
+    """Return for each epoch the client's own samples in random order, the first sample after them.
+
+    So what a minibatch holds beyond the client's samples is finite where they are. The order does
+    not depend on how much padding there is: word i of a stream is that of slot i.
+    """
+    slots = jnp.arange(num_slots, dtype=jnp.int32)
+    keys = jax.vmap(lambda epoch: jax.random.fold_in(key, epoch))(
+        jnp.arange(num_epochs, dtype=jnp.int32)
+    )
+    words = jax.vmap(lambda k: random_words(k, (num_slots,)))(keys)
+    words = jnp.where(slots[None, :] < size, words, jnp.uint32(0xFFFFFFFF))
+    order = jnp.argsort(words, axis=1, stable=True).astype(jnp.int32)
+    order = jnp.where(slots[None, :] < size, order, jnp.int32(0))
+    spare = -num_slots % batch_size  # a last batch may reach behind the samples
+    return jnp.pad(order, ((0, 0), (0, spare)))

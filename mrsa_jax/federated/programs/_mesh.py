@@ -20,13 +20,14 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
-from mrsa_jax.federated._cohort import LocalTrainer, by_size, cohort_updates
+from mrsa_jax.federated.programs._cohort import LocalTrainer, by_size, cohort_updates
 
 __all__ = [
     "gathered",
     "held_where_gathered",
     "lowered_cohort_updates",
     "replicated",
+    "sharded",
     "trained_cohort",
 ]
 
@@ -88,7 +89,7 @@ def _by_words(change: Callable[[Any], Any], tree: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("mesh", "width"))
-def _sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Array, Array, Array]:
+def sharded(*arguments: Any, mesh: Mesh, width: int | None) -> tuple[Array, Array, Array, Array]:
     """Return updates by place, whether all are finite, the rounding key and each slot's place."""
 
     def of_one_device(*arguments: Any) -> tuple[Array, Array]:
@@ -123,7 +124,7 @@ def trained_cohort(
     if mesh is None:
         return cohort_updates(*arguments, width=width)
     updates, is_finite, rounding_key, place = gathered(
-        _sharded(*replicated(arguments, mesh), mesh=mesh, width=width), mesh
+        sharded(*replicated(arguments, mesh), mesh=mesh, width=width), mesh
     )
     return updates[place[: len(arguments[-1])]], is_finite, rounding_key
 
@@ -159,4 +160,4 @@ def lowered_cohort_updates(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
         (*shared, *slots),
     )
-    return _sharded.lower(*shapes, mesh=mesh, width=width)
+    return sharded.lower(*shapes, mesh=mesh, width=width)
