@@ -802,19 +802,17 @@ NO_ARRAYS = {
         survival_probability
     """,
     "data": """
-        SOURCES ClientData Dataset PreparationPlan available check_dataset load normalise
-        plan_preparation prepare
+        SOURCES ClientData Dataset available load normalise plan_preparation prepare
     """,
     "federated": """
-        LEARNING_RATES LocalTrainer RateSchedule TrainingResult best_rate checkpoints cnn
+        LEARNING_RATES LocalTrainer RateSchedule TrainingResult checkpoints cnn
         decay_at lenet local_sgd logistic memory_estimate mlp num_parameters smooth_lenet
         vgg11
     """,
     "attacks": """
-        AggregateView Attack CountView Disaggregated InvertedClasses InvertedImages
-        MembershipScores MembershipView ModelView SummedRounds UpdateView WireView
-        checked_view disaggregation gradient_inversion least_squares_attack membership
-        read_models model_inversion
+        AggregateView Attack CountView MembershipView ModelView UpdateView WireView checked_view
+        disaggregation gradient_inversion least_squares_attack membership read_models
+        model_inversion
     """,
 }
 rows_of = functools.cache(lambda family: TABLE[family]())

@@ -11,10 +11,9 @@ from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.attacks._dense_recovery import dense_recovery
-    from mrsa_jax.attacks._disaggregation import Disaggregated, Disaggregation, disaggregation
+    from mrsa_jax.attacks._disaggregation import Disaggregation, disaggregation
     from mrsa_jax.attacks._gradient_inversion import (
         GradientInversion,
-        InvertedImages,
         gradient_inversion,
         inferred_labels,
         total_variation,
@@ -29,15 +28,14 @@ if TYPE_CHECKING:
         streamed_errors,
         windows,
     )
-    from mrsa_jax.attacks._membership import Membership, MembershipScores, membership, true_logits
+    from mrsa_jax.attacks._membership import Membership, membership, true_logits
     from mrsa_jax.attacks._model_inversion import (
-        InvertedClasses,
         ModelInversion,
         identified,
         model_inversion,
         read_models,
     )
-    from mrsa_jax.attacks._scenarios import SummedRounds, summed_rounds, wire_round
+    from mrsa_jax.attacks._scenarios import summed_rounds, wire_round
     from mrsa_jax.attacks._scores import (
         matched_images,
         mean_squared_error,
@@ -60,18 +58,13 @@ __all__ = [
     "AggregateView",
     "Attack",
     "CountView",
-    "Disaggregated",
     "Disaggregation",
     "GradientInversion",
-    "InvertedClasses",
-    "InvertedImages",
     "LeastSquares",
     "Membership",
-    "MembershipScores",
     "MembershipView",
     "ModelInversion",
     "ModelView",
-    "SummedRounds",
     "UpdateView",
     "WireView",
     "checked_view",

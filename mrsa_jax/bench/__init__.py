@@ -2,30 +2,25 @@
 
 from mrsa_jax.bench._harness import (
     Measurement,
-    NotHereError,
     ResultsDifferError,
     compare,
     machine,
     record,
     row,
 )
-from mrsa_jax.bench._peers import PEERS, Peer, PeerError, how_to_make, python_of
+from mrsa_jax.bench._peers import PEERS, how_to_make, python_of
 from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._run import Report, check_topics, run
-from mrsa_jax.bench._topics import TOPICS, Case, cases_of
+from mrsa_jax.bench._topics import TOPICS, Case
 
 __all__ = [
     "PEERS",
     "TOPICS",
     "Case",
     "Measurement",
-    "NotHereError",
-    "Peer",
-    "PeerError",
     "Reading",
     "Report",
     "ResultsDifferError",
-    "cases_of",
     "check_topics",
     "compare",
     "how_to_make",

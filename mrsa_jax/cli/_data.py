@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._flags import Folder
 from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
-
-if TYPE_CHECKING:
-    from mrsa_jax.data import PreparationPlan
 
 __all__ = ["DataConfig", "run_data"]
 
@@ -113,7 +110,7 @@ def _prepare(config: DataConfig) -> int:
     return 0
 
 
-def _announce(plan: PreparationPlan) -> str:
+def _announce(plan: Any) -> str:
     size = "an unknown amount" if plan.num_bytes is None else _megabytes(plan.num_bytes)
     hosts = f" from {', '.join(plan.hosts)}" if plan.hosts else ""
     files = f"{len(plan.urls)} file{'' if len(plan.urls) == 1 else 's'}, " if plan.urls else ""

@@ -7,22 +7,20 @@ from mrsa_jax.data._clients import (
     class_counts,
     label_dropout_rates,
 )
-from mrsa_jax.data._dataset import Dataset, check_dataset
+from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._dirichlet import dirichlet_by_class, dirichlet_by_client
 from mrsa_jax.data._images import augment, normalise
 from mrsa_jax.data._partition import iid, shards, shards_with_shared
-from mrsa_jax.data._prepare import PreparationPlan, plan_preparation, prepare
+from mrsa_jax.data._prepare import plan_preparation, prepare
 from mrsa_jax.data._sources import SOURCES, load
 
 __all__ = [
     "SOURCES",
     "ClientData",
     "Dataset",
-    "PreparationPlan",
     "augment",
     "available",
     "check_client_data",
-    "check_dataset",
     "class_counts",
     "dirichlet_by_class",
     "dirichlet_by_client",

@@ -44,28 +44,16 @@ class Dataset:
         return (height, width, channels)
 
 
-def check_dataset(dataset: Dataset) -> Dataset:
-    """Raise unless a data set is sound; return it.
+def check_dataset(dataset: Dataset) -> None:
+    """Raise unless a data set is sound.
 
     The partitions call this, so a data set built by hand is refused before anything is trained
     on it. A test set may be empty; a training set may not.
-
-    Args:
-        dataset: What to check.
-
-    Returns:
-        The same data set.
 
     Raises:
         ConfigurationError: If there is no class or no training sample; if images are not float32
             [M, height, width, channels], finite and of one shape in both parts; if there is not
             one integer label for each image; if a label lies outside [0, num_classes).
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> digits = mj.data.load("digits")
-        >>> mj.data.check_dataset(digits) is digits
-        True
     """
     classes = dataset.num_classes
     check_count(classes, "num_classes")
@@ -81,7 +69,6 @@ def check_dataset(dataset: Dataset) -> Dataset:
         dataset.test_inputs.shape[1:],
         dataset.train_inputs.shape[1:],
     )
-    return dataset
 
 
 def check_labels(name: str, labels: np.ndarray, num_samples: int, num_classes: int) -> None:

@@ -12,7 +12,6 @@ from mrsa_jax._late import late_names
 if TYPE_CHECKING:
     from mrsa_jax.federated._checkpoint import checkpoints
     from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
-    from mrsa_jax.federated._grid import LEARNING_RATES, best_rate
     from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
     from mrsa_jax.federated._many import train_many
     from mrsa_jax.federated._memory import memory_estimate
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         unflatten,
     )
     from mrsa_jax.federated._run import TrainingResult
-    from mrsa_jax.federated._schedule import RateSchedule, decay_at
+    from mrsa_jax.federated._schedule import LEARNING_RATES, RateSchedule, decay_at
     from mrsa_jax.federated._server import evaluate
     from mrsa_jax.federated._train import train
 
@@ -34,7 +33,6 @@ __all__ = [
     "LocalTrainer",
     "RateSchedule",
     "TrainingResult",
-    "best_rate",
     "checkpoints",
     "client_updates",
     "cnn",

@@ -4,7 +4,7 @@ from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._attacks import plot_error_histogram
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
-from mrsa_jax.plotting._policies import PolicyQuantity, plot_policies
+from mrsa_jax.plotting._policies import plot_policies
 from mrsa_jax.plotting._study import (
     plot_accuracy,
     plot_cardinality,
@@ -17,7 +17,6 @@ from mrsa_jax.plotting._study import (
 from mrsa_jax.plotting._style import scheme_colour, style
 
 __all__ = [
-    "PolicyQuantity",
     "plot_accuracy",
     "plot_audit_exposure",
     "plot_audit_privacy",

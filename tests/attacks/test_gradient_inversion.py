@@ -141,7 +141,7 @@ def test_updates_side_by_side_are_attacked_each_on_its_own() -> None:
     views = [_view(pair) for pair in pairs]
     attack = gradient_inversion(num_steps=20, restarts=2)
 
-    def both(first: int) -> mj.attacks.InvertedImages:
+    def both(first: int) -> Any:
         own = (views[first], views[2])
         update = jnp.stack([view.update for view in own])
         labels = jnp.stack([jnp.asarray(view.labels) for view in own])

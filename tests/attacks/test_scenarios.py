@@ -32,7 +32,7 @@ def _average() -> mj.secagg.RingAverage:
 
 
 @functools.cache
-def _kept(**options: Any) -> mj.attacks.SummedRounds:
+def _kept(**options: Any) -> Any:
     clients, start = _clients()
     return summed_rounds(
         7, MODEL, start, clients, HISTORY, trainer=TRAINER, aggregator=_average(), **options

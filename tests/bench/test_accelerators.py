@@ -133,7 +133,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     ],
 )
 def test_what_is_not_installed_is_named(name: str, reason: str, command: str) -> None:
-    with pytest.raises(bench.NotHereError, match=reason) as caught:
+    with pytest.raises(_compile_for.NotHereError, match=reason) as caught:
         _compile_for.target(name)
     assert command + jax.__version__ in caught.value.make[0]
 
@@ -142,10 +142,12 @@ def test_a_plugin_of_another_jax(installed: dict[str, str]) -> None:
     now = jax.__version__
     plugins = ("jax-cuda12-plugin", "jax-cuda12-pjrt")
     installed |= dict(zip(plugins, (now, now), strict=True))
-    with pytest.raises(bench.NotHereError, match=r"^nvidia-cuda-nvcc-cu12 not installed"):
+    with pytest.raises(_compile_for.NotHereError, match=r"^nvidia-cuda-nvcc-cu12 not installed"):
         _compile_for.target("H100")
     installed |= {"nvidia-cuda-nvcc-cu12": "12.9", "jax-cuda12-pjrt": "0.4.30"}
-    with pytest.raises(bench.NotHereError, match=f"jax-cuda12-pjrt 0.4.30 cannot serve JAX {now}"):
+    with pytest.raises(
+        _compile_for.NotHereError, match=f"jax-cuda12-pjrt 0.4.30 cannot serve JAX {now}"
+    ):
         _compile_for.target("H100")
 
 
@@ -157,12 +159,12 @@ def test_a_plugin_that_fails_is_said(
 
     installed["libtpu"] = "0"
     monkeypatch.setattr(_compile_for.topologies, "get_topology_desc", fails)
-    with pytest.raises(bench.NotHereError, match=r"for it: topologies of it$"):
+    with pytest.raises(_compile_for.NotHereError, match=r"for it: topologies of it$"):
         _compile_for.target("TPU v5e")
 
 
 def test_what_is_missing_is_told_by_another_process_too() -> None:
-    error = pickle.loads(pickle.dumps(bench.NotHereError("tpu", "no plugin", ("pip",))))
+    error = pickle.loads(pickle.dumps(_compile_for.NotHereError("tpu", "no plugin", ("pip",))))
     assert (error.name, str(error), error.make) == ("tpu", "no plugin", ("pip",))
 
 
@@ -307,5 +309,5 @@ def test_every_path_compiles_for_a_tpu(path: str) -> None:
 @pytest.mark.slow
 @_TPU
 def test_a_compiler_that_computes_for_too_long_is_ended() -> None:
-    with pytest.raises(bench.NotHereError, match="ended, after 1 seconds of computing"):
+    with pytest.raises(_compile_for.NotHereError, match="ended, after 1 seconds of computing"):
         _accelerators.read_within(1, "TPU v5e", "ranks", "xla", "case")

@@ -58,8 +58,8 @@ def test_a_peer_without_an_environment(
     monkeypatch.delenv("MRSA_JAX_PEER_PFL", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert bench.python_of("pfl") is None
-    with pytest.raises(bench.PeerError, match=r"no environment for pfl; make it: python3"):
-        bench.Peer("pfl", _workload(1.0), threads=1)
+    with pytest.raises(_peers.PeerError, match=r"no environment for pfl; make it: python3"):
+        _peers.Peer("pfl", _workload(1.0), threads=1)
     make, install = bench.how_to_make("pfl")
     assert str(tmp_path) in make
     assert install.endswith("requirements.txt")
@@ -70,7 +70,7 @@ def test_a_peer_without_an_environment(
 
 
 def test_a_peer_answers(peer: str) -> None:
-    with bench.Peer(peer, _workload(3.0), threads=2) as running:
+    with _peers.Peer(peer, _workload(3.0), threads=2) as running:
         assert running.title == "FedJAX 1.2"
         assert running.run()["seconds"] == 7.0
         np.testing.assert_array_equal(running.saved(), [60.0])
@@ -79,8 +79,8 @@ def test_a_peer_answers(peer: str) -> None:
 
 
 def test_a_peer_that_breaks_down_says_why(peer: str) -> None:
-    running = bench.Peer(peer, _workload(-3.0), threads=2)
-    with pytest.raises(bench.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
+    running = _peers.Peer(peer, _workload(-3.0), threads=2)
+    with pytest.raises(_peers.PeerError, match=r"(?s)fedjax ended with 1 at run:.*negative"):
         running.run()
     running.close()
 

@@ -21,7 +21,7 @@ def _wrong(name: str) -> bench.Measurement:
 
 
 def _broken(name: str) -> bench.Measurement:
-    raise bench.PeerError("ended with 1")
+    raise _run.PeerError("ended with 1")
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_topics_once_each_and_all_by_default() -> None:
 @pytest.mark.parametrize("topic", bench.TOPICS)
 def test_cases_of_every_topic(topic: str) -> None:
     for quick in (True, False):
-        found = bench.cases_of(topic, quick=quick)
+        found = _run.cases_of(topic, quick=quick)
         names = [case.name for case in found]
         assert len(set(names)) == len(names) > 0
         assert {case.needs for case in found} - {None} == set(bench.TOPICS[topic].peers)

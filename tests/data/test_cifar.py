@@ -104,7 +104,8 @@ def test_round_trip(
     """The folder itself, or the one that holds the archive's folder."""
     archive = "cifar-10-batches-bin" if num_labels == 1 else "cifar-100-binary"
     files = _write(tmp_path / archive if inside else tmp_path, names, num_labels)
-    dataset = mj.data.check_dataset(mj.data.load("cifar", directory=tmp_path, seed=4))
+    dataset = mj.data.load("cifar", directory=tmp_path, seed=4)
+    mj.data.iid(0, dataset, 1)
     assert dataset.name == ("cifar:cifar10" if num_labels == 1 else "cifar:cifar100")
     assert dataset.num_classes == (10 if num_labels == 1 else 100)
     assert dataset.input_shape == (32, 32, 3)

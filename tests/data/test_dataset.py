@@ -53,19 +53,18 @@ def _dataset(**changes: Any) -> mj.data.Dataset:
 )
 def test_unsound_data_sets_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(mj.ConfigurationError) as caught:
-        mj.data.check_dataset(_dataset(**changes))
+        mj.data.iid(0, _dataset(**changes), 1)
     assert message in str(caught.value)
 
 
 def test_sound_data_sets_pass() -> None:
     dataset = _dataset()
-    assert mj.data.check_dataset(dataset) is dataset
+    mj.data.iid(0, dataset, 1)
     assert dataset.input_shape == (2, 2, 1)
     empty = _dataset(
         test_inputs=np.zeros((0, 2, 2, 1), np.float32), test_labels=np.zeros(0, np.int32)
     )
-    mj.data.check_dataset(empty)
+    mj.data.iid(0, empty, 1)
     # the largest finite values are finite
-    mj.data.check_dataset(
-        _dataset(train_inputs=np.full((3, 2, 2, 1), np.finfo(np.float32).max, np.float32))
-    )
+    largest = np.full((3, 2, 2, 1), np.finfo(np.float32).max, np.float32)
+    mj.data.iid(0, _dataset(train_inputs=largest), 1)

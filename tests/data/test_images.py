@@ -66,7 +66,7 @@ def test_training_statistics_by_hand() -> None:
 def test_given_numbers() -> None:
     scaled = mj.data.normalise(TWO_CHANNELS, 1.0, (2.0, 4.0))
     np.testing.assert_allclose(scaled.train_inputs[0, 0], [[-0.5, 2.25], [0.5, 7.25]])
-    mj.data.check_dataset(scaled)
+    mj.data.iid(0, scaled, 1)
 
 
 @pytest.mark.parametrize("padding", [-1, 1.0, True, 1025])

@@ -139,7 +139,7 @@ def test_the_whole_step_on_a_toy(
     toy_builder: Callable[[str, pathlib.Path], Any],
 ) -> None:
     monkeypatch.setattr(_prepare, "_builder", toy_builder)
-    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
     (before,) = (s for s in mj.data.available(tmp_path) if s.name == "cifar10")
     assert (before.state, before.is_here, before.num_bytes) == ("missing", False, None)
     assert before.how == "mrsa-jax data prepare cifar10"
@@ -178,7 +178,7 @@ def test_a_download_that_fails_is_told(
         def download_and_prepare(self, **_: Any) -> None:
             raise OSError("connection reset")
 
-    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
     monkeypatch.setattr(_prepare, "check_network", lambda urls: None)
     monkeypatch.setattr(_prepare, "_builder", lambda *_: Broken())
     with pytest.raises(mj.DataNotFoundError, match=r"could not be prepared in .*connection reset"):

@@ -159,7 +159,8 @@ def test_prepared_sets_are_read_once_and_outlive_their_source(
 ) -> None:
     tfds_folder = own_folders.parent / "tfds"
     toy_builder("mnist", tfds_folder).download_and_prepare()
-    dataset = mj.data.check_dataset(mj.data.load("mnist", seed=1))
+    dataset = mj.data.load("mnist", seed=1)
+    mj.data.iid(0, dataset, 1)
     assert dataset.name == "mnist"
     assert dataset.num_classes == 10  # of MNIST
     values = np.rint(dataset.train_inputs[:, 1, 2, 0] * 255).astype(int)
@@ -223,7 +224,8 @@ def _faces() -> np.ndarray:
 
 
 def _check_faces(path: pathlib.Path) -> None:
-    dataset = mj.data.check_dataset(mj.data.load("olivetti", seed=2))
+    dataset = mj.data.load("olivetti", seed=2)
+    mj.data.iid(0, dataset, 1)
     assert dataset.num_classes == 40
     assert dataset.train_inputs.shape == (320, 64, 64, 1)
     np.testing.assert_array_equal(np.bincount(dataset.train_labels), [8] * 40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import types
 from typing import Any
 
 import numpy as np
@@ -105,29 +104,6 @@ def test_on_a_cpu_runs_take_turns_and_are_those_of_train() -> None:
             np.testing.assert_array_equal(getattr(one, field.name), getattr(alone, field.name))
 
 
-def test_best_rate_misuse() -> None:
-    def run(accuracy: list[float], diverged: int | None = None) -> Any:
-        return types.SimpleNamespace(accuracy=accuracy, diverged_round=diverged)
-
-    with pytest.raises(mj.ConfigurationError, match="`rates` must be as many as the results"):
-        mj.federated.best_rate([0.1], [])
-    with pytest.raises(mj.ConfigurationError, match="`rates` must not be empty"):
-        mj.federated.best_rate([], [])
-    with pytest.raises(mj.ConfigurationError, match="must have been evaluated; got 'run 0'"):
-        mj.federated.best_rate([0.1], [run([])])
-    nan = float("nan")
-    rates = [0.1, 0.03, 0.1, 0.03, 0.01]
-    runs = [run([0.9]), run([0.7]), run([nan], 3), run([0.5]), run([0.5, 0.6])]
-    best = mj.federated.best_rate(rates, runs)
-    assert best.rate == 0.03  # a tie with 0.01, which is named later
-    assert best.chosen == (1, 3)
-    assert best.accuracy == pytest.approx(0.6)
-    assert np.isnan(best.accuracies[0.1])
-    assert best.accuracies[0.01] == pytest.approx(0.6)
-    all_lost = mj.federated.best_rate([0.1, 0.3], [run([nan], 0), run([nan], 0)])
-    assert (all_lost.rate, np.isnan(all_lost.accuracy)) == (0.1, True)
-
-
 def test_merged_pools_by_hand() -> None:
     def data(inputs: list[float], indices: list[list[int]]) -> mj.data.ClientData:
         count = len(inputs)
@@ -200,7 +176,6 @@ def test_a_diverged_run_stops_and_the_others_go_on() -> None:
     assert fine.diverged_round is None
     assert (fine.status == mj.Status.OK).all()
     assert np.isfinite(fine.accuracy).all()
-    assert mj.federated.best_rate([3e38, 0.3], [lost, fine]).rate == 0.3
 
 
 def test_other_seeds_rates_and_histories_compile_nothing_new() -> None:

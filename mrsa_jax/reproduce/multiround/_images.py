@@ -193,7 +193,7 @@ def _ground(context: Context, seed: int) -> _Ground:
     return _Ground(key, model, parameters, own, images, labels, updates, dataset.num_classes)
 
 
-def _played(ground: _Ground, target: int, rate: float | None) -> attacks.SummedRounds:
+def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     """Return all rounds' sums; of updates that never change where the rate is None."""
     selector = (
         selection.uniform(_CLIENTS, _COHORT)

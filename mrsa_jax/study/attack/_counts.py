@@ -150,7 +150,7 @@ def _score_columns(
     )
 
 
-def _matched(found: attacks.Disaggregated, truth: Any) -> tuple[np.ndarray, np.ndarray]:
+def _matched(found: Any, truth: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return columns and estimates with clients of equal counts in the order of the truth."""
     from scipy.optimize import linear_sum_assignment
 

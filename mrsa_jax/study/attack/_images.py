@@ -82,7 +82,7 @@ def _label(config: GradientsConfig, name: str) -> str:
 def _score_images(
     report: AttackFindings,
     label: str,
-    found: attacks.InvertedImages,
+    found: Any,
     truth: np.ndarray,
     labels: np.ndarray,
 ) -> np.ndarray:
@@ -237,9 +237,7 @@ def _class_means(dataset: data.Dataset) -> tuple[np.ndarray, Sequence[int]]:
     return means, list(range(min(dataset.num_classes, _MOST_DRAWN)))
 
 
-def _score_classes(
-    report: AttackFindings, name: str, found: attacks.InvertedClasses, means: np.ndarray
-) -> None:
+def _score_classes(report: AttackFindings, name: str, found: Any, means: np.ndarray) -> None:
     own = attacks.identified(found.images, means)
     flat = found.images.reshape(len(means), -1).astype(np.float64)
     real = means.reshape(len(means), -1).astype(np.float64)
