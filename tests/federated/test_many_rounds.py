@@ -14,6 +14,7 @@ import optax
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax.federated.programs import runs_program
 
 _CLIENTS, _COHORT, _DIM, _ROUNDS = 6, 4, 650, 9
 _MODEL = mj.federated.logistic(10)
@@ -111,7 +112,7 @@ def _assert_same(one: mj.federated.TrainingResult, other: mj.federated.TrainingR
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, dict[str, Any]]]:
     """Return where it will be noted which rounds of which runs each program ran, and how."""
     programs: list[tuple[np.ndarray, dict[str, Any]]] = []
-    program = programs.runs_program
+    program = runs_program
 
     def noted(*arguments: Any, **settings: Any) -> Any:
         out = program(*arguments, **settings)

@@ -19,6 +19,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax.federated.programs import rounds_program
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
@@ -83,7 +84,7 @@ def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.Training
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return where the rounds that each program ran, and its length, will be noted."""
     programs: list[tuple[int, int]] = []
-    program = programs.rounds_program
+    program = rounds_program
 
     def noted(fixed: Any, carried: Any, rounds: Any, data: Any, **settings: Any) -> Any:
         out = program(fixed, carried, rounds, data, **settings)
