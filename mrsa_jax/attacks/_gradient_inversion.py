@@ -404,12 +404,7 @@ def _squared(gradient: Array, target: Array) -> Array:
     return jnp.sum(jnp.square(gradient - target))
 
 
-def _lbfgs(attack: GradientInversion) -> Any:
-    del attack  # a line search says how far
-    return optax.lbfgs()
-
-
 _METHODS: dict[str, _Method] = {
     "cosine": _Method(_angle, _signed_adam, is_kept_in_range=True),
-    "euclidean": _Method(_squared, _lbfgs, is_kept_in_range=False),
+    "euclidean": _Method(_squared, lambda _: optax.lbfgs(), is_kept_in_range=False),
 }

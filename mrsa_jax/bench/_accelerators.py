@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import multiprocessing
+import operator
 import statistics
 import time
 from collections.abc import Callable
@@ -22,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import _device
-from mrsa_jax.bench._compile_for import LIMITS, TARGETS, Target, check_installed, compiled, target
+from mrsa_jax.bench._compile_for import LIMITS, TARGETS, check_installed, compiled, target
 from mrsa_jax.bench._harness import NotHereError
 from mrsa_jax.bench._hlo import Counts, counts_of
-from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Call, Work
+from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Work
 from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import Case
 
@@ -92,7 +93,9 @@ def read_compiled(
     start = time.perf_counter()
     with _device.use_form(form), where.assumed():
         work = HOT_PATHS[path].build(quick)
-        counts = _sum([counts_of(_compiled(where, call)) for call in work.calls])
+        counts = _counted([
+            compiled(call.function, where, *call.arguments, **call.static) for call in work.calls
+        ])  # fmt: skip
     seconds = time.perf_counter() - start
     is_bound = where.platform == "cuda" and not quick
     bound = HOT_PATHS[path].bounds[form] if is_bound else None
@@ -135,7 +138,9 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
     """
     start = time.perf_counter()
     work = HOT_PATHS[path].build(quick)
-    programs = [_lowered(call).compile() for call in work.calls]
+    programs = [
+        call.function.lower(*call.arguments, **call.static).compile() for call in work.calls
+    ]
     compile_seconds = time.perf_counter() - start
     inputs = [filled(call.arguments) for call in work.calls]
 
@@ -147,7 +152,7 @@ def read_run(path: str, case: str, *, quick: bool = False, repeats: int = _REPEA
 
     run()
     seconds = [run() for _ in range(repeats)]
-    counts = _sum([counts_of(program) for program in programs])
+    counts = _counted(programs)
     kind = jax.local_devices()[0].device_kind
     reading = _reading(case, kind, path, _device.forced_form(), work, counts, compile_seconds, None)
     return _timed(reading, work, seconds)
@@ -194,16 +199,9 @@ def filled(arguments: Any) -> Any:
     return jax.tree.map(value, arguments)
 
 
-def _compiled(where: Target, call: Call) -> Any:
-    return compiled(call.function, where, *call.arguments, **call.static)
-
-
-def _lowered(call: Call) -> Any:
-    return call.function.lower(*call.arguments, **call.static)
-
-
-def _sum(counts: list[Counts]) -> Counts:
-    return functools.reduce(lambda a, b: a + b, counts)
+def _counted(programs: list[Any]) -> Counts:
+    """Return the counts of programs one after another."""
+    return functools.reduce(operator.add, map(counts_of, programs))
 
 
 def _reading(

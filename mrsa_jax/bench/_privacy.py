@@ -84,30 +84,25 @@ def _first_exposure(case: str, size: int) -> Measurement:
     return _timed(case, lambda: privacy.first_exposure(history), 1, "aim: 5 s", check)
 
 
-def _bounds(
-    case: str, clients: int, rounds: int, trials: int, *, left_out: Sequence[str]
+def _ordered(found: list[Any], _: None) -> None:
+    for trajectory in found:
+        np.testing.assert_array_less(trajectory.lower, trajectory.upper + 1)
+
+
+def _in_bulk(
+    case: str,
+    sizes: tuple[int, int, int],
+    left_out: Sequence[str],
+    method: str,
+    note: str,
+    check: Callable[[Any, Any], None],
 ) -> Measurement:
-    rolled = _rolled(clients, rounds, trials, left_out)
+    rolled = _rolled(*sizes, left_out)
 
     def run() -> list[Any]:
-        return [privacy.weak_privacy_trajectory(own, "bounds") for own in rolled.values()]
+        return [privacy.weak_privacy_trajectory(own, method) for own in rolled.values()]
 
-    def check(found: list[Any], _: None) -> None:
-        for trajectory in found:
-            np.testing.assert_array_less(trajectory.lower, trajectory.upper + 1)
-
-    return _timed(case, run, len(rolled) * trials, "aim: 60 s", check)
-
-
-def _proofs(
-    case: str, clients: int, rounds: int, trials: int, *, left_out: Sequence[str]
-) -> Measurement:
-    rolled = _rolled(clients, rounds, trials, left_out)
-
-    def run() -> list[Any]:
-        return [privacy.weak_privacy_trajectory(own) for own in rolled.values()]
-
-    return _timed(case, run, len(rolled) * trials, "aim: 300 s; every round exact", _certified)
+    return _timed(case, run, len(rolled) * sizes[2], note, check)
 
 
 def _hard(case: str, clients: int, cohort: int, rounds: int, note: str) -> Measurement:
@@ -124,16 +119,17 @@ def cases(quick: bool) -> list[Case]:
     fewer = ("weighted", "partition", "T = 6", "T = 4") if quick else ()  # each shape compiles
     proven = (*fewer, "random", "weighted")
     schemes, blocks = ("two", "one block scheme") if quick else ("six", "four block schemes")
+    exact = "aim: 300 s; every round exact"
     found = [
         Case(f"strong, [{wide[0]}, {wide[1]}]", lambda name: _strong(name, *wide)),
         Case(f"first exposure, [{square}, {square}]", lambda name: _first_exposure(name, square)),
         Case(
             f"bounds, {schemes} schemes x {size}",
-            lambda name: _bounds(name, *sizes, left_out=fewer),
+            lambda name: _in_bulk(name, sizes, fewer, "bounds", "aim: 60 s", _ordered),
         ),
         Case(
             f"certified, {blocks} x {size}",
-            lambda name: _proofs(name, *sizes, left_out=proven),
+            lambda name: _in_bulk(name, sizes, proven, "certified", exact, _certified),
         ),
     ]
     if quick:

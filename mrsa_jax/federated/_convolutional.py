@@ -8,6 +8,8 @@ Han 2019.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -16,6 +18,7 @@ from jaxtyping import Array
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import nearest, require
+from mrsa_jax.federated._models import dense_layers
 from mrsa_jax.federated.conv import (
     conv,
     conv_relu,
@@ -175,50 +178,31 @@ def smooth_lenet(num_classes: int = 10) -> nn.Module:
 
 
 class _ConvReluPool(nn.Module):
-    """`conv_relu_pool` with parameters named as in flax's own convolution."""
+    """A form of convolution with parameters named as in flax's own."""
 
     features: int
     kernel_size: int
     padding: int
     initializer: Any = nn.initializers.lecun_normal()
+    form: Callable[..., Array] = conv_relu_pool
 
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
-        return conv_relu_pool(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
-
-
-class _ConvRelu(_ConvReluPool):
-    """`conv_relu` likewise."""
-
-    @nn.compact
-    def __call__(self, inputs: Array) -> Array:
-        return conv_relu(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
-
-
-class _Conv(_ConvReluPool):
-    """`conv` likewise."""
-
-    @nn.compact
-    def __call__(self, inputs: Array) -> Array:
-        return conv(inputs, *_kernel_and_bias(self, inputs), padding=self.padding)
+        shape = (self.kernel_size, self.kernel_size, inputs.shape[-1], self.features)
+        kernel = self.param("kernel", self.initializer, shape)
+        bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
+        return self.form(inputs, kernel, bias, padding=self.padding)
 
 
 class _ConvSigmoid(_ConvReluPool):
-    """`patch_conv`, or where `stride` is 2 `strided_patch_conv`, and a sigmoid."""
-
-    stride: int = 1
-
-    @nn.compact
-    def __call__(self, inputs: Array) -> Array:
-        kernel, bias = _kernel_and_bias(self, inputs)
-        convolved = patch_conv if self.stride == 1 else strided_patch_conv
-        return nn.sigmoid(convolved(inputs, kernel) + bias.reshape(1, 1, 1, -1))
+    """With a sigmoid in place of relu and pool: named for it."""
 
 
-def _kernel_and_bias(layer: _ConvReluPool, inputs: Array) -> tuple[Array, Array]:
-    shape = (layer.kernel_size, layer.kernel_size, inputs.shape[-1], layer.features)
-    kernel = layer.param("kernel", layer.initializer, shape)
-    return kernel, layer.param("bias", nn.initializers.zeros_init(), (layer.features,))
+def _conv_sigmoid(inputs: Array, kernel: Array, bias: Array, *, padding: int, stride: int) -> Array:
+    """Return a sigmoid of `patch_conv`, or where `stride` is 2 of `strided_patch_conv`."""
+    del padding  # as much as keeps the size
+    convolved = patch_conv if stride == 1 else strided_patch_conv
+    return nn.sigmoid(convolved(inputs, kernel) + bias.reshape(1, 1, 1, -1))
 
 
 class _CNN(nn.Module):
@@ -231,9 +215,7 @@ class _CNN(nn.Module):
         _check_images(inputs, "the CNN", 4)
         values = _ConvReluPool(32, 5, padding=2)(inputs)
         values = _ConvReluPool(64, 5, padding=2)(values)
-        values = values.reshape(values.shape[0], -1)
-        values = nn.relu(nn.Dense(512)(values))
-        return nn.Dense(self.num_classes)(values)
+        return dense_layers(values, (512,), self.num_classes)
 
 
 class _LeNet(nn.Module):
@@ -247,10 +229,7 @@ class _LeNet(nn.Module):
         padding = 0 if min(inputs.shape[1:3]) >= 32 else 2
         values = _ConvReluPool(6, 5, padding=padding)(inputs)
         values = _ConvReluPool(16, 5, padding=0)(values)
-        values = values.reshape(values.shape[0], -1)
-        for size in (120, 84):
-            values = nn.relu(nn.Dense(size)(values))
-        return nn.Dense(self.num_classes)(values)
+        return dense_layers(values, (120, 84), self.num_classes)
 
 
 class _SmoothLeNet(nn.Module):
@@ -263,8 +242,9 @@ class _SmoothLeNet(nn.Module):
         _check_images(inputs, "the smooth LeNet", 1)
         values = inputs
         for stride in (2, 2, 1):
-            values = _ConvSigmoid(12, 5, padding=2, stride=stride)(values)
-        return nn.Dense(self.num_classes)(values.reshape(values.shape[0], -1))
+            form = functools.partial(_conv_sigmoid, stride=stride)
+            values = _ConvSigmoid(12, 5, padding=2, form=form)(values)
+        return dense_layers(values, (), self.num_classes)
 
 
 class _VGG(nn.Module):
@@ -283,13 +263,13 @@ class _VGG(nn.Module):
         for place, (features, is_pooled) in enumerate(self.layers):
             name = f"Conv_{place}"
             if self.norm is None:
-                layer = _ConvReluPool if is_pooled else _ConvRelu
-                values = layer(features, 3, 1, he_normal, name=name)(values)
+                form = conv_relu_pool if is_pooled else conv_relu
+                values = _ConvReluPool(features, 3, 1, he_normal, form, name=name)(values)
             else:
-                values = _Conv(features, 3, 1, he_normal, name=name)(values)
+                values = _ConvReluPool(features, 3, 1, he_normal, conv, name=name)(values)
                 values = nn.GroupNorm(num_groups=_NUM_GROUPS)(values)
                 values = nn.relu(_max_pool(values) if is_pooled else values)
-        return nn.Dense(self.num_classes)(values.reshape(values.shape[0], -1))
+        return dense_layers(values, (), self.num_classes)
 
 
 def _max_pool(values: Array) -> Array:

@@ -23,6 +23,7 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
 __all__ = [
+    "dense_layers",
     "initial_parameters",
     "logistic",
     "mlp",
@@ -40,10 +41,15 @@ class _Dense(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: Array) -> Array:
-        values = inputs.reshape(inputs.shape[0], -1)
-        for size in self.hidden_sizes:
-            values = nn.relu(nn.Dense(size)(values))
-        return nn.Dense(self.num_classes)(values)
+        return dense_layers(inputs, self.hidden_sizes, self.num_classes)
+
+
+def dense_layers(values: Array, hidden_sizes: Sequence[int], num_classes: int) -> Array:
+    """Apply fully connected layers of the module at hand, with relu between them."""
+    values = values.reshape(values.shape[0], -1)
+    for size in hidden_sizes:
+        values = nn.relu(nn.Dense(size)(values))
+    return nn.Dense(num_classes)(values)
 
 
 def logistic(num_classes: int = 10) -> nn.Module:

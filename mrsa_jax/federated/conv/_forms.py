@@ -48,7 +48,7 @@ def conv(
         True
     """
     if _has_few_products(inputs, kernel):
-        return _winograd.winograd_conv(inputs, kernel, bias, padding=padding)
+        return _winograd.winograd(inputs, kernel, bias, padding=padding, is_pooled=False)
     side, _, _, features = kernel.shape
     edges = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     patches = windows(jnp.pad(inputs, edges), side)
@@ -112,7 +112,7 @@ def conv_relu_pool(
                [13., 15.]], dtype=float32)
     """
     if _has_few_products(inputs, kernel):
-        return _winograd.winograd_conv_relu_pool(inputs, kernel, bias, padding=padding)
+        return _winograd.winograd(inputs, kernel, bias, padding=padding, is_pooled=True)
     return tile_conv_relu_pool(inputs, kernel, bias, padding=padding)
 
 

@@ -8,12 +8,13 @@ innermost, for longer rows, were measured too: LeNet took half as long again.)
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int8
 
-__all__ = ["pooled_size", "tile_conv_relu_pool", "windows"]
+__all__ = ["pooled_size", "relu_of_largest", "tile_conv_relu_pool", "windows"]
 
 
 def pooled_size(size: int, kernel_size: int, padding: int) -> int:
@@ -127,14 +128,20 @@ def _forward(
     features = bias.shape[0]
     outputs = rows @ weights
     places = [outputs[:, place * features : (place + 1) * features] for place in range(4)]
+    pooled, where = relu_of_largest(places, bias)
+    return pooled, (rows, weights, where)
+
+
+def relu_of_largest(places: Sequence[Array], bias: Array) -> tuple[Array, Array]:
+    """Return relu of a window's maximum + bias, and its place, 4 where relu is not active."""
     best, where = places[0], jnp.zeros(places[0].shape, jnp.int8)
     for place in range(1, 4):  # a later place must be larger: the first of equals wins
         where = jnp.where(places[place] > best, jnp.int8(place), where)
         best = jnp.maximum(best, places[place])
-    best = best + bias[None, :]
+    best = best + bias.reshape((1,) * (best.ndim - 1) + (-1,))
     is_active = best > 0
     pooled = jnp.where(is_active, best, jnp.zeros((), best.dtype))
-    return pooled, (rows, weights, jnp.where(is_active, where, jnp.int8(4)))
+    return pooled, jnp.where(is_active, where, jnp.int8(4))
 
 
 def _backward(saved: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array, Array]:

@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Array, Float32
 
 from mrsa_jax._device import at_once
+from mrsa_jax.federated.conv._tile import relu_of_largest
 from mrsa_jax.federated.conv._toom_cook import ToomCook, toom_cook
 
-__all__ = ["serves", "winograd_conv", "winograd_conv_relu_pool"]
+__all__ = ["serves", "winograd"]
 
 _FEWEST_CHANNELS = 16  # below, the transforms cost more than the products that they save
 
@@ -73,28 +74,17 @@ def _tiling(image_shape: Sequence[int], side: int, padding: int) -> _Tiling:
     return _Tiling(side, padding, height, width, outputs, down, right)
 
 
-def winograd_conv(
+def winograd(
     inputs: Float32[Array, "batch height width channels"],
     kernel: Float32[Array, "side side channels features"],
     bias: Float32[Array, " features"],
     *,
     padding: int,
+    is_pooled: bool,
 ) -> Float32[Array, "batch out_height out_width features"]:
-    """Return convolution(inputs, kernel) + bias; arguments as for `conv`."""
+    """Return `conv`, or the block `conv_relu_pool`: a tile's outputs are whole pooling windows."""
     tiling = _tiling(inputs.shape[1:3], kernel.shape[0], padding)
-    return _plain(inputs, kernel, bias, tiling)
-
-
-def winograd_conv_relu_pool(
-    inputs: Float32[Array, "batch height width channels"],
-    kernel: Float32[Array, "side side channels features"],
-    bias: Float32[Array, " features"],
-    *,
-    padding: int,
-) -> Float32[Array, "batch out_height out_width features"]:
-    """Return the block `conv_relu_pool`; a tile's outputs are whole pooling windows."""
-    tiling = _tiling(inputs.shape[1:3], kernel.shape[0], padding)
-    return _pooled(inputs, kernel, bias, tiling)
+    return _block(inputs, kernel, bias, tiling, is_pooled)
 
 
 # --- transforms ---------------------------------------------------------------------------------
@@ -117,7 +107,10 @@ def _along_columns(matrix: np.ndarray, values: Array) -> Array:
 def _input_tiles(inputs: Array, tiling: _Tiling) -> Float32[Array, "products tiles channels"]:
     """Return each tile of the inputs, transformed, by product: [p², batch x tiles, channels]."""
     data, more = tiling.matrices.data, tiling.side - 1
-    cells = _cells(inputs, tiling)  # [m, m, batch, down + 1, right + 1, channels]
+    m, down, right = tiling.outputs, tiling.down, tiling.right
+    cells = _cells(
+        inputs, m, down + 1, right + 1, tiling.padding
+    )  # [m, m, batch, down + 1, right + 1, channels]
     rows = jnp.concatenate([cells[:, :, :, :-1], cells[:more, :, :, 1:]])
     once = _along_rows(data, rows)
     columns = [once[:, :, :, :, :-1], once[:, :more, :, :, 1:]]
@@ -132,7 +125,8 @@ def _input_tiles_transposed(tiles: Array, tiling: _Tiling) -> Array:
     columns = _along_columns(back, tiles)
     once = _overlapped([columns[:, k] for k in range(n)], tiling.outputs, axis=3)
     rows = _along_rows(back, jnp.stack(once, axis=1))
-    return _images(jnp.stack(_overlapped(list(rows), tiling.outputs, axis=2)), tiling)
+    cells = jnp.stack(_overlapped(list(rows), tiling.outputs, axis=2))
+    return _images(cells, tiling.height, tiling.width, tiling.padding)
 
 
 def _overlapped(parts: Sequence[Array], m: int, axis: int) -> list[Array]:
@@ -150,23 +144,20 @@ def _shifted(values: Array, axis: int, start: int) -> Array:
     return jax.lax.pad(values, jnp.zeros((), values.dtype), edges)
 
 
-def _cells(inputs: Array, tiling: _Tiling) -> Array:
-    """Pad the images and order them by place within a cell of m x m, then by cell."""
-    m, pad = tiling.outputs, tiling.padding
-    batch, height, width, channels = inputs.shape
-    down, right = tiling.down + 1, tiling.right + 1
-    edges = [(0, 0, 0), (pad, m * down - height - pad, 0), (pad, m * right - width - pad, 0)]
-    padded = jax.lax.pad(inputs, jnp.zeros((), inputs.dtype), [*edges, (0, 0, 0)])
-    cells = padded.reshape(batch, down, m, right, m, channels)
+def _cells(values: Array, cell: int, down: int, right: int, pad: int = 0) -> Array:
+    """Pad images to whole cells and order them by place within a cell, then by cell."""
+    batch, height, width, depth = values.shape
+    edges = [(0, 0, 0), (pad, cell * down - height - pad, 0), (pad, cell * right - width - pad, 0)]
+    padded = jax.lax.pad(values, jnp.zeros((), values.dtype), [*edges, (0, 0, 0)])
+    cells = padded.reshape(batch, down, cell, right, cell, depth)
     return cells.transpose(2, 4, 0, 1, 3, 5)
 
 
-def _images(cells: Array, tiling: _Tiling) -> Array:
+def _images(cells: Array, height: int, width: int, pad: int = 0) -> Array:
     """Undo `_cells`."""
-    m, pad = tiling.outputs, tiling.padding
-    _, _, batch, down, right, channels = cells.shape
-    images = cells.transpose(2, 3, 0, 4, 1, 5).reshape(batch, m * down, m * right, channels)
-    return images[:, pad : pad + tiling.height, pad : pad + tiling.width]
+    cell, _, batch, down, right, depth = cells.shape
+    images = cells.transpose(2, 3, 0, 4, 1, 5).reshape(batch, cell * down, cell * right, depth)
+    return images[:, pad : pad + height, pad : pad + width]
 
 
 def _kernel_transform(
@@ -217,25 +208,20 @@ def _convolved(inputs: Array, weights: Array, tiling: _Tiling) -> Array:
     rows = functools.reduce(jnp.logical_or, [seen[:, k : k + height] for k in range(tiling.side)])
     cells = [rows[:, :, k : k + width] for k in range(tiling.side)]
     seen = functools.reduce(jnp.logical_or, cells)
-    placed = _by_place(seen, tiling.outputs, tiling.down, tiling.right)
-    return jnp.where(placed, outputs, jnp.zeros((), outputs.dtype))
+    return jnp.where(_by_place(seen, tiling.outputs, tiling), outputs, jnp.zeros((), outputs.dtype))
 
 
-def _by_place(values: Array, cell: int, down: int, right: int) -> Array:
-    """Pad images to whole tiles and order them by place in the tile: [cell, cell, tiles, ...]."""
-    batch, height, width, depth = values.shape
-    edges = [(0, 0, 0), (0, cell * down - height, 0), (0, cell * right - width, 0), (0, 0, 0)]
-    padded = jax.lax.pad(values, jnp.zeros((), values.dtype), edges)
-    placed = padded.reshape(batch, down, cell, right, cell, depth).transpose(2, 4, 0, 1, 3, 5)
-    return placed.reshape(cell, cell, batch * down * right, depth)
+def _by_place(values: Array, cell: int, tiling: _Tiling) -> Array:
+    """Order images by place in the tile: [cell, cell, tiles, ...]."""
+    cells = _cells(values, cell, tiling.down, tiling.right)
+    return cells.reshape(cell, cell, -1, values.shape[-1])
 
 
-def _from_places(placed: Array, down: int, right: int, height: int, width: int) -> Array:
+def _from_places(placed: Array, tiling: _Tiling, height: int, width: int) -> Array:
     """Undo `_by_place`."""
-    cell, _, tiles, depth = placed.shape
-    batch = tiles // (down * right)
-    images = placed.reshape(cell, cell, batch, down, right, depth).transpose(2, 3, 0, 4, 1, 5)
-    return images.reshape(batch, cell * down, cell * right, depth)[:, :height, :width]
+    cell, _, _, depth = placed.shape
+    cells = placed.reshape(cell, cell, -1, tiling.down, tiling.right, depth)
+    return _images(cells, height, width)
 
 
 def _pull_back(
@@ -309,107 +295,61 @@ def _backward_in_chunks(
     return inputs_gradient, kernel_gradient, bias_gradient
 
 
-# --- convolution --------------------------------------------------------------------------------
+# --- convolution, alone or with relu and pool ---------------------------------------------------
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _plain(inputs: Array, kernel: Array, bias: Array, tiling: _Tiling) -> Array:
-    return _plain_forward(inputs, kernel, bias, tiling)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _block(inputs: Array, kernel: Array, bias: Array, tiling: _Tiling, is_pooled: bool) -> Array:
+    return _forward(inputs, kernel, bias, tiling, is_pooled)[0]
 
 
-def _plain_forward(
-    inputs: Array, kernel: Array, bias: Array, tiling: _Tiling
-) -> tuple[Array, tuple[Array, Array]]:
+def _forward(
+    inputs: Array, kernel: Array, bias: Array, tiling: _Tiling, is_pooled: bool
+) -> tuple[Array, tuple[Array, ...]]:
     weights = _kernel_transform(kernel, tiling)
+    height, width = (length // (2 if is_pooled else 1) for length in tiling.output_shape)
 
-    def one(chunk: Array) -> Array:
+    def one(chunk: Array) -> list[Array]:
         outputs = _convolved(chunk, weights, tiling)
-        placed = outputs + bias[None, None, None, :]
-        return _from_places(placed, tiling.down, tiling.right, *tiling.output_shape)
+        found = (outputs + bias[None, None, None, :],)
+        if is_pooled:
+            m, _, tiles, features = outputs.shape
+            windows = outputs.reshape(m // 2, 2, m // 2, 2, tiles, features)
+            places = [windows[:, place // 2, :, place % 2] for place in range(4)]
+            found = relu_of_largest(places, bias)
+        return [_from_places(part, tiling, height, width) for part in found]
 
-    return _forward_in_chunks(one, inputs, weights, tiling), (inputs, weights)
+    outputs, *where = _forward_in_chunks(one, inputs, weights, tiling)
+    return outputs, (inputs, weights, *where)
 
 
-def _plain_backward(
-    tiling: _Tiling, saved: tuple[Array, Array], gradient: Array
+def _backward(
+    tiling: _Tiling, is_pooled: bool, saved: tuple[Array, ...], gradient: Array
 ) -> tuple[Array, Array, Array]:
-    inputs, weights = saved
+    inputs, weights, *where = saved
 
-    def one(chunk: Array, chunk_gradient: Array) -> tuple[Array, Array, Array]:
-        placed = _by_place(chunk_gradient, tiling.outputs, tiling.down, tiling.right)
-        tiles = _tile_outputs_transposed(placed, tiling)
-        return *_pull_back(tiles, chunk, weights, tiling), jnp.sum(chunk_gradient, axis=(0, 1, 2))
-
-    return _backward_in_chunks(one, (inputs, gradient), weights, tiling)
-
-
-_plain.defvjp(_plain_forward, _plain_backward)
-
-
-# --- convolution, relu, pool --------------------------------------------------------------------
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _pooled(inputs: Array, kernel: Array, bias: Array, tiling: _Tiling) -> Array:
-    return _pooled_forward(inputs, kernel, bias, tiling)[0]
-
-
-def _pooled_forward(
-    inputs: Array, kernel: Array, bias: Array, tiling: _Tiling
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    weights = _kernel_transform(kernel, tiling)
-    height, width = (length // 2 for length in tiling.output_shape)
-
-    def one(chunk: Array) -> tuple[Array, Array]:
-        outputs = _convolved(chunk, weights, tiling)
-        pooled, where = _largest_of_windows(outputs, bias)
-        return (
-            _from_places(pooled, tiling.down, tiling.right, height, width),
-            _from_places(where, tiling.down, tiling.right, height, width),
-        )
-
-    pooled, where = _forward_in_chunks(one, inputs, weights, tiling)
-    return pooled, (inputs, weights, where)
-
-
-def _largest_of_windows(outputs: Array, bias: Array) -> tuple[Array, Array]:
-    """Return each window's relu of its maximum, and its place, 4 where relu is not active."""
-    m, _, tiles, features = outputs.shape
-    windows = outputs.reshape(m // 2, 2, m // 2, 2, tiles, features)
-    best = windows[:, 0, :, 0]
-    where = jnp.zeros(best.shape, jnp.int8)
-    for place in range(1, 4):  # a later place must be larger: the first of equals wins
-        other = windows[:, place // 2, :, place % 2]
-        where = jnp.where(other > best, jnp.int8(place), where)
-        best = jnp.maximum(best, other)
-    best = best + bias[None, None, None, :]
-    is_active = best > 0
-    zero = jnp.zeros((), best.dtype)
-    return jnp.where(is_active, best, zero), jnp.where(is_active, where, jnp.int8(4))
-
-
-def _pooled_backward(
-    tiling: _Tiling, saved: tuple[Array, Array, Array], gradient: Array
-) -> tuple[Array, Array, Array]:
-    inputs, weights, where = saved
-    windows = tiling.outputs // 2
-    zero = jnp.zeros((), gradient.dtype)
-
-    def one(chunk: Array, places: Array, chunk_gradient: Array) -> tuple[Array, Array, Array]:
-        active = jnp.where(places < 4, chunk_gradient, zero)
-        placed = _by_place(active, windows, tiling.down, tiling.right)
-        chosen = _by_place(places, windows, tiling.down, tiling.right)
-
-        spread = [
-            jnp.stack([jnp.where(chosen == 2 * i + j, placed, zero) for j in range(2)], axis=2)
-            for i in range(2)
-        ]
-        outputs = jnp.stack(spread, axis=1)  # [windows, 2, windows, 2, tiles, features]
-        outputs = outputs.reshape(tiling.outputs, tiling.outputs, *outputs.shape[4:])
+    def one(chunk: Array, own: Array, *places: Array) -> tuple[Array, Array, Array]:
+        if is_pooled:
+            own = jnp.where(places[0] < 4, own, jnp.zeros((), own.dtype))
+            outputs = _unpooled(own, places[0], tiling)
+        else:
+            outputs = _by_place(own, tiling.outputs, tiling)
         tiles = _tile_outputs_transposed(outputs, tiling)
-        return *_pull_back(tiles, chunk, weights, tiling), jnp.sum(active, axis=(0, 1, 2))
+        return *_pull_back(tiles, chunk, weights, tiling), jnp.sum(own, axis=(0, 1, 2))
 
-    return _backward_in_chunks(one, (inputs, where, gradient), weights, tiling)
+    return _backward_in_chunks(one, (inputs, gradient, *where), weights, tiling)
 
 
-_pooled.defvjp(_pooled_forward, _pooled_backward)
+def _unpooled(gradient: Array, places: Array, tiling: _Tiling) -> Array:
+    """Return the gradient of the outputs by place: each window's where its maximum is."""
+    windows, zero = tiling.outputs // 2, jnp.zeros((), gradient.dtype)
+    placed, chosen = (_by_place(values, windows, tiling) for values in (gradient, places))
+    spread = [
+        jnp.stack([jnp.where(chosen == 2 * i + j, placed, zero) for j in range(2)], axis=2)
+        for i in range(2)
+    ]
+    outputs = jnp.stack(spread, axis=1)  # [windows, 2, windows, 2, tiles, features]
+    return outputs.reshape(tiling.outputs, tiling.outputs, *outputs.shape[4:])
+
+
+_block.defvjp(_forward, _backward)
