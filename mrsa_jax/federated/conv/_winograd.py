@@ -311,7 +311,7 @@ def _forward(
 
     def one(chunk: Array) -> list[Array]:
         outputs = _convolved(chunk, weights, tiling)
-        found = (outputs + bias[None, None, None, :],)
+        found: tuple[Array, ...] = (outputs + bias[None, None, None, :],)
         if is_pooled:
             m, _, tiles, features = outputs.shape
             windows = outputs.reshape(m // 2, 2, m // 2, 2, tiles, features)
