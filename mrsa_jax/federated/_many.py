@@ -30,7 +30,7 @@ from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._program import alike, program_length, run_rounds
-from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated._train import Advance, check_kept, drive, one_run
 from mrsa_jax.federated.programs import (
@@ -177,9 +177,9 @@ def _runs(model: nn.Module, given: dict[str, Any], keep_aggregates: bool) -> lis
         check_clients(own["client_data"])
         test = prepare_test(_Same(own.pop("test")), own["client_data"].inputs.shape)
         runs.append(
-            prepared(
-                own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"),
-                trainer=own.pop("trainers"), aggregator=own.pop("aggregators"), test=test,
+            Run(
+                own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"), test,
+                trainer=own.pop("trainers"), aggregator=own.pop("aggregators"),
                 keep_aggregates=keep_aggregates, **own,
             )
         )  # fmt: skip

@@ -16,8 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax  # type: ignore[import-untyped]
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_count
@@ -28,7 +27,6 @@ from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._history import (
-    Rounds,
     checked_order,
     checked_rounds,
     checked_weights,
@@ -49,7 +47,7 @@ from mrsa_jax.federated.programs import (
 )
 from mrsa_jax.secagg import Aggregator
 
-__all__ = ["Run", "Trained", "TrainingResult", "prepared", "prepared_test"]
+__all__ = ["Run", "Trained", "TrainingResult", "prepared_test"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,47 +110,85 @@ class _Log(NamedTuple):
         )
 
 
-@dataclasses.dataclass
 class Run:
-    """One training: its settings, and what it carries from round to round."""
+    """One training: its settings, checked, and what it carries from round to round.
 
-    key: Key[Array, ""]
-    model: nn.Module
-    client_data: ClientData
-    trainer: LocalTrainer
-    aggregator: Aggregator
-    server: optax.GradientTransformation
-    test: Any
-    history: Rounds
-    parameters: Array
-    evaluate_every: int
-    keep_aggregates: bool = False
-    weights: np.ndarray | None = None
-    slot_order: np.ndarray | None = None
-    factors: np.ndarray | None = None  # of the learning rate, for each trained round
-    on_evaluated: Callable[[int, float, float], None] | None = None
-    # what moves
-    done: int = 0  # trained rounds
-    diverged: int = -1
-    aggregator_state: Any = None
-    server_state: Any = None
-    aggregates: list[np.ndarray] = dataclasses.field(default_factory=list)
-    pending: Report | None = None
+    Args:
+        seed: As for `train`, like all others but the test.
+        model: As there.
+        client_data: As there.
+        participation: As there.
+        test: As `prepared_test` returns it.
+        trainer: As there.
+        aggregator: As there.
+        server: As there.
+        evaluate_every: As there.
+        initial_parameters: As there.
+        survivors: As there.
+        weights: As there.
+        rate_schedule: As there.
+        slot_order: As there.
+        keep_aggregates: As there.
+        on_evaluated: As there.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        seed: Any,
+        model: Any,
+        client_data: ClientData,
+        participation: Any,
+        test: Any,
+        *,
+        trainer: Any,
+        aggregator: Any,
+        server: Any,
+        evaluate_every: Any,
+        initial_parameters: Any,
+        survivors: Any,
+        weights: Any,
+        rate_schedule: Any,
+        slot_order: Any,
+        keep_aggregates: bool,
+        on_evaluated: Callable[[int, float, float], None] | None = None,
+    ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
+        self.key = as_key(seed)
+        require_methods(aggregator, "aggregator", "init", "aggregate")
+        if server is not None:
+            require_methods(server, "server", "init", "update")
+        num_clients = client_data.num_clients
+        self.history = checked_rounds(participation, survivors, num_clients)
+        dim = check_model(model, client_data)
+        _check_trainer(trainer, model, rate_schedule)
         cohorts = self.history.cohorts
         num_rounds = len(cohorts)
         self.to_train = np.flatnonzero(cohorts.any(axis=1))
-        self.members, self.present = slots(cohorts[self.to_train], self.aggregator, self.slot_order)
-        every = np.arange(self.evaluate_every - 1, num_rounds, self.evaluate_every)
-        due = np.union1d(every, np.arange(num_rounds)[-1:])
-        self.evaluated = due.astype(np.int64) if self.test is not None else due[:0].astype(np.int64)
+        self.model, self.client_data, self.test = model, client_data, test
+        self.trainer: LocalTrainer = trainer
+        self.aggregator: Aggregator = aggregator
+        self.server: Any = PLAIN_AVERAGE if server is None else server
+        self.parameters = _start(initial_parameters, self.key, model, client_data, dim)
+        every = check_count(evaluate_every, "evaluate_every")
+        self.weights = checked_weights(weights, num_clients)
+        order = self.slot_order = checked_order(slot_order, num_clients)
+        # of the learning rate, for each trained round
+        self.factors = factors_of(rate_schedule, self.to_train)
+        self.keep_aggregates, self.on_evaluated = keep_aggregates, on_evaluated
+        # what moves
+        self.done, self.diverged = 0, -1  # trained rounds; the round in which it diverged
+        self.aggregator_state: Any = None
+        self.server_state: Any = None
+        self.aggregates: list[np.ndarray] = []
+        self.pending: Report | None = None
+        self.members, self.present = slots(cohorts[self.to_train], aggregator, order)
+        due = np.union1d(np.arange(every - 1, num_rounds, every), np.arange(num_rounds)[-1:])
+        self.evaluated = due.astype(np.int64) if test is not None else due[:0].astype(np.int64)
         # trained rounds after which a test follows: before it, the model is that of the round
         self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
         self.log = _Log.empty(cohorts, len(self.evaluated))
         if len(self.to_train):
-            self.aggregator_state = self.aggregator.init()
+            self.aggregator_state = aggregator.init()
             self.server_state = self.server.init(self.parameters)
 
     @property
@@ -313,51 +349,6 @@ class Run:
             diverged_round=None if self.diverged < 0 else self.diverged,
             **self.log._asdict(),
         )
-
-
-def prepared(
-    seed: Any,
-    model: Any,
-    client_data: ClientData,
-    participation: Any,
-    *,
-    trainer: Any,
-    aggregator: Any,
-    server: Any,
-    test: Any,
-    evaluate_every: Any,
-    initial_parameters: Any,
-    survivors: Any,
-    weights: Any,
-    rate_schedule: Any,
-    slot_order: Any = None,
-    keep_aggregates: bool = False,
-) -> Run:
-    """Check the arguments of a training (`test` is already `prepared_test`) and lay it out."""
-    key = as_key(seed)
-    require_methods(aggregator, "aggregator", "init", "aggregate")
-    if server is not None:
-        require_methods(server, "server", "init", "update")
-    history = checked_rounds(participation, survivors, client_data.num_clients)
-    dim = check_model(model, client_data)
-    _check_trainer(trainer, model, rate_schedule)
-    trained = np.flatnonzero(history.cohorts.any(axis=1))
-    return Run(
-        key=key,
-        model=model,
-        client_data=client_data,
-        trainer=trainer,
-        aggregator=aggregator,
-        server=PLAIN_AVERAGE if server is None else server,
-        test=test,
-        history=history,
-        parameters=_start(initial_parameters, key, model, client_data, dim),
-        evaluate_every=check_count(evaluate_every, "evaluate_every"),
-        keep_aggregates=keep_aggregates,
-        weights=checked_weights(weights, client_data.num_clients),
-        slot_order=checked_order(slot_order, client_data.num_clients),
-        factors=factors_of(rate_schedule, trained),
-    )
 
 
 def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:

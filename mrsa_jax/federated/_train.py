@@ -26,7 +26,7 @@ from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._program import program_length, run_rounds
-from mrsa_jax.federated._run import Run, TrainingResult, prepared, prepared_test
+from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated.programs import (
     LocalTrainer,
@@ -146,15 +146,15 @@ def train(
     check_kept(keep_aggregates, checkpoints)
     _check_function(on_evaluated, "on_evaluated")
     check_clients(client_data)
-    run = prepared(
+    run = Run(
         seed,
         model,
         client_data,
         participation,
+        prepared_test(test, tuple(client_data.inputs.shape)),
         trainer=trainer,
         aggregator=aggregator,
         server=server,
-        test=prepared_test(test, tuple(client_data.inputs.shape)),
         evaluate_every=evaluate_every,
         initial_parameters=initial_parameters,
         survivors=survivors,
@@ -162,9 +162,10 @@ def train(
         rate_schedule=rate_schedule,
         slot_order=slot_order,
         keep_aggregates=keep_aggregates,
+        on_evaluated=on_evaluated,
     )
-    run.on_evaluated = on_evaluated
-    drive([run], one_run(run, memory_bytes, checked_mesh(mesh), checkpoints), checkpoints, progress)
+    advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
+    drive([run], advance, checkpoints, progress)
     return run.result()
 
 
