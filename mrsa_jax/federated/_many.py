@@ -29,7 +29,7 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._memory import runs_and_width_within
-from mrsa_jax.federated._program import alike, program_length, run_rounds
+from mrsa_jax.federated._program import Programs, alike
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated._train import Advance, check_kept, drive, one_run
@@ -291,20 +291,19 @@ def _all_runs(
     own_pool = pool if mesh is None else replicated(pool, mesh)
     for run in runs:
         run.carried = held_where_gathered(run.carried, mesh)
-    own_width = None if memory_bytes is None else width
-    programs = []
+    programs = Programs(own_pool, None if memory_bytes is None else width, first_of)
+    stretches = []
     for group in alike(runs) if mesh is None else []:
-        length = program_length(group[:together], pool, own_width, checkpoints, first_of)
+        length = programs.length(group[:together], checkpoints)
         if length > 1:
-            programs.append(({id(run) for run in group}, length, min(together, len(group))))
+            stretches.append(({id(run) for run in group}, length, min(together, len(group))))
 
     def advance(live: list[Run], most: int) -> None:
-        for own, length, count in programs:
+        for own, length, count in stretches:
             group = [run for run in live if id(run) in own]
             live = [run for run in live if id(run) not in own]
             for start in range(0, len(group), count):
-                some, stretch = group[start : start + count], min(most, length)
-                run_rounds(some, own_pool, stretch, length, own_width, first_of, count)
+                programs.run(group[start : start + count], min(most, length), length, count)
         for start in range(0, len(live), together):
             group = live[start : start + together]
             rows = [first_of[id(run)] for run in group]

@@ -9,6 +9,7 @@ by side share a program where they are of one structure.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -21,12 +22,9 @@ from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION
 from mrsa_jax.federated._run import Run
 from mrsa_jax.federated.programs import Fixed, measured_width, rounds_program, runs_program
 
-__all__ = ["FirstRows", "alike", "program_length", "run_rounds"]
+__all__ = ["Programs", "alike"]
 
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
-
-
-FirstRows = dict[int, int]  # by `id` of each run of several: where in the data its clients begin
 
 
 def alike(runs: list[Run]) -> list[list[Run]]:
@@ -45,101 +43,92 @@ def alike(runs: list[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def program_length(
-    runs: list[Run],
-    data: ClientData,
-    width: int | None,
-    checkpoints: Checkpoints | None,
-    first_rows: FirstRows | None = None,
-) -> int:
-    """Return how many rounds a program of these runs has; 1 where each goes by itself."""
-    if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
-        return 1
-    report_bytes = 0
-    for run in runs:
-        sums = 4 * run.parameters.shape[0] if run.keep_aggregates else 0
-        report_bytes += 16 * run.width + sums
-    gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
-    most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
-    if checkpoints is not None:
-        most = min(most, checkpoints.every)
-    return most if most > 1 and _is_traceable(runs, data, most, width, first_rows) else 1
+@dataclasses.dataclass(frozen=True, eq=False)
+class Programs:
+    """How rounds go as programs.
 
-
-def _is_traceable(
-    runs: list[Run], data: ClientData, length: int, width: int | None, first_rows: FirstRows | None
-) -> bool:
-    """Return whether the rounds can be traced as one program.
-
-    Whatever is wrong otherwise shows, with a sentence, where rounds go by themselves.
+    Attributes:
+        data: All clients' samples.
+        width: Clients side by side; as many as are right for the processor if None.
+        first_rows: By `id` of each run, where several share a program: where in the data its
+            clients begin.
     """
-    try:
-        program, arguments, static = _call(runs, data, [1] * len(runs), length, width, first_rows)
-        program.eval_shape(*arguments, **static)
-    except Exception:
-        return False
-    return True
 
+    data: ClientData
+    width: int | None
+    first_rows: dict[int, int] | None = None
 
-def run_rounds(
-    runs: list[Run],
-    data: ClientData,
-    most: int,
-    length: int,
-    width: int | None,
-    first_rows: FirstRows | None = None,
-    num_runs: int = 1,
-) -> None:
-    """Train and log the next rounds, at most so many of each run, by a program of `length`.
+    def length(self, runs: list[Run], checkpoints: Checkpoints | None) -> int:
+        """Return how many rounds a program of these runs has; 1 where each goes by itself."""
+        if runs[0].is_over or chosen_form(("loops", "xla")) == "loops":
+            return 1
+        report_bytes = 0
+        for run in runs:
+            sums = 4 * run.parameters.shape[0] if run.keep_aggregates else 0
+            report_bytes += 16 * run.width + sums
+        gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
+        most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
+        if checkpoints is not None:
+            most = min(most, checkpoints.every)
+        return most if most > 1 and self._are_traceable(runs, most) else 1
 
-    A program of several runs is compiled for `num_runs`; the last fills it up.
-    """
-    filled = runs + runs[-1:] * (num_runs - len(runs))
-    counts = [min(most, run.until_evaluation) for run in runs] + [0] * (num_runs - len(runs))
-    program, arguments, static = _call(filled, data, counts, length, width, first_rows)
+    def _are_traceable(self, runs: list[Run], length: int) -> bool:
+        """Return whether the rounds can be traced as one program.
 
-    def at_width(width: int) -> Any:
-        out = program(*arguments, **(static | {"width": width}))
-        return out[0], jax.device_get(out[1])  # the one wait for the device
+        Whatever is wrong otherwise shows, with a sentence, where rounds go by themselves.
+        """
+        try:
+            program, arguments, static = self._call(runs, [1] * len(runs), length)
+            program.eval_shape(*arguments, **static)
+        except Exception:
+            return False
+        return True
 
-    side_by_side = measured_width(runs[0].parameters.shape[0]) if width is None else width
-    slots = num_runs * runs[0].width
-    what = f"training {slots} clients a round"
-    after, reports = within_memory(at_width, min(side_by_side, slots), "memory_bytes", what)
-    if first_rows is None:
-        after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)
-    for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
-        run.carried = carried
-        for at in np.flatnonzero(reports.is_run[:, number]):
-            run.log_round(jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports))
+    def run(self, runs: list[Run], most: int, length: int, num_runs: int = 1) -> None:
+        """Train and log the next rounds, at most so many of each run, by a program of `length`.
 
+        A program of several runs is compiled for `num_runs`; the last fills it up.
+        """
+        filled = runs + runs[-1:] * (num_runs - len(runs))
+        counts = [min(most, run.until_evaluation) for run in runs] + [0] * (num_runs - len(runs))
+        program, arguments, static = self._call(filled, counts, length)
 
-def _call(
-    runs: list[Run],
-    data: ClientData,
-    counts: list[int],
-    length: int,
-    width: int | None,
-    first_rows: FirstRows | None,
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the program of these runs, its arguments and its settings."""
-    rounds = tuple(run.rounds(count, length) for run, count in zip(runs, counts, strict=True))
-    for run, count, own in zip(runs, counts, rounds, strict=True):
-        check = getattr(run.aggregator, "checked_weights", None)
-        if own.weights is not None and check is not None:
-            for weights, alive in zip(own.weights[:count], own.alive[:count], strict=True):
-                check(weights, alive.reshape(-1, alive.shape[-1])[0])
-    first = runs[0]
-    static = {"server": first.server, "keep": first.keep_aggregates, "width": width}
-    if first_rows is None:
-        return rounds_program, (_fixed(first), first.carried, rounds[0], data), static
-    fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
-    rows = np.asarray([first_rows[id(run)] for run in runs], np.int32)
-    # a bound on memory counts the aggregation of one run
-    cohort_bytes = COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
-    tile = at_once("segments", cohort_bytes) if width is None else 1
-    static["tile"] = min(tile, len(runs))
-    return runs_program, (fixed, carried, rounds, rows, data), static
+        def at_width(width: int) -> Any:
+            out = program(*arguments, **(static | {"width": width}))
+            return out[0], jax.device_get(out[1])  # the one wait for the device
+
+        side_by_side = self.width or measured_width(runs[0].parameters.shape[0])
+        slots = num_runs * runs[0].width
+        what = f"training {slots} clients a round"
+        after, reports = within_memory(at_width, min(side_by_side, slots), "memory_bytes", what)
+        if self.first_rows is None:
+            after, reports = (after,), jax.tree.map(lambda leaf: leaf[:, None], reports)
+        for number, (run, carried) in enumerate(zip(runs, after, strict=False)):
+            run.carried = carried
+            for at in np.flatnonzero(reports.is_run[:, number]):
+                run.log_round(jax.tree.map(lambda leaf, at=(at, number): leaf[at], reports))
+
+    def _call(
+        self, runs: list[Run], counts: list[int], length: int
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the program of these runs, its arguments and its settings."""
+        rounds = tuple(run.rounds(count, length) for run, count in zip(runs, counts, strict=True))
+        for run, count, own in zip(runs, counts, rounds, strict=True):
+            check = getattr(run.aggregator, "checked_weights", None)
+            if own.weights is not None and check is not None:
+                for weights, alive in zip(own.weights[:count], own.alive[:count], strict=True):
+                    check(weights, alive.reshape(-1, alive.shape[-1])[0])
+        first = runs[0]
+        static = {"server": first.server, "keep": first.keep_aggregates, "width": self.width}
+        if self.first_rows is None:
+            return rounds_program, (_fixed(first), first.carried, rounds[0], self.data), static
+        fixed, carried = tuple(map(_fixed, runs)), tuple(run.carried for run in runs)
+        rows = np.asarray([self.first_rows[id(run)] for run in runs], np.int32)
+        # a bound on memory counts the aggregation of one run
+        cohort_bytes = COHORTS_IN_AGGREGATION * 4 * first.width * first.parameters.shape[0]
+        tile = at_once("segments", cohort_bytes) if self.width is None else 1
+        static["tile"] = min(tile, len(runs))
+        return runs_program, (fixed, carried, rounds, rows, self.data), static
 
 
 def _fixed(run: Run) -> Fixed:

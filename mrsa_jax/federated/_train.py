@@ -25,7 +25,7 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checkpoint import Checkpoints, Store, fingerprint
 from mrsa_jax.federated._checks import check_clients
 from mrsa_jax.federated._memory import width_within
-from mrsa_jax.federated._program import program_length, run_rounds
+from mrsa_jax.federated._program import Programs
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
 from mrsa_jax.federated.programs import (
@@ -275,11 +275,12 @@ def one_run(
     data = run.client_data if mesh is None else replicated(run.client_data, mesh)
     run.carried = held_where_gathered(run.carried, mesh)
     width = None if memory_bytes is None else width_within(memory_bytes, run, mesh)
-    length = program_length([run], data, width, checkpoints) if mesh is None else 1
+    programs = Programs(data, width)
+    length = programs.length([run], checkpoints) if mesh is None else 1
 
     def advance(runs: list[Run], most: int) -> None:
         if length > 1:
-            run_rounds([run], data, min(most, length), length, width)
+            programs.run([run], min(most, length), length)
             return
         who = run.next_round
         trained = trained_cohort(
