@@ -47,7 +47,7 @@ def _seeds(case: str, name: str, size: int) -> Measurement:
     def together() -> np.ndarray:
         results = federated.train_many(
             seeds, model, clients, participation, trainers=trainer, aggregators=aggregator,
-            initial_parameters=start,
+            initial_parameters=start, side_by_side=num_seeds,
         )  # fmt: skip
         return np.stack([np.asarray(result.parameters) for result in results])
 
@@ -78,51 +78,39 @@ def _seeds(case: str, name: str, size: int) -> Measurement:
     )
 
 
-def _half_precision(case: str, name: str) -> Measurement:
+def _updates(case: str, name: str, compute_dtype: str | None) -> Measurement:
+    """A cohort's first call; in half precision beside float32."""
     build, shape, num_clients, size, batch_size = _MODELS[name]
     clients, model = random_clients(shape, num_clients, size), build(10)
     start = federated.initial_parameters(0, model, shape)
-    half, single = (
-        federated.local_sgd(model, _RATE, batch_size=batch_size, compute_dtype=dtype)
-        for dtype in ("bfloat16", None)
-    )
 
-    def check(ours: jax.Array, theirs: jax.Array) -> None:
+    def trained(dtype: str | None) -> jax.Array:
+        trainer = federated.local_sgd(model, _RATE, batch_size=batch_size, compute_dtype=dtype)
+        return federated.client_updates(0, model, start, clients, trainer)
+
+    def check(ours: jax.Array, theirs: jax.Array | None) -> None:
+        lengths = np.linalg.norm(ours, axis=1)
+        np.testing.assert_array_equal(np.isfinite(lengths) & (lengths > 0), True)
+        if theirs is None:
+            return
         difference, length = jnp.linalg.norm(ours - theirs), jnp.linalg.norm(theirs)
         if not float(difference) < 0.2 * float(length):
             raise ResultsDifferError(f"updates of length {length} differ by {difference}")
 
+    notes = {
+        None: "first_call_seconds: tracing, compiling and one run (aim: under 30 s)",
+        "bfloat16": "this processor has no bfloat16 arithmetic: the choice is for accelerators",
+    }
     return compare(
         "cohorts",
         case,
-        lambda: federated.client_updates(0, model, start, clients, half),
-        lambda: federated.client_updates(0, model, start, clients, single),
+        lambda: trained(compute_dtype),
+        None if compute_dtype is None else lambda: trained(None),
         work=num_clients * size,
         unit="samples",
-        peer_name="float32",
+        peer_name=None if compute_dtype is None else "float32",
         check=check,
-        note="this processor has no bfloat16 arithmetic: the choice is for accelerators",
-    )
-
-
-def _first_call(case: str, name: str) -> Measurement:
-    build, shape, num_clients, size, batch_size = _MODELS[name]
-    clients, model = random_clients(shape, num_clients, size), build(10)
-    start = federated.initial_parameters(0, model, shape)
-    trainer = federated.local_sgd(model, _RATE, batch_size=batch_size)
-
-    def check(updates: jax.Array, _: None) -> None:
-        lengths = np.linalg.norm(updates, axis=1)
-        np.testing.assert_array_equal(np.isfinite(lengths) & (lengths > 0), True)
-
-    return compare(
-        "cohorts",
-        case,
-        lambda: federated.client_updates(0, model, start, clients, trainer),
-        check=check,
-        work=num_clients * size,
-        unit="samples",
-        note="first_call_seconds: tracing, compiling and one run (aim: under 30 s)",
+        note=notes[compute_dtype],
     )
 
 
@@ -151,19 +139,16 @@ def cases(quick: bool) -> list[Case]:
     halves = [] if quick else ["CNN", "MLP"]
     dim = 100_000 if quick else 1_663_370
 
-    def first(name: str) -> Case:
+    def updates(name: str, dtype: str | None = None) -> Case:
         _, _, clients, size, batch = _MODELS[name]
-        case = f"{name}, {clients} x {size}, batch {batch}"
-        return Case(case, lambda case: _first_call(case, name))
+        words = "" if dtype is None else f", {dtype}"
+        case = f"{name}{words}, {clients} x {size}, batch {batch}"
+        return Case(case, lambda case: _updates(case, name, dtype))
 
     def seeds(name: str, size: int) -> Case:
         case = f"{name}, 5 seeds x 4 rounds x {_MODELS[name][2]} x {size}, batch 10"
         return Case(case, lambda case: _seeds(case, name, size))
 
-    def half(name: str) -> Case:
-        _, _, clients, size, batch = _MODELS[name]
-        case = f"{name}, bfloat16, {clients} x {size}, batch {batch}"
-        return Case(case, lambda case: _half_precision(case, name))
-
     words = Case(f"random words, 12 x {dim:,}", lambda case: _draws(case, 12, dim))
-    return [*map(first, models), *(seeds(*each) for each in together), *map(half, halves), words]
+    halved = (updates(name, "bfloat16") for name in halves)
+    return [*map(updates, models), *(seeds(*each) for each in together), *halved, words]
