@@ -116,10 +116,12 @@ _WORK = {
     # is the fastest for the CNN and softmax regression, one or two for LeNet and the MLP; all at
     # once take up to twice as long)
     "clients": _Work(2**19, 2**12),
-    # parameters of the cohorts of trainings that go side by side; on a CPU one cohort fills the
+    # parameters of the cohorts of trainings that go side by side. On a CPU one cohort fills the
     # cores: two or four trainings gained 3 percent for LeNet and softmax regression, 10 for 650
-    # parameters, and cost up to 5 for a CNN and 14 for an MLP (CPU time, cohorts of two and four)
-    "trainings": _Work(1, 2**12),
+    # parameters, and cost up to 5 for a CNN and 14 for an MLP (CPU time, cohorts of two and four).
+    # On an H100 eleven LeNets of twelve clients: by the compiled count eight launch no more
+    # kernels than one does
+    "trainings": _Work(1, 2**7),
     # a minibatch's tiles of convolutions; fastest were 4 to 8 MiB on 1 MiB of L2, 32 of L3
     "tiles": _Work(2**22, 2**12),
     # what the rounds of one program report, sums that are kept among it

@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["late_names"]
 
 
-def late_names(package: str, *_: Any) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def late_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's `__getattr__` and `__dir__`.
 
     What it imports `if TYPE_CHECKING` loads when it is first asked for, so that type checkers and
