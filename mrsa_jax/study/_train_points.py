@@ -163,22 +163,21 @@ def run(
     """
     trained = train_points([_on(config, machine) for config in configs])
     for config, (history, result) in zip(configs, trained, strict=True):
+        last = result.diverged_round
         found: dict[str, Any] = of_point(config, schemes_of(config)[0])
-        found["diverged"] = result.diverged_round is not None
-        found["diverged_round"] = -1
-        if result.diverged_round is None:
+        found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
+        if last is not None:
+            history = history.until(last + 1)
+        else:
+            accuracy, loss = result.accuracy, result.loss
             found |= {
-                "accuracy": result.accuracy[-1],
-                "best_accuracy": np.nanmax(result.accuracy),
-                "loss": result.loss[-1],
+                "accuracy": accuracy[-1],
+                "best_accuracy": np.nanmax(accuracy),
+                "loss": loss[-1],
             }
             if trajectories:
+                found |= {"accuracy_by_evaluation": accuracy, "loss_by_evaluation": loss}
                 found["evaluated_round"] = result.evaluated_rounds + 1
-                for name in ("accuracy", "loss"):
-                    found[f"{name}_by_evaluation"] = getattr(result, name)
-        else:
-            found["diverged_round"] = result.diverged_round
-            history = history.until(result.diverged_round + 1)
         yield _arrays(found | known_of(history, trajectories))
 
 

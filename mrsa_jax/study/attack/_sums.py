@@ -50,7 +50,7 @@ class _Sums:
     change: np.ndarray | None = None
 
     @classmethod
-    def of(cls, label: str, kept: attacks.SummedRounds) -> _Sums:
+    def of(cls, label: str, kept: Any) -> _Sums:
         return cls(label, kept.view.participation, kept.view.aggregates, kept.sent, kept.change)
 
 
