@@ -45,7 +45,10 @@ def run_and_save(
     config: AuditConfig, progress: Progress, show: Callable[[AuditFindings], None]
 ) -> AuditFindings:
     """Run an audit and write its folder and its recipe, those of them that are asked for."""
-    with _folder(config) as folder:
+    kept: contextlib.AbstractContextManager[_store.StudyFolder | None] = contextlib.nullcontext()
+    if config.out is not None:
+        kept = _store.study_folder(cast("Settings", config))
+    with kept as folder:
         found = run(config, progress)
         show(found)  # before it is saved, which may fail
         if folder is not None:
@@ -56,15 +59,6 @@ def run_and_save(
     if config.recipe_file is not None:
         _write_recipe(config.recipe_file, found.audit)
     return found
-
-
-def _folder(
-    config: AuditConfig,
-) -> contextlib.AbstractContextManager[_store.StudyFolder | None]:
-    """Return the folder that is written whole or not at all; None where none is asked for."""
-    if config.out is None:
-        return contextlib.nullcontext()
-    return _store.study_folder(cast("Settings", config))
 
 
 def _read(config: AuditConfig) -> privacy.ParticipationLog:
