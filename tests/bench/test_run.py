@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from mrsa_jax import bench
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.bench import _random_clients, _rank, _rounds, _run, _selection
+from mrsa_jax.cli import main
 
 
 def _measure(name: str) -> bench.Measurement:
@@ -118,3 +121,25 @@ def test_rounds_take_every_sample_of_each_client_once() -> None:
     order = _rounds._order(clients, 2)
     np.testing.assert_array_equal(np.sort(order, axis=2), np.stack([clients.indices] * 2))
     assert (order[0] != order[1]).any()
+
+
+def test_a_wrong_result_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(name: str) -> bench.Measurement:
+        return bench.compare(
+            "rank", name, lambda: 1, lambda: 2, work=1.0, unit="x",
+            check=lambda ours, theirs: pytest.fail("unreached") if ours == theirs else _differ(),
+        )  # fmt: skip
+
+    def _differ() -> None:
+        raise AssertionError("1 is not 2")
+
+    # what the command sets for JAX is taken back
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", os.environ.get("JAX_NUM_CPU_DEVICES", "1"))
+    monkeypatch.setattr(_run, "cases_of", lambda topic, quick: [bench.Case("one", wrong)])
+    assert main(["bench", "rank"]) == 1
+    assert "wrong: rank, one: 1 is not 2" in " ".join(capsys.readouterr().err.split())
+    assert main(["bench", "rank", "--json"]) == 1
+    content = json.loads(capsys.readouterr().out)
+    assert content["failures"] == [{"benchmark": "rank", "case": "one", "reason": "1 is not 2"}]

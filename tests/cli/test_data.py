@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import pathlib
+import socket
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.data import _prepare
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +76,9 @@ def test_a_missing_extra_is_told_before_any_question(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tensorflow_datasets")
-    real = _prepare.importlib.util.find_spec
+    real = importlib.util.find_spec
     monkeypatch.setattr(
-        _prepare.importlib.util,
+        importlib.util,
         "find_spec",
         lambda name, *rest: None if name == "tensorflow" else real(name, *rest),
     )
@@ -150,7 +151,7 @@ def test_without_a_network_it_ends_at_once(
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError("refused")
 
-    monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
-    monkeypatch.setattr(_prepare.socket, "create_connection", refuse)
+    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(socket, "create_connection", refuse)
     assert main(["data", "prepare", "mnist", "--yes"]) == 2
     assert "cannot be reached: refused" in " ".join(capsys.readouterr().err.split())

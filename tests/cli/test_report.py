@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax.cli import main
-from mrsa_jax.study import KINDS, LeastSquaresConfig, _report, to_dict
+from mrsa_jax.study import LeastSquaresConfig, to_dict
 
 
 @pytest.fixture
@@ -94,13 +94,6 @@ def test_open_shows_the_page(
     assert main(["report", str(sweep), "--open"]) == 0
     assert opened == [(sweep / "report.html").absolute().as_uri()]
     assert "needs nothing beside it" in capsys.readouterr().out
-
-
-def test_defaults_of_all_attacks_are_known() -> None:
-    assert _report.defaults_of("leastsquares")["rounds"] == LeastSquaresConfig().rounds
-    for kind in KINDS.values():
-        name = kind.config.__name__.removesuffix("Config").lower()
-        assert _report.defaults_of(name) is not None
 
 
 def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:

@@ -20,7 +20,6 @@ from mrsa_jax.study import (
     TrainConfig,
     TrainingConfig,
 )
-from mrsa_jax.study._config import secret_seed
 from mrsa_jax.study.sweeps import Machine
 
 
@@ -195,16 +194,6 @@ def test_trainings_of_one_seed_share_no_key_material(monkeypatch):
     (other,) = materials(monkeypatch, lambda: mj.study.run(demo))
     assert other not in found
     assert np.asarray(mj.secagg.key_material(5)).tobytes() not in found
-
-
-def test_schemes_of_one_study_have_seeds_of_their_own():
-    seeds = {
-        secret_seed(TRAIN, *parts)
-        for parts in ((), ("Random",), ("Uniform",), ("Random", "attack"), ("Random, attack",))
-    }
-    assert len(seeds) == 5
-    shown = dataclasses.replace(TRAIN, json=True, overwrite=True)
-    assert secret_seed(TRAIN) == secret_seed(shown)
 
 
 # --- rounds are words

@@ -25,7 +25,7 @@ from mrsa_jax.study import (
     to_toml,
     validate,
 )
-from mrsa_jax.study._config import different_settings
+from mrsa_jax.study._config import different_settings, secret_seed
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
 
@@ -285,3 +285,14 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
 )  # fmt: skip
 def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
     assert parse_scheme(text).written == text
+
+
+def test_schemes_of_one_study_have_seeds_of_their_own() -> None:
+    config = TrainConfig(scheme="uniform", seed=5, population=POPULATION)
+    seeds = {
+        secret_seed(config, *parts)
+        for parts in ((), ("Random",), ("Uniform",), ("Random", "attack"), ("Random, attack",))
+    }
+    assert len(seeds) == 5
+    shown = dataclasses.replace(config, json=True, overwrite=True)
+    assert secret_seed(config) == secret_seed(shown)

@@ -11,13 +11,11 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
-from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import (
     AggregationConfig,
     ProtocolConfig,
     TrainConfig,
     _build,
-    _trial,
     check,
     open_study,
     parse_scheme,
@@ -125,25 +123,6 @@ def test_rules_have_the_configured_thresholds_and_blocks() -> None:
     assert rule is not None
     assert (rule.threshold, rule.policy) == (None, "abort")
     assert rule.labels.tolist() == [i // 12 for i in range(24)]
-
-
-def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
-    """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
-    parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
-    own = np.array([[1, 1, 1, 0], [0] * 4, [1, 1, 1, 1], [0] * 4], bool)
-    status = np.array([0, 1, 0, 3], np.int32)
-    played = RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts)
-    found = _trial.analyse_rounds(played)
-    assert found.rank.tolist() == [2, 2, 3, 3]
-    assert found.first_exposure.tolist() == [-1, -1, 0, 2]
-    assert found.strong_privacy.tolist() == [1, 1, 1, 1]
-    assert found.exposed_clients.tolist() == [1, 1, 2, 2]
-    assert found.skipped.tolist() == [False, True, False, True]
-    np.testing.assert_allclose(found.aggregation_cardinality, [3, 1.5, 7 / 3, 7 / 4])
-    whole = _trial.analyse_rounds(played._replace(components=None))
-    plain = _trial.analyse(own)
-    for name in ("rank", "first_exposure", "strong_privacy", "fairness_gap", "participation"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(plain, name))
 
 
 def test_training_stores_failed_rounds_and_what_was_learnt(

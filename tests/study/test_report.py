@@ -377,3 +377,10 @@ def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:
     assert len(text) == len(_report.COLUMNS)
     assert text[_report.COLUMNS.index("From")] == "2"
     assert text[_report.COLUMNS.index("Expected C")] == "1.75 ± 0.17"
+
+
+def test_defaults_of_all_attacks_are_known() -> None:
+    assert _report.defaults_of("leastsquares")["rounds"] == study.LeastSquaresConfig().rounds
+    for kind in study.KINDS.values():
+        name = kind.config.__name__.removesuffix("Config").lower()
+        assert _report.defaults_of(name) is not None

@@ -9,6 +9,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax.selection import RoundHistory
 from mrsa_jax.study import DataConfig, PopulationConfig, _trial, parse_scheme
 from mrsa_jax.study._build import (
     build_clients,
@@ -115,3 +116,22 @@ def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(text: str)
     trials = mj.selection.rollout_trials(2, selector, mj.availability.independent(rates), 100, 40)
     sizes = learnt_sums(trials).sum(axis=-1)
     assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
+
+
+def test_rounds_with_parts_are_analysed_sum_by_sum() -> None:
+    """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
+    parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
+    own = np.array([[1, 1, 1, 0], [0] * 4, [1, 1, 1, 1], [0] * 4], bool)
+    status = np.array([0, 1, 0, 3], np.int32)
+    played = RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts)
+    found = _trial.analyse_rounds(played)
+    assert found.rank.tolist() == [2, 2, 3, 3]
+    assert found.first_exposure.tolist() == [-1, -1, 0, 2]
+    assert found.strong_privacy.tolist() == [1, 1, 1, 1]
+    assert found.exposed_clients.tolist() == [1, 1, 2, 2]
+    assert found.skipped.tolist() == [False, True, False, True]
+    np.testing.assert_allclose(found.aggregation_cardinality, [3, 1.5, 7 / 3, 7 / 4])
+    whole = _trial.analyse_rounds(played._replace(components=None))
+    plain = _trial.analyse(own)
+    for name in ("rank", "first_exposure", "strong_privacy", "fairness_gap", "participation"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(plain, name))
