@@ -15,8 +15,6 @@ from mrsa_jax.cli._console import error_console, output_console, print_sentences
 from mrsa_jax.cli._run import INTERRUPTED, run_kind, words_of
 from mrsa_jax.study import KINDS, load_config
 
-__all__ = ["AttackCommand", "defaults", "run_attack"]
-
 _MOST_ROWS = 48  # of the detailed table that are printed
 _CONFIGS = {name.partition(" ")[2]: kind.config for name, kind in KINDS.items() if " " in name}
 

@@ -9,8 +9,6 @@ from mrsa_jax.cli._console import escape, print_sentences, print_table
 from mrsa_jax.cli._run import INTERRUPTED, run_kind
 from mrsa_jax.study import AuditConfig
 
-__all__ = ["BELOW_TARGET", "run_audit"]
-
 BELOW_TARGET = 3  # exit status of a gate that failed
 
 

@@ -27,8 +27,6 @@ from mrsa_jax.cli._console import (
 if TYPE_CHECKING:
     from mrsa_jax.bench import Measurement, Reading, Report
 
-__all__ = ["BenchConfig", "run_bench"]
-
 _WIDTH = 170  # of tables where there is no terminal
 _TOPICS = tyro.conf.arg(metavar="[TOPIC ...]")
 _RECORDS = pathlib.Path(__file__).parents[2] / "benchmarks" / "results"

@@ -13,8 +13,6 @@ from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._flags import Folder
 from mrsa_jax.cli._console import coloured, error_console, print_json, print_table
 
-__all__ = ["DataConfig", "run_data"]
-
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:

@@ -12,8 +12,6 @@ import tyro
 from mrsa_jax._flags import File
 from mrsa_jax.cli._console import print_json
 
-__all__ = ["ReportConfig", "run_report"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ReportConfig:

@@ -24,8 +24,6 @@ from mrsa_jax.reproduce import ITEMS, ReproduceConfig, check_targets
 if TYPE_CHECKING:
     from mrsa_jax.reproduce import SavedReproduction
 
-__all__ = ["ReproduceCommand", "run_reproduce"]
-
 _WIDTH = 170  # of tables where there is no terminal
 _COLOURS = {
     "as expected": "green",

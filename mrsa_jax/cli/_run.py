@@ -11,8 +11,6 @@ from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax.cli._console import Bars, drawn, print_json, use_cores
 from mrsa_jax.study import validate
 
-__all__ = ["INTERRUPTED", "run_kind", "words_of"]
-
 INTERRUPTED = 130
 """Exit status of what was interrupted."""
 

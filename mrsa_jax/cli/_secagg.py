@@ -8,8 +8,6 @@ from mrsa_jax.cli._console import print_sentences, print_table
 from mrsa_jax.cli._run import run_kind
 from mrsa_jax.study import SecaggConfig
 
-__all__ = ["run_secagg"]
-
 
 def run_secagg(config: SecaggConfig) -> int:
     """Run a round or a study and return the exit status: 0, or 1 for a round that failed."""

@@ -9,8 +9,6 @@ from mrsa_jax.cli._console import print_sentences, print_table
 from mrsa_jax.cli._run import run_kind
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig
 
-__all__ = ["run_study"]
-
 
 def run_study(config: DemoConfig | SimulateConfig | TrainConfig) -> int:
     """Run a configured study and return the exit status."""

@@ -26,8 +26,6 @@ from mrsa_jax.study.sweeps import load_sweep
 if TYPE_CHECKING:
     from mrsa_jax.study.sweeps import Plan
 
-__all__ = ["SweepCommand", "run_sweep_command"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:

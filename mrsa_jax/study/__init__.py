@@ -31,12 +31,10 @@ from mrsa_jax.study._config import (
     TrainConfig,
     TrainingConfig,
     config_hash,
-    load_config,
     parse_scheme,
-    to_dict,
 )
 from mrsa_jax.study._kinds import KINDS, validate
-from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._load import load_config, to_dict, to_toml
 from mrsa_jax.study._secagg_config import SecaggConfig
 
 if TYPE_CHECKING:

@@ -15,8 +15,6 @@ from mrsa_jax.study._availability import parse_availability
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._validate import check_seed, check_sizes
 
-__all__ = ["check_attack", "pictures"]
-
 _PICTURES = (".png", ".jpg", ".jpeg")
 # What a setting of each name keeps, whatever the attack.
 _LEAST = {

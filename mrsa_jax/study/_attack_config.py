@@ -10,16 +10,6 @@ from mrsa_jax._flags import Count, File, Folder, Name
 from mrsa_jax._html import Shown
 from mrsa_jax.study._training_config import ModelName
 
-__all__ = [
-    "AttackSettings",
-    "DisaggregationConfig",
-    "GradientsConfig",
-    "InconsistencyConfig",
-    "LeastSquaresConfig",
-    "MembershipConfig",
-    "ModelInversionConfig",
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackSettings(Shown):

@@ -13,8 +13,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._flags import File, Folder, Name
 from mrsa_jax._html import Shown
 
-__all__ = ["AuditConfig", "check_audit"]
-
 
 @dataclasses.dataclass(frozen=True)
 class AuditConfig(Shown):

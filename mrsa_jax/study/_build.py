@@ -29,30 +29,6 @@ from mrsa_jax.study._config import (
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
 
-__all__ = [
-    "CLIP_RULES",
-    "GRAPHS",
-    "MODELS",
-    "PARTITIONS",
-    "build_aggregator",
-    "build_availability",
-    "build_clients",
-    "build_mesh",
-    "build_model",
-    "build_online",
-    "build_rate_schedule",
-    "build_rates",
-    "build_rule",
-    "build_selector",
-    "build_server",
-    "build_steps",
-    "build_trainer",
-    "expected_cardinality",
-    "for_attack",
-    "guaranteed_privacy",
-    "sizes_of",
-]
-
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "lenet": lambda classes: federated.lenet(classes),

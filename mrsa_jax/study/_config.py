@@ -22,36 +22,13 @@ from mrsa_jax.selection._registry import (
     scheme_papers,
     with_fields,
 )
-from mrsa_jax.study._load import load_config, to_dict
+from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
 from mrsa_jax.study._training_config import DataConfig, ResourceConfig, TrainingConfig
 
-__all__ = [
-    "AggregationConfig",
-    "DataConfig",
-    "DemoConfig",
-    "PopulationConfig",
-    "ProtocolConfig",
-    "ResourceConfig",
-    "Scheme",
-    "SegmentConfig",
-    "Settings",
-    "SimulateConfig",
-    "TrainConfig",
-    "TrainingConfig",
-    "config_hash",
-    "different_settings",
-    "load_config",
-    "parse_scheme",
-    "scheme_label",
-    "scheme_names",
-    "scheme_papers",
-    "schemes_of",
-    "to_dict",
-    "with_fields",
-    "without_wishes",
-]
+# what all of this family takes of schemes, it takes from here
+__all__ = ["scheme_label", "scheme_names", "scheme_papers", "with_fields"]
 
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 

@@ -29,8 +29,6 @@ from mrsa_jax.study._load import check_types
 from mrsa_jax.study._secagg_config import SecaggConfig, check_secagg
 from mrsa_jax.study._validate import check_study
 
-__all__ = ["KINDS", "Kind", "checked", "kind_of", "validate"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Kind:

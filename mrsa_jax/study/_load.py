@@ -15,18 +15,6 @@ from mrsa_jax._errors import ConfigurationError, nearest, require, shortened
 from mrsa_jax._html import plain_settings
 from mrsa_jax._untrusted import read_bytes
 
-__all__ = [
-    "check_types",
-    "from_dict",
-    "load_config",
-    "parse_toml",
-    "read_toml",
-    "read_value",
-    "to_dict",
-    "to_toml",
-    "without_none",
-]
-
 ConfigT = TypeVar("ConfigT")
 _MOST_BYTES = 2**24
 _MOST_DEPTH = 20

@@ -9,8 +9,6 @@ from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import Shown
 
-__all__ = ["AggregationConfig", "GraphName", "ProtocolConfig", "validate_graph"]
-
 FidelityName = Literal["array", "sets"]
 GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
 SplitPolicyName = Literal["ignore", "abort", "drop_block"]

@@ -12,8 +12,6 @@ from mrsa_jax.study._config import scheme_label
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["find_schemes"]
-
 
 def find_schemes(results: xr.Dataset) -> xr.Dataset:
     """Return a data set whose axis of schemes, if it has one, finds both kinds of names.

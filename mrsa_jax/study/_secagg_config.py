@@ -12,8 +12,6 @@ from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study._protocol_config import GraphName, validate_graph
 
-__all__ = ["SecaggConfig", "check_secagg"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SecaggConfig(Shown):

@@ -7,8 +7,6 @@ from typing import Literal
 
 from mrsa_jax._html import Shown
 
-__all__ = ["SegmentConfig"]
-
 SegmentsName = Literal["none", "sc", "mc", "hc", "groups"]
 CombineName = Literal["mean", "median", "trimmed", "geometric", "krum"]
 AttackName = Literal["none", "wrong_pads", "gaussian", "sign_flip", "scaling", "collusion"]

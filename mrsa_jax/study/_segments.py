@@ -24,17 +24,6 @@ from mrsa_jax.study._build import sizes_of
 from mrsa_jax.study._config import AggregationConfig
 from mrsa_jax.study._segment_config import SegmentConfig
 
-__all__ = [
-    "ATTACKS",
-    "COMBINE",
-    "SegmentStudy",
-    "analyse_segments",
-    "attack_segments",
-    "build_segments",
-    "client_rates",
-    "play_segments",
-]
-
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
     "mean": lambda config: None,
     "median": lambda config: hetero.coordinate_median(),

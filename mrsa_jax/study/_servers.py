@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import optax  # type: ignore[import-untyped]
 
-__all__ = ["SERVERS"]
-
 
 def _at_any_rate(
     base: optax.GradientTransformation,

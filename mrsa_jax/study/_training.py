@@ -28,8 +28,6 @@ from mrsa_jax.study._variables import (
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["train_points", "train_schemes"]
-
 
 @dataclasses.dataclass
 class _Setting:

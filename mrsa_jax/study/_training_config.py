@@ -15,16 +15,6 @@ from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._html import Shown
 
-__all__ = [
-    "DataConfig",
-    "ModelName",
-    "PartitionName",
-    "ResourceConfig",
-    "ServerName",
-    "TrainingConfig",
-    "validate_training",
-]
-
 PartitionName = Literal["iid", "shards", "shards_with_shared", "dirichlet", "dirichlet_by_client"]
 ModelName = Literal["lenet", "smooth_lenet", "mlp", "logistic", "cnn", "vgg11", "vgg11_group"]
 PrecisionName = Literal["float32", "tf32", "bfloat16"]

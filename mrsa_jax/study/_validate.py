@@ -28,8 +28,6 @@ from mrsa_jax.study._protocol_config import validate_graph
 from mrsa_jax.study._segment_config import SegmentConfig
 from mrsa_jax.study._training_config import validate_training
 
-__all__ = ["check_seed", "check_sizes", "check_study"]
-
 
 def check_study(config: Config) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""

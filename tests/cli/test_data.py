@@ -36,7 +36,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         inputs, labels = np.zeros((3, 2, 2, 1), np.float32), np.zeros(3, np.int32)
         return mj.data.Dataset(plan.name, inputs, labels, inputs[:1], labels[:1], 10)
 
-    monkeypatch.setattr(_prepare.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
     monkeypatch.setattr(mj.data, "prepare", prepare)
     return names
 

@@ -38,7 +38,8 @@ def attack_bytes(config: setting.AttackSettings) -> int:
 def _of_sums(config: Any) -> int:
     """Return the arrays of least squares: sums and moments of what was sent are float64."""
     if config.run is not None:
-        from mrsa_jax.study._config import TrainConfig, load_config
+        from mrsa_jax.study._config import TrainConfig
+        from mrsa_jax.study._load import load_config
 
         own = load_config(TrainConfig, config.run / "config.toml")
         pool, shape, classes = _data(own.data.dataset, own.data.directory, own.seed)

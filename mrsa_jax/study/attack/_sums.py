@@ -21,13 +21,8 @@ from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._attack_config import LeastSquaresConfig
-from mrsa_jax.study._config import (
-    PopulationConfig,
-    TrainConfig,
-    load_config,
-    parse_scheme,
-    secret_seed,
-)
+from mrsa_jax.study._config import PopulationConfig, TrainConfig, parse_scheme, secret_seed
+from mrsa_jax.study._load import load_config
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._save import rows_of
 
