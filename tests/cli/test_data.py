@@ -36,7 +36,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         inputs, labels = np.zeros((3, 2, 2, 1), np.float32), np.zeros(3, np.int32)
         return mj.data.Dataset(plan.name, inputs, labels, inputs[:1], labels[:1], 10)
 
-    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None)
     monkeypatch.setattr(mj.data, "prepare", prepare)
     return names
 
@@ -151,7 +151,7 @@ def test_without_a_network_it_ends_at_once(
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError("refused")
 
-    monkeypatch.setattr(mj.data.PreparationPlan, "check_extra", lambda plan: None)
+    monkeypatch.setattr(type(mj.data.plan_preparation("mnist")), "check_extra", lambda plan: None)
     monkeypatch.setattr(socket, "create_connection", refuse)
     assert main(["data", "prepare", "mnist", "--yes"]) == 2
     assert "cannot be reached: refused" in " ".join(capsys.readouterr().err.split())
