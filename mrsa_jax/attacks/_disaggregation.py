@@ -26,7 +26,7 @@ from mrsa_jax._arrays import as_integers
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
-from mrsa_jax._streams import as_key
+from mrsa_jax._streams import as_key, fold_over
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
@@ -171,9 +171,7 @@ class Disaggregation:
         parts = []
         for start in range(0, num_groups, width):
             some = jnp.asarray(counts[:, start : start + width].T, jnp.float32)
-            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(
-                jnp.arange(start, start + some.shape[0], dtype=jnp.int32)
-            )
+            keys = fold_over(key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32))
             slopes = jax.vmap(
                 lambda own: jax.random.normal(own, (self.restarts, num_rounds), jnp.float32)
             )(keys)

@@ -214,6 +214,9 @@ def _reading(
     seconds: float,
     bound: Bound | None,
 ) -> Reading:
+    counted = {name: value for name, value in vars(counts).items() if name != "host"}
+    least = {} if work.least_bytes is None else {"least_bytes": work.least_bytes}
+    bounds: dict[str, Any] = {} if bound is None else bound._asdict()
     return Reading(
         benchmark="accelerators",
         case=case,
@@ -223,14 +226,7 @@ def _reading(
         unit=HOT_PATHS[path].unit,
         work=float(work.amount),
         compile_seconds=seconds,
-        launches=counts.launches,
-        moved_bytes=counts.moved_bytes,
-        least_bytes=counts.least_bytes if work.least_bytes is None else work.least_bytes,
-        temporary_bytes=counts.temporary_bytes,
-        unknown_loops=counts.unknown_loops,
         host_calls=len(counts.host),
-        busiest_loop=counts.busiest_loop,
-        most_launches=None if bound is None else bound.launches,
-        most_moved=None if bound is None else bound.moved,
-        most_unknown_loops=None if bound is None else bound.unknown_loops,
+        **(counted | least),
+        **{f"most_{name}": most for name, most in bounds.items()},
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from jax.sharding import SingleDeviceSharding
 
 from mrsa_jax import _device
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.bench._harness import NotHereError
+from mrsa_jax.bench._harness import NotHereError, version_of
 from mrsa_jax.bench._hlo import Counts, counts_of
 
 __all__ = ["LIMITS", "TARGETS", "Limits", "Target", "check_installed",
@@ -188,19 +187,12 @@ def check_installed(platform: str) -> None:
 
 def _problem(plugins: tuple[str, ...], other: str) -> str:
     """Return what is wrong with these distributions, "" if nothing is."""
-    found = {name: _version(name) for name in (*plugins, other)}
+    found = {name: version_of(name) for name in (*plugins, other)}
     missing = [name for name, version in found.items() if version is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
     wrong = [f"{name} {found[name]}" for name in plugins if found[name] != jax.__version__]
     return f"{' and '.join(wrong)} cannot serve JAX {jax.__version__}" if wrong else ""
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def compiled(function: Any, where: Target, *arguments: Any, **static: Any) -> Any:

@@ -30,6 +30,7 @@ __all__ = [
     "machine",
     "record",
     "row",
+    "version_of",
 ]
 
 
@@ -205,12 +206,7 @@ def machine() -> dict[str, Any]:
 
     from mrsa_jax._device_words import device_name  # imports JAX
 
-    versions: dict[str, str | None] = {}
-    for name in ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
+    names = ("mrsa_jax", "jax", "jaxlib", "numpy", "flax", "optax", "cryptography")
     return {
         "processor": _processor(),
         "cores": num_cores(),
@@ -219,8 +215,16 @@ def machine() -> dict[str, Any]:
         "device": device_name(),
         "devices": jax.device_count(),
         "compile_cache": bool(getattr(jax.config, "jax_compilation_cache_dir", None)),
-        "versions": versions,
+        "versions": {name: version_of(name) for name in names},
     }
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None if it is not there."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:

@@ -119,7 +119,7 @@ def test_an_unknown_target() -> None:
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return versions of distributions, which a test sets."""
     versions: dict[str, str] = {}
-    monkeypatch.setattr(_compile_for, "_version", versions.get)
+    monkeypatch.setattr(_compile_for, "version_of", versions.get)
     _compile_for.target.cache_clear()
     return versions
 
