@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.data import _cifar
 
 TEN = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
 HUNDRED = ["train.bin", "test.bin"]
@@ -122,7 +121,7 @@ def test_the_second_time_comes_from_the_cache(
     def fail(*_: Any) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr(_cifar, "_read_file", fail)
+    monkeypatch.setattr("mrsa_jax.data._cifar._read_file", fail)
     again = mj.data.load("cifar", directory=tmp_path)
     np.testing.assert_array_equal(first.train_inputs, again.train_inputs)
     _write(tmp_path, HUNDRED, 2)  # other times: read anew

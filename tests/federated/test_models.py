@@ -14,7 +14,6 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import mrsa_jax as mj
-from mrsa_jax.federated._convolutional import _VGG
 
 
 def _answers(model: nn.Module, flat: jax.Array, inputs: jax.Array) -> jax.Array:
@@ -215,8 +214,12 @@ class _PlainVGG(nn.Module):
         (mj.federated.lenet(), _PlainLeNet(), (28, 28, 1)),
         (mj.federated.lenet(), _PlainLeNet(), (32, 32, 3)),
         (mj.federated.cnn(), _PlainCNN(), (8, 8, 1)),
-        (_VGG(10, None, _SMALL_VGG), _PlainVGG(False, _SMALL_VGG), (5, 4, 2)),
-        (_VGG(10, "group", _SMALL_VGG), _PlainVGG(True, _SMALL_VGG), (5, 4, 2)),
+        (mj.federated.vgg11().clone(layers=_SMALL_VGG), _PlainVGG(False, _SMALL_VGG), (5, 4, 2)),
+        (
+            mj.federated.vgg11(norm="group").clone(layers=_SMALL_VGG),
+            _PlainVGG(True, _SMALL_VGG),
+            (5, 4, 2),
+        ),
         pytest.param(
             mj.federated.vgg11(10),
             _PlainVGG(False, _VGG_11),
