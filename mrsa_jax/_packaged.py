@@ -7,8 +7,6 @@ import pathlib
 
 from mrsa_jax._errors import DataNotFoundError
 
-__all__ = ["packaged_file", "photograph_path"]
-
 
 def packaged_file(what: str, package: str, path: str, title: str) -> pathlib.Path:
     """Return a file of an installed package.

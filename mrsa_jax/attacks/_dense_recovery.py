@@ -24,8 +24,6 @@ from mrsa_jax.attacks._settings import checked_parameters
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
 
-__all__ = ["DenseRecovery", "RecoveredInputs", "dense_recovery"]
-
 
 class RecoveredInputs(NamedTuple):
     """What a dense layer's gradient tells; leading axes as of the view's updates.

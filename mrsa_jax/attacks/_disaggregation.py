@@ -32,8 +32,6 @@ from mrsa_jax.attacks._least_squares import least_squares
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import CountView, checked_view
 
-__all__ = ["Disaggregated", "Disaggregation", "disaggregation"]
-
 _EXACT = 1e-6  # noise below this share of the smallest signal counts as none
 _BISECTIONS = 30  # of a multiplier: far finer than float32 needs
 _PUSH = 0.5  # how hard the last steps drive entries to 0 and 1

@@ -38,14 +38,6 @@ from mrsa_jax.attacks._settings import (
 from mrsa_jax.attacks._view import UpdateView, checked_view
 from mrsa_jax.federated import unflatten
 
-__all__ = [
-    "GradientInversion",
-    "InvertedImages",
-    "gradient_inversion",
-    "inferred_labels",
-    "total_variation",
-]
-
 _STEPS_AT_ONCE = 100  # between two reports
 _DROPS, _DROP = (3 / 8, 5 / 8, 7 / 8), 0.1  # of the step size, as in Geiping et al.
 

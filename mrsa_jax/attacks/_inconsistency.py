@@ -33,8 +33,6 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates, unflatten
 from mrsa_jax.quantize import StochasticQuantizer
 
-__all__ = ["Inconsistency", "ModelInconsistency", "model_inconsistency", "silenced"]
-
 
 class Inconsistency(NamedTuple):
     """What a malicious server gets out of one round.

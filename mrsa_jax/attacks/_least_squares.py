@@ -24,16 +24,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import check_not_negative
 from mrsa_jax.attacks._view import AggregateView, checked_view
 
-__all__ = [
-    "LeastSquares",
-    "least_squares",
-    "least_squares_attack",
-    "predicted_error",
-    "reconstruction_error",
-    "streamed_errors",
-    "windows",
-]
-
 _PRIORS = ("zero", "mean")
 
 

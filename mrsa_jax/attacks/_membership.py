@@ -31,8 +31,6 @@ from mrsa_jax.attacks._view import MembershipView, checked_view
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 
-__all__ = ["Membership", "MembershipScores", "membership", "true_logits"]
-
 _LEAST_DEVIATION = 1e-3  # of a confidence over shadow models, in units of its logit
 
 

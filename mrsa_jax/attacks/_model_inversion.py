@@ -28,8 +28,6 @@ from mrsa_jax.attacks._settings import (
 )
 from mrsa_jax.attacks._view import ModelView, WireView, checked_view
 
-__all__ = ["InvertedClasses", "ModelInversion", "identified", "model_inversion", "read_models"]
-
 
 class InvertedClasses(NamedTuple):
     """What model inversion made of a view; leading axes as of the view's parameters.

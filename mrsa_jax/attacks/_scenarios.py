@@ -27,8 +27,6 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated import LocalTrainer, client_updates
 from mrsa_jax.quantize import StochasticQuantizer
 
-__all__ = ["SummedRounds", "WireRound", "summed_rounds", "wire_round"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SummedRounds:

@@ -18,15 +18,6 @@ from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 
-__all__ = [
-    "MembershipScore",
-    "matched_images",
-    "mean_squared_error",
-    "membership_score",
-    "psnr",
-    "ssim",
-]
-
 _MAPS = 12  # of float32, that SSIM makes of an image
 _WINDOW, _WIDTH = 11, 1.5  # Gaussian window of SSIM as published: side and standard deviation
 

@@ -13,8 +13,6 @@ from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax.federated import num_parameters, unflatten
 
-__all__ = ["check_not_negative", "checked_parameters", "checked_range", "logits_of"]
-
 
 def check_not_negative(**values: Any) -> None:
     """Raise unless each number is finite and at least 0; the keywords are the arguments' names."""

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from mrsa_jax.quantize import StochasticQuantizer
 
-__all__ = [
-    "AdversaryView",
-    "AggregateView",
-    "Attack",
-    "CountView",
-    "MembershipView",
-    "ModelView",
-    "UpdateView",
-    "WireView",
-    "checked_view",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AggregateView:

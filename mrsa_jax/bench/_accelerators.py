@@ -30,8 +30,6 @@ from mrsa_jax.bench._hot_paths import HOT_PATHS, Bound, Work
 from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases", "filled", "forms_on", "read_compiled", "read_run", "read_within"]
-
 _REPEATS = 10
 _TPU_SECONDS = 100  # of computing, for each program: some are not compiled in ten minutes
 

@@ -26,8 +26,6 @@ from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _SHAPE, _LABEL = (32, 32, 3), 3
 _SMOOTHNESS = 1e-4
 

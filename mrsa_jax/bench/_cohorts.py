@@ -20,8 +20,6 @@ from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._random_clients import random_clients
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _RATE = 0.05
 # name -> model, sample shape, clients, samples a client, minibatch
 _MODELS: dict[str, tuple[Callable[[int], nn.Module], tuple[int, ...], int, int, int]] = {

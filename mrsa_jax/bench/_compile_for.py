@@ -24,9 +24,6 @@ from mrsa_jax._errors import nearest, require
 from mrsa_jax.bench._harness import NotHereError, version_of
 from mrsa_jax.bench._hlo import Counts, counts_of
 
-__all__ = ["LIMITS", "TARGETS", "Limits", "Target", "check_installed",
-           "compiled", "count", "target"]  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Limits:

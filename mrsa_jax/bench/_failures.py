@@ -11,8 +11,6 @@ from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _PEER_ROUNDS = 300
 
 

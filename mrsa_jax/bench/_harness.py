@@ -22,17 +22,6 @@ from mrsa_jax._cores import num_cores
 from mrsa_jax._errors import MrsaError
 from mrsa_jax.bench._reading import Reading
 
-__all__ = [
-    "Measurement",
-    "NotHereError",
-    "ResultsDifferError",
-    "compare",
-    "machine",
-    "record",
-    "row",
-    "version_of",
-]
-
 
 class ResultsDifferError(AssertionError):
     """Our result and the peer's, or the one that is known to be right, do not agree."""

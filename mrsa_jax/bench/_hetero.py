@@ -14,8 +14,6 @@ from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular import words_per_residue
 
-__all__ = ["cases"]
-
 _GROUP_LEVELS = (2, 4, 8, 10, 12)
 
 

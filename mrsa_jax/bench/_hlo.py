@@ -12,8 +12,6 @@ import math
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["Counts", "Program", "counts_of"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Counts:

@@ -20,8 +20,6 @@ from jax import ShapeDtypeStruct as Struct
 
 from mrsa_jax._device import Form, use_form
 
-__all__ = ["HOT_PATHS", "Bound", "Call", "HotPath", "Work"]
-
 
 class Call(NamedTuple):
     """One program and what it is called with."""

@@ -10,8 +10,6 @@ from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
 
-__all__ = ["cases"]
-
 
 def _ring_sum(participants: int, dim: int, modulus: int, name: str) -> Case:
     case = f"ring_sum, n = {participants}, d = {dim:,}, R = {name}"

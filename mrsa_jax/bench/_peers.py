@@ -21,8 +21,6 @@ from mrsa_jax._errors import MrsaError, nearest, require
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["PEERS", "Peer", "PeerError", "how_to_make", "python_of"]
-
 # name -> title, and what is compared
 PEERS: dict[str, tuple[str, str]] = {
     "pytorch": ("PyTorch", "its plain loop over clients and minibatches"),

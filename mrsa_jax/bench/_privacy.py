@@ -11,8 +11,6 @@ from mrsa_jax import availability, privacy, selection
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _CLIENTS, _COHORT = 120, 12
 
 

@@ -12,8 +12,6 @@ from mrsa_jax import data, federated
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.federated.programs import shuffled
 
-__all__ = ["in_order", "random_clients", "sample_order"]
-
 
 def random_clients(shape: tuple[int, ...], num_clients: int, size: int) -> data.ClientData:
     """Return clients of `size` images each, of ten classes.

@@ -8,8 +8,6 @@ from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular import rank
 
-__all__ = ["cases"]
-
 _PEER_MATRICES = 200
 _FLOOR = (
     "floor: 120**3 / 3 multiply-adds mod p in exact float32, 4 vector operations each on 8 lanes, "

@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["Reading"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Reading:

@@ -20,8 +20,6 @@ from mrsa_jax.bench._peers import PEERS, Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import TOPICS, Case
 
-__all__ = ["cases"]
-
 _SHAPE = (28, 28, 1)
 _CLASSES = 10
 _HIDDEN = {"logistic": (), "MLP": (200, 200)}

@@ -19,8 +19,6 @@ from mrsa_jax.bench._peers import PEERS, PeerError, how_to_make, python_of
 from mrsa_jax.bench._reading import Reading
 from mrsa_jax.bench._topics import TOPICS, Case, cases_of
 
-__all__ = ["Failure", "LeftOut", "Report", "Watch", "check_topics", "missing_peers", "run"]
-
 
 @runtime_checkable
 class Watch(Protocol):

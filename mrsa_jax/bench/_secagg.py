@@ -16,8 +16,6 @@ from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.modular import LIMBS, SHAMIR_PRIME, share_secrets
 
-__all__ = ["cases"]
-
 _BITS = 16
 _LEVELS = 2**16  # of quantized updates, beside Flower
 _TOTAL_DROPOUT = 0.1

@@ -11,8 +11,6 @@ from mrsa_jax import availability, selection
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _N, _K = 120, 12
 _PEER_TRIALS = 5
 _NOTE = (

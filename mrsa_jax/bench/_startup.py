@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _COMPILES = ("Compiling ",)
 _WORKS = ("s] ", *_COMPILES)  # a line of progress begins with its seconds
 _JAX_ALONE = "import jax; jax.jit(lambda x: x + 1)(1.0)"

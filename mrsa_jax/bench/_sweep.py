@@ -13,8 +13,6 @@ from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.study.sweeps import Plan, plan_sweep, run_sweep, sweep_of
 
-__all__ = ["cases"]
-
 _SCHEMES = [
     "uniform",
     "weighted",

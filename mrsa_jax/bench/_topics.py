@@ -13,8 +13,6 @@ from typing import NamedTuple
 from mrsa_jax.bench._harness import Measurement
 from mrsa_jax.bench._reading import Reading
 
-__all__ = ["TOPICS", "Case", "Topic", "cases_of"]
-
 
 class Case(NamedTuple):
     """One measurement to be made.

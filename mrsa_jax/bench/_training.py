@@ -26,8 +26,6 @@ from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._random_clients import in_order, random_clients, sample_order
 from mrsa_jax.bench._topics import Case
 
-__all__ = ["cases"]
-
 _SHAPE = (28, 28, 1)
 _RATE = 0.05
 

@@ -13,8 +13,6 @@ from mrsa_jax.data._olivetti import olivetti_file
 from mrsa_jax.data._sources import FASHION_DIRECTORY, PACKAGED, PREPARED, packaged
 from mrsa_jax.data._tfds import prepared_folder, tfds_directory
 
-__all__ = ["SourceStatus", "available"]
-
 State = Literal["installed", "prepared", "cached", "missing", "name a directory"]
 
 _CONTENT = {

@@ -21,8 +21,6 @@ import numpy as np
 
 from mrsa_jax._sealed import Arrays, read_sealed, write_sealed
 
-__all__ = ["Arrays", "cache_directory", "cached", "cached_paths", "read_cached"]
-
 _VERSION = 2  # of the files' content: another version is made again
 _ABOUT = "about"
 _STALE_SECONDS = 3600.0  # a part file as old as this belongs to a process that was killed

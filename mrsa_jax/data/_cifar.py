@@ -13,8 +13,6 @@ import numpy as np
 
 from mrsa_jax._errors import DataNotFoundError, require
 
-__all__ = ["CifarFormat", "find_cifar", "read_cifar"]
-
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
 

@@ -20,14 +20,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._dataset import Dataset, check_labels
 
-__all__ = [
-    "ClientData",
-    "check_client_data",
-    "class_counts",
-    "client_data",
-    "label_dropout_rates",
-]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)

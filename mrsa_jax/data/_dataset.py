@@ -14,8 +14,6 @@ import numpy as np
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 
-__all__ = ["Dataset", "check_dataset"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:

@@ -17,8 +17,6 @@ from mrsa_jax.data._clients import ClientData, client_data
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._partition import partition_generator
 
-__all__ = ["dirichlet_by_class", "dirichlet_by_client"]
-
 
 @needs_values
 def dirichlet_by_class(

@@ -15,8 +15,6 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError, DataNotFoundError
 from mrsa_jax._untrusted import read_bytes
 
-__all__ = ["read_idx", "read_idx_directory"]
-
 _MOST_BYTES = 2**32
 _MOST_AXES = 8
 _TYPES: dict[int, np.dtype[Any]] = {

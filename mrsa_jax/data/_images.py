@@ -22,8 +22,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax.data._dataset import Dataset, check_dataset
 
-__all__ = ["augment", "normalise"]
-
 PerChannel = float | int | np.floating | Sequence[Any] | np.ndarray | None
 
 _MAX_PADDING = 1024

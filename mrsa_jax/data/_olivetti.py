@@ -13,8 +13,6 @@ import numpy as np
 from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
-__all__ = ["olivetti_file", "read_olivetti"]
-
 _FILE = "olivetti_py3.pkz"
 
 

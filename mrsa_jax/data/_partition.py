@@ -19,8 +19,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._clients import ClientData, client_data
 from mrsa_jax.data._dataset import Dataset, check_dataset
 
-__all__ = ["iid", "partition_generator", "shards", "shards_with_shared"]
-
 
 @needs_values
 def iid(seed: int | Key[Array, ""], dataset: Dataset, num_clients: int | np.integer) -> ClientData:

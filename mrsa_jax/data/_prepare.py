@@ -24,8 +24,6 @@ from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._sources import PREPARED, load
 from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
 
-__all__ = ["EXTRA", "PreparationPlan", "check_network", "plan_preparation", "prepare"]
-
 EXTRA = "tensorflow-cpu>=2.21"
 """What to install for the preparation, as the extra `tfds-prepare` of a clone does."""
 

@@ -25,8 +25,6 @@ from mrsa_jax.data._idx import read_idx_directory
 from mrsa_jax.data._olivetti import read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
 
-__all__ = ["FASHION_DIRECTORY", "PACKAGED", "PREPARED", "SOURCES", "load", "packaged"]
-
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
 """Sets that tensorflow-datasets prepares, and their classes."""
 

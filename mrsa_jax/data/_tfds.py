@@ -17,8 +17,6 @@ import numpy as np
 from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax.data._cache import Arrays, cached, read_cached
 
-__all__ = ["import_tfds", "prepared_folder", "read_tfds", "tfds_directory"]
-
 
 def tfds_directory(directory: str | os.PathLike[str] | None) -> pathlib.Path:
     """Return the data folder of tensorflow-datasets, its default if None, without importing it."""

@@ -26,8 +26,6 @@ from mrsa_jax._checks import check_count
 from mrsa_jax._errors import MrsaError, require
 from mrsa_jax._sealed import read_sealed, write_sealed
 
-__all__ = ["Checkpoints", "Store", "checkpoints", "fingerprint"]
-
 _STATE = "state.npz"
 _ABOUT = "about"
 

@@ -18,8 +18,6 @@ from mrsa_jax._errors import require
 from mrsa_jax.data import ClientData, check_client_data
 from mrsa_jax.federated._models import num_outputs, num_parameters
 
-__all__ = ["check_clients", "check_model"]
-
 _SOUND: weakref.WeakSet[ClientData] = weakref.WeakSet()
 
 

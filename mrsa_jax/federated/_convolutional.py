@@ -27,8 +27,6 @@ from mrsa_jax.federated.conv import (
     strided_patch_conv,
 )
 
-__all__ = ["cnn", "lenet", "smooth_lenet", "vgg11"]
-
 _NUM_GROUPS = 32
 # Features of VGG-11's convolutions, and whether a 2x2 max-pool follows.
 _VGG11 = (

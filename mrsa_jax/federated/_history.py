@@ -17,14 +17,6 @@ from mrsa_jax._slots import padded_slots
 from mrsa_jax.quantize import check_weights
 from mrsa_jax.selection import RoundHistory
 
-__all__ = [
-    "Rounds",
-    "checked_order",
-    "checked_rounds",
-    "checked_weights",
-    "slots",
-]
-
 
 class Rounds(NamedTuple):
     """The rounds to train: who survived, and the keys of their graphs where there are any."""

@@ -29,13 +29,6 @@ from mrsa_jax.federated._checks import check_model
 from mrsa_jax.federated._models import unflatten
 from mrsa_jax.federated.programs import LocalTrainer, shuffled, trained_cohort
 
-__all__ = [
-    "LocalSGD",
-    "LocalTrainer",
-    "client_updates",
-    "local_sgd",
-]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -43,8 +43,6 @@ from mrsa_jax.federated.programs import (
     replicated,
 )
 
-__all__ = ["train_many"]
-
 
 @needs_values
 def train_many(

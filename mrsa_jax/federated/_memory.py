@@ -30,14 +30,6 @@ from mrsa_jax.federated.programs import (
     measured_width,
 )
 
-__all__ = [
-    "COHORTS_IN_AGGREGATION",
-    "MemoryEstimate",
-    "memory_estimate",
-    "runs_and_width_within",
-    "width_within",
-]
-
 # Arrays as large as one cohort's updates (the updates, draws, codes, padded codes and copies of
 # them) that a round of `ring_average` holds at its peak, measured as the growth of the process; and
 # arrays as large as one model (total, mean, step, old and new parameters, optimizer state).

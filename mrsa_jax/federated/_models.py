@@ -22,16 +22,6 @@ from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._streams import Stream, as_key, fold
 
-__all__ = [
-    "dense_layers",
-    "initial_parameters",
-    "logistic",
-    "mlp",
-    "num_outputs",
-    "num_parameters",
-    "unflatten",
-]
-
 
 class _Dense(nn.Module):
     """Fully connected layers with relu between them."""

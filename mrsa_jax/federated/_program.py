@@ -22,8 +22,6 @@ from mrsa_jax.federated._memory import COHORTS_IN_AGGREGATION
 from mrsa_jax.federated._run import Run
 from mrsa_jax.federated.programs import Fixed, measured_width, rounds_program, runs_program
 
-__all__ = ["Programs", "alike"]
-
 _MOST_ROUNDS = 64  # a round that is passed over costs little, but not nothing
 
 

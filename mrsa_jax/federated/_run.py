@@ -47,8 +47,6 @@ from mrsa_jax.federated.programs import (
 )
 from mrsa_jax.secagg import Aggregator
 
-__all__ = ["Run", "Trained", "TrainingResult", "prepared_test"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingResult:

@@ -15,8 +15,6 @@ import numpy as np
 from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._errors import require
 
-__all__ = ["LEARNING_RATES", "RateSchedule", "decay_at", "factors_of"]
-
 LEARNING_RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 """The papers' grid, of which each scheme gets its best (Multi-RoundSecAgg, Section 5)."""
 

@@ -16,8 +16,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.federated._models import num_outputs, unflatten
 
-__all__ = ["Evaluation", "batched", "evaluate", "evaluation"]
-
 
 class Evaluation(NamedTuple):
     """Accuracy and mean cross-entropy on a test set."""

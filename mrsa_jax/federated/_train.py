@@ -38,8 +38,6 @@ from mrsa_jax.federated.programs import (
 from mrsa_jax.secagg import Aggregator
 from mrsa_jax.selection import RoundHistory
 
-__all__ = ["Advance", "check_kept", "drive", "one_run", "train"]
-
 Advance = Callable[[list[Run], int], None]
 
 _QUICK_SECONDS = 1.0

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_image_grid"]
-
 _SIDE = 1.05  # inches of an image
 _SCORE = 0.2  # of the line under it
 _LABEL = 0.085  # of a letter of the rows' labels

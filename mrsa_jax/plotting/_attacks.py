@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["plot_error_histogram"]
-
 _LEAST = 1e-6  # smaller errors are drawn in the first bin of a histogram by scheme
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["plot_audit_exposure", "plot_audit_privacy"]
-
 
 def plot_audit_exposure(
     data: pd.DataFrame, *, num_clients: int | None = None, ax: Axes | None = None

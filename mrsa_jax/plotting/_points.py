@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["plot_points", "plot_privacy_cost", "plot_tradeoff"]
-
 _LABELS = {
     "strong_privacy": "strong privacy T (clients)",
     "aggregation_cardinality": "aggregation cardinality C (clients)",

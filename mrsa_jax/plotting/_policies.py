@@ -13,8 +13,6 @@ from mrsa_jax.plotting._style import drawing, legend, whole_numbers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PolicyQuantity", "plot_policies"]
-
 PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
 
 _LOOKS = {

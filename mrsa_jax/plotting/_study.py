@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-__all__ = [
-    "plot_accuracy",
-    "plot_cardinality",
-    "plot_exposure",
-    "plot_fairness",
-    "plot_privacy",
-    "plot_reconstruction",
-    "save_study_figures",
-]
-
 
 def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool = False) -> None:
     values = results[name]

@@ -11,20 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "MARKERS",
-    "SHADES",
-    "WARNING",
-    "drawing",
-    "is_scheme",
-    "legend",
-    "scheme_colour",
-    "scheme_line",
-    "short",
-    "style",
-    "whole_numbers",
-]
-
 _COLOURS = {
     "Random": "#000000",
     "Weighted random": "#E69F00",

@@ -17,17 +17,6 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 
-__all__ = [
-    "RingBudget",
-    "budget",
-    "check_fits",
-    "check_weights",
-    "largest_levels",
-    "largest_total_weight",
-    "required_modulus_bits",
-    "ring_size",
-]
-
 _LARGEST_WEIGHT = 2**32 - 1  # of a ring of 32 bits
 _Weights = int | np.integer | ArrayLike | Sequence[Any]
 

@@ -19,8 +19,6 @@ from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import nearest, require
 from mrsa_jax.quantize._stochastic import Quantizer
 
-__all__ = ["ClipRule", "FollowingRange", "RangeStatistic", "following_range"]
-
 RangeStatistic = Literal["max", "rms"]
 
 

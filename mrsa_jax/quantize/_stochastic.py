@@ -20,8 +20,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["Quantizer", "StochasticQuantizer", "stochastic"]
-
 # Levels beyond the 24 bits of a float32 could not be told apart.
 _MAX_LEVELS = 2**23
 

@@ -1,7 +1,8 @@
 """Forms of convolution, for kernels that differ from client to client."""
 
-from mrsa_jax.federated.conv._forms import conv, conv_relu, conv_relu_pool, pooled_size
+from mrsa_jax.federated.conv._forms import conv, conv_relu, conv_relu_pool
 from mrsa_jax.federated.conv._patch import patch_conv, strided_patch_conv
+from mrsa_jax.federated.conv._tile import pooled_size
 from mrsa_jax.federated.conv._toom_cook import toom_cook
 
 __all__ = [

@@ -14,9 +14,7 @@ from jaxtyping import Array, Float
 
 from mrsa_jax._device import platform
 from mrsa_jax.federated.conv import _winograd
-from mrsa_jax.federated.conv._tile import pooled_size, tile_conv_relu_pool, windows
-
-__all__ = ["conv", "conv_relu", "conv_relu_pool", "pooled_size"]
+from mrsa_jax.federated.conv._tile import tile_conv_relu_pool, windows
 
 
 def conv(

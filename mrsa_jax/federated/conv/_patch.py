@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-__all__ = ["patch_conv", "strided_patch_conv"]
-
 _Images = Float32[Array, "batch height width channels"]
 _Outputs = Float32[Array, "batch height width features"]
 _Kernel = Float32[Array, "size size channels features"]

@@ -14,8 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int8
 
-__all__ = ["pooled_size", "relu_of_largest", "tile_conv_relu_pool", "windows"]
-
 
 def pooled_size(size: int, kernel_size: int, padding: int) -> int:
     """Return the side of the block's output, `(size + 2 padding - kernel + 1) // 2`.

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ToomCook", "toom_cook"]
-
 # zero, then pairs of opposite sign: small numbers keep the rounding small
 _POINTS = tuple(
     Fraction(*pair) for pair in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))

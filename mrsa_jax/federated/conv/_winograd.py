@@ -23,8 +23,6 @@ from mrsa_jax._device import at_once
 from mrsa_jax.federated.conv._tile import relu_of_largest
 from mrsa_jax.federated.conv._toom_cook import ToomCook, toom_cook
 
-__all__ = ["serves", "winograd"]
-
 _FEWEST_CHANNELS = 16  # below, the transforms cost more than the products that they save
 
 

@@ -17,16 +17,6 @@ from mrsa_jax._device import at_once
 from mrsa_jax._streams import Stream, random_words, round_key
 from mrsa_jax.data import ClientData
 
-__all__ = [
-    "LocalTrainer",
-    "by_size",
-    "client_update",
-    "cohort_updates",
-    "mapped",
-    "measured_width",
-    "shuffled",
-]
-
 
 @runtime_checkable
 class LocalTrainer(Protocol):

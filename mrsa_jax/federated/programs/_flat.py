@@ -25,8 +25,6 @@ from mrsa_jax.federated.programs._rounds import (
     trainer_at,
 )
 
-__all__ = ["Slots", "flat_updates", "runs_program"]
-
 
 class Slots(NamedTuple):
     """The cohorts of some runs as one list; S slots."""

@@ -22,15 +22,6 @@ from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import LocalTrainer, by_size, cohort_updates
 
-__all__ = [
-    "gathered",
-    "held_where_gathered",
-    "lowered_cohort_updates",
-    "replicated",
-    "sharded",
-    "trained_cohort",
-]
-
 
 def replicated(tree: Any, mesh: Mesh) -> Any:
     """Copy a pytree to every device of the mesh; of several processes, all must have the same."""

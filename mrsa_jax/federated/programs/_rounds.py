@@ -19,18 +19,6 @@ from mrsa_jax.data import ClientData
 from mrsa_jax.federated.programs._cohort import cohort_updates
 from mrsa_jax.federated.programs._step import server_step
 
-__all__ = [
-    "Carried",
-    "Fixed",
-    "Report",
-    "Round",
-    "Trained",
-    "aggregated",
-    "aggregated_where_run",
-    "rounds_program",
-    "trainer_at",
-]
-
 
 class Trained(NamedTuple):
     """What the local training of one round gives.

@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float32
 
-__all__ = ["PLAIN_AVERAGE", "server_step"]
-
 PLAIN_AVERAGE = optax.sgd(1.0)
 
 
