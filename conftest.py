@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import logging
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _ROOT = pathlib.Path(__file__).resolve().parent
 os.environ["XLA_FLAGS"] = (
@@ -58,6 +60,24 @@ def _runs_kernels() -> bool:
     from mrsa_jax._device import forced_form, interprets_kernels
 
     return forced_form() != "pallas" or not interprets_kernels()
+
+
+@pytest.fixture
+def compilations(
+    caplog: pytest.LogCaptureFixture,
+) -> Callable[[], contextlib.AbstractContextManager[list[str]]]:
+    """Return what opens a context, whose list holds in the end the programs compiled within."""
+
+    @contextlib.contextmanager
+    def watch() -> Iterator[list[str]]:
+        caplog.clear()
+        found: list[str] = []
+        with jax.log_compiles(), caplog.at_level(logging.WARNING):
+            yield found
+        messages = [record.getMessage() for record in caplog.records]
+        found += [message for message in messages if message.startswith("Compiling")]
+
+    return watch
 
 
 # Each compiled program holds some memory maps, of which Linux gives a process 65,530.

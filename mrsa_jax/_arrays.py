@@ -19,6 +19,7 @@ from mrsa_jax._errors import ConfigurationError, require, shortened
 
 __all__ = [
     "as_integers",
+    "binary_matrix",
     "check_integers",
     "host_array",
     "integer_or_vector",
@@ -112,6 +113,20 @@ def _whole_numbers(array: np.ndarray, argument: str) -> np.ndarray:
     require(not fractions.any(), argument, _RULE, array[fractions][:1].tolist())
     require(bool((np.abs(array) < 2**53).all()), argument, "must hold floats below 2**53")
     return array.astype(np.int64)
+
+
+def binary_matrix(values: Any, argument: str) -> np.ndarray:
+    """Return a matrix of bools, or of integers 0 and 1, that is not empty, as bools, or raise."""
+    rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray(None)
+    require(array.dtype.kind in "biu", argument, rule, f"dtype {array.dtype}")
+    require(array.ndim == 2 and array.size > 0, argument, rule, f"shape {array.shape}")
+    extremes = {int(array.min()), int(array.max())}
+    require(extremes <= {0, 1}, argument, rule, *sorted(extremes))
+    return array.astype(np.bool_)
 
 
 def check_integers(values: Any, argument: str, minimum: int) -> list[int]:

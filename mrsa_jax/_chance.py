@@ -64,13 +64,19 @@ def happens(
     return (words < limits) | (limits == jnp.uint32(ALWAYS))
 
 
-def spread(array: Array, argument: str, num_clients: int) -> Array:
+def spread(array: Array, argument: str, num_clients: int, kind: str = "number") -> Array:
     """Return one number for each client from one for all, or the [N] given.
+
+    Args:
+        array: One number, or [N].
+        argument: Name used in the message.
+        num_clients: N.
+        kind: What the message calls a number.
 
     Raises:
         ConfigurationError: If there are numbers for another number of clients.
     """
     shape = array.shape
-    rule = f"must be one number or {num_clients}, one for each client"
+    rule = f"must be one {kind} or {num_clients}, one for each client"
     require(len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}")
     return array if len(shape) > 0 else jnp.broadcast_to(array, (num_clients,))

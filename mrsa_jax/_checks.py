@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import numbers
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from mrsa_jax._errors import require
+from mrsa_jax._errors import nearest, require
 
 __all__ = [
     "KNOWN",
@@ -20,6 +21,7 @@ __all__ = [
     "check_count",
     "check_finite",
     "check_integer",
+    "check_known",
     "check_least",
     "check_number",
     "check_positive",
@@ -100,6 +102,21 @@ def check_size(value: Any, argument: str) -> int:
     size = check_integer(value, argument, 1)
     require(size < 2**31, argument, "must be below 2**31", value)
     return size
+
+
+def check_known(value: Any, argument: str, known: Iterable[str], kind: str) -> str:
+    """Return one of some names, or raise naming the nearest.
+
+    Examples:
+        >>> check_known("mena", "statistic", ("mean", "median"), "a known statistic")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `statistic` must be a known statistic: did you mean ...
+    """
+    names = tuple(known)
+    rule = f"must be {kind}: {nearest(str(value), names)}"
+    require(isinstance(value, str) and value in names, argument, rule, value)
+    return str(value)
 
 
 def check_number(

@@ -15,7 +15,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -33,6 +33,7 @@ __all__ = [
     "compiling_for",
     "cores_for",
     "in_context",
+    "in_order",
     "interprets_kernels",
     "is_bound_by_memory",
     "is_traced",
@@ -357,23 +358,16 @@ def within_memory(run: Callable[[int], _Result], chunk: int, argument: str, what
     Raises:
         ConfigurationError: If it does not fit: what needs how much.
     """
-    try:
-        return run(chunk)
-    except jax.errors.JaxRuntimeError as error:
-        if not _is_full(error):
-            raise
-        if chunk == 1:
-            raise _too_much(error, argument, what, chunk) from error
-    try:
-        return run(-(-chunk // 2))
-    except jax.errors.JaxRuntimeError as error:
-        if not _is_full(error):
-            raise
-        raise _too_much(error, argument, what, -(-chunk // 2)) from error
-
-
-def _is_full(error: Exception) -> bool:
-    return "RESOURCE_EXHAUSTED" in str(error)
+    least = -(-chunk // 2)
+    while True:
+        try:
+            return run(chunk)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            if chunk == least:
+                raise _too_much(error, argument, what, chunk) from error
+            chunk = least
 
 
 def _too_much(error: Exception, argument: str, what: str, chunk: int) -> ConfigurationError:
@@ -401,6 +395,27 @@ def start_over_cores(
     """Start what `over_cores` does and return at once, to prepare what comes next meanwhile."""
     pool = _pool(os.getpid(), num_cores())
     return [pool.submit(part, *each) for each in zip(*arguments, strict=True)]
+
+
+def in_order(tasks: Sequence[Callable[[], _Result]]) -> Generator[_Result]:
+    """Yield the results of tasks in their order, threads running as many ahead as fill all cores.
+
+    So that what is taken from them does not depend on which ends first. What has not begun when
+    the generator is closed never runs.
+    """
+    if len(tasks) < 2:
+        yield from (task() for task in tasks)
+        return
+    pool = concurrent.futures.ThreadPoolExecutor(num_cores())
+    ahead: list[concurrent.futures.Future[_Result]] = []
+    try:
+        for task in tasks:
+            ahead.append(pool.submit(task))
+            if len(ahead) >= 2 * num_cores():
+                yield ahead.pop(0).result()
+        yield from (future.result() for future in ahead)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @functools.lru_cache(maxsize=1)

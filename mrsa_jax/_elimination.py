@@ -25,6 +25,15 @@ def power(base, exponent, prime):
 
 
 @compiled
+def first_nonzero(row):
+    """Return the place of the first entry that is not zero, -1 if there is none."""
+    for j in range(row.shape[0]):
+        if row[j] != 0:
+            return j
+    return -1
+
+
+@compiled
 def bring_up(work, rank, column):
     """Swap the first row from `rank` on that is not zero in a column to place `rank`.
 
@@ -47,13 +56,12 @@ def _reduce_row(row, basis, pivots, rank, prime):
 
     A multiple is subtracted by adding (prime - factor) times the row, so that all stays positive.
     """
-    columns = row.shape[0]
     for k in range(rank):
         start = pivots[k]
         factor = row[start]
         if factor != np.uint64(0):
             other = prime - factor
-            for j in range(columns):
+            for j in range(start, row.shape[0]):
                 row[j] = (row[j] + other * basis[k, j]) % prime
 
 
@@ -74,11 +82,7 @@ def independent_rows(rows, prime):
             break
         row = rows[i].copy()
         _reduce_row(row, basis, pivots, rank, prime)
-        place = -1
-        for j in range(columns):
-            if row[j] != np.uint64(0):
-                place = j
-                break
+        place = first_nonzero(row)
         if place < 0:
             continue
         inverse = power(row[place], prime - np.uint64(2), prime)
@@ -91,12 +95,11 @@ def independent_rows(rows, prime):
 
 
 @compiled
-def reduced_echelon(rows, order, prime):
-    """Return the reduced row-echelon form of residues, choosing pivots in a given column order.
+def reduced_echelon(rows, prime):
+    """Return the reduced row-echelon form of residues.
 
     Args:
         rows: uint64 `[rows, columns]`, residues.
-        order: int64 `[columns]`: columns in the order in which they are tried as pivots.
         prime: uint64.
 
     Returns:
@@ -106,10 +109,9 @@ def reduced_echelon(rows, order, prime):
     count, columns = work.shape
     pivots = np.zeros(min(count, columns), np.int64)
     rank = 0
-    for place in range(columns):
+    for column in range(columns):
         if rank == count:
             break
-        column = order[place]
         if not bring_up(work, rank, column):
             continue
         inverse = power(work[rank, column], prime - np.uint64(2), prime)
@@ -124,25 +126,3 @@ def reduced_echelon(rows, order, prime):
         pivots[rank] = column
         rank += 1
     return work[:rank], pivots[:rank]
-
-
-@compiled
-def rank_of(rows, prime):
-    """Return the rank of residues, uint64 `[rows, columns]`, modulo a prime."""
-    work = rows.copy()
-    count, columns = work.shape
-    rank = 0
-    for column in range(columns):
-        if rank == count:
-            break
-        if not bring_up(work, rank, column):
-            continue
-        inverse = power(work[rank, column], prime - np.uint64(2), prime)
-        for i in range(rank + 1, count):
-            factor = work[i, column] * inverse % prime
-            if factor != np.uint64(0):
-                other = prime - factor
-                for j in range(column, columns):
-                    work[i, j] = (work[i, j] + other * work[rank, j]) % prime
-        rank += 1
-    return rank

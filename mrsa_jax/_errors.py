@@ -43,28 +43,22 @@ class ConfigurationError(MrsaError, ValueError):
     """An argument or a setting breaks a rule; the message names argument, rule and value."""
 
 
-class DataNotFoundError(MrsaError, FileNotFoundError):
+class _FileError(MrsaError, OSError):
+    def __str__(self) -> str:
+        """Return the message (an `OSError` of other arguments prints a number before it)."""
+        return str(self.args[0]) if self.args else ""
+
+
+class DataNotFoundError(_FileError, FileNotFoundError):
     """A data set is not where it was looked for; the message says where and how to get it."""
 
-    def __str__(self) -> str:
-        """Return the message (an `OSError` with one argument prints as it is)."""
-        return str(self.args[0]) if self.args else ""
 
-
-class OutputExistsError(MrsaError, FileExistsError):
+class OutputExistsError(_FileError, FileExistsError):
     """An output directory holds something that this run would have to replace."""
 
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0]) if self.args else ""
 
-
-class StoreError(MrsaError, OSError):
+class StoreError(_FileError):
     """A result could not be written: a full disk, a folder without permission."""
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0]) if self.args else ""
 
 
 @contextlib.contextmanager

@@ -73,11 +73,8 @@ def bytes_in_words(number: int) -> str:
 
 
 def _machine_bytes() -> int | None:
-    text = _read(_MACHINE)
-    for line in (text or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
+    kibibytes = _entry(_MACHINE, "MemAvailable:")
+    return None if kibibytes is None else 1024 * kibibytes
 
 
 def _group_bytes() -> list[int]:
@@ -94,18 +91,21 @@ def _group_bytes() -> list[int]:
         for folder in (here, *here.parents):
             limit, current = _read(folder / most), _read(folder / used)
             if limit and current and limit.strip().isdigit():
-                found.append(int(limit) - int(current) + _cached_bytes(folder))
+                # files alone are held by what is given up when memory is asked for
+                cached = _entry(folder / "memory.stat", "inactive_file", "total_inactive_file")
+                found.append(int(limit) - int(current) + (cached or 0))
             if folder == root:
                 break
     return found
 
 
-def _cached_bytes(group: pathlib.Path) -> int:
-    """Return what a group holds of files only, which is given up when memory is asked for."""
-    for line in (_read(group / "memory.stat") or "").splitlines():
-        if line.split()[0] in ("inactive_file", "total_inactive_file"):
-            return int(line.split()[1])
-    return 0
+def _entry(path: pathlib.Path, *names: str) -> int | None:
+    """Return the number behind the first of these names in a file of lines of both."""
+    for line in (_read(path) or "").splitlines():
+        name, number, *_ = [*line.split(), "", ""]
+        if name in names:
+            return int(number)
+    return None
 
 
 def _limit_bytes() -> int | None:

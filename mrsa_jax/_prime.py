@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array
+from jaxtyping import Array, Bool, UInt32
 
 from mrsa_jax._device import multiplies_wide
 from mrsa_jax._products import divide_step, multiply_high, multiply_wide
@@ -233,3 +233,42 @@ def _unit_inverses(units: Array, of: Field) -> Array:
     found = _unit_inverses(jnp.concatenate([multiply(left, right, of), rest]), of)
     shared, others = found[:half], found[half:]
     return jnp.concatenate([multiply(shared, right, of), multiply(shared, left, of), others])
+
+
+def kernel_step(
+    kernel: UInt32[Array, "dim dim"], row: UInt32[Array, " dim"], of: Field, *, binary: bool = False
+) -> tuple[UInt32[Array, "dim dim"], Bool[Array, ""]]:
+    """Shrink a kernel basis by one more row of the matrix.
+
+    The rows of `kernel` (zero rows apart) are a basis of {v : P v = 0} mod p, the identity
+    before the first row of P. A basis vector q is an equation that the row space V obeys; unit
+    vector e_i lies in V exactly if column i of the basis is zero.
+
+    Args:
+        kernel: Basis before, in residues, spent rows being zero; at most 2**16 columns.
+        row: The new row of P in residues.
+        of: The field (`field`).
+        binary: Whether `row` is known to hold only 0 and 1, which halves the work (static).
+
+    Returns:
+        Basis after, and whether the rank has grown by one.
+
+    Cost: two products (one if `binary`) for each entry of the basis; its shapes are fixed, so it
+    can be the body of a `lax.scan`.
+
+    Examples:
+        >>> row = jnp.asarray([0, 1], jnp.uint32)
+        >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
+        >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not
+        ([[1, 0], [0, 0]], True)
+    """
+    if binary:
+        products = jnp.where(row[None, :] != jnp.uint32(0), kernel, jnp.uint32(0))
+    else:
+        products = scale(kernel, row[None, :], companion(row, of)[None, :], of)
+    values = sum_residues(products, of)
+    pivot = jnp.argmax(values != jnp.uint32(0))
+    leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
+    factors = multiply(values, leading, of)
+    step = scale(kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of)
+    return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)

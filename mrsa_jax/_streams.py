@@ -27,6 +27,7 @@ __all__ = [
     "fold_over",
     "host_generator",
     "joined_words",
+    "key_words",
     "pair_words",
     "random_words",
     "round_key",
@@ -116,7 +117,7 @@ def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, .
     is_own = str(jax.random.key_impl(key)) == _IMPLEMENTATION
     if not is_own or math.prod(shape) >= 2**32:
         return jax.random.bits(key, shape, jnp.uint32)
-    first, second = _key_words(key)
+    first, second = key_words(key)
     index = jax.lax.iota(jnp.uint32, math.prod(shape))
     x, y = _threefry_2x32((first, second), (jnp.zeros_like(index), index))
     return (x ^ y).reshape(shape)
@@ -139,7 +140,7 @@ def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch 
         return each(keys.reshape(-1), indices).reshape(*keys.shape, -1)
     shape = (*keys.shape, indices.shape[0])
     index = jax.lax.broadcast_in_dim(indices.astype(jnp.uint32), shape, (len(shape) - 1,))
-    first, second = (jnp.broadcast_to(half[..., None], shape) for half in _key_words(keys))
+    first, second = (jnp.broadcast_to(half[..., None], shape) for half in key_words(keys))
     words = _threefry_2x32((first, second), (jnp.zeros_like(index), index))
     return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl=_IMPLEMENTATION)
 
@@ -168,7 +169,7 @@ def joined_words(
         return drawn[..., :width]
     index = jax.lax.iota(jnp.uint32, width)
     part, place = index // jnp.uint32(length), index % jnp.uint32(length)
-    first, second = (half[..., part] for half in _key_words(keys))
+    first, second = (half[..., part] for half in key_words(keys))
     place = jax.lax.broadcast_in_dim(place, first.shape, (first.ndim - 1,))
     x, y = _threefry_2x32((first, second), (jnp.zeros_like(place), place))
     return x ^ y
@@ -194,7 +195,7 @@ def client_words(
 
     Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
     """
-    return words_of_clients(_key_words(key), num_clients, word)
+    return words_of_clients(key_words(key), num_clients, word)
 
 
 def words_of_clients(
@@ -228,7 +229,7 @@ def pair_words(
     Source: as `client_words`, at other counters.
     """
     require(num_clients <= _MAX_PAIRED, "num_clients", f"must be at most {_MAX_PAIRED}")
-    keys = _key_words(key)
+    keys = key_words(key)
     shape = (num_clients, num_clients, *key.shape)
     row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
     column = jax.lax.broadcasted_iota(jnp.uint32, shape, 1)
@@ -253,7 +254,7 @@ _MAX_PAIRED = 92_681
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def _key_words(key: Array) -> tuple[Array, Array]:
+def key_words(key: Array) -> tuple[Array, Array]:
     """Return two words for each key, whatever its implementation."""
     data = jax.random.key_data(key)
     first = (data[..., 0], data[..., 1])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -21,7 +22,7 @@ from mrsa_jax._checks import KNOWN
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 
-__all__ = ["needs_values", "varying_like"]
+__all__ = ["needs_values", "program_of", "varying_like"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -75,6 +76,25 @@ def _holds_traced(values: Any) -> bool:
     leaves = jax.tree.leaves(values)
     records = [leaf for leaf in leaves if dataclasses.is_dataclass(leaf)]
     return is_traced(leaves) or any(is_traced(list(vars(record).values())) for record in records)
+
+
+def program_of(tree: Any) -> tuple[Any, ...]:
+    """Return what of a pytree of schemes decides which program runs it; its numbers do not.
+
+    Args:
+        tree: Schemes, such as a selector and an availability model.
+
+    Returns:
+        A hashable value: the structure with its static fields, and each leaf's shape and type.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> of = [program_of(mj.selection.batch_partitioning(12, 6, t)) for t in (2, 3)]
+        >>> of[0] == of[1] != program_of(mj.selection.batch_partitioning(24, 6, 2))
+        True
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
 
 
 def varying_like(start: Any, *values: Any) -> Any:

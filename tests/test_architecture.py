@@ -31,9 +31,12 @@ ORDER = (
     "_compile_cache",
     "_device",
     "_tracing",
+    "_chacha20_rounds",
     "_arrays",
     "_kernels",
     "_compiled",
+    "_chacha20_kernel",
+    "_chacha20_loops",
     "_products",
     "_residues",
     "_prime",
@@ -50,6 +53,8 @@ ORDER = (
     "_status",
     "_streams",
     "_chance",
+    "_selector",
+    "_round_rules",
     "modular",
     "graphs",
     "availability",
@@ -376,10 +381,13 @@ def test_lazy_names_exist() -> None:
 
 
 def test_configuration_literals_equal_the_registry() -> None:
-    from mrsa_jax.study import _build, _training_config
+    from mrsa_jax.study import DataConfig, TrainingConfig, _build
 
-    assert typing.get_args(_training_config.ModelName) == tuple(_build.MODELS)
-    assert typing.get_args(_training_config.PartitionName) == tuple(_build.PARTITIONS)
+    def names(config: type, field: str) -> tuple[str, ...]:
+        return typing.get_args(typing.get_type_hints(config)[field])
+
+    assert names(TrainingConfig, "model") == tuple(_build.MODELS)
+    assert names(DataConfig, "partition") == tuple(_build.PARTITIONS)
 
 
 def test_hints_to_install_name_what_a_registry_has() -> None:

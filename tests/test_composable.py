@@ -21,7 +21,6 @@ from jax.sharding import Mesh, PartitionSpec
 import mrsa_jax as mj
 from mrsa_jax import attacks, data, federated, graphs, hetero, modular, privacy, secagg, selection
 from mrsa_jax import availability as online
-from mrsa_jax._prime import PRIMES, field
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import stochastic
 
@@ -95,7 +94,6 @@ def modular_rows() -> dict[str, Row]:
     points = jnp.broadcast_to(jnp.arange(1, 4, dtype=jnp.uint32), (2, 2, 3))
     used = jnp.asarray([[[1, 1, 0]] * 2, [[0, 1, 1]] * 2], bool)
     prime = modular.SHAMIR_PRIME
-    of = field(PRIMES[0])
     matrices = jnp.asarray(_draw.integers(-2, 3, (2, 3, 4)), jnp.int32)
     return {
         "add": _of(modular.add, _words(D, below=97), _words(D, below=97), modulus=97),
@@ -105,11 +103,6 @@ def modular_rows() -> dict[str, Row]:
             modular.is_in_row_space,
             matrices,
             jnp.asarray([matrices[0, :2].sum(axis=0)[None], matrices[0, :1]]),
-        ),
-        "kernel_step": _of(
-            lambda kernel, row: modular.kernel_step(kernel, row, of),
-            _both(jnp.eye(N, dtype=jnp.uint32)),
-            _words(N, below=2),
         ),
         "keystream": _of(modular.keystream, _words(8), _words(3), num_words=20),
         "limbs_of": _of(modular.limbs_of, _words(3, 8)),
@@ -766,8 +759,7 @@ TABLE = {
 # constants, types, records of results, and functions of Python numbers, texts and files
 NO_ARRAYS = {
     "modular": """
-        LIMBS MOST_POINTS PRIMES SHAMIR_PRIME Ring check_modulus is_power_of_two ring_of
-        words_per_residue
+        LIMBS MOST_POINTS SHAMIR_PRIME Ring check_modulus ring_of
     """,
     "graphs": """
         GraphModel complete secagg_plus_parameters
@@ -776,9 +768,8 @@ NO_ARRAYS = {
         Availability StepDropout
     """,
     "selection": """
-        Fairness LearntRound RoundHistory RoundRule Selector SelectorState SplitPolicy
-        enumerate_family family_size family_size_bound full_rank_probability_bound partition
-        program_of register uniform weighted
+        Fairness RoundHistory Scheme Selector SelectorState enumerate_family family_size
+        family_size_bound full_rank_probability_bound partition register uniform weighted
     """,
     "quantize": """
         ClipRule Quantizer stochastic

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._chance import check_chances, happens, threshold, threshold_chance
+from mrsa_jax._chance import check_chances, happens, spread, threshold, threshold_chance
+from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values
@@ -51,16 +52,7 @@ class Independent:
         Raises:
             ConfigurationError: If it holds rates of another number of clients.
         """
-        shape = self.thresholds.shape
-        require(
-            len(shape) == 0 or shape[-1] == num_clients,
-            "dropout_rate",
-            f"must be one rate or {num_clients}, one for each client",
-            f"shape {shape}",
-        )
-        if len(shape) > 0:
-            return self
-        return Independent(jnp.broadcast_to(self.thresholds, (num_clients,)))
+        return Independent(spread(self.thresholds, "dropout_rate", num_clients, "rate"))
 
     def init(self, key: Key[Array, ""]) -> None:
         """Return None: rounds do not depend on each other."""
@@ -141,18 +133,16 @@ def assign_rates(
     """
     if how not in _WAYS:
         raise ConfigurationError(f"`how` must be a known way; got {how!r}; {nearest(how, _WAYS)}")
-    is_integer = isinstance(num_clients, int | np.integer) and not isinstance(num_clients, bool)
-    require(is_integer and num_clients >= 1, "num_clients", "must be at least 1", num_clients)
+    check_count(num_clients, "num_clients", "must be at least 1")
     given = np.atleast_1d(check_chances(rates, "rates"))
     values = given.astype(np.float32)
     # what is between 0 and 1 stays so in float32
     inside = np.clip(values, np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0)))
     values = np.where((given > 0.0) & (given < 1.0), inside, values)
-    spread = values[np.arange(num_clients) % values.size]
-    if how == "cyclic":
-        return spread
-    order = np.argsort(np.arange(num_clients) % values.size, kind="stable")
+    place = np.arange(num_clients) % values.size
     if how == "sorted":
-        return spread[order]
-    words = np.asarray(_client_words(as_key(seed), num_clients))
-    return spread[np.argsort(words, kind="stable")]
+        place = np.sort(place)
+    elif how == "shuffled":
+        words = np.asarray(_client_words(as_key(seed), num_clients))
+        place = place[np.argsort(words, kind="stable")]
+    return values[place]

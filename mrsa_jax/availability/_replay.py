@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._arrays import binary_matrix
+from mrsa_jax._checks import check_known
+from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
@@ -94,26 +95,12 @@ def replay(
         >>> history.astype(int).tolist()
         [[1, 0], [1, 1], [0, 1], [1, 0]]
     """
-    rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
-    try:
-        array = np.asarray(trace)
-    except ValueError:
-        array = np.asarray(None)
-    require(array.dtype.kind in "biu", "trace", rule, f"dtype {array.dtype}")
-    require(array.ndim == 2 and array.size > 0, "trace", rule, f"shape {array.shape}")
+    array = binary_matrix(trace, "trace")
     require(array.shape[0] < 2**31 - 1, "trace", "must have fewer rows", array.shape[0])
-    extremes = {int(array.min()), int(array.max())}
-    require(extremes <= {0, 1}, "trace", rule, *sorted(extremes))
-    for argument, value, known in (
-        ("beyond", beyond, typing.get_args(Beyond)),
-        ("start", start, typing.get_args(Start)),
-    ):
-        hint = f"must be a known mode: {nearest(str(value), known)}"
-        require(value in known, argument, hint, value)
+    check_known(beyond, "beyond", typing.get_args(Beyond), "a known mode")
+    check_known(start, "start", typing.get_args(Start), "a known mode")
     legal = start == "first" or beyond == "repeat"
     require(legal, "start", 'must be "first" unless the trace repeats', start)
     return Replay(
-        jnp.asarray(array.astype(np.bool_)),
-        jnp.asarray(beyond == "repeat"),
-        jnp.asarray(start == "random"),
+        jnp.asarray(array), jnp.asarray(beyond == "repeat"), jnp.asarray(start == "random")
     )

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import hetero, quantize, secagg
+from mrsa_jax._residues import words_per_residue
 from mrsa_jax._status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
-from mrsa_jax.modular import words_per_residue
 
 _GROUP_LEVELS = (2, 4, 8, 10, 12)
 

@@ -110,7 +110,7 @@ def _exposure(quick: bool) -> Work:
 
 def _weak_bounds(quick: bool) -> Work:
     from mrsa_jax._prime import PRIMES, fields
-    from mrsa_jax.privacy.solver import _bounds
+    from mrsa_jax.privacy.solver import bounds
 
     count, rounds, groups = (4, 15, 12) if quick else (64, 150, 120)
     rows = Struct((count, 2, rounds, groups), jnp.uint32)
@@ -118,7 +118,7 @@ def _weak_bounds(quick: bool) -> Work:
     weights = jnp.ones((count, groups), jnp.int32)
     projection = Struct((2, 3, groups), jnp.uint32)
     arguments = (rows, codes, weights, projection, fields(PRIMES))
-    return Work([Call(_bounds.bounds, arguments, {"binary": False, "tile": count})], count)
+    return Work([Call(bounds, arguments, {"binary": False, "tile": count})], count)
 
 
 # ---- pads and shares
@@ -158,16 +158,15 @@ def _padded_round(quick: bool, *, modulus: int) -> Work:
 
 
 def _shares(quick: bool) -> Work:
-    from mrsa_jax.modular import _shamir
+    from mrsa_jax.modular import LIMBS, recover_secrets, share_secrets
 
     n, threshold = (5, 3) if quick else (40, 21)
-    limbs, degree = _shamir.LIMBS, threshold - 1
+    limbs, degree = LIMBS, threshold - 1
     points = jnp.broadcast_to(jnp.arange(1, n + 1, dtype=jnp.uint32), (n, n))
     secrets, higher = Struct((n, limbs), jnp.uint32), Struct((n, degree, limbs), jnp.uint32)
     shares = Struct((n, limbs, n), jnp.uint32)
-    static = {"prime": _shamir.SHAMIR_PRIME}
-    share = Call(_shamir._share, (secrets, higher, points), static)
-    recover = Call(_shamir._recover, (shares, points, jnp.ones((n, n), jnp.bool_)), static)
+    share = Call(jax.jit(share_secrets), (secrets, higher, points))
+    recover = Call(jax.jit(recover_secrets), (shares, points, jnp.ones((n, n), jnp.bool_)))
     return Work([share, recover], n)
 
 

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Int32, Int64
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._round_rules import block_labels
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
-from mrsa_jax.selection._round_rules import block_labels
 
 __all__ = [
     "CohortGroups",

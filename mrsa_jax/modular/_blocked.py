@@ -82,7 +82,10 @@ def in_chunks(
 
 
 def _of_chunk(matrices: Array, *, of: Field | None, steps: int) -> Array:
-    rules = _small_rules() if of is None else _rules(of)
+    if of is None:
+        rules = _Rules(_enter_small, _cross_small, _divide_small, _less_product_small)
+    else:
+        rules = _wide_rules(of) if multiplies_wide() else _rules_by_limbs(of)
     work = rules.enter(matrices)
     block = min(_BLOCK, steps)
     blocks = -(-steps // block)
@@ -158,10 +161,6 @@ def _clear_column(
 # ---- modulo the small prime, in float32
 
 
-def _small_rules() -> _Rules:
-    return _Rules(_enter_small, _cross_small, _divide_small, _less_product_small)
-
-
 def _enter_small(matrices: Array) -> Float32[Array, ...]:
     if matrices.dtype == jnp.bool_:
         return matrices.astype(jnp.float32)
@@ -203,10 +202,6 @@ def _inverses() -> np.ndarray:
 
 
 # ---- modulo a 31-bit prime, in uint32
-
-
-def _rules(of: Field) -> _Rules:
-    return _wide_rules(of) if multiplies_wide() else _rules_by_limbs(of)
 
 
 def _wide_rules(of: Field) -> _Rules:

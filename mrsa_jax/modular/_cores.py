@@ -9,6 +9,7 @@ import numpy as np
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import over_cores
 from mrsa_jax._prime import inverses
+from mrsa_jax._residues import codes, host_residues
 
 __all__ = [
     "compiled_prefix_ranks",
@@ -19,21 +20,17 @@ __all__ = [
 _FEWEST_A_CORE = 8
 
 
-def compiled_ranks(matrices: np.ndarray, prime: int | None = None) -> np.ndarray:
-    """Return the ranks of integer matrices `[batch, rows, columns]` modulo a prime, int32.
+def compiled_ranks(matrices: np.ndarray) -> np.ndarray:
+    """Return the ranks of integer matrices `[batch, rows, columns]` modulo a small prime, int32.
 
-    The prime is a small one unless given: four times as fast, and proof enough of a rank that
-    meets an upper bound.
+    Four times as fast as modulo a large one, and proof enough of a rank that meets an upper bound.
     """
-    from mrsa_jax import _elimination
     from mrsa_jax.modular import _ranks
 
     def part(chunk: np.ndarray) -> np.ndarray:
-        if prime is None:
-            small = _residues(chunk, _ranks.SMALL, np.dtype(np.int32))
-            return _ranks.ranks(small, inverses(_ranks.SMALL))
-        rows = _residues(chunk, prime, np.dtype(np.uint64))
-        return np.asarray([_elimination.rank_of(m, np.uint64(prime)) for m in rows], np.int32)
+        small = host_residues(chunk, _ranks.SMALL, np.int32)
+        found: np.ndarray = _ranks.ranks(small, inverses(_ranks.SMALL))
+        return found
 
     return _in_parts(part, matrices)
 
@@ -43,7 +40,7 @@ def compiled_prefix_ranks(matrices: np.ndarray, prime: int) -> np.ndarray:
     from mrsa_jax import _elimination
 
     def part(chunk: np.ndarray) -> np.ndarray:
-        rows = _residues(chunk, prime, np.dtype(np.uint64))
+        rows = host_residues(chunk, prime, np.uint64)
         grew = [_elimination.independent_rows(m, np.uint64(prime)) for m in rows]
         return np.cumsum(grew, axis=1, dtype=np.int32)
 
@@ -58,13 +55,6 @@ def host_upper_bounds(matrices: np.ndarray) -> list[int]:
     return [min(both) for both in zip(*counts, strict=True)]
 
 
-def codes(matrices: np.ndarray) -> np.ndarray:
-    """Return numbers that are equal exactly where integers of any size are, and 0 for 0."""
-    values, places = np.unique(matrices, return_inverse=True)
-    zero = int(np.searchsorted(values, 0))  # 0's own place, if it occurs
-    return (places.reshape(matrices.shape) - zero).astype(np.int32)
-
-
 def _distinct_lines(matrices: np.ndarray) -> list[int]:
     if matrices.dtype == np.bool_:
         matrices = np.packbits(matrices, axis=-1)
@@ -72,14 +62,6 @@ def _distinct_lines(matrices: np.ndarray) -> list[int]:
     width = lines.shape[-1] * lines.dtype.itemsize
     whole = lines.view(np.dtype((np.void, width)))[..., 0].tolist()
     return [len(set(rows) - {bytes(width)}) for rows in whole]
-
-
-def _residues(matrices: np.ndarray, prime: int, dtype: np.dtype) -> np.ndarray:
-    if matrices.dtype == np.bool_:
-        return matrices.astype(dtype)
-    if matrices.dtype != object and matrices.dtype.itemsize < 8:
-        matrices = matrices.astype(np.int64)
-    return (matrices % prime).astype(dtype)
 
 
 def _in_parts(part: Callable[[np.ndarray], np.ndarray], matrices: np.ndarray) -> np.ndarray:

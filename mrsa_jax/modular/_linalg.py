@@ -13,29 +13,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int32, UInt32
+from jaxtyping import Array, Bool, Int32
 
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._device import chosen_form, is_traced, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._prime import (
     PRIMES,
-    Field,
-    companion,
     draw_primes,
     enough_primes,
-    inverse,
     minor_bits,
-    multiply,
-    scale,
-    subtract,
-    sum_residues,
 )
 from mrsa_jax._residues import residues
 from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 
-__all__ = ["PRIMES", "is_in_row_space", "kernel_step", "rank", "rank_trajectory"]
+__all__ = ["is_in_row_space", "rank", "rank_trajectory"]
 
 
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
@@ -105,7 +98,8 @@ def _ranks_by_loops(host: np.ndarray) -> np.ndarray:
     for prime in _drawn_for(host) if (ranks < bounds).any() else ():
         left = np.flatnonzero(ranks < bounds)
         if left.size:
-            ranks[left] = np.maximum(ranks[left], compiled_ranks(host[left], prime))
+            found = compiled_prefix_ranks(host[left], prime)[:, -1]
+            ranks[left] = np.maximum(ranks[left], found)
     return ranks
 
 
@@ -186,46 +180,6 @@ def _drawn_for(array: np.ndarray | Array) -> tuple[int, ...]:
     if is_traced(array):
         return PRIMES
     return draw_primes(enough_primes(minor_bits(array), cases=2))
-
-
-def kernel_step(
-    kernel: UInt32[Array, "dim dim"], row: UInt32[Array, " dim"], of: Field, *, binary: bool = False
-) -> tuple[UInt32[Array, "dim dim"], Bool[Array, ""]]:
-    """Shrink a kernel basis by one more row of the matrix.
-
-    The rows of `kernel` (zero rows apart) are a basis of {v : P v = 0} mod p, the identity
-    before the first row of P. A basis vector q is an equation that the row space V obeys; unit
-    vector e_i lies in V exactly if column i of the basis is zero.
-
-    Args:
-        kernel: Basis before, in residues, spent rows being zero; at most 2**16 columns.
-        row: The new row of P in residues.
-        of: The field (`mrsa_jax._prime.field`).
-        binary: Whether `row` is known to hold only 0 and 1, which halves the work (static).
-
-    Returns:
-        Basis after, and whether the rank has grown by one.
-
-    Cost: two products (one if `binary`) for each entry of the basis; its shapes are fixed, so it
-    can be the body of a `lax.scan`.
-
-    Examples:
-        >>> from mrsa_jax._prime import PRIMES, field
-        >>> row = jnp.asarray([0, 1], jnp.uint32)
-        >>> kernel, grew = kernel_step(jnp.eye(2, dtype=jnp.uint32), row, field(PRIMES[0]))
-        >>> kernel.tolist(), bool(grew)  # e_1 is known, e_0 is not
-        ([[1, 0], [0, 0]], True)
-    """
-    if binary:
-        products = jnp.where(row[None, :] != jnp.uint32(0), kernel, jnp.uint32(0))
-    else:
-        products = scale(kernel, row[None, :], companion(row, of)[None, :], of)
-    values = sum_residues(products, of)
-    pivot = jnp.argmax(values != jnp.uint32(0))
-    leading = jnp.broadcast_to(inverse(values[pivot][None], of), values.shape)
-    factors = multiply(values, leading, of)
-    step = scale(kernel[pivot][None, :], factors[:, None], companion(factors, of)[:, None], of)
-    return subtract(kernel, step, of), values[pivot] != jnp.uint32(0)
 
 
 def _stack(array: np.ndarray | Array) -> np.ndarray | Array:

@@ -16,9 +16,8 @@ from jaxtyping import Array, Bool, Int32, Shaped
 
 from mrsa_jax._device import chosen_form
 from mrsa_jax._prime import field
-from mrsa_jax._residues import residues
+from mrsa_jax._residues import codes, residues
 from mrsa_jax.modular import _blocked
-from mrsa_jax.modular._cores import codes
 
 __all__ = [
     "held",

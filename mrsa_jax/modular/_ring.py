@@ -18,17 +18,16 @@ from jaxtyping import Array, UInt32
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._products import divide_step
+from mrsa_jax._residues import is_power_of_two
 
 __all__ = [
     "Ring",
     "add",
     "check_modulus",
-    "is_power_of_two",
     "reduce_words",
     "ring_of",
     "ring_sum_over",
     "subtract",
-    "words_per_residue",
 ]
 
 
@@ -54,28 +53,6 @@ def check_modulus(modulus: Any, argument: str = "modulus") -> int:
     fits = value < 2**31 or is_power_of_two(value)
     require(fits, argument, rule, modulus)
     return value
-
-
-def is_power_of_two(modulus: int) -> bool:
-    """Return whether R = 2**b, so that residues are the low bits of wrapped words.
-
-    Examples:
-        >>> is_power_of_two(2**20), is_power_of_two(37)
-        (True, False)
-    """
-    return modulus & (modulus - 1) == 0
-
-
-def words_per_residue(modulus: int) -> int:
-    """Return how many 32-bit words of keystream one residue takes: 1 for R = 2**b, else 2.
-
-    Two words (64 bits) keep a residue within R/2**64 < 2**-33 of uniform.
-
-    Examples:
-        >>> words_per_residue(2**20), words_per_residue(37)
-        (1, 2)
-    """
-    return 1 if is_power_of_two(modulus) else 2
 
 
 @jax.tree_util.register_dataclass

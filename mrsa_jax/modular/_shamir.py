@@ -133,10 +133,10 @@ def _share(secrets: Array, coefficients: Array, points: Array, prime: int) -> Ar
         start = varying_like(start, one)
 
         def step(value: Array, coefficient: Array) -> tuple[Array, None]:
-            return add(_times_point(value, x, prime), _across(coefficient, value), prime), None
+            return add(_times_point(value, x, prime), coefficient[:, None], prime), None
 
         value, _ = lax.scan(step, start, higher, reverse=True)
-        return add(_times_point(value, x, prime), _across(secret, value), prime)
+        return add(_times_point(value, x, prime), secret[:, None], prime)
 
     batch = at_once("shares", 4 * secrets.shape[1] * points.shape[1])
     return lax.map(horner, (secrets, coefficients, points), batch_size=batch)
@@ -225,10 +225,6 @@ def _inverse(values: Array, prime: int) -> Array:
 
     start = (varying_like(jnp.ones_like(values), values), values)
     return lax.scan(step, start, jnp.asarray(bits))[0][0]
-
-
-def _across(column: Array, like: Array) -> Array:
-    return jnp.broadcast_to(column[:, None], like.shape)
 
 
 def _times_point(values: Array, points: Array, prime: int) -> Array:

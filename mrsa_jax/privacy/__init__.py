@@ -10,7 +10,7 @@ from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_privacy
 from mrsa_jax.privacy._weights import integer_weights
-from mrsa_jax.privacy.logs._read import ParticipationLog, read_log
+from mrsa_jax.privacy.logs import ParticipationLog, read_log
 
 __all__ = [
     "Audit",

@@ -14,16 +14,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mrsa_jax._arrays import host_array
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._checks import check_count, check_known
+from mrsa_jax._errors import require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy import _leverage_wide
+from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._history import as_history, as_log
-from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed, recipe_of
+from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._strong import strong_privacy
 from mrsa_jax.privacy._unweighted import UnweightedGroup, unweighted_group
 from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
-from mrsa_jax.privacy.logs._table import ParticipationLog
+from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_jax.privacy.solver import Progress
 
 __all__ = ["Audit", "Definition", "Gate", "audit", "audit_steps"]
 
@@ -77,30 +80,55 @@ class Audit:
     empty_rounds: int
     is_weighted: bool
     exposed: tuple[tuple[Hashable, Hashable], ...]
-    max_leverage: float | None
-    max_leverage_client: Hashable | None
     weak: WeakPrivacy
-    group: UnweightedGroup | None
-    group_clients: tuple[Hashable, ...]
     strong: int | None
-    recipe: Recipe | None
+    max_leverage: float | None = None
+    max_leverage_client: Hashable | None = None
+    group: UnweightedGroup | None = None
+    group_clients: tuple[Hashable, ...] = ()
+    recipe: Recipe | None = None
     columns_used: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return the audit for a notebook: its findings in words, and its numbers."""
-        weak, leverage = self.weak, self.max_leverage
+        weak = self.weak
         undefined = weak.lower is None or weak.upper is None
         rows = [
             ("history", f"{self.num_rounds} rounds, {self.num_clients} clients"),
             ("exposed clients", str(len(self.exposed))),
             ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
             ("strong T", shown(self.strong)),
-            ("largest leverage", "not computed" if leverage is None else share(leverage)),
+            ("largest leverage", self.largest_share),
         ]
         words = "".join(f"<p>{tidy(shown(text, 400))}</p>" for text in self.sentences())
         return card("Audit", rows, note=Markup(words))
+
+    @property
+    def largest_share(self) -> str:
+        """The largest leverage in percent; what is below 1 never reads as all."""
+        leverage = self.max_leverage
+        if leverage is None:
+            return "not computed"
+        is_almost_all = leverage < 1.0 and round(leverage, 3) == 1.0
+        return "more than 99.9%" if is_almost_all else f"{leverage:.1%}"
+
+    def over_rounds(self, log: ParticipationLog, progress: Progress | None = None) -> OverRounds:
+        """Return who was exposed, and between which bounds T lay, after every round of the log.
+
+        Args:
+            log: The history that was audited.
+            progress: Called with what is done, parts done and their number.
+
+        Examples:
+            >>> P = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
+            >>> log = ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
+            >>> after = audit(log, effort=0.01).over_rounds(log)
+            >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
+            ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
+        """
+        return over_rounds(log, [first for _, first in self.exposed], self.weak, progress)
 
     def gate(self, target: int, definition: Definition = "weak") -> Gate:
         """Return whether privacy of at least `target` is proven; what is uncertain fails.
@@ -116,11 +144,9 @@ class Audit:
         Raises:
             ConfigurationError: If `target` is no positive integer or the definition unknown.
         """
-        is_count = isinstance(target, int) and not isinstance(target, bool) and target >= 1
-        require(is_count, "target", "must be an integer of at least 1", target)
+        check_count(target, "target", "must be an integer of at least 1")
         known = typing.get_args(Definition)
-        rule = f"must be a known definition: {nearest(str(definition), known)}"
-        require(definition in known, "definition", rule, definition)
+        check_known(definition, "definition", known, "a known definition")
         lower = self.strong if definition == "strong" else self.weak.lower
         upper = self.strong if definition == "strong" else self.weak.upper
         if lower is None or upper is None:
@@ -184,7 +210,7 @@ class Audit:
         client = printable(self.max_leverage_client)
         return [
             exposed,
-            f"The best linear estimate explains {share(self.max_leverage)} of the variance of "
+            f"The best linear estimate explains {self.largest_share} of the variance of "
             f"client {client}'s update, and {mean:.1%} of a client's on average.",
         ]
 
@@ -315,7 +341,8 @@ def audit_steps(
     for weak in weak_steps(P, effort=effort, progress=report):
         if found is None:
             found = _first(log, weak, strong_privacy(P))
-        found = _with_weak(found, log, weak)
+        recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
+        found = dataclasses.replace(found, weak=weak, recipe=recipe)
         yield found
         report("weak privacy", 0, 1)
     assert found is not None
@@ -347,22 +374,12 @@ def _first(log: ParticipationLog, weak: WeakPrivacy, strong: int | None) -> Audi
         empty_rounds=int((~(P != 0).any(axis=1)).sum()),
         is_weighted=P.dtype != np.bool_ and not bool(((P == 0) | (P == 1)).all()),
         exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
-        max_leverage=None,
-        max_leverage_client=None,
         weak=weak,
-        group=None,
-        group_clients=(),
         strong=strong,
-        recipe=None,
         pending=("weak privacy", "leverage", "plain sums"),
         columns_used=log.columns_used,
         columns_ignored=log.columns_ignored,
     )
-
-
-def _with_weak(found: Audit, log: ParticipationLog, weak: WeakPrivacy) -> Audit:
-    recipe = recipe_of(log, weak.witness, weak.support) if weak.rank else None
-    return dataclasses.replace(found, weak=weak, recipe=recipe)
 
 
 def _unnamed(P: Any) -> ParticipationLog:
@@ -370,13 +387,6 @@ def _unnamed(P: Any) -> ParticipationLog:
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     require(not (array < 0).any(), "P", "must not be negative", array[array < 0][:1].tolist())
     return ParticipationLog(array, tuple(range(array.shape[0])), tuple(range(array.shape[1])))
-
-
-def share(leverage: float) -> str:
-    """Return a leverage in percent; what is below 1 never reads as all."""
-    if leverage < 1.0 and round(leverage, 3) == 1.0:
-        return "more than 99.9%"
-    return f"{leverage:.1%}"
 
 
 def _interval(lower: int, upper: int) -> str:

@@ -9,15 +9,16 @@ drawn for the call and err with a chance below 2**-30.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
 from mrsa_jax._prime import ERROR_BITS, error_bits, minor_bits
-from mrsa_jax.privacy._audit import Audit
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
-from mrsa_jax.privacy.logs._table import ParticipationLog
-from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy._weak import WeakPrivacy
+from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_jax.privacy.solver import Progress
 
 __all__ = ["OverRounds", "over_rounds"]
 
@@ -44,42 +45,38 @@ class OverRounds:
 
 
 def over_rounds(
-    log: ParticipationLog, found: Audit, progress: Progress | None = None
+    log: ParticipationLog,
+    first_rounds: Iterable[Hashable],
+    weak: WeakPrivacy,
+    progress: Progress | None = None,
 ) -> OverRounds:
     """Return what an audit says of every round of its log.
 
     Args:
         log: The history.
-        found: Its audit.
+        first_rounds: For each exposed client the name of the round from which on it is.
+        weak: Weak privacy after the last round.
         progress: Called with what is done, parts done and their number.
-
-    Examples:
-        >>> from mrsa_jax.privacy import audit
-        >>> P = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
-        >>> log = ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
-        >>> after = over_rounds(log, audit(log, effort=0.01))
-        >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
-        ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
     """
     P = log.participation
     rounds = len(P)
     seen = np.maximum.accumulate((P != 0).any(axis=1))
     place = {name: j for j, name in enumerate(log.rounds)}
-    firsts = np.array([place[first] for _, first in found.exposed], np.int64)
+    firsts = np.array([place[first] for first in first_rounds], np.int64)
     exposed = np.cumsum(np.bincount(firsts, minlength=rounds)).astype(np.int32)
     strong = None
     if P.size <= _MOST_ENTRIES:
         strong = np.asarray(strong_privacy_trajectory(P))
     # Nobody exposed is T of at least two, and T never rises.
-    lower = np.where(exposed > 0, 1, np.maximum(2, found.weak.lower or 1))
+    lower = np.where(exposed > 0, 1, np.maximum(2, weak.lower or 1))
     upper = np.minimum.accumulate(_sizes(P))
     upper = np.where(exposed > 0, 1, upper)
-    used = np.flatnonzero([value != 0 for value in found.weak.witness])
-    if used.size and found.weak.upper is not None:
-        upper[used[-1] :] = np.minimum(upper[used[-1] :], found.weak.upper)
+    used = np.flatnonzero([value != 0 for value in weak.witness])
+    if used.size and weak.upper is not None:
+        upper[used[-1] :] = np.minimum(upper[used[-1] :], weak.upper)
     if strong is not None:
         lower = np.maximum(lower, strong)
-    groups = found.weak.num_groups
+    groups = weak.num_groups
     is_small = 0 < groups <= _MOST_GROUPS and rounds * groups**2 <= _MOST_PRODUCTS
     if is_small and error_bits(minor_bits(P), 2) >= ERROR_BITS:
         bulk = weak_privacy_trajectory(P, method="bounds", progress=progress)

@@ -10,17 +10,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+import jax
 import numpy as np
+from jaxtyping import Array
 
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
-from mrsa_jax.privacy.solver._groups import Groups, collapse
-from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
-from mrsa_jax.privacy.solver._search import Progress
-from mrsa_jax.privacy.solver._space import Space, Vector
+from mrsa_jax.privacy.solver import (
+    CHEAP_SECONDS,
+    Groups,
+    Progress,
+    Ranks,
+    Space,
+    Vector,
+    collapse,
+    ranks_of,
+)
 
-__all__ = ["Curve", "Witness", "certify"]
+__all__ = ["WeakPrivacyTrajectory", "Witness", "certify"]
 
 _SETS_A_LEVEL = 24
+_METHOD = np.dtype("U12")
 _SEARCHES = 4  # one takes at most a quarter of what is left, so that earlier levels get theirs
 
 
@@ -43,26 +52,44 @@ class Witness:
     method: str
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Curve:
-    """What is known of T after every round of one history; -1 where nobody took part yet."""
+class WeakPrivacyTrajectory:
+    """Weak privacy T after each round; leading axes are separate histories.
 
-    lower: np.ndarray
-    upper: np.ndarray
-    certified: np.ndarray
-    rank: np.ndarray
-    lower_method: tuple[str, ...]
-    witnesses: tuple[Witness, ...]
+    A pytree; what comes out of a program holds JAX's arrays and names no methods.
+
+    Attributes:
+        lower: int32 `[..., rounds]`: T is at least this after rows 0..j; -1 while nobody took
+            part.
+        upper: int32 `[..., rounds]`: T is at most this.
+        certified: bool `[..., rounds]`: whether both are equal, the rank is proven, and an exact
+            combination shows the upper bound; never set by `method="bounds"`. A round before
+            anybody took part counts as certified: there is nothing to solve for.
+        rank: int32 `[..., rounds]`.
+        lower_method: What proves each lower bound, `[..., rounds]` of strings; None inside `jit`.
+        witnesses: For each history, in order, the exact combinations that lowered the
+            upper bound; empty with `method="bounds"`.
+    """
+
+    lower: np.ndarray | Array
+    upper: np.ndarray | Array
+    certified: np.ndarray | Array
+    rank: np.ndarray | Array
+    lower_method: np.ndarray | None
+    witnesses: tuple[tuple[Witness, ...], ...]
 
 
-def certify(history: np.ndarray, seconds: float, progress: Progress | None) -> Curve:
+def certify(
+    history: np.ndarray, seconds: float, progress: Progress | None
+) -> WeakPrivacyTrajectory:
     """Return the curve of a history `[rounds, clients]`, all searches taking about `seconds`."""
     groups = collapse(history)
     rounds = len(history)
     if not groups.num_groups:
-        nothing = np.full(rounds, -1, np.int32)
-        return Curve(nothing, nothing.copy(), np.ones(rounds, np.bool_),
-                     np.zeros(rounds, np.int32), ("",) * rounds, ())  # fmt: skip
+        nothing, zero = np.full(rounds, -1, np.int32), np.zeros(rounds, np.int32)
+        methods = np.zeros(rounds, _METHOD)
+        return WeakPrivacyTrajectory(nothing, nothing, zero == 0, zero, methods, ((),))
     budget = Budget(seconds)
     ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
     search = _Levels(groups.matrix[ranks.kept], groups.sizes, budget, progress)
@@ -70,7 +97,7 @@ def certify(history: np.ndarray, seconds: float, progress: Progress | None) -> C
     return _by_round(search, groups, ranks)
 
 
-def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> Curve:
+def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTrajectory:
     levels, proven, kept = ranks.prefix, ranks.proven, ranks.kept
     lower = np.concatenate([[-1], search.lower[1:]])[levels]
     upper = np.concatenate([[-1], search.upper[1:]])[levels]
@@ -90,14 +117,14 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> Curve:
                 vector.method,
             )
         )
-    methods = tuple(search.method[level] for level in levels)
-    return Curve(
+    methods = np.asarray([search.method[level] for level in levels], _METHOD)
+    return WeakPrivacyTrajectory(
         lower.astype(np.int32),
         upper.astype(np.int32),
         proven & (lower == upper),
         levels.astype(np.int32),
         methods,
-        tuple(witnesses),
+        (tuple(witnesses),),
     )
 
 
@@ -179,14 +206,14 @@ class _Levels:
                 return False
             self._budget.spend(space.duals_seconds)
             self._paid.add(level)
-        target = int(self.upper[level]) - 1
-        chosen = space.best_plan(target, CHEAP_SECONDS)
-        if chosen is None or chosen.limit < self.lower[level]:
+        limits = int(self.lower[level]), int(self.upper[level]) - 1
+        chosen = space.best_plan(*limits, CHEAP_SECONDS)
+        if chosen is None:
             if not self._has_guessed:
                 self._guess(level)
                 return True
-            chosen = space.best_plan(target, self._budget.left / _SEARCHES)
-            if chosen is None or chosen.limit < self.lower[level]:
+            chosen = space.best_plan(*limits, self._budget.left / _SEARCHES)
+            if chosen is None:
                 return False
         self._budget.spend(chosen.seconds)
         is_proof, vector = space.search(chosen, self._progress)

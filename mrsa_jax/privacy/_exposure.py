@@ -20,7 +20,7 @@ from mrsa_jax._residues import residues
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure_xla import first_rounds
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy.solver._groups import column_codes
+from mrsa_jax.privacy.solver import column_codes
 
 __all__ = ["first_exposure"]
 

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from mrsa_jax._arrays import as_integers, is_table
-from mrsa_jax.privacy.logs._read import read_log
-from mrsa_jax.privacy.logs._table import ParticipationLog
+from mrsa_jax.privacy.logs import ParticipationLog, read_log
 
 __all__ = ["as_history", "as_log"]
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Float64
 
+from mrsa_jax._checks import check_number
 from mrsa_jax._device import at_once, is_traced, map_tiles
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
@@ -136,11 +137,8 @@ def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray | Array:
 
 def _check_noise(noise: Any) -> float:
     rule = f"must be 0 or lie in [{_LEAST_NOISE:g}, {_MOST_NOISE:g}]"
-    number = isinstance(noise, int | float | np.integer | np.floating)
-    require(number and not isinstance(noise, bool), "noise", "must be a number", noise)
-    sigma = float(noise)
-    fits = sigma == 0.0 or _LEAST_NOISE <= sigma <= _MOST_NOISE  # false for NaN
-    require(fits, "noise", rule, noise)
+    sigma = check_number(noise, "noise", rule, 0.0, _MOST_NOISE, kind="must be a number")
+    require(sigma == 0.0 or sigma >= _LEAST_NOISE, "noise", rule, noise)
     return sigma
 
 
@@ -155,10 +153,7 @@ def _chunk(
         first = first_exposure(histories)
     with jax.enable_x64(True):
         rows = _as_floats(histories)
-        if first is None:
-            found = _noisy(rows, jnp.float64(sigma), last_only, tile)
-        else:
-            found = _plain(rows, is_new, last_only, tile)
+        found = _shares(rows, is_new, np.float64(sigma), last_only, tile)
         found = jnp.minimum(found.astype(precision), np.nextafter(precision.type(1), np.float32(0)))
         return found if first is None else _decide(found, first, last_only)
 
@@ -186,13 +181,22 @@ def _as_floats(histories: np.ndarray | Array) -> np.ndarray | Array:
 
 
 @jax.jit(static_argnames=("last_only", "tile"))
-def _plain(
+def _shares(
     rows: Float64[Array, "batch rounds clients"],
-    is_new: Bool[Array, "batch rounds"],
+    is_new: Bool[Array, "batch rounds"] | None,
+    sigma: Float64[Array, ""],
     last_only: bool,
     tile: int,
 ) -> Float64[Array, "batch *kept clients"]:
-    return map_tiles(lambda both: _plain_history(both[0], both[1], last_only), (rows, is_new), tile)
+    """Return the leverages; without `is_new`, of updates with noise."""
+
+    def one(history: tuple[Array, Array | None]) -> Array:
+        own, is_new = history
+        if is_new is None:
+            return _noisy_history(own, sigma, last_only)
+        return _plain_history(own, is_new, last_only)
+
+    return map_tiles(one, (rows, is_new), tile)
 
 
 def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
@@ -219,16 +223,6 @@ def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
     start = varying_like((basis, jnp.int32(0), jnp.zeros(clients, jnp.float64)), rows, is_new)
     (_, _, last), every = lax.scan(one_round, start, (rows, is_new))
     return last if last_only else every
-
-
-@jax.jit(static_argnames=("last_only", "tile"))
-def _noisy(
-    rows: Float64[Array, "batch rounds clients"],
-    sigma: Float64[Array, ""],
-    last_only: bool,
-    tile: int,
-) -> Float64[Array, "batch *kept clients"]:
-    return map_tiles(lambda one: _noisy_history(one, sigma, last_only), rows, tile)
 
 
 def _noisy_history(rows: Array, sigma: Array, last_only: bool) -> Array:

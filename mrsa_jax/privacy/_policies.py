@@ -17,11 +17,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, independent_steps
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
-from mrsa_jax.selection import Selector, SplitPolicy, rollout_rounds
+from mrsa_jax.selection import Selector, rollout_rounds
 
 __all__ = ["PolicyPrivacy", "policy_privacy"]
 

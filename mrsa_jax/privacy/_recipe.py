@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._untrusted import cell, printable
-from mrsa_jax.privacy.logs._table import ParticipationLog
+from mrsa_jax.privacy.logs import ParticipationLog
 
-__all__ = ["Recipe", "digits", "join_names", "listed", "recipe_of"]
+__all__ = ["Recipe", "digits", "join_names", "listed"]
 
 _MOST_NAMES = 10
 _MOST_TERMS = 12
@@ -31,6 +31,30 @@ class Recipe:
 
     rounds: tuple[tuple[Hashable, int], ...]
     clients: tuple[tuple[Hashable, int], ...]
+
+    @staticmethod
+    def of(log: ParticipationLog, witness: Sequence[int], support: Sequence[int]) -> Recipe:
+        """Return the recipe of a witness z: coefficients of the sums as the server learnt them.
+
+        Common factors are taken out, and signs chosen so that more clients are added than
+        subtracted.
+
+        Args:
+            log: The history.
+            witness: z, an integer for each round.
+            support: The clients on which z P is not zero.
+        """
+        rows = [j for j, value in enumerate(witness) if value]
+        scales = log.scales or (1,) * len(witness)
+        sums = [int(witness[j] * scales[j]) for j in rows]
+        part = log.participation[np.ix_(rows, list(support))].astype(object) * 1
+        left = [int(value) for value in np.array([witness[j] for j in rows], dtype=object) @ part]
+        common = math.gcd(*sums, *left)
+        if sum(value < 0 for value in left) > sum(value > 0 for value in left):
+            common = -common
+        rounds = tuple((log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True))
+        clients = tuple((log.clients[i], v // common) for i, v in zip(support, left, strict=True))
+        return Recipe(rounds, clients)
 
     def text(self) -> str:
         """Return the recipe as one sentence, shortened where numbers or lists are long.
@@ -51,29 +75,6 @@ class Recipe:
         for kind, terms in (("round", self.rounds), ("client", self.clients)):
             lines += [f"{kind},{_quoted(name)},{digits(value)}" for name, value in terms]
         return lines
-
-
-def recipe_of(log: ParticipationLog, witness: Sequence[int], support: Sequence[int]) -> Recipe:
-    """Return the recipe of a witness z: coefficients of the sums as the server learnt them.
-
-    Common factors are taken out, and signs chosen so that more clients are added than subtracted.
-
-    Args:
-        log: The history.
-        witness: z, an integer for each round.
-        support: The clients on which z P is not zero.
-    """
-    rows = [j for j, value in enumerate(witness) if value]
-    scales = log.scales or (1,) * len(witness)
-    sums = [int(witness[j] * scales[j]) for j in rows]
-    part = log.participation[np.ix_(rows, list(support))].astype(object) * 1
-    left = [int(value) for value in np.array([witness[j] for j in rows], dtype=object) @ part]
-    common = math.gcd(*sums, *left)
-    if sum(value < 0 for value in left) > sum(value > 0 for value in left):
-        common = -common
-    rounds = tuple((log.rounds[j], c // common) for j, c in zip(rows, sums, strict=True))
-    clients = tuple((log.clients[i], v // common) for i, v in zip(support, left, strict=True))
-    return Recipe(rounds, clients)
 
 
 def join_names(kind: str, names: Sequence[Any]) -> str:

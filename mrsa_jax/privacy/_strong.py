@@ -12,16 +12,16 @@ from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Int32
+from jaxtyping import Array, Int32
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._residues import codes
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy.solver._groups import column_codes
+from mrsa_jax.privacy.solver import column_codes
 
 __all__ = ["strong_privacy", "strong_privacy_trajectory"]
 
@@ -98,51 +98,34 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
     """
     array = as_history(P)
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
-        weights: Any = array.astype(jnp.int32)
-        active: Any = weights != jnp.int32(0)
+        weights = array.astype(jnp.int32)
     else:
-        weights, active = _dense_weights(host_array(array, "P"))
-    batch = (-1, *array.shape[-2:])
-    found = _trajectory(jnp.asarray(weights).reshape(batch), jnp.asarray(active).reshape(batch))
+        weights = jnp.asarray(codes(host_array(array, "P")))
+    found = _trajectory(weights.reshape((-1, *array.shape[-2:])))
     return found.reshape(array.shape[:-1])
-
-
-def _dense_weights(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return int32 codes, equal exactly where the weights are, and which weights are not 0."""
-    active = (array != 0).astype(np.bool_)
-    if array.dtype != np.bool_:
-        array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
-    return array.astype(np.int32), active
 
 
 @jax.jit
 def _trajectory(
-    weights: Int32[Array, "batch rounds clients"], active: Bool[Array, "batch rounds clients"]
+    weights: Int32[Array, "batch rounds clients"],
 ) -> Int32[Array, "batch rounds"]:
-    return jax.vmap(_one_history)(weights, active)
+    def one_history(weights: Array) -> Array:
+        clients = weights.shape[1]
+        start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
+        return lax.scan(_refine, varying_like(start, weights), weights)[1]
+
+    return jax.vmap(one_history)(weights)
 
 
-def _one_history(
-    weights: Int32[Array, "rounds clients"], active: Bool[Array, "rounds clients"]
-) -> Int32[Array, " rounds"]:
-    clients = weights.shape[1]
-    start = (jnp.zeros(clients, jnp.int32), jnp.zeros(clients, jnp.bool_))
-    start = varying_like(start, weights)
-    return lax.scan(_refine, start, (weights, active))[1]
-
-
-def _refine(
-    carry: tuple[Array, Array], row: tuple[Array, Array]
-) -> tuple[tuple[Array, Array], Array]:
+def _refine(carry: tuple[Array, Array], weights: Array) -> tuple[tuple[Array, Array], Array]:
     """Split every class of equal columns by the new row; return the smallest class in use.
 
     Sorting the pairs (class, weight) puts equal columns next to each other; a class is named by
     its place in that order.
     """
     classes, ever = carry
-    weights, active = row
     clients = classes.shape[0]
-    ever = ever | active
+    ever = ever | (weights != jnp.int32(0))
     old, value, member = lax.sort(
         (classes, weights, jnp.arange(clients, dtype=jnp.int32)), num_keys=2
     )

@@ -6,7 +6,6 @@ The public face of two engines: `_bounds` (array code for thousands of histories
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -20,52 +19,24 @@ from jaxtyping import Array
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._cores import num_cores
-from mrsa_jax._device import at_once, is_traced
+from mrsa_jax._device import at_once, in_order, is_traced
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._prime import PRIMES, draw_primes, fields
-from mrsa_jax._residues import residues
-from mrsa_jax.privacy._curve import Witness, certify
+from mrsa_jax._residues import codes, host_residues, residues
+from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, Witness, certify
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
-from mrsa_jax.privacy.solver._groups import Groups, collapse
-from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy.solver import Groups, Progress, bounds, collapse, random_projection
 
 __all__ = ["WeakPrivacyTrajectory", "Witness", "weak_privacy_trajectory"]
 
 METHODS = ("certified", "bounds")
+_ARRAYS = ("lower", "upper", "certified", "rank", "lower_method")
 DEFAULT_MEMORY_BYTES = 1 << 29
 # Residues, codes, their copies on the device and temporaries, for each entry of a history.
 _BYTES_AN_ENTRY = 64
 _ROUND_UP = 8
 _NUM_PRIMES = 2  # of the bounds
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class WeakPrivacyTrajectory:
-    """Weak privacy T after each round; leading axes are separate histories.
-
-    A pytree; what comes out of a program holds JAX's arrays and names no methods.
-
-    Attributes:
-        lower: int32 `[..., rounds]`: T is at least this after rows 0..j; -1 while nobody took
-            part.
-        upper: int32 `[..., rounds]`: T is at most this.
-        certified: bool `[..., rounds]`: whether both are equal, the rank is proven, and an exact
-            combination shows the upper bound; never set by `method="bounds"`. A round before
-            anybody took part counts as certified: there is nothing to solve for.
-        rank: int32 `[..., rounds]`.
-        lower_method: What proves each lower bound, `[..., rounds]` of strings; None inside `jit`.
-        witnesses: For each history, in order, the exact combinations that lowered the
-            upper bound; empty with `method="bounds"`.
-    """
-
-    lower: np.ndarray | Array
-    upper: np.ndarray | Array
-    certified: np.ndarray | Array
-    rank: np.ndarray | Array
-    lower_method: np.ndarray | None
-    witnesses: tuple[tuple[Witness, ...], ...]
 
 
 def weak_privacy_trajectory(
@@ -122,7 +93,7 @@ def weak_privacy_trajectory(
     """
     history = as_history(P)
     known = isinstance(method, str) and method in METHODS
-    hint = nearest(method, METHODS) if isinstance(method, str) else f"known: {', '.join(METHODS)}"
+    hint = nearest(str(method), METHODS)
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     memory = check_integer(memory_bytes, "memory_bytes", 1)
@@ -135,21 +106,19 @@ def weak_privacy_trajectory(
     else:
         found = _proved(stacked, seconds, progress)
     shape = array.shape[:-1]
-    lower, upper, certified, rank, methods = (values.reshape(shape) for values in found[0])
-    return WeakPrivacyTrajectory(lower, upper, certified, rank, methods, found[1])
+    own = {name: getattr(found, name).reshape(shape) for name in _ARRAYS}
+    return dataclasses.replace(found, **own)
 
 
 def _traced(histories: Array) -> WeakPrivacyTrajectory:
     """Return the bounds of histories whose values only the program knows."""
-    from mrsa_jax.privacy.solver import _bounds
-
     rounds, clients = histories.shape[-2:]
     stacked = histories.reshape((-1, rounds, clients))
     rows = jnp.stack([residues(stacked, prime) for prime in PRIMES], axis=1)
     weights = jnp.ones((stacked.shape[0], clients), jnp.int32)
-    projection = _bounds.random_projection(PRIMES, clients, seed=0)
+    projection = random_projection(PRIMES, clients, seed=0)
     tile = at_once("eliminations", _BYTES_AN_ENTRY * clients * (rounds + clients))
-    found = _bounds.bounds(
+    found = bounds(
         rows, stacked.astype(jnp.int32), weights, projection, fields(PRIMES),
         binary=stacked.dtype == jnp.bool_, tile=tile,
     )  # fmt: skip
@@ -159,25 +128,19 @@ def _traced(histories: Array) -> WeakPrivacyTrajectory:
     return WeakPrivacyTrajectory(lower, upper, jnp.zeros_like(rank, jnp.bool_), rank, None, ())
 
 
-# lower, upper, certified, rank and methods, then the witnesses
-Found = tuple[list[np.ndarray], tuple[tuple[Witness, ...], ...]]
-
-
-def _proved(histories: np.ndarray, seconds: float, progress: Progress | None) -> Found:
+def _proved(
+    histories: np.ndarray, seconds: float, progress: Progress | None
+) -> WeakPrivacyTrajectory:
     curves = []
     for trial, history in enumerate(histories):
         curves.append(certify(history, seconds, progress))
         if progress is not None and len(histories) > 1:
             progress("histories", trial + 1, len(histories))
-    arrays = [
-        np.stack([getattr(curve, name) for curve in curves])
-        for name in ("lower", "upper", "certified", "rank")
-    ]
-    methods = np.stack([np.asarray(curve.lower_method, dtype="U12") for curve in curves])
-    return [*arrays, methods], tuple(curve.witnesses for curve in curves)
+    arrays: Any = {name: np.stack([getattr(own, name) for own in curves]) for name in _ARRAYS}
+    return WeakPrivacyTrajectory(**arrays, witnesses=tuple(own.witnesses[0] for own in curves))
 
 
-def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> Found:
+def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> WeakPrivacyTrajectory:
     trials, rounds, _ = histories.shape
     lower, upper, rank = (np.full((trials, rounds), fill, np.int32) for fill in (-1, -1, 0))
     groups = [collapse(history) for history in histories]
@@ -191,19 +154,18 @@ def _bulk(histories: np.ndarray, memory: int, progress: Progress | None) -> Foun
         for chunk in _chunks(members, rounds, width, memory)
     ]
     done = 0
-    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
-        primes = draw_primes(_NUM_PRIMES)
-        run = functools.partial(_bounds_of, groups, rounds, primes)
-        for (_, chunk), found in zip(jobs, pool.map(lambda job: run(*job), jobs), strict=True):
-            seen = found[2] > 0
-            lower[chunk] = np.where(seen, found[0], -1)
-            upper[chunk] = np.where(seen, found[1], -1)
-            rank[chunk] = found[2]
-            done += len(chunk)
-            if progress is not None:
-                progress("histories", done, trials)
+    primes = draw_primes(_NUM_PRIMES)
+    tasks = [functools.partial(_bounds_of, groups, rounds, primes, *job) for job in jobs]
+    for (_, chunk), found in zip(jobs, in_order(tasks), strict=True):
+        seen = found[2] > 0
+        lower[chunk] = np.where(seen, found[0], -1)
+        upper[chunk] = np.where(seen, found[1], -1)
+        rank[chunk] = found[2]
+        done += len(chunk)
+        if progress is not None:
+            progress("histories", done, trials)
     method = np.where(rank > 0, "bounds", "")
-    return [lower, upper, np.zeros((trials, rounds), np.bool_), rank, method], ()
+    return WeakPrivacyTrajectory(lower, upper, np.zeros_like(rank, np.bool_), rank, method, ())
 
 
 def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[list[int]]:
@@ -217,29 +179,21 @@ def _chunks(members: list[int], rounds: int, width: int, memory: int) -> list[li
 def _bounds_of(
     groups: list[Groups], rounds: int, primes: Sequence[int], width: int, chunk: list[int]
 ) -> list[np.ndarray]:
-    from mrsa_jax.privacy.solver import _bounds
-
     size = 1 << (len(chunk) - 1).bit_length()  # few sizes are ever compiled
     rows = np.zeros((size, len(primes), rounds, width), np.uint32)
-    codes = np.zeros((size, rounds, width), np.int32)
+    numbers = np.zeros((size, rounds, width), np.int32)
     weights = np.zeros((size, width), np.int32)
     binary = True
     for place, trial in enumerate(chunk):
         group = groups[trial]
         matrix, count = group.matrix, group.num_groups
         for which, prime in enumerate(primes):
-            rows[place, which, :, :count] = np.asarray(residues(matrix, prime))
-        codes[place, :, :count] = _codes(matrix)
+            rows[place, which, :, :count] = host_residues(matrix, prime, np.uint32)
+        numbers[place, :, :count] = codes(matrix)
         weights[place, :count] = group.sizes
         binary &= bool(((matrix == 0) | (matrix == 1)).all())
-    projection = _bounds.random_projection(primes, width)
     tile = at_once("eliminations", _BYTES_AN_ENTRY * width * (rounds + width))
-    found = _bounds.bounds(rows, codes, weights, projection, fields(primes), binary, tile)
+    with jax.enable_x64(False):  # whatever width of numbers a caller has on
+        projection = random_projection(primes, width)
+        found = bounds(rows, numbers, weights, projection, fields(primes), binary, tile)
     return [np.asarray(jax.device_get(values))[: len(chunk)] for values in found]
-
-
-def _codes(matrix: np.ndarray) -> np.ndarray:
-    """Return small numbers that are equal exactly where the entries are, 0 for 0."""
-    values, codes = np.unique(matrix, return_inverse=True)
-    zero = int(np.searchsorted(values, 0)) if (values == 0).any() else -1
-    return (codes.reshape(matrix.shape) - zero).astype(np.int32)

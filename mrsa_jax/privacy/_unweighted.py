@@ -8,23 +8,22 @@ there is none smaller.
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from mrsa_jax._checks import check_integer
-from mrsa_jax._cores import num_cores
+from mrsa_jax._checks import POSITIVE, check_integer, check_number
+from mrsa_jax._device import in_order
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy.solver._groups import Groups, collapse
-from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, ranks_of
+from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 
 __all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
 
@@ -117,26 +116,15 @@ def unweighted_group(
     """
     array = as_history(P)
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    signs = _check_coefficients(coefficients)
+    known = isinstance(coefficients, str) and coefficients in _SIGNS
+    require(known, "coefficients", "must be 'plain' or 'plus_minus'", coefficients)
     largest = None if max_size is None else check_integer(max_size, "max_size", 1)
-    seconds = _SECONDS * _check_effort(effort)
+    rule, kind = "must be positive and finite", "must be a number"
+    seconds = _SECONDS * check_number(effort, "effort", rule, POSITIVE, kind=kind)
     groups = collapse(np.asarray(array))
     if groups.num_groups == 0:
         return UnweightedGroup(None, None, True, (), (), ())
-    return _Search(groups, signs, largest, seconds).run()
-
-
-def _check_coefficients(coefficients: Any) -> int:
-    known = isinstance(coefficients, str) and coefficients in _SIGNS
-    require(known, "coefficients", "must be 'plain' or 'plus_minus'", coefficients)
-    return _SIGNS[coefficients]
-
-
-def _check_effort(effort: Any) -> float:
-    number = isinstance(effort, int | float | np.integer | np.floating)
-    require(number and not isinstance(effort, bool), "effort", "must be a number", effort)
-    require(0 < float(effort) < math.inf, "effort", "must be positive and finite", effort)
-    return float(effort)
+    return _Search(groups, _SIGNS[coefficients], largest, seconds).run()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -389,20 +377,6 @@ def _meet_in_the_middle(
             longer = 4 * len(scratch.table)
             scratch = _subset_sums.scratch(size, longer, longer if loads > 1 else 1)
 
-    return _first(one, range(0, span, width))
-
-
-def _first(function: Callable[[int], Any], arguments: Sequence[int]) -> Any:
-    """Return the first result that is not None; several are computed at once.
-
-    They are taken in order, so that what is found does not depend on the number of cores.
-    """
-    if len(arguments) == 1:
-        return function(arguments[0])
-    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
-        futures = [pool.submit(function, argument) for argument in arguments]
-        try:
-            return next((found for f in futures if (found := f.result()) is not None), None)
-        finally:
-            for future in futures:
-                future.cancel()
+    parts = [functools.partial(one, low) for low in range(0, span, width)]
+    with contextlib.closing(in_order(parts)) as results:
+        return next((found for found in results if found is not None), None)

@@ -9,23 +9,30 @@ miss a vector, upper bounds from combinations of rounds checked in exact integer
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy.solver import _candidates
-from mrsa_jax.privacy.solver._exact import support_of
-from mrsa_jax.privacy.solver._groups import Groups, collapse
-from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, ranks_of
-from mrsa_jax.privacy.solver._search import Progress
-from mrsa_jax.privacy.solver._sieve import Alone, Sieve
-from mrsa_jax.privacy.solver._space import Space, Vector
+from mrsa_jax.privacy.solver import (
+    CHEAP_SECONDS,
+    Alone,
+    Progress,
+    Sieve,
+    Space,
+    Vector,
+    collapse,
+    few_rounds,
+    information_sets,
+    ranks_of,
+    sparse_remainder,
+    support_of,
+)
 
 __all__ = ["WeakPrivacy", "weak_privacy"]
 
@@ -188,7 +195,7 @@ def weak_steps(
             witness[j] = z
         # T = 1 needs no more than its witness, and classes of equal columns no rank at all.
         is_proven = ranks.error_bits is None or step.lower <= int(groups.sizes[0])
-        is_checked = _is_witness(witness, groups, step.best)
+        is_checked = bool((support_of(witness, groups.matrix) == step.best.columns).all())
         yield WeakPrivacy(
             lower=step.lower,
             upper=step.best.weight,
@@ -213,10 +220,7 @@ def surety(error_bits: int | None) -> str:
 
 def check_effort(effort: Any) -> float:
     """Return a finite number that is not negative."""
-    is_number = isinstance(effort, int | float | np.integer | np.floating)
-    good = is_number and not isinstance(effort, bool) and math.isfinite(effort) and effort >= 0
-    require(good, "effort", "must be a finite number of at least 0", effort)
-    return float(effort)
+    return check_number(effort, "effort", "must be a finite number of at least 0", 0.0)
 
 
 class Budget:
@@ -274,16 +278,16 @@ def _by_searches(
         if not has_duals and budget.allows(space.duals_seconds):
             has_duals = True
             budget.spend(space.duals_seconds)
-        chosen = space.best_plan(target, CHEAP_SECONDS) if has_duals else None
-        if chosen is None or chosen.limit < lower:
+        chosen = space.best_plan(lower, target, CHEAP_SECONDS) if has_duals else None
+        if chosen is None:
             if not has_guessed:
                 has_guessed = True
                 for guess in guesses(space, best.weight, budget, progress):
                     best = guess
                     yield _Step(lower, method, best)
                 continue
-            chosen = space.best_plan(target, budget.left) if has_duals else None
-            if chosen is None or chosen.limit < lower:
+            chosen = space.best_plan(lower, target, budget.left) if has_duals else None
+            if chosen is None:
                 break
         budget.spend(chosen.seconds)
         is_proof, vector = space.search(chosen, progress)
@@ -311,7 +315,7 @@ def _by_pairs(
     vectors = [best]
     if budget.allows(_few_seconds(space)):
         budget.spend(_few_seconds(space))
-        for coefficients in _candidates.few_rounds(space.rows, space.weights):
+        for coefficients in few_rounds(space.rows, space.weights):
             vector = space.combination(coefficients, "few rounds")
             if vector is not None:
                 vectors.append(vector)
@@ -375,7 +379,7 @@ def candidates(
     `attempts` counts information sets, `programs` the last rows that an L1 program starts from;
     `few` is whether sums of few rounds are tried.
     """
-    for coefficients in _candidates.few_rounds(space.rows, space.weights) if few else ():
+    for coefficients in few_rounds(space.rows, space.weights) if few else ():
         combined = space.combination(coefficients, "few rounds")
         if combined is not None and combined.weight < below:
             below = combined.weight
@@ -383,10 +387,9 @@ def candidates(
     matrix, sizes = space.groups.matrix, space.groups.sizes
     last = space.rank - 1
     programmed = (
-        _candidates.sparse_remainder(matrix, sizes, row)
-        for row in range(last, max(-1, last - programs), -1)
+        sparse_remainder(matrix, sizes, row) for row in range(last, max(-1, last - programs), -1)
     )
-    sets = _candidates.information_sets(matrix, sizes, below, attempts, seed)
+    sets = information_sets(matrix, sizes, below, attempts, seed)
     parts = (("information sets", sets, attempts), ("linear program", programmed, programs))
     for method, supports, total in parts:
         for done, support in enumerate(supports):
@@ -397,8 +400,3 @@ def candidates(
                 if vector is not None and vector.weight < below:
                     below = vector.weight
                     yield vector
-
-
-def _is_witness(witness: list[int], groups: Groups, best: Vector) -> bool:
-    """Check in Python integers that the witness is non-zero exactly on the vector's columns."""
-    return bool((support_of(witness, groups.matrix) == best.columns).all())

@@ -8,8 +8,7 @@ import numpy as np
 
 from mrsa_jax._arrays import is_table
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.privacy.logs._integer_rows import integer_rows
-from mrsa_jax.privacy.logs._read import read_log
+from mrsa_jax.privacy.logs import integer_rows, read_log
 
 __all__ = ["integer_weights"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax.modular import is_power_of_two
+from mrsa_jax._residues import is_power_of_two
 from mrsa_jax.protocol._primitives import chacha20_stream
 
 __all__ = ["PAIR_PAD", "SELF_PAD", "PadSum"]

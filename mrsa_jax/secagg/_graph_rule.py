@@ -19,12 +19,18 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._round_rules import (
+    LearntRound,
+    SplitPolicy,
+    block_labels,
+    check_policy,
+    kept_by,
+    round_status,
+)
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
-from mrsa_jax.selection import LearntRound, SplitPolicy
-from mrsa_jax.selection._round_rules import block_labels, check_policy, kept_by, round_status
 
 __all__ = ["GraphRule", "SlotRound", "graph_rule"]
 

@@ -12,8 +12,9 @@ from jax import lax
 from jaxtyping import Array
 
 from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
+from mrsa_jax._residues import is_power_of_two
 from mrsa_jax._status import Status
-from mrsa_jax.modular import Ring, is_power_of_two, ring_of, ring_sum_over
+from mrsa_jax.modular import Ring, ring_of, ring_sum_over
 from mrsa_jax.secagg._pad_tables import (
     Edges,
     Place,

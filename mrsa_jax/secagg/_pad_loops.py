@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrsa_jax._chacha20_loops import LANES, TILE, keystream_tile, residue_tile
 from mrsa_jax._compiled import compiled
-from mrsa_jax.modular._chacha20_loops import LANES, TILE, keystream_tile, residue_tile
 
 __all__ = ["pad_tiles"]
 

@@ -18,11 +18,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from mrsa_jax._chacha20_kernel import TILE, woven
+from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._device import num_programs
 from mrsa_jax._kernels import launch
 from mrsa_jax.modular import Ring, add, subtract
-from mrsa_jax.modular._chacha20_kernel import TILE, woven
-from mrsa_jax.modular._chacha20_rounds import keystream_words
 from mrsa_jax.secagg._pad_tables import (
     PAIR_PAD,
     SELF_PAD,

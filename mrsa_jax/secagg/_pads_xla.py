@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
+from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import Ring, add, ring_sum_over, subtract
-from mrsa_jax.modular._chacha20_rounds import keystream_words
 from mrsa_jax.secagg._pad_tables import Place, Round, Table, nothing, residues_of, settled, tallied
 
 __all__ = ["block_by_xla"]

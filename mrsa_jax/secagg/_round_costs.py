@@ -16,8 +16,9 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.modular import check_modulus, words_per_residue
+from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._admission import admitted, memberships
 from mrsa_jax.secagg._checks import check_plan
 from mrsa_jax.secagg._types import Block, SegmentPlan

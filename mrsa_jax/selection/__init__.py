@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
+    from mrsa_jax._round_rules import ThresholdRule
+    from mrsa_jax._selector import Selector, SelectorState
     from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
     from mrsa_jax.selection._blocks import batch_partitioning, partition, uniform, weighted
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
     from mrsa_jax.selection._checks import Fairness
     from mrsa_jax.selection._convergence import convergence_bound, convex_constants
-    from mrsa_jax.selection._many import program_of, rollout_many
+    from mrsa_jax.selection._many import rollout_many
     from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
+    from mrsa_jax.selection._own_schemes import register
     from mrsa_jax.selection._poisson import poisson
     from mrsa_jax.selection._population import changing_population, form_blocks, rollout_population
     from mrsa_jax.selection._power_of_choice import power_of_choice
     from mrsa_jax.selection._quadratic import quadratic_problem, simulate_convergence
-    from mrsa_jax.selection._registry import register
+    from mrsa_jax.selection._registry import Scheme
     from mrsa_jax.selection._rollout import rollout, rollout_metrics, rollout_trials
-    from mrsa_jax.selection._round_rules import LearntRound, RoundRule, SplitPolicy, ThresholdRule
     from mrsa_jax.selection._rounds import (
         RoundHistory,
         component_sums,
@@ -33,17 +35,14 @@ if TYPE_CHECKING:
     )
     from mrsa_jax.selection._separation import minimum_separation
     from mrsa_jax.selection._theory import enumerate_family, expected_cardinality, family_size
-    from mrsa_jax.selection._types import Selector, SelectorState
 
 __all__ = [
     "BernoulliSelection",
     "Fairness",
-    "LearntRound",
     "RoundHistory",
-    "RoundRule",
+    "Scheme",
     "Selector",
     "SelectorState",
-    "SplitPolicy",
     "ThresholdRule",
     "aggregation_cardinality",
     "batch_partitioning",
@@ -65,7 +64,6 @@ __all__ = [
     "partition",
     "poisson",
     "power_of_choice",
-    "program_of",
     "quadratic_problem",
     "register",
     "rollout",

@@ -17,9 +17,9 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax import _chance
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
+from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.selection._types import SelectorState
 
 __all__ = ["BernoulliSelection", "bernoulli"]
 

@@ -10,7 +10,6 @@ N `num_clients`, K `cohort_size`, T `privacy_target`, f `counts`, G_i `block`.
 from __future__ import annotations
 
 import dataclasses
-import typing
 from typing import ClassVar
 
 import jax
@@ -19,13 +18,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._checks import check_known
+from mrsa_jax._errors import require
+from mrsa_jax._selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
-from mrsa_jax.selection._types import SelectorState
 
 __all__ = [
     "BlockSelection",
@@ -96,11 +96,11 @@ def _choose(
 
     def least_used() -> Array:
         wanted = jnp.where(works, by_use, 0)
-        return _ranking.k_smallest(counts, words(0), eligible, wanted, steps)
+        return _ranking.k_smallest(words(0), eligible, wanted, steps, counts)
 
     def others(chosen: Array) -> Array:
         wanted = jnp.where(works, blocks - by_use, 0)
-        return chosen | _ranking.k_smallest_words(words(1), eligible & ~chosen, wanted, steps)
+        return chosen | _ranking.k_smallest(words(1), eligible & ~chosen, wanted, steps)
 
     chosen = lax.cond(by_use > 0, least_used, lambda: jnp.zeros_like(eligible))
     chosen = lax.cond(blocks > by_use, others, lambda chosen: chosen, chosen)
@@ -247,8 +247,5 @@ def batch_partitioning(
         (docs/errata.md).
     """
     n, k, t = check_sizes(num_clients, cohort_size, privacy_target)
-    known = typing.get_args(Fairness)
-    hint = f"must be a known mode: {nearest(str(fairness), known)}"
-    require(isinstance(fairness, str) and fairness in known, "fairness", hint, fairness)
-    blocks = k // t
-    return _build(n, t, blocks, {"least_used": 1, "uniform": 0, "greedy": blocks}[fairness])
+    by_use = {"least_used": 1, "uniform": 0, "greedy": k // t}
+    return _build(n, t, k // t, by_use[check_known(fairness, "fairness", by_use, "a known mode")])

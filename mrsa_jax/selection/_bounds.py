@@ -10,8 +10,8 @@ import math
 import typing
 from typing import Literal
 
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
+from mrsa_jax._errors import require
 from mrsa_jax.selection._checks import check_sizes
 
 __all__ = ["RandomScheme", "family_size_bound", "full_rank_probability_bound"]
@@ -58,9 +58,7 @@ def full_rank_probability_bound(
         (2020).
     """
     n, k, _ = check_sizes(num_clients, cohort_size)
-    known = typing.get_args(RandomScheme)
-    hint = f"must be a known scheme: {nearest(str(scheme), known)}"
-    require(scheme in known, "scheme", hint, scheme)
+    check_known(scheme, "scheme", typing.get_args(RandomScheme), "a known scheme")
     if scheme == "bernoulli":
         require(rate_constant is None, "rate_constant", 'must be None for "bernoulli"')
         t = k / n
@@ -69,11 +67,8 @@ def full_rank_probability_bound(
         return max(0.0, 1.0 - zero - equal)
     rule = 'must be given for "uniform": eq. (31) has an unknown constant c\''
     require(rate_constant is not None, "rate_constant", rule)
-    is_number = isinstance(rate_constant, int | float) and not isinstance(rate_constant, bool)
-    require(is_number, "rate_constant", "must be a number", rate_constant)
-    constant = float(rate_constant or 0.0)
-    good = math.isfinite(constant) and constant > 0.0
-    require(good, "rate_constant", "must be positive and finite", rate_constant)
+    rule, kind = "must be positive and finite", "must be a number"
+    constant = check_number(rate_constant, "rate_constant", rule, POSITIVE, kind=kind)
     return max(0.0, -2.0 * math.expm1(-constant * n) - 1.0)
 
 

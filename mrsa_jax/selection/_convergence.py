@@ -18,8 +18,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._arrays import number_or_vector, one_number
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._checks import check_known, check_size
+from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.selection._checks import check_sizes
 
@@ -172,13 +172,14 @@ def convergence_bound(
     rule = "must lie between 0 and `cohort_size`"
     require(0.0 <= c <= k * (1.0 + 1e-12), "cardinality", rule, c, k)
     steps = check_size(local_steps, "local_steps")
-    known = typing.get_args(Form)
-    require(form in known, "form", f"must be a known form: {nearest(str(form), known)}", form)
+    check_known(form, "form", typing.get_args(Form), "a known form")
     rule = "must hold one number, or one for each client"
     held = len(constants.client_minima)
     require(held in (1, n), "constants", rule, f"{held} client minima, {n} clients")
     unit = t if form == "corrected" else 1
-    beta = 4.0 * _drawing_factor(n, k, unit) * (steps * constants.gradient_bound) ** 2
+    # the variance of a cohort's mean over that of one client's, for values equal within blocks
+    drawing = 0.0 if n == k else unit * (n - k) / (k * (n - unit))
+    beta = 4.0 * drawing * (steps * constants.gradient_bound) ** 2
     alpha = (
         constants.gradient_variance
         + 6.0 * constants.smoothness * constants.heterogeneity(n, form)
@@ -193,14 +194,6 @@ def convergence_bound(
     executed = np.arange(rounds + 1, dtype=np.float64)
     rates = constants.smoothness * scale / (gamma + executed * steps - 1.0)
     return float(_binomial_law(rounds, share) @ rates)
-
-
-def _drawing_factor(n: int, k: int, t: int) -> float:
-    """Return the variance of a cohort's mean over that of one client's: T (N - K) / (K (N - T)).
-
-    For values equal within blocks; 0 where the cohort is everybody.
-    """
-    return 0.0 if n == k else t * (n - k) / (k * (n - t))
 
 
 def _binomial_law(trials: int, chance: float) -> np.ndarray:

@@ -20,32 +20,13 @@ from mrsa_jax._checks import check_size
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
-from mrsa_jax._streams import as_key, trial_key
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._selector import Selector
+from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values, program_of
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
-from mrsa_jax.selection._types import Selector
 
-__all__ = ["program_of", "rollout_many"]
-
-
-def program_of(tree: Any) -> tuple[Any, ...]:
-    """Return what of a pytree of schemes decides which program runs it; its numbers do not.
-
-    Args:
-        tree: Schemes, such as a selector and an availability model.
-
-    Returns:
-        A hashable value: the structure with its static fields, and each leaf's shape and type.
-
-    Examples:
-        >>> import mrsa_jax as mj
-        >>> of = [program_of(mj.selection.batch_partitioning(12, 6, t)) for t in (2, 3)]
-        >>> of[0] == of[1] != program_of(mj.selection.batch_partitioning(24, 6, 2))
-        True
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    return structure, tuple((np.shape(leaf), jnp.result_type(leaf).name) for leaf in leaves)
+__all__ = ["rollout_many"]
 
 
 @needs_values
@@ -103,18 +84,15 @@ def rollout_many(
     require(same, "selectors", rule)
     keys = [as_key(seed) for seed in seeds]
     over = checked_mesh(mesh)
-    if over is not None:
-        parts = [_on_mesh(k, s, rounds, trials, over) for k, s in zip(keys, schemes, strict=True)]
-        return np.stack(parts)
     num_clients = selectors[0].num_clients
     together = at_once("selection", 4 * num_clients * trials)
-    if together == 1:
-        return np.stack([
-            np.asarray(_rollout._in_chunks(
-                _rollout._roll_chunk, key, scheme, rounds, trials, num_clients
-            ))
+    if over is not None or together == 1:
+        own = (rounds, trials, num_clients, over)
+        parts = [
+            _gathered(_rollout._in_chunks(_rollout._roll_chunk, key, scheme, *own))
             for key, scheme in zip(keys, schemes, strict=True)
-        ])  # fmt: skip
+        ]
+        return np.stack(parts)
     what = f"configurations of {trials:,} trials of {rounds:,} rounds with {num_clients:,} clients"
     return within_memory(
         lambda size: _stacked(keys, schemes, rounds, trials, size),
@@ -137,8 +115,7 @@ def _stacked(
         return np.asarray(_roll_cells(key, indices, *stacked, rounds))
 
     starts = range(0, len(keys), size)
-    workers = _rollout._workers((keys, schemes))
-    parts = list(map(one, starts)) if workers == 1 else _rollout._in_threads(one, starts, workers)
+    parts = _rollout._side_by_side(one, starts, _rollout._workers((keys, schemes)))
     return np.concatenate(parts)[: len(keys)]
 
 
@@ -147,33 +124,9 @@ def _roll_cells(
     keys: Key[Array, " cells"], trials: Array, selectors: Any, availabilities: Any, num_rounds: int
 ) -> Bool[Array, "cells trials rounds clients"]:
     def one(key: Array, selector: Any, availability: Any) -> Array:
-        return _trials_of(key, trials, selector, availability, num_rounds)
+        return _rollout._roll_chunk(key, trials, selector, availability, num_rounds)
 
     return jax.vmap(one)(keys, selectors, availabilities)
-
-
-def _trials_of(
-    key: Array, trials: Array, selector: Any, availability: Any, num_rounds: int
-) -> Array:
-    own = jax.vmap(lambda trial: trial_key(key, trial))(trials)
-    return jnp.moveaxis(_rollout._history(own, selector, availability, num_rounds), -1, 0)
-
-
-def _on_mesh(
-    key: Array, schemes: tuple[Any, Any], rounds: int, trials: int, mesh: Mesh
-) -> np.ndarray:
-    """Run one configuration's trials, each device its share, and gather them."""
-    # chunks bound what is held, as on one device
-    num_clients = schemes[0].num_clients
-    share = min(-(-trials // mesh.size), at_once("selection", 4 * num_clients))
-    size = share * mesh.size
-    parts = []
-    for start in range(0, trials, size):
-        indices = start + np.arange(size, dtype=np.uint32)
-        trials_of = jnp.asarray(indices)
-        out = _rollout._over_mesh(_rollout._roll_chunk, mesh, key, trials_of, *schemes, rounds)
-        parts.append(_gathered(out))
-    return np.concatenate(parts)[:trials]
 
 
 def _gathered(values: Array) -> np.ndarray:

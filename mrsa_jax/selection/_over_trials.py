@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from mrsa_jax._device import chosen_form
-from mrsa_jax._streams import _key_words, client_words, words_of_clients
+from mrsa_jax._streams import client_words, key_words, words_of_clients
 from mrsa_jax.selection._ranking import device_steps
 
 __all__ = ["Words", "over_trials"]
@@ -49,7 +49,7 @@ def over_trials(
     num_clients = columns[0].shape[0]
     if num_clients <= _MOST_CLIENTS and chosen_form(("xla", "pallas")) == "pallas":
         flat = [column.reshape(num_clients, -1) for column in columns]
-        halves = [half.reshape(-1) for half in _key_words(key)]
+        halves = [half.reshape(-1) for half in key_words(key)]
         found = _in_tiles(choose, scheme, halves, flat)
         return tuple(a.reshape(columns[0].shape) for a in found)
     return choose(

@@ -7,7 +7,7 @@ that lacks a member is asked. Symbols: T `privacy_target`, G_i `block`.
 
 from __future__ import annotations
 
-import typing
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -18,15 +18,15 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import number_or_vector
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._arrays import binary_matrix, number_or_vector
+from mrsa_jax._checks import check_known, check_size
+from mrsa_jax._errors import require
+from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._blocks import Fairness, batch_partitioning
 from mrsa_jax.selection._rollout import initial_availability
-from mrsa_jax.selection._types import SelectorState
 
 __all__ = ["BlockPolicy", "changing_population", "form_blocks", "rollout_population"]
 
@@ -126,10 +126,9 @@ def form_blocks(
         >>> form_blocks(members, 2, "refill").tolist()
         [[0, 0, -1, -1], [0, -1, 0, -1]]
     """
-    present = _as_members(members)
+    present = binary_matrix(members, "members")
     t = check_size(privacy_target, "privacy_target")
-    known = typing.get_args(BlockPolicy)
-    require(policy in known, "policy", f"must be known: {nearest(str(policy), known)}", policy)
+    check_known(policy, "policy", _POLICIES, "known")
     return _spread(present, _POLICIES[policy](present, t))
 
 
@@ -180,7 +179,7 @@ def rollout_population(
     Source: none of the papers; Multi-RoundSecAgg, Appendix D, Algorithm 2 is the choice of
         blocks.
     """
-    present = _as_members(members)
+    present = binary_matrix(members, "members")
     k, t = check_size(cohort_size, "cohort_size"), check_size(privacy_target, "privacy_target")
     require(k % t == 0, "cohort_size", "must be a multiple of `privacy_target`", k, t)
     labels = form_blocks(present, t, policy)
@@ -242,49 +241,37 @@ def _events(present: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]
 
 def _spread(present: np.ndarray, changes: _Changes) -> np.ndarray:
     """Return labels that stay from each change to the next."""
-    labels = np.full(present.shape, -1, np.int32)
-    start, current = 0, labels[0].copy()
+    starts, labels = [0], [np.full(present.shape[1], -1, np.int32)]
     for j, following in changes:
-        labels[start:j] = current
-        start, current = j, following.copy()
-    labels[start:] = current
-    return labels
+        starts.append(j)
+        labels.append(following)
+    return np.repeat(labels, np.diff([*starts, len(present)]), axis=0)
 
 
-def _kept(present: np.ndarray, t: int) -> _Changes:
-    """Blocks for ever, in order of joining; asked only while all their members are present."""
-    block = np.full(present.shape[1], -1, np.int32)
-    waiting: list[int] = []
-    num_blocks = 0
-    for j, leaving, joining in _events(present):
-        gone = set(leaving.tolist())
-        waiting = [client for client in waiting if client not in gone]
-        waiting += joining[block[joining] < 0].tolist()
-        while len(waiting) >= t:
-            block[waiting[:t]] = num_blocks
-            waiting, num_blocks = waiting[t:], num_blocks + 1
-        in_block = block >= 0
-        members = np.bincount(block[in_block & present[j]], minlength=max(num_blocks, 1))
-        yield j, np.where(in_block & (members[block] == t), block, -1).astype(np.int32)
+def _lasting(present: np.ndarray, t: int, *, refills: bool) -> _Changes:
+    """Blocks in order of joining, asked only while all their members are present.
 
-
-def _refilled(present: np.ndarray, t: int) -> _Changes:
-    """Blocks in order of joining; whoever waits longest takes the place of a leaver."""
+    Where they are refilled, whoever waits longest takes the place of a leaver for good.
+    """
     block = np.full(present.shape[1], -1, np.int32)
     waiting: list[int] = []
     vacancies: list[int] = []  # the block's number for each free place
     num_blocks = 0
     for j, leaving, joining in _events(present):
         gone = set(leaving.tolist())
-        vacancies += block[leaving][block[leaving] >= 0].tolist()
-        block[leaving] = -1
-        waiting = [client for client in waiting if client not in gone] + joining.tolist()
+        if refills:
+            vacancies += block[leaving][block[leaving] >= 0].tolist()
+            block[leaving] = -1
+        waiting = [client for client in waiting if client not in gone]
+        waiting += joining[block[joining] < 0].tolist()
         while vacancies and waiting:
             block[waiting.pop(0)] = vacancies.pop(0)
         while len(waiting) >= t:
             block[waiting[:t]] = num_blocks
             waiting, num_blocks = waiting[t:], num_blocks + 1
-        yield j, block
+        members = np.bincount(block[(block >= 0) & present[j]], minlength=max(num_blocks, 1))
+        is_asked = (block >= 0) & (refills | (members[block] == t))
+        yield j, np.where(is_asked, block, np.int32(-1))
 
 
 def _reformed(present: np.ndarray, t: int) -> _Changes:
@@ -299,20 +286,7 @@ def _reformed(present: np.ndarray, t: int) -> _Changes:
 
 
 _POLICIES: dict[str, Callable[[np.ndarray, int], _Changes]] = {
-    "keep": _kept,
-    "refill": _refilled,
+    "keep": functools.partial(_lasting, refills=False),
+    "refill": functools.partial(_lasting, refills=True),
     "reform": _reformed,
 }
-
-
-def _as_members(members: Any) -> np.ndarray:
-    rule = "must be a boolean (or 0/1 integer) matrix [rounds, clients]"
-    try:
-        array = np.asarray(members)
-    except ValueError:
-        array = np.asarray(None)
-    require(array.dtype.kind in "biu", "members", rule, f"dtype {array.dtype}")
-    require(array.ndim == 2 and array.size > 0, "members", rule, f"shape {array.shape}")
-    extremes = {int(array.min()), int(array.max())}
-    require(extremes <= {0, 1}, "members", rule, *sorted(extremes))
-    return array.astype(np.bool_)

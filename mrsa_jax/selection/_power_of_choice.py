@@ -108,10 +108,10 @@ def _choose(
     online = _ranking.count(available)
     works = online >= scheme.cohort_size
     wanted = jnp.where(works, jnp.minimum(scheme.num_candidates, online), 0)
-    candidates = _ranking.k_smallest_words(words(0), available, wanted, steps)
+    candidates = _ranking.k_smallest(words(0), available, wanted, steps)
     gain = jnp.max(scheme.highest) - log_losses  # at least 0, smallest for the highest loss
     asked = jnp.where(works, scheme.cohort_size, 0)
-    cohort = _ranking.k_smallest(gain, words(1), candidates, asked, steps)
+    cohort = _ranking.k_smallest(words(1), candidates, asked, steps, gain)
     # A skipped round trains nothing: losses stay.
     moves = works.astype(jnp.int32)[None]
     ends = tuple(range(1, available.ndim))

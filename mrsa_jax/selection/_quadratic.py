@@ -22,12 +22,12 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._arrays import number_or_vector
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
+from mrsa_jax._selector import Selector
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._convergence import ConvexConstants, convex_constants
 from mrsa_jax.selection._rollout import rollout_trials
-from mrsa_jax.selection._types import Selector
 
 __all__ = ["QuadraticProblem", "quadratic_problem", "simulate_convergence"]
 

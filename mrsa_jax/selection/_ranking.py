@@ -27,7 +27,6 @@ __all__ = [
     "count",
     "device_steps",
     "k_smallest",
-    "k_smallest_words",
     "word_key",
 ]
 
@@ -74,53 +73,30 @@ def device_steps() -> Steps:
     return "search" if platform() == "cpu" else "sort"
 
 
-def k_smallest_words(
+def k_smallest(
     words: UInt32[Array, " clients *trials"],
     candidates: Bool[Array, " clients *trials"],
     k: Int32[Array, "*trials"],
     steps: Steps,
+    numbers: Int32[Array, " clients *trials"] | None = None,
 ) -> Bool[Array, " clients *trials"]:
-    """Return the k candidates with the smallest words: k of them uniformly, for random words.
+    """Return the k candidates with the smallest (number, word, index).
 
     Args:
         words: Uniform 32-bit words, of which 31 bits are compared.
         candidates: Who may be chosen.
         k: How many, from 0 to the number of candidates.
         steps: How.
-
-    Returns:
-        bool[N, ...] with exactly k ones; of equal words the lower index is smaller.
-    """
-    return _smallest((word_key(words),), (_interpolate,), candidates, k, steps)
-
-
-def k_smallest(
-    numbers: Int32[Array, " clients *trials"],
-    words: UInt32[Array, " clients *trials"],
-    candidates: Bool[Array, " clients *trials"],
-    k: Int32[Array, "*trials"],
-    steps: Steps,
-) -> Bool[Array, " clients *trials"]:
-    """Return the k candidates with the smallest (number, word, index).
-
-    Args:
-        numbers: From 0 to 2^31 - 2, e.g. how often a client took part.
-        words: Uniform 32-bit words that break ties.
-        candidates: Who may be chosen.
-        k: How many, from 0 to the number of candidates.
-        steps: How.
+        numbers: From 0 to 2^31 - 2, e.g. how often a client took part; the same for all if None:
+            then any k candidates, uniformly.
 
     Returns:
         bool[N, ...] with exactly k ones.
     """
-    keys = (numbers, word_key(words))
-    return _smallest(keys, (_halve, _interpolate), candidates, k, steps)
-
-
-def _smallest(
-    keys: tuple[Array, ...], aims: tuple[_Aim, ...], candidates: Array, k: Array, steps: Steps
-) -> Array:
-    """Return the k smallest by several keys, the first of them first, then by index."""
+    keys: tuple[Array, ...] = (word_key(words),)
+    aims: tuple[_Aim, ...] = (_interpolate,)
+    if numbers is not None:
+        keys, aims = (numbers, *keys), (_halve, *aims)
     if steps == "sort":
         return _by_sorting(keys, candidates, k)
     if steps == "bits":
@@ -178,10 +154,7 @@ def _finish(split: _Split) -> Array:
         last = _refine(index, split, _halve)
         return last.chosen | last.tied  # indices differ: only the k-th client is still tied
 
-    def done(split: _Split) -> Array:
-        return split.chosen
-
-    return lax.cond(jnp.any(split.missing > 0), by_index, done, split)
+    return lax.cond(jnp.any(split.missing > 0), by_index, lambda split: split.chosen, split)
 
 
 def _refine(key: Array, split: _Split, aim: _Aim) -> _Split:
@@ -259,13 +232,7 @@ def block_start_all(
     starts = lax.rem(index, jnp.broadcast_to(size, index.shape)) == 0
     if steps == "bits":
         return starts & (_block_counts(flags, size) == size)
-    n = flags.shape[0]
-
-    def widen(a: Array, by: Array) -> Array:
-        padded = jnp.concatenate([a, jnp.zeros_like(a)])
-        return a & lax.dynamic_slice_in_dim(padded, by, n)
-
-    return starts & _windows(flags, size, widen, steps)
+    return starts & _windows(flags, size, steps, ahead=True)
 
 
 def block_any(
@@ -274,24 +241,24 @@ def block_any(
     """Return for each client the flag of its block's first client; others must have none."""
     if steps == "bits":
         return _block_counts(starts, size) > 0
-    n = starts.shape[0]
-
-    def widen(a: Array, by: Array) -> Array:
-        padded = jnp.concatenate([jnp.zeros_like(a), a])
-        return a | lax.dynamic_slice_in_dim(padded, jnp.int32(n) - by, n)
-
-    return _windows(starts, size, widen, steps)
+    return _windows(starts, size, steps, ahead=False)
 
 
-def _windows(
-    flags: Array, size: Array, widen: Callable[[Array, Array], Array], steps: Steps
-) -> Array:
-    """Combine windows of `size` flags by doubling; `widen(a, by)` joins two windows."""
+def _windows(flags: Array, size: Array, steps: Steps, *, ahead: bool) -> Array:
+    """Return for each client whether all of `size` flags from it on hold, or any of those up to it.
+
+    Windows are joined two by two.
+    """
+    n = flags.shape[0]
 
     def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, width = carry
-        by = jnp.minimum(width, size - width)
-        return widen(a, by), width + by
+        by, none = jnp.minimum(width, size - width), jnp.zeros_like(a)
+        if ahead:
+            joined = a & lax.dynamic_slice_in_dim(jnp.concatenate([a, none]), by, n)
+        else:
+            joined = a | lax.dynamic_slice_in_dim(jnp.concatenate([none, a]), jnp.int32(n) - by, n)
+        return joined, width + by
 
     carry = varying_like((flags, jnp.int32(1)), flags, size)
     if steps == "search":

@@ -29,11 +29,11 @@ from mrsa_jax._device import (
 )
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh, spread
+from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._metrics import Running
-from mrsa_jax.selection._types import Selector, check_selector
 
 __all__ = ["RolloutMetrics", "initial_availability", "rollout", "rollout_metrics", "rollout_trials"]
 
@@ -237,7 +237,7 @@ def _joined(
         trials = start + jnp.arange(size, dtype=jnp.uint32)
         return run(key, trials, *schemes, num_rounds)
 
-    parts = list(map(one, starts)) if workers == 1 else _in_threads(one, starts, workers)
+    parts = _side_by_side(one, starts, workers)
     if len(parts) == 1 and size == num_trials:
         return parts[0]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_trials], *parts)
@@ -261,8 +261,10 @@ def _over_mesh(
     return spread(share, mesh, 2, 1)(key, (selector, availability), trials)
 
 
-def _in_threads(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:
-    """Call `one` for each start, several at once, under the caller's settings."""
+def _side_by_side(one: Callable[[int], Any], starts: Iterable[int], workers: int) -> list[Any]:
+    """Call `one` for each start, `workers` of them at once under the caller's settings."""
+    if workers == 1:
+        return list(map(one, starts))
     call = in_context(lambda start: jax.block_until_ready(one(start)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(call, starts))

@@ -20,18 +20,18 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax._tracing import needs_values, varying_like
-from mrsa_jax.availability import Availability, StepDropout
-from mrsa_jax.selection._rollout import _in_chunks, initial_availability
-from mrsa_jax.selection._round_rules import (
+from mrsa_jax._round_rules import (
     RoundRule,
     SplitPolicy,
     ThresholdRule,
     block_labels,
     check_policy,
 )
-from mrsa_jax.selection._types import Selector
+from mrsa_jax._selector import Selector
+from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax._tracing import needs_values, varying_like
+from mrsa_jax.availability import Availability, StepDropout
+from mrsa_jax.selection._rollout import _in_chunks, _play, _start
 
 __all__ = ["RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"]
 
@@ -305,20 +305,17 @@ def _roll(
     num_rounds: int,
 ) -> RoundHistory:
     def play(own: Array, states: Any, j: Array) -> tuple[Any, RoundHistory]:
-        chosen, online = states
-        available, online = availability.sample(round_key(own, j, Stream.AVAILABILITY), online)
-        cohort, after = selector.select(round_key(own, j, Stream.SELECTION), chosen, available)
+        (after, online), cohort = _play(own, selector, availability, states, j)
         survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
         graph_key = round_key(own, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
-        after = after._replace(counts=chosen.counts + learnt.summed.astype(jnp.int32))
+        after = after._replace(counts=states[0].counts + learnt.summed.astype(jnp.int32))
         row = RoundHistory(survivors, learnt.summed, learnt.status, graph_key, learnt.components)
         return (after, online), row
 
     def one(trial: Array) -> RoundHistory:
         own = trial_key(key, trial)
-        start = (selector.init(), initial_availability(own, availability))
-        start = varying_like(start, own, selector, availability, steps, rule)
+        start = varying_like(_start(own, selector, availability), steps, rule)
         rounds = jnp.arange(num_rounds, dtype=jnp.uint32)
         return lax.scan(functools.partial(play, own), start, rounds)[1]
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_size
-from mrsa_jax.selection._types import Selector, check_selector
+from mrsa_jax._selector import Selector, check_selector
 
 __all__ = ["SeparatedSelection", "SeparationState", "minimum_separation"]
 

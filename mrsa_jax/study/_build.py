@@ -12,8 +12,8 @@ import numpy as np
 from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
 from mrsa_jax._device import platform
 from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._selector import block_size_of, cohort_size_of
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.selection._types import block_size_of, cohort_size_of
 from mrsa_jax.study._availability import AVAILABILITY, parse_availability
 from mrsa_jax.study._config import (
     AggregationConfig,

@@ -11,7 +11,7 @@ import numpy as np
 from mrsa_jax import selection
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax.selection._types import check_selector
+from mrsa_jax._selector import check_selector
 from mrsa_jax.study import _accessor, _build, _cite, _trial
 from mrsa_jax.study._scheme_index import find_schemes
 from mrsa_jax.study._variables import coordinates, history_variables, scheme_variables

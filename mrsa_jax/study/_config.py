@@ -14,21 +14,15 @@ import typing
 from typing import Any, Literal
 
 from mrsa_jax._html import Shown
-from mrsa_jax.selection._registry import (
-    Scheme,
-    parse_scheme,
-    scheme_label,
-    scheme_names,
-    scheme_papers,
-    with_fields,
-)
+from mrsa_jax.selection import Scheme
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._protocol_config import AggregationConfig, ProtocolConfig
 from mrsa_jax.study._segment_config import SegmentConfig
 from mrsa_jax.study._training_config import DataConfig, ResourceConfig, TrainingConfig
 
 # what all of this family takes of schemes, it takes from here
-__all__ = ["scheme_label", "scheme_names", "scheme_papers", "with_fields"]
+parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled
+scheme_names, scheme_papers = Scheme.names, Scheme.papers_of
 
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
-from mrsa_jax.privacy._audit import share
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,9 +146,9 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     exposed, *others = first_rows(found)
     if not others:
         return [exposed]
-    leverage = "not computed"
+    leverage = found.largest_share
     if found.max_leverage is not None:
-        leverage = f"{share(found.max_leverage)} (client {printable(found.max_leverage_client)})"
+        leverage += f" (client {printable(found.max_leverage_client)})"
     plain = []
     group = found.group
     if group is not None and group.upper is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mrsa_jax import modular, privacy, selection
 from mrsa_jax._status import Status
+from mrsa_jax._tracing import program_of
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import ResourceConfig, SimulateConfig, schemes_of
 from mrsa_jax.study._memory import simulate_bytes
@@ -24,7 +25,7 @@ def group_of(config: SimulateConfig) -> Hashable:
     """Return what decides which program rolls a point's trials out."""
     schemes = _selector(config), _availability(config)
     rule = _rule(config)
-    return selection.program_of((*schemes, rule)), config.rounds, config.trials, rule is None
+    return program_of((*schemes, rule)), config.rounds, config.trials, rule is None
 
 
 def sizes(configs: Sequence[SimulateConfig]) -> dict[str, int]:

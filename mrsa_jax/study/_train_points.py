@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax import federated, selection
+from mrsa_jax import federated
 from mrsa_jax._device import at_once
 from mrsa_jax._memory import free_bytes
-from mrsa_jax.selection._types import cohort_size_of
+from mrsa_jax._selector import cohort_size_of
+from mrsa_jax._tracing import program_of
 from mrsa_jax.study import _build
 from mrsa_jax.study._config import (
     DataConfig,
@@ -68,7 +69,7 @@ def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
     (scheme,) = schemes_of(config)
     population, data = config.population, config.data
     selector = _build.build_selector(scheme, population)
-    program = selection.program_of((selector, _build.build_rule(config.protocol, selector)))
+    program = program_of((selector, _build.build_rule(config.protocol, selector)))
     # a round has as many slots as the largest cohort, which only fixed sizes tell beforehand
     drawn: tuple[Hashable, ...] = ()
     if cohort_size_of(selector) is None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._prime import PRIMES
 from mrsa_jax.modular import (
-    PRIMES,
     _blocked,
     _open_ranks,
     _rank_kernel,

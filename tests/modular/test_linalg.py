@@ -13,9 +13,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import _prime as prime_field
 from mrsa_jax._device import compiling_for
-from mrsa_jax._prime import NUM_PRIMES, draw_primes, enough_primes, error_bits
+from mrsa_jax._prime import NUM_PRIMES, PRIMES, draw_primes, enough_primes, error_bits
 from mrsa_jax.modular import (
-    PRIMES,
     _blocked,
     _cores,
     _open_ranks,
@@ -23,7 +22,6 @@ from mrsa_jax.modular import (
     rank,
     rank_trajectory,
 )
-from mrsa_jax.modular import _linalg as linalg
 
 
 def exact_rank(rows) -> int:
@@ -159,6 +157,8 @@ def test_upper_bounds_count_distinct_lines(form):
         return _open_ranks.upper_bounds(_open_ranks.held(matrices)).tolist()
 
     assert bounds(np.array([[[1, 1, 0], [1, 1, 2], [1, 1, 3]], [[0] * 3] * 3])) == [2, 0]
+    huge = 10**30  # the smallest entry where no other is 0
+    assert bounds(np.array([[[huge, huge], [huge, 2 * huge]]], object)) == [2]
     assert bounds(np.array([[[1, 2], [1, 2], [0, 0]], [[1, 2], [2, 1], [0, 5]]])) == [1, 2]
     wide = np.zeros((2, 9, 9), bool)
     wide[1, 3, 8] = wide[1, 4, 7] = wide[1, 5, 7] = True
@@ -280,7 +280,7 @@ def test_compiled_loops_and_array_code_agree(name: str, monkeypatch: pytest.Monk
         rng.integers(-(2**62), 2**62, (9, 4, 4)),
         np.repeat(rng.integers(0, 2, (20, 6, 5)), 2, axis=2),
     ]
-    function = getattr(linalg, name)
+    function = getattr(mj.modular, name)
     for batch in batches:
         compiled = np.asarray(function(batch))
         with monkeypatch.context() as patch:

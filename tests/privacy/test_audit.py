@@ -18,12 +18,12 @@ from mrsa_jax.privacy import (
     ParticipationLog,
     Recipe,
     WeakPrivacy,
-    _leverage_wide,
     audit,
     first_exposure,
     leverage,
 )
-from mrsa_jax.privacy import _recipe as recipes
+from mrsa_jax.privacy._leverage_wide import leverages
+from mrsa_jax.privacy.logs import integer_rows
 
 # Rounds 3 and 9 minus round 12 is client 41 alone.
 LOG = ParticipationLog(
@@ -170,8 +170,6 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
         names = (tuple(f"r{j}" for j in range(7)), tuple(f"c{i}" for i in range(8)))
         log = ParticipationLog(P, *names)
         if trial % 2:
-            from mrsa_jax.privacy.logs._integer_rows import integer_rows
-
             whole, scales = integer_rows(rng.choice(weights, (7, 8)), "w", primitive=False)
             log = ParticipationLog(whole, *names, scales)
         found = audit(log, effort=0.01)
@@ -235,9 +233,9 @@ def test_names_with_commas_stay_one_field() -> None:
 
 def test_common_factors_and_signs_are_taken_out() -> None:
     log = ParticipationLog(np.array([[1, 1], [0, 2]]), (0, 1), (0, 1))
-    assert recipes.recipe_of(log, (-4, 2), (0,)) == Recipe(((0, 2), (1, -1)), ((0, 2),))
+    assert Recipe.of(log, (-4, 2), (0,)) == Recipe(((0, 2), (1, -1)), ((0, 2),))
     log = ParticipationLog(np.array([[1, 1], [0, 1]]), (0, 1), (0, 1), (Fraction(6), Fraction(1)))
-    assert recipes.recipe_of(log, (1, -1), (0,)) == Recipe(((0, 6), (1, -1)), ((0, 1),))
+    assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 6), (1, -1)), ((0, 1),))
 
 
 def test_many_clients_give_the_same_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,12 +253,12 @@ def test_many_clients_give_the_same_as_few(monkeypatch: pytest.MonkeyPatch) -> N
         plain = leverage(P)
         rank = int(mj.modular.rank(P))
         with monkeypatch.context() as patch:
-            patch.setattr(_leverage_wide, "_MOST_CLIENTS", 5)
+            patch.setattr("mrsa_jax.privacy._leverage_wide._MOST_CLIENTS", 5)
             patch.setitem(_device._WORK, "columns", _device._Work(8 * 9 * 4, 1))
-            wide = _leverage_wide.leverages(P, rank, exposed)
+            wide = leverages(P, rank, exposed)
             np.testing.assert_allclose(wide, plain, atol=1e-9)
-            patch.setattr(_leverage_wide, "_MOST_ROWS", 5)
-            assert _leverage_wide.leverages(P, rank, exposed) is None
+            patch.setattr("mrsa_jax.privacy._leverage_wide._MOST_ROWS", 5)
+            assert leverages(P, rank, exposed) is None
         weak = mj.privacy.weak_privacy(P, effort=0)
         assert weak.exposed == exposed
         assert list(weak.exposed_since) == wanted[list(exposed)].tolist()

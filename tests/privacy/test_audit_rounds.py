@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import row_space_oracle as oracle
 
-from mrsa_jax.privacy import ParticipationLog, _audit_rounds, audit
-from mrsa_jax.privacy._audit_rounds import over_rounds
+from mrsa_jax.privacy import ParticipationLog, audit
 
 
 def named(P: np.ndarray) -> ParticipationLog:
@@ -32,10 +31,10 @@ def test_every_round_is_true(seed: int, is_bulk: bool, monkeypatch: pytest.Monke
     P = rng.random((9, 7)) < 0.45
     P[0] = P[4] = False  # nobody yet, and a skipped round
     if not is_bulk:  # as in a log too large
-        monkeypatch.setattr(_audit_rounds, "_MOST_GROUPS", 0)
-        monkeypatch.setattr(_audit_rounds, "_MOST_ENTRIES", 0)
+        monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_GROUPS", 0)
+        monkeypatch.setattr("mrsa_jax.privacy._audit_rounds._MOST_ENTRIES", 0)
     found = audit(named(P), effort=0.01)
-    after = over_rounds(named(P), found)
+    after = found.over_rounds(named(P))
     assert (after.strong is None) == (not is_bulk)
     for j in range(len(P)):
         part = P[: j + 1]
@@ -58,17 +57,17 @@ def test_every_round_is_true(seed: int, is_bulk: bool, monkeypatch: pytest.Monke
 
 def test_blocks_and_weights() -> None:
     blocks = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1]], bool)
-    after = over_rounds(named(blocks), audit(named(blocks), effort=0.01))
+    after = audit(named(blocks), effort=0.01).over_rounds(named(blocks))
     assert after.lower.tolist() == after.upper.tolist() == [2, 2, 2]
     assert after.exposed.tolist() == [0, 0, 0]
     weights = np.array([[3, 2], [3, 4]])  # the difference is the second's
-    after = over_rounds(named(weights), audit(named(weights), effort=0.01))
+    after = audit(named(weights), effort=0.01).over_rounds(named(weights))
     assert after.exposed.tolist() == [0, 2]
     assert after.upper.tolist() == [2, 1]
 
 
 def test_a_history_of_nobody() -> None:
     nobody = named(np.zeros((2, 3), bool))
-    after = over_rounds(nobody, audit(nobody, effort=0.01))
+    after = audit(nobody, effort=0.01).over_rounds(nobody)
     assert after.lower.tolist() == after.upper.tolist() == [-1, -1]
     assert after.exposed.tolist() == [0, 0]

@@ -12,7 +12,7 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES, FANO
 
 import mrsa_jax as mj
-from mrsa_jax.privacy import UnweightedGroup, _unweighted, unweighted_group
+from mrsa_jax.privacy import UnweightedGroup, unweighted_group
 
 VALUES = {"plain": (0, 1), "plus_minus": (-1, 0, 1)}
 
@@ -197,14 +197,14 @@ def test_many_small_tables_find_what_one_finds(monkeypatch, coefficients):
     signs = [1, 1, 1, 1, 1] if coefficients == "plain" else [1, -1, 1, -1, 1]
     matrix = hidden_group(1, [1] * 26, signs)
     whole = check(matrix, coefficients, max_size=5)
-    monkeypatch.setattr(_unweighted, "_plan", lambda *_: (0.0, 5))
+    monkeypatch.setattr("mrsa_jax.privacy._unweighted._plan", lambda *_: (0.0, 5))
     parts = check(matrix, coefficients, max_size=5)
     assert whole == parts
     assert parts.certified
 
 
 def test_a_full_table_grows(monkeypatch):
-    monkeypatch.setattr(_unweighted, "_count", lambda *_: 1)
+    monkeypatch.setattr("mrsa_jax.privacy._unweighted._count", lambda *_: 1)
     for sizes in ([1] * 26, [1] * 20 + [2] * 6):
         matrix = hidden_group(2, sizes, [1, 1, 1, 1])
         found = check(matrix, "plain", max_size=8)
@@ -212,7 +212,7 @@ def test_a_full_table_grows(monkeypatch):
 
 
 def test_a_sum_that_vanishes_by_accident_is_no_group(monkeypatch):
-    monkeypatch.setattr(_unweighted, "_ABOVE", 32)  # one set in some twenty
+    monkeypatch.setattr("mrsa_jax.privacy._unweighted._ABOVE", 32)  # one set in some twenty
     for seed in range(4):
         matrix = random_history(seed, 9, 3, 5)
         for coefficients, values in VALUES.items():

@@ -15,7 +15,6 @@ import row_space_oracle as oracle
 import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax.privacy import weak_privacy, weak_privacy_trajectory
-from mrsa_jax.privacy.solver import _bounds
 
 ROUNDS = 24
 SCHEMES = {
@@ -240,7 +239,9 @@ def test_bounds_of_many_histories_side_by_side_are_those_of_one_after_another(mo
     batch[2], batch[3, :, 1] = 0, batch[3, :, 0]
     alone = weak_privacy_trajectory(batch, "bounds")
     monkeypatch.setitem(_device._WORK, "eliminations", _device._Work(2**30, 1))
-    monkeypatch.setattr(_bounds, "is_bound_by_memory", lambda: True)  # as on accelerators
+    monkeypatch.setattr(
+        "mrsa_jax.privacy.solver._bounds.is_bound_by_memory", lambda: True
+    )  # as on accelerators
     found = weak_privacy_trajectory(batch, "bounds")
     for name in ("lower", "upper", "rank"):
         assert np.array_equal(getattr(found, name), getattr(alone, name))

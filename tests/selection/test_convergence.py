@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -373,13 +374,11 @@ def test_fewer_executed_rounds_are_slower() -> None:
     assert bounds == sorted(bounds)
 
 
-def test_new_numbers_compile_nothing_new() -> None:
-    from mrsa_jax.selection._quadratic import _train_trials
-
+def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     arguments = (uniform(4, 2), independent(0.1), 5, 2)
     simulate_convergence(0, quadratic_problem(0, 4, 2), *arguments)
-    compiled = _train_trials._cache_size()
     other = quadratic_problem(1, 4, 2, curvature=(2.0, 3.0))
-    simulate_convergence(1, other, uniform(4, 3), independent(0.3), 5, 2, initial=[1.0, 2.0])
-    assert _train_trials._cache_size() == compiled
+    with compilations() as compiled:
+        simulate_convergence(1, other, uniform(4, 3), independent(0.3), 5, 2, initial=[1.0, 2.0])
+    assert compiled == []
     assert jax.tree.structure(other) == jax.tree.structure(quadratic_problem(0, 4, 2))

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._tracing import program_of
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import (
-    _many,
     batch_partitioning,
-    program_of,
     rollout_many,
     rollout_trials,
     uniform,
@@ -46,14 +45,14 @@ def test_each_is_what_it_is_alone(trials):
     assert (found[0] != found[1]).any()
 
 
-def test_fewer_than_the_width_share_the_program_of_more():
+def test_fewer_than_the_width_share_the_program_of_more(compilations):
     online = [independent(rate) for rate in (0.05, 0.3, 0.6)]
     most = rollout_many([7, 8, 9], picks(), online, 6, num_trials=5)
-    before = _many._roll_cells._cache_size()
-    for count in (1, 2):
-        own = rollout_many([7, 8, 9][:count], picks()[:count], online[:count], 6, 5, width=3)
-        assert (own == most[:count]).all()
-    assert _many._roll_cells._cache_size() == before
+    with compilations() as compiled:
+        for count in (1, 2):
+            own = rollout_many([7, 8, 9][:count], picks()[:count], online[:count], 6, 5, width=3)
+            assert (own == most[:count]).all()
+    assert compiled == []
     with pytest.raises(mj.ConfigurationError, match="`width` must be at least 1; got 0"):
         rollout_many([7], picks((2,)), online[:1], 6, 5, width=0)
 

@@ -10,7 +10,7 @@ import mrsa_jax as mj
 from mrsa_jax import _device, selection
 from mrsa_jax._device import compiling_for
 from mrsa_jax.availability import independent
-from mrsa_jax.selection import _over_trials, _rollout
+from mrsa_jax.selection import _rollout
 
 
 def schemes(n, k, t):
@@ -48,10 +48,10 @@ def test_the_kernel_maps_over_configurations():
 
 
 def test_more_clients_than_the_kernel_takes_are_no_error(monkeypatch):
-    n = _over_trials._MOST_CLIENTS + 2
-    scheme, online = selection.uniform(n, 5), independent(0.4)
+    monkeypatch.setattr("mrsa_jax.selection._over_trials._MOST_CLIENTS", 11)
+    scheme, online = selection.uniform(13, 5), independent(0.4)
     expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
-    monkeypatch.setattr(_over_trials, "_in_tiles", None)
+    monkeypatch.setattr("mrsa_jax.selection._over_trials._in_tiles", None)
     with mj.use_form("pallas"):
         found = np.asarray(selection.rollout_trials(1, scheme, online, 3, 2))
     assert (found == expected).all()

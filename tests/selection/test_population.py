@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -330,14 +331,12 @@ def test_reforming_breaks_weak_privacy_too() -> None:
     assert _weak_by_enumeration(anew) < 2
 
 
-def test_new_numbers_compile_nothing_new() -> None:
-    from mrsa_jax.selection._population import _roll_blocks
-
+def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
     members = np.ones((7, 12), bool)
     rollout_population(0, members, 4, 2, independent(0.1))
-    compiled = _roll_blocks._cache_size()
-    rollout_population(1, members, 6, 2, independent(0.4), fairness="uniform")
-    assert _roll_blocks._cache_size() == compiled
+    with compilations() as compiled:
+        rollout_population(1, members, 6, 2, independent(0.4), fairness="uniform")
+    assert compiled == []
 
 
 def test_large_populations() -> None:

@@ -14,7 +14,6 @@ from mrsa_jax.selection import _ranking
 
 STEPS = typing.get_args(_ranking.Steps)
 _smallest = jax.jit(_ranking.k_smallest, static_argnames="steps")
-_smallest_words = jax.jit(_ranking.k_smallest_words, static_argnames="steps")
 
 
 def _by_sorting(
@@ -36,9 +35,9 @@ def _check(numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: np
     both = np.stack([_by_sorting(*column) for column in columns], axis=1)
     alone = np.stack([_by_sorting(0 * n, w, c, m) for n, w, c, m in columns], axis=1)
     for steps in STEPS:
-        got = _smallest(numbers, words, candidates, k, steps=steps)
+        got = _smallest(words, candidates, k, numbers=numbers, steps=steps)
         assert (np.asarray(got) == both).all(), steps
-        got = _smallest_words(words, candidates, k, steps=steps)
+        got = _smallest(words, candidates, k, steps=steps)
         assert (np.asarray(got) == alone).all(), steps
 
 
@@ -47,7 +46,7 @@ def _check(numbers: np.ndarray, words: np.ndarray, candidates: np.ndarray, k: np
 def test_small_case_by_hand(k: int, steps: _ranking.Steps) -> None:
     words = np.array([9, 2**32 - 1, 4, 4, 2**32 - 1, 0], np.uint32)
     candidates = np.array([1, 1, 1, 1, 0, 0], bool)
-    chosen = _smallest_words(words, candidates, jnp.int32(k), steps=steps)
+    chosen = _smallest(words, candidates, jnp.int32(k), steps=steps)
     expected = [[], [2], [2, 3], [0, 2, 3], [0, 1, 2, 3]][k]
     assert np.flatnonzero(chosen).tolist() == expected
 
@@ -78,8 +77,8 @@ def test_trials_are_data_and_map(steps: _ranking.Steps) -> None:
     words = rng.integers(0, 2**32, (30, 64), dtype=np.uint32)
     candidates = rng.random((30, 64)) < 0.5
     k = rng.integers(0, candidates.sum(0) + 1).astype(np.int32)
-    chosen = _smallest_words(words, candidates, k, steps=steps)
-    one = functools.partial(_ranking.k_smallest_words, steps=steps)
+    chosen = _smallest(words, candidates, k, steps=steps)
+    one = functools.partial(_ranking.k_smallest, steps=steps)
     mapped = jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(words, candidates, k)
     assert (mapped == chosen).all()
 

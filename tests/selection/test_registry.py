@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +14,15 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.selection import _registry, register
-from mrsa_jax.selection._registry import parse_scheme, scheme_label, with_fields
+from mrsa_jax.selection import Scheme, register
 
 N, K = 12, 4
 
 
 @pytest.fixture(autouse=True)
 def _own_rows() -> Iterator[None]:
-    before = dict(_registry._ROWS)
-    yield
-    _registry._ROWS.clear()
-    _registry._ROWS.update(before)
+    with mock.patch.dict("mrsa_jax.selection._registry.ROWS"):
+        yield
 
 
 @jax.tree_util.register_dataclass
@@ -78,12 +76,12 @@ def test_a_name_must_be_free_and_a_factory_take_n_and_k() -> None:
 def test_an_unknown_or_ill_formed_scheme_is_named() -> None:
     register("in_turn", in_turn)
     with pytest.raises(ConfigurationError, match="did you mean 'in_turn'"):
-        parse_scheme("in_turns")
+        Scheme.parse("in_turns")
     with pytest.raises(ConfigurationError, match="`scheme` must be written in_turn:SHARE; got"):
-        parse_scheme("in_turn:1:2")
+        Scheme.parse("in_turn:1:2")
     register("needs", lambda n, k, number, rule="x": in_turn(n, k))
     with pytest.raises(ConfigurationError, match="must be written needs:NUMBER:RULE; got 'needs'"):
-        parse_scheme("needs")
+        Scheme.parse("needs")
 
 
 def test_what_a_factory_makes_is_checked_before_any_work() -> None:
@@ -125,7 +123,7 @@ def test_parameters_are_numbers_where_they_are_written_so() -> None:
         return in_turn(n, k)
 
     register("any", factory)
-    scheme = parse_scheme("any:3:0.5:nan:word")
+    scheme = Scheme.parse("any:3:0.5:nan:word")
     scheme.build(N, K)
     assert seen == [(3, 0.5, "nan", "word")]
     assert scheme.written == "any:3:0.5:nan:word"
@@ -134,24 +132,24 @@ def test_parameters_are_numbers_where_they_are_written_so() -> None:
 
 def test_a_label_is_text_or_a_function_or_the_name() -> None:
     register("mine", in_turn, label="In turn")
-    assert scheme_label("mine") == "In turn"
-    assert scheme_label("mine:0.5") == "In turn (0.5)"
+    assert Scheme.label_of("mine") == "In turn"
+    assert Scheme.label_of("mine:0.5") == "In turn (0.5)"
     register("mine", in_turn, label=lambda share=1.0: f"{100 * share:g} %")
-    assert scheme_label("mine:0.5") == "50 %"
+    assert Scheme.label_of("mine:0.5") == "50 %"
     register("mine", in_turn)
-    assert scheme_label("mine") == "mine"
-    assert scheme_label("nobody's") == "nobody's"
+    assert Scheme.label_of("mine") == "mine"
+    assert Scheme.label_of("nobody's") == "nobody's"
 
 
 def test_parameters_may_be_axes_of_their_own() -> None:
     register("mine", lambda n, k, privacy_target, fairness="x": in_turn(n, k))
-    assert with_fields("mine", {"privacy_target": 3}) == "mine:3"
-    assert with_fields("mine:4", {"fairness": "y"}) == "mine:4:y"
-    assert with_fields("weighted", {"privacy_target": 3}) == "weighted"
+    assert Scheme.filled("mine", {"privacy_target": 3}) == "mine:3"
+    assert Scheme.filled("mine:4", {"fairness": "y"}) == "mine:4:y"
+    assert Scheme.filled("weighted", {"privacy_target": 3}) == "weighted"
     with pytest.raises(ConfigurationError, match="`privacy_target` must be given once"):
-        with_fields("mine:4", {"privacy_target": 3})
+        Scheme.filled("mine:4", {"privacy_target": 3})
     with pytest.raises(ConfigurationError, match="`scheme` must be written mine:PRIVACY_TARGET"):
-        with_fields("mine", {"fairness": "y"})
+        Scheme.filled("mine", {"fairness": "y"})
 
 
 def test_a_scheme_of_ones_own_is_studied_like_the_others() -> None:
@@ -182,7 +180,7 @@ def test_every_scheme_of_the_package_is_built_by_its_name() -> None:
         ),
     }
     for text, wanted in same.items():
-        ours = parse_scheme(text).build(N, K)
+        ours = Scheme.parse(text).build(N, K)
         assert jax.tree.structure(ours) == jax.tree.structure(wanted)
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(wanted), strict=True):
             assert np.array_equal(np.asarray(a), np.asarray(b)), text

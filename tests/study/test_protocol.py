@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax.cli import main
 from mrsa_jax.study import (
     AggregationConfig,
@@ -108,7 +109,7 @@ def test_names_are_those_of_the_registry() -> None:
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
     assert names["graph"] == tuple(_build.GRAPHS)
     assert names["clip_rule"] == tuple(_build.CLIP_RULES)
-    assert names["split_policy"] == typing.get_args(mj.selection.SplitPolicy)
+    assert names["split_policy"] == typing.get_args(SplitPolicy)
 
 
 def test_rules_have_the_configured_thresholds_and_blocks() -> None:

@@ -51,7 +51,7 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
             return None
         values = read(place)
         with _decoding(path, "a Parquet file"):
-            return _column(values)
+            return _table.arrow_column(values)
 
     with file:
         if options.layout != "matrix" and _columns.is_long(names, options, str(path)):
@@ -71,11 +71,7 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
             row = values.is_null().to_pylist().index(True)
             fault(f"{path}: row {row}, column {names[place]!r}", "a number", "nothing")
     array = np.stack([values.to_numpy() for values in columns], axis=1)
-
-    def where(row: int, column: int) -> str:
-        return f"{path}: row {row}, column {names[places[column]]!r}"
-
-    return _columns.named_matrix(array, options, where, str(path), names, places)
+    return _columns.named_matrix(array, options, str(path), names, places)
 
 
 def _is_text(kind: Any) -> bool:
@@ -96,25 +92,6 @@ def _decoding(path: pathlib.Path, expected: str) -> Iterator[None]:
     except Exception as error:
         words = (str(error) or type(error).__name__).splitlines()[0]
         fault(str(path), expected, f"one that cannot be read ({words})")
-
-
-def _column(values: Any) -> Column:
-    """Return an Arrow column of any plain type, None where it is null."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(values.type):
-        values = values.unify_dictionaries()
-    else:
-        values = values.dictionary_encode(null_encoding="encode")
-    array = values.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        return Column(np.empty(0, np.int64), [])
-    names = array.dictionary.to_pylist()
-    indices = array.indices
-    if indices.null_count:
-        indices, names = indices.fill_null(len(names)), [*names, None]
-    # not by Arrow's own way to NumPy, which imports pandas
-    return Column(np.from_dlpack(indices).astype(np.int64), _table.whole(names))
 
 
 def read_npy(path: pathlib.Path, options: Layout) -> ParticipationLog:
@@ -153,11 +130,9 @@ def read_npz(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 
 def _npy_header(stream: Any) -> tuple[Any, np.dtype]:
-    version = np.lib.format.read_magic(stream)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version, np.lib.format.read_array_header_2_0)
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    form = np.lib.format
+    read = form.read_array_header_1_0 if is_first else form.read_array_header_2_0
     shape, _, dtype = read(stream)
     return shape, dtype
 

@@ -185,14 +185,21 @@ def client_columns(
 def named_matrix(
     array: np.ndarray,
     options: Layout,
-    where: Callable[[int, int], str],
     path: str,
     header: Sequence[str],
     places: Sequence[int],
+    where: Callable[[int, int], str] | None = None,
 ) -> ParticipationLog:
-    """Return a matrix whose columns, at some places of a header, are clients with names."""
+    """Return a matrix whose columns, at some places of a header, are clients with names.
+
+    `where` names the place of an entry, unless by its row and its column's name.
+    """
+
+    def by_name(row: int, column: int) -> str:
+        return f"{path}: row {row}, column {header[places[column]]!r}"
+
     names = [name.strip() for name in header]
-    log = from_matrix(array, options, where, path, [names[place] for place in places])
+    log = from_matrix(array, options, where or by_name, path, [names[place] for place in places])
     return dataclasses.replace(
         log,
         columns_used=tuple(names[place] for place in places),

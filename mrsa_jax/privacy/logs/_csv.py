@@ -73,7 +73,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
                   f"{width} fields")  # fmt: skip
         _columns.check_unnamed(options, where)
         read, locate = _rows(text, width, 0)
-        found = [_table.clean(_column(values)) for values in read.columns]
+        found = [_table.clean(_table.arrow_column(values)) for values in read.columns]
         weights = found[2] if width == 3 else None
         return _table.assemble(found[0], found[1], weights, options, locate, str(path))
     if options.layout == "matrix" or (options.layout == "auto" and is_matrix):
@@ -84,7 +84,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
     @functools.cache
     def column(place: int) -> Column:
-        return _column(read.column(place))
+        return _table.arrow_column(read.column(place))
 
     table = _columns.Table(header, column, locate, str(path), where, is_text=True)
     return _columns.read_table(table, options)
@@ -184,16 +184,6 @@ def _rows(text: _Text, width: int, head: int) -> tuple[Any, Any]:
     return table, functools.partial(_locate, text, head)
 
 
-def _column(values: Any) -> Column:
-    import pyarrow as pa
-
-    whole = values.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # no rows at all
-        return Column(np.empty(0, np.int64), [])
-    # not by Arrow's own way to NumPy, which imports pandas
-    return Column(np.from_dlpack(whole.indices).astype(np.int64), whole.dictionary.to_pylist())
-
-
 def _locate(text: _Text, head: int, row: int) -> str:
     """Return file and line of a row of participation."""
     for place, (number, _) in enumerate(text.lines()):
@@ -254,7 +244,7 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
     if header is None:
         _columns.check_unnamed(options, str(path))
         return _table.from_matrix(np.stack(rows), options, where, str(path))
-    return _columns.named_matrix(np.stack(rows), options, where, str(path), header, places)
+    return _columns.named_matrix(np.stack(rows), options, str(path), header, places, where)
 
 
 def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:

@@ -104,11 +104,7 @@ def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
               "client_column=...) says that its rows are of a round and a client, and "
               'read_log(table, layout="matrix") that its entries are weights',
               f"columns {shown} with entries other than 0 and 1")  # fmt: skip
-
-    def where(row: int, column: int) -> str:
-        return f"{_PLACE}: row {row}, column {header[places[column]]!r}"
-
-    log = _columns.named_matrix(array, options, where, _PLACE, header, places)
+    log = _columns.named_matrix(array, options, _PLACE, header, places)
     clients = tuple(_plain(frame.columns[place]) for place in places)
     return _with_rounds(dataclasses.replace(log, clients=clients), frame, options)
 

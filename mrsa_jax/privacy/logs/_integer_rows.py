@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -95,27 +94,22 @@ def _distinct(array: np.ndarray, argument: str) -> tuple[list[Fraction], np.ndar
         found, codes = np.unique(array, return_inverse=True)
         return [Fraction(*value.as_integer_ratio()) for value in found], codes.reshape(array.shape)
     places: dict[Fraction, int] = {}
-    convert = _converter(argument)
     codes = np.fromiter(
-        (places.setdefault(convert(value), len(places)) for value in array.flat),
+        (places.setdefault(_fraction(value, argument), len(places)) for value in array.flat),
         np.int64,
         array.size,
     )
     return list(places), codes.reshape(array.shape)
 
 
-def _converter(argument: str) -> Callable[[Any], Fraction]:
-    """Return a function from any real number to the fraction that it is."""
-
-    def convert(value: Any) -> Fraction:
-        is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(value, "as_integer_ratio")
-        require(is_number, argument, _RULE, value)
-        if isinstance(value, np.bool_ | np.integer):
-            return Fraction(int(value))
-        try:
-            return Fraction(*value.as_integer_ratio())
-        except (ValueError, OverflowError):  # NaN and infinity
-            require(False, argument, _RULE, value)
-            raise
-
-    return convert
+def _fraction(value: Any, argument: str) -> Fraction:
+    """Return the fraction that any real number is."""
+    is_number = isinstance(value, numbers.Real | np.bool_) or hasattr(value, "as_integer_ratio")
+    require(is_number, argument, _RULE, value)
+    if isinstance(value, np.bool_ | np.integer):
+        return Fraction(int(value))
+    try:
+        return Fraction(*value.as_integer_ratio())
+    except (ValueError, OverflowError):  # NaN and infinity
+        require(False, argument, _RULE, value)
+        raise

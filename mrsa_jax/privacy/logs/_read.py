@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from mrsa_jax._arrays import is_table
-from mrsa_jax._errors import DataNotFoundError, nearest, require
+from mrsa_jax._checks import check_known
+from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 
@@ -91,11 +92,8 @@ def read_log(
 
     Cost: a million rows take about two seconds.
     """
-    for name, value, known in (
-        ("layout", layout, typing.get_args(LayoutName)),
-        ("round_order", round_order, typing.get_args(OrderName)),
-    ):
-        require(value in known, name, f"must be a known name: {nearest(str(value), known)}", value)
+    check_known(layout, "layout", typing.get_args(LayoutName), "a known name")
+    check_known(round_order, "round_order", typing.get_args(OrderName), "a known name")
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
     options = Layout(
         layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),

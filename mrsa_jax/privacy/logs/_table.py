@@ -19,8 +19,8 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
 
-__all__ = ["Column", "Layout", "ParticipationLog", "assemble", "check_memory", "check_rounds",
-           "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",
+__all__ = ["Column", "Layout", "ParticipationLog", "arrow_column", "assemble", "check_memory",
+           "check_rounds", "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",
            "whole"]  # fmt: skip
 
 _MISSING = ("", "nan", "NaN")
@@ -136,29 +136,25 @@ def assemble(
     """Return the matrix of a table with a row for each participation, or name its first fault."""
     if rounds.codes.size == 0:
         fault(path, "rows of participation after the header", "none")
-    read = None if weights is None else [_weight(name) for name in weights.names]
+    if weights is None:
+        weights = Column(np.zeros_like(rounds.codes), [1])
+    read = [_weight(name) for name in weights.names]
     _check_rows(rounds, clients, weights, read, locate)
     check_rounds(rounds, locate)
     _check_names(clients, "client", locate)
-    values = None if read is None else [value for value in read if value is not None]
+    values = [Fraction(0) if value is None else value for value in read]  # None is in no row
     order = in_order(rounds, options.round_order)
     columns = in_order(clients, "sorted")
     row, column = _places(order, rounds), _places(columns, clients)
     shape = (len(order), len(columns))
     _check_repeats(row, column, shape, rounds, clients, locate)
-    binary = values is None or set(values) <= {0, 1}
+    binary = set(values) <= {0, 1}
     check_memory(shape, 1 if binary else 8, options, path)
-    matrix: np.ndarray
-    if values is None or weights is None:
-        matrix = np.zeros(shape, np.bool_)
-        matrix[row, column] = True
-    else:
-        integral = all(value.denominator == 1 for value in values)
-        small = integral and max(values) < 2**63
-        kind: Any = np.bool_ if binary else np.int64 if small else object
-        matrix = np.zeros(shape, kind)
-        table = np.array([int(v) if integral else v for v in values], kind)
-        matrix[row, column] = table[weights.codes]
+    integral = all(value.denominator == 1 for value in values)
+    small = integral and max(values) < 2**63
+    kind: Any = np.bool_ if binary else np.int64 if small else object
+    matrix = np.zeros(shape, kind)
+    matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[weights.codes]
     names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
     return _named(matrix, *names)
 
@@ -187,19 +183,20 @@ def _weight(name: Any) -> Fraction | None:
 def _check_rows(
     rounds: Column,
     clients: Column,
-    weights: Column | None,
-    values: list[Fraction | None] | None,
+    weights: Column,
+    values: list[Fraction | None],
     locate: Callable[[int], str],
 ) -> None:
     faults: list[tuple[int, str, Column]] = []
     one_line = f"a name in one line, of at most {_MOST_NAME} characters"
-    columns = [(rounds, "a round (a number from 0 on, or a name)", _is_round),
-               (clients, "the name or number of a client", _is_name),
-               (rounds, one_line, _is_one_line),
-               (clients, one_line, _is_one_line)]  # fmt: skip
-    if weights is not None and values is not None:
-        bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
-        columns.append((weights, "a weight, a number of 0 or more", lambda name: name not in bad))
+    bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
+    columns: tuple[tuple[Column, str, Callable[[Any], bool]], ...] = (
+        (rounds, "a round (a number from 0 on, or a name)", _is_round),
+        (clients, "the name or number of a client", _is_name),
+        (rounds, one_line, _is_one_line),
+        (clients, one_line, _is_one_line),
+        (weights, "a weight, a number of 0 or more", lambda name: name not in bad),
+    )
     for column, expected, is_fine in columns:
         wrong = [code for code, name in enumerate(column.names) if not is_fine(name)]
         rows = np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
@@ -396,6 +393,25 @@ def from_matrix(
     if array.dtype.kind in "iu" and int(array.max()) < 2**63:
         return ParticipationLog(array.astype(np.int64), *names)
     return _named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
+
+
+def arrow_column(values: Any) -> Column:
+    """Return an Arrow column of any plain type, None where it is null."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    else:
+        values = values.dictionary_encode(null_encoding="encode")
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no rows at all
+        return Column(np.empty(0, np.int64), [])
+    names = array.dictionary.to_pylist()
+    indices = array.indices
+    if indices.null_count:
+        indices, names = indices.fill_null(len(names)), [*names, None]
+    # not by Arrow's own way to NumPy, which imports pandas
+    return Column(np.from_dlpack(indices).astype(np.int64), whole(names))
 
 
 def distinct(values: Sequence[Hashable]) -> Column:

@@ -1,1 +1,40 @@
 """The searches behind weak privacy: light vectors of a row space, found or proved absent."""
+
+from mrsa_jax.privacy.solver._bounds import bounds, random_projection
+from mrsa_jax.privacy.solver._candidates import few_rounds, information_sets, sparse_remainder
+from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, light_sets, num_parts
+from mrsa_jax.privacy.solver._exact import combination_on, support_of
+from mrsa_jax.privacy.solver._groups import Groups, collapse, column_codes
+from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
+from mrsa_jax.privacy.solver._search import Plan, Progress, run
+from mrsa_jax.privacy.solver._sieve import Alone, Sieve
+from mrsa_jax.privacy.solver._space import Space, Vector
+from mrsa_jax.privacy.solver._two_adic import parity_checks
+
+__all__ = [
+    "CHEAP_SECONDS",
+    "Alone",
+    "Groups",
+    "Plan",
+    "Progress",
+    "Ranks",
+    "Sieve",
+    "Space",
+    "Vector",
+    "bounds",
+    "collapse",
+    "column_codes",
+    "combination_on",
+    "few_rounds",
+    "girth_work",
+    "information_sets",
+    "lifting_work",
+    "light_sets",
+    "num_parts",
+    "parity_checks",
+    "random_projection",
+    "ranks_of",
+    "run",
+    "sparse_remainder",
+    "support_of",
+]

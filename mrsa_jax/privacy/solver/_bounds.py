@@ -25,13 +25,13 @@ from mrsa_jax._prime import (
     batch_inverse,
     companion,
     inverse,
+    kernel_step,
     multiply,
     scale,
     subtract,
     sum_residues,
 )
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.modular import kernel_step
 
 __all__ = ["Bounds", "bounds"]
 

@@ -44,7 +44,7 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, in
     b, c = np.triu_indices(last, 1)
     for a in range(last):
         lengths = (
-            pairs_of(norms, gram, last, a) + norms[b] + norms[c] + 2 * gram[b, c]
+            norms[last] + norms[a] + 2 * gram[last, a] + norms[b] + norms[c] + 2 * gram[b, c]
             - 2 * (gram[last, b] + gram[last, c] + gram[a, b] + gram[a, c])
         )  # fmt: skip
         lengths[(b == a) | (c == a)] = np.inf
@@ -52,11 +52,6 @@ def few_rounds(matrix: np.ndarray, weights: np.ndarray) -> Iterator[dict[int, in
         if lengths[k] < 2 * norms[last]:
             plus = {len(matrix) - 1: 1, offset + a: 1}
             yield plus | {offset + int(b[k]): -1, offset + int(c[k]): -1}
-
-
-def pairs_of(norms: np.ndarray, gram: np.ndarray, t: int, a: int) -> float:
-    """Return the squared length of the sum of two rows."""
-    return float(norms[t] + norms[a] + 2 * gram[t, a])
 
 
 def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Exact integers: combinations of rounds that are checked.
+"""Exact integers: combinations of rounds that are checked, and the eliminations behind them.
 
 Everything here is decided over the integers. Residues only choose which system is solved.
 """
@@ -12,9 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from mrsa_jax._prime import draw_primes
+from mrsa_jax._residues import host_residues
 
 __all__ = [
     "combination_on",
+    "independent_rows",
+    "kernel_of",
+    "reduced_echelon",
     "residues_of",
     "solve_each",
     "solve_on",
@@ -24,7 +28,36 @@ __all__ = [
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
     """Return integers of any size as uint64 residues."""
-    return (matrix % prime).astype(np.uint64)
+    return host_residues(matrix, prime, np.uint64)
+
+
+def independent_rows(residues: np.ndarray, prime: int) -> np.ndarray:
+    """Return which rows are not combinations of those before them, modulo a prime: bool."""
+    from mrsa_jax import _elimination
+
+    found: np.ndarray = _elimination.independent_rows(
+        np.ascontiguousarray(residues), np.uint64(prime)
+    )
+    return found
+
+
+def reduced_echelon(residues: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the non-zero rows of the reduced echelon form, and each one's pivot column."""
+    from mrsa_jax import _elimination
+
+    form, pivots = _elimination.reduced_echelon(np.ascontiguousarray(residues), np.uint64(prime))
+    return form, pivots
+
+
+def kernel_of(residues: np.ndarray, prime: int) -> np.ndarray:
+    """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
+    form, pivots = reduced_echelon(residues, prime)
+    columns = residues.shape[1]
+    free = np.setdiff1d(np.arange(columns), pivots)
+    kernel = np.zeros((columns, len(free)), np.uint64)
+    kernel[free, np.arange(len(free))] = 1
+    kernel[pivots] = (np.uint64(prime) - form[:, free]) % np.uint64(prime)
+    return kernel
 
 
 def combination_on(
@@ -41,17 +74,13 @@ def combination_on(
         Coefficients (coprime Python integers) and the boolean support of the combination, or
         None when the columns outside `support` already have full rank.
     """
-    from mrsa_jax import _elimination
-
     rank, columns = matrix.shape
     (prime,) = draw_primes(1)
     inside = np.zeros(columns, np.bool_)
     inside[np.asarray(list(support), np.int64)] = True
     kept = np.flatnonzero(inside)
     order = np.concatenate([np.flatnonzero(~inside), kept[np.argsort(-weights[kept])]])
-    residues = residues_of(matrix, prime).T[order]
-    grew = _elimination.independent_rows(np.ascontiguousarray(residues), np.uint64(prime))
-    basis = order[np.flatnonzero(grew)]
+    basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
     # The last column that raises the rank is inside `support` unless those outside have it all.
     if len(basis) < rank or not inside[basis[-1]]:
         return None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import rank_of
+from mrsa_jax._elimination import first_nonzero, independent_rows
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, PAIR, POINT, TERM
 
 # Two 13-bit primes, the walk's and a second opinion's: sums of two products fit 31 bits.
@@ -36,18 +36,47 @@ def assign(target, source, count):
 
 
 @compiled
-def is_dependent(subset, size, kernels, primes):
-    """Return whether the dual vectors of a set are dependent modulo all primes.
+def gather(source, chosen, size, others, count, work):
+    """Write the chosen rows of a matrix, then some others, to the first rows of `work`."""
+    for i in range(size):
+        assign(work[i], source[chosen[i]], source.shape[1])
+    for i in range(count):
+        assign(work[size + i], source[others[i]], source.shape[1])
+    return work[: size + count]
+
+
+@compiled
+def takes(subset, size, kernels, primes, found):
+    """Write a set to `found` if its dual vectors are dependent modulo all primes; say whether.
 
     `kernels` is uint64 `[primes, groups, corank]`, `subset` its first `size` groups.
     """
     for which in range(kernels.shape[0]):
         vectors = np.empty((size, kernels.shape[2]), np.uint64)
-        for i in range(size):
-            for a in range(kernels.shape[2]):
-                vectors[i, a] = kernels[which, subset[i], a]
-        if rank_of(vectors, primes[which]) == size:
+        gather(kernels[which], subset, size, subset, 0, vectors)
+        if independent_rows(vectors, primes[which]).all():
             return False
+    assign(found, subset, size)
+    return True
+
+
+@compiled
+def eliminate(work, size, prime, inverses):
+    """Eliminate the first `size` rows from all below them, modulo a small prime, in place.
+
+    Returns False, and leaves the rest as it is, when those rows are dependent.
+    """
+    axes = work.shape[1]
+    for i in range(size):
+        pivot = first_nonzero(work[i])
+        if pivot < 0:
+            return False
+        inverse = inverses[work[i, pivot]]
+        for k in range(i + 1, work.shape[0]):
+            if work[k, pivot] != 0:
+                factor = prime - work[k, pivot] * inverse % prime
+                for a in range(pivot, axes):
+                    work[k, a] = (work[k, a] + factor * work[i, a]) % prime
     return True
 
 
@@ -108,24 +137,8 @@ def _is_confirmed(again, subset, size, inverses_again, work):
 
     `work` is int32 `[size, axes]` at least.
     """
-    axes = again.shape[1]
-    for i in range(size):
-        assign(work[i], again[subset[i]], axes)
-    for i in range(size):
-        pivot = -1
-        for a in range(axes):
-            if work[i, a] != 0:
-                pivot = a
-                break
-        if pivot < 0:
-            return True
-        inverse = inverses_again[work[i, pivot]]
-        for k in range(i + 1, size):
-            if work[k, pivot] != 0:
-                factor = SECOND - work[k, pivot] * inverse % SECOND
-                for a in range(axes):
-                    work[k, a] = (work[k, a] + factor * work[i, a]) % SECOND
-    return False
+    rows = gather(again, subset, size, subset, 0, work)
+    return not eliminate(rows, size, SECOND, inverses_again)
 
 
 @compiled
@@ -216,8 +229,7 @@ def search(
                         subset[i] = chosen[i]
                     subset[level] = k
                     spent[0] += deciding
-                    if is_dependent(subset, level + 1, kernels, primes):
-                        assign(found, subset, level + 1)
+                    if takes(subset, level + 1, kernels, primes, found):
                         return FOUND, level + 1
                     return ANOMALY, 0
             if level == last:
@@ -247,8 +259,7 @@ def search(
                                 subset[level] = i
                                 subset[level + 1] = j
                                 spent[0] += deciding
-                                if is_dependent(subset, level + 2, kernels, primes):
-                                    assign(found, subset, level + 2)
+                                if takes(subset, level + 2, kernels, primes, found):
                                     return FOUND, level + 2
                                 for k in range(i + 1, far):
                                     if weights[j] + weights[k] > room:
@@ -262,8 +273,7 @@ def search(
                                     ):
                                         continue
                                     spent[0] += deciding
-                                    if is_dependent(subset, level + 3, kernels, primes):
-                                        assign(found, subset, level + 3)
+                                    if takes(subset, level + 3, kernels, primes, found):
                                         return FOUND, level + 3
                                 continue
                             key = SMALL
@@ -285,8 +295,7 @@ def search(
                                 spent[0] += confirming
                                 if _is_confirmed(again, subset, level + 3, inverses_again, work):
                                     spent[0] += deciding
-                                    if is_dependent(subset, level + 3, kernels, primes):
-                                        assign(found, subset, level + 3)
+                                    if takes(subset, level + 3, kernels, primes, found):
                                         return FOUND, level + 3
                             k = following[k]
             else:

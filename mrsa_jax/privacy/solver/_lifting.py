@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from mrsa_jax._compiled import compiled
-from mrsa_jax._elimination import power
-from mrsa_jax.privacy.solver._costs import CLEAR, HALF, LISTED, MODULAR, TERM, VISIT, WORD
+from mrsa_jax._elimination import first_nonzero, power
+from mrsa_jax.privacy.solver._costs import HALF, LISTED, MODULAR, TERM, VISIT, WORD
 from mrsa_jax.privacy.solver._girth import (
     ANOMALY,
     FOUND,
@@ -24,80 +24,13 @@ from mrsa_jax.privacy.solver._girth import (
     NONE,
     SMALL,
     assign,
-    is_dependent,
+    eliminate,
+    gather,
     search,
+    takes,
 )
-from mrsa_jax.privacy.solver._words import (
-    EMPTY,
-    MIX,
-    MOST_LISTED,
-    grow,
-    insert,
-    probe,
-    subsets,
-    unpack,
-)
-
-
-@compiled
-def _reduced(keys, word, size, target, outside, count, reduced):
-    """Write the keys of the columns `outside` modulo the span of a word's; return target's too."""
-    basis = np.zeros(size, np.uint64)
-    tops = np.zeros(size, np.uint64)
-    rank = 0
-    for i in range(size):
-        value = keys[word[i]]
-        for k in range(rank):
-            if value & tops[k]:
-                value ^= basis[k]
-        if value != np.uint64(0):
-            low = value & (~value + np.uint64(1))
-            for k in range(rank):
-                if basis[k] & low:
-                    basis[k] ^= value
-            basis[rank] = value
-            tops[rank] = low
-            rank += 1
-    for i in range(count):
-        reduced[i] = keys[outside[i]]
-    for k in range(rank):
-        if target & tops[k]:
-            target ^= basis[k]
-        vector, top = basis[k], tops[k]
-        for i in range(count):
-            reduced[i] ^= vector if reduced[i] & top else np.uint64(0)
-    return target
-
-
-@compiled
-def _clear(small, chosen, size, inverses, others, count, work):
-    """Eliminate the chosen vectors modulo `SMALL` from themselves and from some others.
-
-    `small` is int32 `[groups, axes]`, `work` int32 `[size + count, axes]`: receives the chosen
-    ones, then the others. Returns False when the chosen ones are dependent modulo `SMALL`.
-    """
-    axes = small.shape[1]
-    for i in range(size):
-        for a in range(axes):
-            work[i, a] = small[chosen[i], a]
-    for i in range(count):
-        for a in range(axes):
-            work[size + i, a] = small[others[i], a]
-    for i in range(size):
-        pivot = -1
-        for a in range(axes):
-            if work[i, a] != 0:
-                pivot = a
-                break
-        if pivot < 0:
-            return False
-        inverse = inverses[work[i, pivot]]
-        for k in range(i + 1, size + count):
-            if work[k, pivot] != 0:
-                factor = SMALL - work[k, pivot] * inverse % SMALL
-                for a in range(pivot, axes):
-                    work[k, a] = (work[k, a] + factor * work[i, a]) % SMALL
-    return True
+from mrsa_jax.privacy.solver._listing import list_sets, most_listed, reduced_keys
+from mrsa_jax.privacy.solver._words import EMPTY, MOST_LISTED, insert, probe, subsets, unpack
 
 
 @compiled
@@ -108,16 +41,9 @@ def _quotient(kernels, primes, chosen, size, others, count):
     for which in range(kernels.shape[0]):
         prime = primes[which]
         work = np.empty((size + count, axes), np.uint64)
+        gather(kernels[which], chosen, size, others, count, work)
         for i in range(size):
-            assign(work[i], kernels[which, chosen[i]], axes)
-        for i in range(count):
-            assign(work[size + i], kernels[which, others[i]], axes)
-        for i in range(size):
-            pivot = -1
-            for a in range(axes):
-                if work[i, a] != np.uint64(0):
-                    pivot = a
-                    break
+            pivot = first_nonzero(work[i])
             if pivot < 0:
                 continue
             inverse = power(work[i, pivot], prime - np.uint64(2), prime)
@@ -151,27 +77,9 @@ def _shrink(vectors, prime, axes, seed):
 @compiled
 def _small_quotient(whole, prime, chosen, size, others, count, inverses):
     """Return what `_quotient` does modulo a small prime, int64, and whether it is clean."""
-    axes = whole.shape[1]
-    work = np.empty((size + count, axes), np.int64)
-    for i in range(size):
-        assign(work[i], whole[chosen[i]], axes)
-    for i in range(count):
-        assign(work[size + i], whole[others[i]], axes)
-    for i in range(size):
-        pivot = -1
-        for a in range(axes):
-            if work[i, a] != 0:
-                pivot = a
-                break
-        if pivot < 0:
-            return work[size:], False
-        inverse = inverses[work[i, pivot]]
-        for k in range(i + 1, size + count):
-            if work[k, pivot] != 0:
-                factor = prime - work[k, pivot] * inverse % prime
-                for a in range(axes):
-                    work[k, a] = (work[k, a] + factor * work[i, a]) % prime
-    return work[size:], True
+    work = np.empty((size + count, whole.shape[1]), np.int64)
+    clean = eliminate(gather(whole, chosen, size, others, count, work), size, prime, inverses)
+    return work[size:], clean
 
 
 @compiled
@@ -185,10 +93,9 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
     work = np.empty((size + groups, axes), np.int32)
     if extra <= 0:
         spent[0] += LISTED + TERM * size * size * axes / 2
-        if not _clear(small, chosen, size, inverses, others, np.int64(0), work) and is_dependent(
-            chosen, size, kernels, primes
-        ):
-            assign(found, chosen, size)
+        rows = gather(small, chosen, size, others, np.int64(0), work)
+        clean = eliminate(rows, size, SMALL, inverses)
+        if not clean and takes(chosen, size, kernels, primes, found):
             return FOUND, size
         return NONE, 0
     taken = np.zeros(groups, np.bool_)
@@ -201,26 +108,18 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
             count += 1
     if extra == 1:
         spent[0] += LISTED + TERM * size * (size + count) * axes
-        clean = _clear(small, chosen, size, inverses, others, count, work)
-        if not clean and is_dependent(chosen, size, kernels, primes):
-            assign(found, chosen, size)
+        rows = gather(small, chosen, size, others, count, work)
+        clean = eliminate(rows, size, SMALL, inverses)
+        if not clean and takes(chosen, size, kernels, primes, found):
             return FOUND, size
         for i in range(count):
-            zero = True
-            if clean:
-                for a in range(small.shape[1]):
-                    if work[size + i, a] != 0:
-                        zero = False
-                        break
-            if zero:
+            if not clean or first_nonzero(rows[size + i]) < 0:
                 chosen[size] = others[i]
-                if is_dependent(chosen, size + 1, kernels, primes):
-                    assign(found, chosen, size + 1)
+                if takes(chosen, size + 1, kernels, primes, found):
                     return FOUND, size + 1
         return NONE, 0
     spent[0] += 2 * MODULAR * size * (2 * size + count) * corank
-    if is_dependent(chosen, size, kernels, primes):
-        assign(found, chosen, size)
+    if takes(chosen, size, kernels, primes, found):
         return FOUND, size
     depth = max(extra, 3)
     first, clean = _small_quotient(whole, np.int64(SMALL), chosen, size, others, count, inverses)
@@ -243,115 +142,6 @@ def _extend(chosen, size, room, small, problem, found, spent, budget):
             found[size + i] = others[part[i]]
         return FOUND, size + more
     return status, 0
-
-
-@compiled
-def _most_listed(spent, budget):
-    """Return how many words or sets the budget still allows to be looked at."""
-    return np.int64(min(np.float64(MOST_LISTED), max(0.0, budget - spent[0]) / LISTED))
-
-
-@compiled
-def _list_few(count, more, target, reduced, head, links, lefts, rights, table, most):
-    """List the sets of two or three groups whose keys sum to the target, as `_list_sets`."""
-    order = np.uint64(64 - 10)
-    found = np.int64(0)
-    for i in range(1024):
-        head[i] = EMPTY
-    for d in range(count):
-        # The table holds the groups before d; c == d stands for no third group.
-        for c in range(d if more == 2 else d + 1, d + 1 if more == 2 else count):
-            want = target ^ reduced[d] ^ (reduced[c] if c != d else np.uint64(0))
-            place = np.uint64(head[np.int64((want * MIX) >> order)])
-            while place != EMPTY:
-                if reduced[np.int64(place)] == want:
-                    if found >= most:
-                        return lefts, rights, np.int64(-1)
-                    if found == lefts.shape[0]:
-                        lefts = grow(lefts)
-                        rights = grow(rights)
-                    lefts[found] = place
-                    rights[found] = np.uint64(d)
-                    if c != d:
-                        rights[found] += table[2, c]
-                    found += 1
-                place = links[np.int64(place)]
-        slot = np.int64((reduced[d] * MIX) >> order)
-        links[d] = np.uint64(head[slot])
-        head[slot] = np.uint32(d)
-    return lefts, rights, found
-
-
-@compiled
-def _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget):
-    """List the sets of four groups or more whose keys sum to the target, as `_list_sets`."""
-    sums, packs, head, links = space[2], space[3], space[6], space[7]
-    left = more // 2
-    right = more - left
-    bits = 13 if left == 2 else 18
-    order = np.uint64(64 - bits)
-    for i in range(1 << bits):
-        head[i] = EMPTY
-    spent[0] += CLEAR * (1 << bits)
-    starts = np.zeros(2, np.int64)
-    starts[1] = count
-    items = np.arange(count)
-    nothing, whole = np.uint64(0), np.uint64(63)
-    total, stored = np.int64(0), np.int64(0)
-    some_left, some_right = np.empty(64, np.uint64), np.empty(64, np.uint64)
-    for b in range(count):
-        for half in range(2):
-            low, high, size = (b + 1, count, right) if half == 0 else (np.int64(0), b, left)
-            sums, packs, n, visits = subsets(
-                reduced, low, high, b, size, whole, nothing, starts, items, sums, packs, table
-            )
-            spent[0] += VISIT * visits + HALF * max(n, 0)
-            if n < 0 or spent[0] > budget:
-                return lefts, rights, np.int64(-1)
-            if half == 1:
-                links, stored = insert(sums, packs, n, head, links, order, stored)
-                continue
-            some_left, some_right, found = probe(
-                reduced, target, sums, packs, n, left, table, head, links, order,
-                some_left, some_right, _most_listed(spent, budget) - total,
-            )  # fmt: skip
-            if found < 0:
-                return lefts, rights, np.int64(-1)
-            while total + found > lefts.shape[0]:
-                lefts = grow(lefts)
-                rights = grow(rights)
-            for i in range(found):
-                lefts[total + i] = some_left[i]
-                rights[total + i] = some_right[i]
-            total += found
-    return lefts, rights, total
-
-
-@compiled
-def _list_sets(count, more, target, reduced, space, table, spent, budget):
-    """List the sets of `more` groups whose reduced keys sum to the target.
-
-    Returns:
-        The numbers of the halves of more // 2 and of the remaining groups, and how many sets
-        there are; -1 for too many.
-    """
-    lefts, rights = space[4], space[5]
-    if more == 0:
-        return lefts, rights, np.int64(target == np.uint64(0))
-    if more == 1:
-        found = np.int64(0)
-        for i in range(count):
-            if reduced[i] == target:
-                rights[found] = np.uint64(i)
-                found += 1
-        return lefts, rights, found
-    if more <= 3:
-        spent[0] += LISTED + HALF / 8 * (count if more == 2 else count * count / 2)
-        return _list_few(
-            count, more, target, reduced, space[6], space[7], lefts, rights, table,
-            _most_listed(spent, budget),
-        )  # fmt: skip
-    return _list_many(count, more, target, reduced, space, lefts, rights, table, spent, budget)
 
 
 @compiled
@@ -381,13 +171,11 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
                 outside[count] = k
                 count += 1
     reduced = space[8][:count]
-    target = _reduced(keys, word, size, target, outside, count, reduced)
+    target = reduced_keys(keys, word, size, target, outside, count, reduced)
     assign(chosen, word, size)
     spent[0] += WORD + TERM * size * count
     for more in range(min(extra, count) + 1):
-        lefts, rights, listed = _list_sets(
-            count, more, target, reduced, space, table, spent, budget
-        )
+        lefts, rights, listed = list_sets(count, more, target, reduced, space, table, spent, budget)
         if listed < 0:
             spent[0] = max(spent[0], budget)
             return GAVE_UP, 0
@@ -478,7 +266,7 @@ def words(
                 return GAVE_UP, 0
             lefts, rights, matches = probe(
                 keys, np.uint64(0), sums, packs, n, left, table, head, links, order, lefts, rights,
-                _most_listed(spent, budget),
+                most_listed(spent, budget),
             )  # fmt: skip
         if matches < 0:
             spent[0] = max(spent[0], budget)

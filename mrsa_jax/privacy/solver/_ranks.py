@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mrsa_jax._prime import draw_primes, enough_primes, error_bits
-from mrsa_jax.privacy.solver._exact import residues_of
+from mrsa_jax.privacy.solver._exact import independent_rows, residues_of
 from mrsa_jax.privacy.solver._groups import collapse, column_codes, log2_length
 
 __all__ = ["AUDIT_BITS", "CHEAP_SECONDS", "Ranks", "product", "ranks_of"]
@@ -62,25 +62,27 @@ def ranks_of(
     once the product of the primes tried exceeds every larger minor (Hadamard): a larger minor would
     be a multiple of all. That is tried if it is predicted to take at most `seconds` of a core.
     """
-    from mrsa_jax import _elimination
-
     lengths = [log2_length(row) for row in matrix]
     longest = sorted(lengths, reverse=True)[: min(matrix.shape)]
     all_bits = math.fsum(longest) * (1 + 1e-9) + 1e-6
     enough = enough_primes(all_bits, bits=AUDIT_BITS)
-    is_wide = matrix.shape[1] > 2 * (len(matrix) + _SPARE)
+    width = len(matrix) + _SPARE
     ranks = np.zeros(len(matrix), np.int64)
     bounds = ranks
     needed = np.zeros(len(matrix))
     whole_bits = 0.0  # of the product of the primes modulo which the whole matrix was ranked
     primes: list[int] = []
     kept: np.ndarray | None = None
-    mixes = is_wide
+    mixes = matrix.shape[1] > 2 * width
+    rng = np.random.default_rng(secrets.randbits(128))
     while True:
         primes.extend(draw_primes(1, primes))
         prime = primes[-1]
-        rows = _mixed(matrix, prime) if mixes else residues_of(matrix, prime)
-        found = np.cumsum(_elimination.independent_rows(rows, np.uint64(prime)))
+        if mixes:  # random sums of the columns: as many keep every rank but for a chance of p**-16
+            rows = product(matrix, rng.integers(0, prime, (matrix.shape[1], width)), prime)
+        else:
+            rows = residues_of(matrix, prime)
+        found = np.cumsum(independent_rows(rows, prime))
         if (found > ranks).any():
             ranks = np.maximum(ranks, found)
             needed = _minor_bits(lengths, ranks)
@@ -101,16 +103,6 @@ def ranks_of(
             mixes = False
             if progress is not None and left * each > 1.0:
                 progress("proving the rank", len(primes), len(primes) + left)
-
-
-def _mixed(matrix: np.ndarray, prime: int) -> np.ndarray:
-    """Return random sums of the columns, as many as keep every rank (but for a chance of p**-16).
-
-    Rows are independent if their images are.
-    """
-    rng = np.random.default_rng(secrets.randbits(128))
-    width = len(matrix) + _SPARE
-    return product(matrix, rng.integers(0, prime, (matrix.shape[1], width)), prime)
 
 
 def product(matrix: np.ndarray, factors: np.ndarray, prime: int) -> np.ndarray:

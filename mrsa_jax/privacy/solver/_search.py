@@ -6,19 +6,19 @@ sets of dual vectors (`_girth`) and lifting from the binary code (`_lifting`).
 
 from __future__ import annotations
 
-import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from mrsa_jax._cores import num_cores
+from mrsa_jax._device import in_order
 from mrsa_jax._prime import draw_primes, inverses
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
-from mrsa_jax.privacy.solver._exact import residues_of
+from mrsa_jax.privacy.solver._exact import kernel_of, residues_of
 from mrsa_jax.privacy.solver._two_adic import Checks, parity_checks
 
 __all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
@@ -98,11 +98,11 @@ class Outcome:
 def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
     """Return the dual vectors of independent integer rows; None if a large prime loses rank."""
     primes = draw_primes(2)
-    kernels = [_kernel(matrix, prime) for prime in primes]
+    kernels = [kernel_of(residues_of(matrix, prime), prime) for prime in primes]
     corank = matrix.shape[1] - matrix.shape[0]
     if any(kernel.shape[1] != corank for kernel in kernels):
         return None
-    small = [_kernel(matrix, prime) for prime in _SMALL_PRIMES]
+    small = [kernel_of(residues_of(matrix, prime), prime) for prime in _SMALL_PRIMES]
     whole = all(kernel.shape[1] == corank for kernel in small)
     return Duals(
         weights,
@@ -111,21 +111,6 @@ def duals(matrix: np.ndarray, weights: np.ndarray) -> Duals | None:
         np.stack(small).astype(np.int64) if whole else None,
         parity_checks(matrix) if whole else None,
     )
-
-
-def _kernel(matrix: np.ndarray, prime: int) -> np.ndarray:
-    """Return a kernel basis modulo a prime, transposed: uint64 `[columns, corank]`."""
-    from mrsa_jax import _elimination
-
-    columns = matrix.shape[1]
-    form, pivots = _elimination.reduced_echelon(
-        residues_of(matrix, prime), np.arange(columns), np.uint64(prime)
-    )
-    free = np.setdiff1d(np.arange(columns), pivots)
-    kernel = np.zeros((columns, len(free)), np.uint64)
-    kernel[free, np.arange(len(free))] = 1
-    kernel[pivots] = (np.uint64(prime) - form[:, free]) % np.uint64(prime)
-    return kernel
 
 
 def plan(of: Duals, limit: int) -> Plan | None:
@@ -175,32 +160,17 @@ def _first(
 
     label = f"{chosen.method}: weight up to {chosen.limit}, about {chosen.seconds:.0f} core-s"
     worst, work = NONE, 0.0
-    with concurrent.futures.ThreadPoolExecutor(num_cores()) as pool:
-        pending = _submit(pool, tasks) if len(tasks) > 1 else (task() for task in tasks)
-        try:
-            for done, (status, subset, spent) in enumerate(pending):
-                work += spent
-                if status == FOUND:
-                    return FOUND, subset, work
-                if status == GAVE_UP or work > chosen.budget:
-                    return GAVE_UP, None, work
-                worst = max(worst, status)
-                if progress is not None and len(tasks) > 1:
-                    progress(label, done + 1, len(tasks))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    with contextlib.closing(in_order(tasks)) as results:
+        for done, (status, subset, spent) in enumerate(results):
+            work += spent
+            if status == FOUND:
+                return FOUND, subset, work
+            if status == GAVE_UP or work > chosen.budget:
+                return GAVE_UP, None, work
+            worst = max(worst, status)
+            if progress is not None and len(tasks) > 1:
+                progress(label, done + 1, len(tasks))
     return worst, None, work
-
-
-def _submit(pool: concurrent.futures.Executor, tasks: list[Task]) -> Iterator[Found]:
-    """Return the tasks' results in order, only as many running ahead as keep all cores busy."""
-    ahead: list[concurrent.futures.Future[Any]] = []
-    for task in tasks:
-        ahead.append(pool.submit(task))
-        if len(ahead) >= 2 * num_cores():
-            yield ahead.pop(0).result()
-    for future in ahead:
-        yield future.result()
 
 
 def _girth_tasks(of: Duals, chosen: Plan, attempt: int) -> list[Task]:
@@ -271,30 +241,20 @@ def _buckets(keys: np.ndarray, bits: int, parts: int) -> tuple[int, np.ndarray, 
 
 def _mixed_checks(checks: Checks, attempt: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return random combinations of the parity checks as bits of one word a column."""
+    import flint
+
     corank = checks.digits.shape[0]
     bits = min(corank, 63)
     rng = np.random.default_rng([20_219, attempt])
     while True:
         mix = rng.integers(0, 2, (bits, corank))
-        if bits < corank or _binary_rank(mix) == bits:
+        if bits < corank or flint.nmod_mat(flint.fmpz_mat(mix.tolist()), 2).rank() == bits:
             break
     digits = mix @ checks.digits.astype(np.int64) % 4
     places = np.uint64(1) << np.arange(bits, dtype=np.uint64)[:, None]
     keys = ((digits & 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
     highs = ((digits >> 1).astype(np.uint64) * places).sum(axis=0, dtype=np.uint64)
     return keys, highs, bits
-
-
-def _binary_rank(matrix: np.ndarray) -> int:
-    rows = [int("".join(map(str, row)), 2) for row in matrix.tolist()]
-    rank = 0
-    while rows:
-        row = rows.pop()
-        if row:
-            rank += 1
-            low = row & -row
-            rows = [other ^ row if other & low else other for other in rows]
-    return rank
 
 
 def _folded(of: Duals, which: int, axes: int, attempt: int) -> np.ndarray:

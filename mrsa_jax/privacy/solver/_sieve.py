@@ -15,7 +15,15 @@ import secrets
 import numpy as np
 
 from mrsa_jax._prime import draw_primes, enough_primes, error_bits
-from mrsa_jax.privacy.solver._exact import residues_of, solve_each, solve_on, support_of
+from mrsa_jax.privacy.solver._exact import (
+    independent_rows,
+    kernel_of,
+    reduced_echelon,
+    residues_of,
+    solve_each,
+    solve_on,
+    support_of,
+)
 from mrsa_jax.privacy.solver._groups import Groups
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy.solver._space import Vector
@@ -66,7 +74,8 @@ class Sieve:
         self._wanted = enough_primes(minor_bits, self._cases, AUDIT_BITS)
         self._basis = np.arange(0)
         # with as many columns as rows all of them stand alone, and one image has it all
-        while len(self._primes) < (1 if self._is_whole else self._wanted):
+        is_whole = len(rows) == groups.num_groups
+        while len(self._primes) < (1 if is_whole else self._wanted):
             (prime,) = draw_primes(1, self._primes)
             if len(self._basis) < len(rows):
                 self._basis = self._column_basis(prime)
@@ -90,41 +99,24 @@ class Sieve:
         lifted = count * (rank * max(self._minor_bits, rank)) ** 2 * _SECONDS_PER_LIFT
         return lifted + SECONDS_PER_PRODUCT * rank**3
 
-    @property
-    def _is_whole(self) -> bool:
-        """Whether there are as many columns as rows: then all of them stand alone."""
-        return len(self._rows) == self._groups.num_groups
-
     def _column_basis(self, prime: int) -> np.ndarray:
         """Return as many independent columns as there are independent rows, modulo a prime.
 
         A random part of the columns spans most of the space; a column that the rest needs is not
         orthogonal to what annihilates that part.
         """
-        from mrsa_jax import _elimination
-
         rank, columns = self._rows.shape
-        order = self._rng.permutation(columns)
-        part = order[: 2 * rank]
-        vectors = np.ascontiguousarray(residues_of(self._rows[:, part], prime).T)
-        chosen = part[_elimination.independent_rows(vectors, np.uint64(prime))]
+        part = self._rng.permutation(columns)[: 2 * rank]
+        vectors = residues_of(self._rows[:, part], prime).T
+        chosen = part[independent_rows(vectors, prime)]
         if len(chosen) == rank:
             return chosen
-        form, pivots = _elimination.reduced_echelon(vectors, np.arange(rank), np.uint64(prime))
-        free = np.setdiff1d(np.arange(rank), pivots)
-        annihilators = np.zeros((len(free), rank), np.int64)
-        annihilators[np.arange(len(free)), free] = 1
-        annihilators[:, pivots] = (prime - form[:, free].T.astype(np.int64)) % prime
-        images = product(self._rows.T, annihilators.T, prime)
-        _, more = _elimination.reduced_echelon(
-            np.ascontiguousarray(images.T), np.arange(columns), np.uint64(prime)
-        )
+        annihilators = kernel_of(vectors, prime).astype(np.int64)
+        _, more = reduced_echelon(product(self._rows.T, annihilators, prime).T, prime)
         return np.concatenate([chosen, more])
 
     def _add_image(self, prime: int) -> None:
         """Keep X times random vectors, int64 `[rank, axes]`, unless the prime loses the rank."""
-        from mrsa_jax import _elimination
-
         rank, columns = self._rows.shape
         if len(self._basis) < rank:
             return
@@ -132,9 +124,7 @@ class Sieve:
         factors[self._basis] = 0
         right = product(self._rows, factors, prime)
         system = np.concatenate([residues_of(self._rows[:, self._basis], prime), right], axis=1)
-        form, pivots = _elimination.reduced_echelon(
-            system, np.arange(rank + _AXES), np.uint64(prime)
-        )
+        form, pivots = reduced_echelon(system, prime)
         if (pivots == np.arange(rank)).all():
             self._primes.append(prime)
             self._factors.append(factors)
@@ -179,17 +169,11 @@ class Sieve:
 
         None if the prime loses the rank.
         """
-        from mrsa_jax import _elimination
-
         rank = len(self._rows)
         unit = np.zeros((rank, len(places)), np.uint64)
         unit[places, np.arange(len(places))] = 1
         square = residues_of(self._rows[:, self._basis], prime).T
-        form, pivots = _elimination.reduced_echelon(
-            np.concatenate([square, unit], axis=1),
-            np.arange(rank + len(places)),
-            np.uint64(prime),
-        )
+        form, pivots = reduced_echelon(np.concatenate([square, unit], axis=1), prime)
         if (pivots != np.arange(rank)).any():
             return None
         return rank - 1 - (form[:, rank:] != 0)[::-1].argmax(axis=0)

@@ -122,9 +122,12 @@ class Space:
             return _search.Plan("classes", limit, 0.0)
         return None if self.duals is None else _search.plan(self.duals, limit)
 
-    def best_plan(self, limit: int, seconds: float) -> _search.Plan | None:
-        """Return the plan for the largest weight up to `limit` that takes at most so long."""
-        for weight in range(limit, self.strong - 1, -1):
+    def best_plan(self, least: int, limit: int, seconds: float) -> _search.Plan | None:
+        """Return the plan for the largest weight up to `limit` that takes at most so long.
+
+        None if there is none of at least `least`.
+        """
+        for weight in range(limit, max(least, self.strong) - 1, -1):
             chosen = self.plan(weight)
             if chosen is not None and chosen.seconds <= seconds:
                 return chosen

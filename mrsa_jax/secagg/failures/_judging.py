@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import at_once, chosen_form, cores_for, over_cores
 from mrsa_jax._mesh import spread
-from mrsa_jax._streams import Stream, _key_words, round_key, trial_key
+from mrsa_jax._streams import Stream, key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, independent_steps
 from mrsa_jax.graphs import Complete, ErdosRenyi
 from mrsa_jax.secagg.failures._planting import Planted
@@ -123,7 +123,7 @@ def _loop_keys(
 ) -> tuple[UInt32[Array, "trials 2"], UInt32[Array, "trials 2"]]:
     trials = first + jax.lax.iota(jnp.uint32, chunk)
     keys = jax.vmap(lambda trial: round_keys(key, trial))(trials)
-    graph, steps = (jnp.stack(_key_words(each), axis=-1) for each in keys)
+    graph, steps = (jnp.stack(key_words(each), axis=-1) for each in keys)
     return graph, steps
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
-from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
-from mrsa_jax.privacy._recipe import recipe_of
+from mrsa_jax.privacy import Recipe
 from mrsa_jax.study._page import png_of
 
 if TYPE_CHECKING:
@@ -27,10 +26,9 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
     The log itself is not kept: the provenance names it by its content.
     """
     log, found = findings.log, findings.audit
-    after = over_rounds(log, found)
     folder.manifest["log"] = _fingerprint(findings.file, log)
     _write_clients(folder.path / "clients.csv", log, found)
-    columns = _rounds(log, after)
+    columns = _rounds(log, found)
     rounds = zip(*columns.values(), strict=True)
     _write_rows(folder.path / "rounds.csv", tuple(columns), rounds)
     if found.recipe is not None:
@@ -38,7 +36,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
         _draw(folder.path, columns, found)
     group = found.group
     if group is not None and group.support:
-        plain = recipe_of(log, group.witness, group.support)
+        plain = Recipe.of(log, group.witness, group.support)
         if plain != found.recipe:
             _write_lines(folder.path / "plain_sum.csv", plain.lines())
     content = {
@@ -78,8 +76,9 @@ def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> N
     _write_rows(path, ("client", "rounds", "first_exposed"), rows)
 
 
-def _rounds(log: ParticipationLog, after: OverRounds) -> dict[str, Sequence[Any]]:
+def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
     """Return what was known after each round, by column: the data of the figures."""
+    after = found.over_rounds(log)
     columns: dict[str, Sequence[Any]] = {
         "round": log.rounds,
         "clients": (log.participation != 0).sum(axis=1).tolist(),

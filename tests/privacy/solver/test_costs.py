@@ -8,8 +8,15 @@ import math
 import numpy as np
 import pytest
 
-from mrsa_jax.privacy.solver import _costs, _search
-from mrsa_jax.privacy.solver._space import Space
+from mrsa_jax.privacy.solver import (
+    Plan,
+    Space,
+    girth_work,
+    lifting_work,
+    light_sets,
+    num_parts,
+    run,
+)
 
 
 def generic(columns, rank, weights=None, seed=1):
@@ -23,10 +30,10 @@ def works(space, method, limit):
     of = space.duals
     most = of.most_groups(limit)
     if method == "girth":
-        predicted = _costs.girth_work(of.weights, limit, max(most, 3))
+        predicted = girth_work(of.weights, limit, max(most, 3))
     else:
-        predicted = _costs.lifting_work(of.weights, of.corank, limit, most, of.checks.is_even)
-    outcome = _search.run(of, _search.Plan(method, limit, predicted / 1e9))
+        predicted = lifting_work(of.weights, of.corank, limit, most, of.checks.is_even)
+    outcome = run(of, Plan(method, limit, predicted / 1e9))
     assert outcome.is_proof
     return predicted, outcome.work
 
@@ -40,14 +47,14 @@ def brute_force_sets(weights, limit, size):
 def test_sets_within_a_weight_are_counted_exactly(weights) -> None:
     weights = np.array(weights)
     for limit in range(1, 25):
-        counted, _ = _costs.light_sets(weights, limit, 5)
+        counted, _ = light_sets(weights, limit, 5)
         assert counted == [brute_force_sets(weights, limit, size) for size in range(6)]
 
 
 def test_heavy_weights_are_counted_from_above() -> None:
     """Where the limit is beyond the units that are told apart."""
     weights = np.sort(np.random.default_rng(2).integers(300, 2000, 20))
-    counted, _ = _costs.light_sets(weights, 4000, 6)
+    counted, _ = light_sets(weights, 4000, 6)
     for size, number in enumerate(counted):
         exact = brute_force_sets(weights, 4000, size)
         assert exact <= number <= 1.2 * exact + 2
@@ -98,11 +105,11 @@ def test_no_prediction_is_too_small_for_a_float() -> None:
             whole = int(sizes.sum())
             for limit in sorted({1, 3, int(sizes[-1]), whole // 3, whole // 2, whole - 1, whole}):
                 most = int(np.searchsorted(np.cumsum(sizes), limit, side="right"))
-                work = _costs.girth_work(sizes, limit, max(most, 3)) if limit else 0.0
+                work = girth_work(sizes, limit, max(most, 3)) if limit else 0.0
                 assert work >= 0
                 for corank in {max(1, most), columns}:
-                    assert _costs.lifting_work(sizes, corank, max(1, limit), most, False) >= 0
-    assert _costs.girth_work(np.ones(2500, np.int64), 1200, 1200) == math.inf
+                    assert lifting_work(sizes, corank, max(1, limit), most, False) >= 0
+    assert girth_work(np.ones(2500, np.int64), 1200, 1200) == math.inf
 
 
 def test_every_planned_lifting_can_number_its_halves() -> None:
@@ -112,10 +119,10 @@ def test_every_planned_lifting_can_number_its_halves() -> None:
         ones = np.ones(columns, np.int64)
         for corank in {4, 12, 25, min(60, columns - 2), columns - 2}:
             for most in range(4, min(corank, 60) + 1, 3):
-                if math.isfinite(_costs.lifting_work(ones, corank, most, most, False)):
+                if math.isfinite(lifting_work(ones, corank, most, most, False)):
                     assert math.comb(columns, (most + 1) // 2) <= _words.LARGEST
                     stored = math.comb(columns, most // 2)
-                    parts = _costs.num_parts(columns, corank, most)
+                    parts = num_parts(columns, corank, most)
                     assert stored >> parts <= _words.MOST_LISTED
 
 
@@ -124,13 +131,13 @@ def test_a_code_with_far_more_words_than_chance_has_is_given_up(monkeypatch) -> 
 
     The search stops near what was predicted, and claims nothing.
     """
-    monkeypatch.setattr(_search, "_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("mrsa_jax.privacy.solver._search._GRACE_SECONDS", 0.01)
     rows = 2 * np.random.default_rng(4).integers(-(2**20), 2**20, (20, 36))
     rows[:, :20] = np.eye(20, dtype=np.int64)
     of = Space(rows, np.ones(36, np.int64)).duals
-    work = _costs.lifting_work(of.weights, of.corank, 9, 9, of.checks.is_even)
-    plan = _search.Plan("lifting", 9, work / 1e9)
-    outcome = _search.run(of, plan)
+    work = lifting_work(of.weights, of.corank, 9, 9, of.checks.is_even)
+    plan = Plan("lifting", 9, work / 1e9)
+    outcome = run(of, plan)
     assert not outcome.is_proof
     assert outcome.subset is None
     assert plan.budget <= outcome.work < 1.5 * plan.budget

@@ -8,9 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from mrsa_jax.privacy.solver import _search, _words
-from mrsa_jax.privacy.solver._groups import collapse
-from mrsa_jax.privacy.solver._space import Space
+from mrsa_jax.privacy.solver import Plan, Space, _words, collapse, run
 
 WHOLE = (np.uint64(63), np.uint64(0))  # no leading bits: all sets are of one part
 
@@ -112,7 +110,7 @@ def test_a_planted_vector_is_found_at_its_weight_and_not_below(weight) -> None:
             if method == "girth" and weight > 16:
                 continue
             for limit in (weight - 1, weight):
-                outcome = _search.run(space.duals, _search.Plan(method, limit, 99.0))
+                outcome = run(space.duals, Plan(method, limit, 99.0))
                 assert outcome.is_proof == (limit < weight), (method, odd, limit)
                 if limit == weight:
                     found = space.vector(outcome.subset, method)
@@ -129,6 +127,6 @@ def test_thirty_four_columns_of_rank_eight_are_no_proof(weight) -> None:
     rows[0, rng.permutation(34)[:weight]] = 2 * rng.integers(0, 9, weight) + 1
     groups = collapse(rng.integers(-(2**20), 2**20, (8, 8)) @ rows)
     space = Space(groups.matrix, groups.sizes)
-    outcome = _search.run(space.duals, _search.Plan("lifting", weight, 99.0))
+    outcome = run(space.duals, Plan("lifting", weight, 99.0))
     assert not outcome.is_proof
     assert space.vector(outcome.subset, "lifting").weight == weight

@@ -8,7 +8,6 @@ applies Theorem 1 of CCESA to the round's assignment graph.
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -18,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_size
-from mrsa_jax._errors import nearest, require
+from mrsa_jax._checks import check_known, check_size
+from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 
 __all__ = [
@@ -119,32 +118,17 @@ def kept_by(
     return _POLICIES[policy](survivors[_V3], split[labels] & survivors[0])
 
 
-def _ignore(included: Array, split: Array) -> Array:
-    del split
-    return included
-
-
-def _abort(included: Array, split: Array) -> Array:
-    return included & ~jnp.any(split)
-
-
-def _drop_block(included: Array, split: Array) -> Array:
-    return included & ~split
-
-
 # policy -> (who is in V3, who was asked and is of a split block) -> who is summed
 _POLICIES: dict[str, Callable[[Array, Array], Array]] = {
-    "ignore": _ignore,
-    "abort": _abort,
-    "drop_block": _drop_block,
+    "ignore": lambda included, split: included,
+    "abort": lambda included, split: included & ~jnp.any(split),
+    "drop_block": lambda included, split: included & ~split,
 }
 
 
 def check_policy(name: Any) -> str:
     """Return the name of a policy, or raise naming the nearest."""
-    hint = f"must be a known policy: {nearest(str(name), _POLICIES)}"
-    require(name in typing.get_args(SplitPolicy), "policy", hint, name)
-    return str(name)
+    return check_known(name, "policy", _POLICIES, "a known policy")
 
 
 def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:

@@ -14,8 +14,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._kernels import launch
-from mrsa_jax.modular._chacha20_rounds import keystream_words
 
 __all__ = ["TILE", "columns_by_kernel", "keystream_by_kernel", "woven"]
 
