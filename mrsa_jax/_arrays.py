@@ -17,18 +17,6 @@ from jaxtyping import Array
 from mrsa_jax._checks import KNOWN, check_integer
 from mrsa_jax._errors import ConfigurationError, require, shortened
 
-__all__ = [
-    "as_integers",
-    "binary_matrix",
-    "check_integers",
-    "host_array",
-    "integer_or_vector",
-    "is_table",
-    "number_or_vector",
-    "one_number",
-    "require_array",
-]
-
 _RULE = "must hold bools or integers"
 
 

@@ -17,8 +17,6 @@ from jaxtyping import Array
 from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._kernels import launch
 
-__all__ = ["TILE", "columns_by_kernel", "keystream_by_kernel", "woven"]
-
 TILE = 128
 """Blocks of a program: one for each thread of four warps."""
 

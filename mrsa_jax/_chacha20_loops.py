@@ -11,8 +11,6 @@ import numpy as np
 
 from mrsa_jax._compiled import compiled
 
-__all__ = ["LANES", "TILE", "keystream_tile", "residue_tile"]
-
 LANES = 16
 """Blocks of a tile."""
 TILE = 16 * LANES

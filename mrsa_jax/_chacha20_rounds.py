@@ -14,8 +14,6 @@ from jaxtyping import Array
 
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["keystream_words"]
-
 # "expand 32-byte k" as four little-endian words
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))

@@ -17,8 +17,6 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import is_number
 from mrsa_jax._errors import require
 
-__all__ = ["ALWAYS", "check_chances", "happens", "spread", "threshold", "threshold_chance"]
-
 ALWAYS = 2**32 - 1
 """The largest threshold, which stands for chance 1."""
 

@@ -14,22 +14,6 @@ from typing import Any
 
 from mrsa_jax._errors import nearest, require
 
-__all__ = [
-    "KNOWN",
-    "POSITIVE",
-    "check_chance",
-    "check_count",
-    "check_finite",
-    "check_integer",
-    "check_known",
-    "check_least",
-    "check_number",
-    "check_positive",
-    "check_size",
-    "is_integer",
-    "is_number",
-]
-
 KNOWN = "must be known, not traced: call this outside `jit`, `vmap` and `shard_map`"
 """What is said of an argument that must not be traced."""
 POSITIVE = math.ulp(0.0)

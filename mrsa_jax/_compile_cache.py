@@ -7,8 +7,6 @@ import pathlib
 import sys
 import warnings
 
-__all__ = ["use_compile_cache"]
-
 _FOLDER = "JAX_COMPILATION_CACHE_DIR"
 # What takes less to compile is not worth a file.
 _RULES = {

@@ -13,8 +13,6 @@ from typing import Any
 
 from mrsa_jax._device import chosen_form
 
-__all__ = ["compiled"]
-
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers; it runs without Python's lock.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["num_cores"]
-
 
 def num_cores() -> int:
     """Return how many cores this process may use."""

@@ -26,30 +26,6 @@ from jax import lax
 from mrsa_jax._cores import num_cores
 from mrsa_jax._errors import ConfigurationError, require
 
-__all__ = [
-    "Form",
-    "at_once",
-    "chosen_form",
-    "compiling_for",
-    "cores_for",
-    "in_context",
-    "in_order",
-    "interprets_kernels",
-    "is_bound_by_memory",
-    "is_traced",
-    "lanes",
-    "map_tiles",
-    "memory_stats",
-    "multiplies_wide",
-    "num_programs",
-    "over_cores",
-    "platform",
-    "samples_at_once",
-    "start_over_cores",
-    "use_form",
-    "within_memory",
-]
-
 Form = Literal["loops", "xla", "pallas"]
 FORMS: tuple[Form, ...] = ("loops", "xla", "pallas")
 _VARIABLE = "MRSA_JAX_FORM"

@@ -12,8 +12,6 @@ from mrsa_jax._cores import num_cores
 from mrsa_jax._device import memory_stats, platform
 from mrsa_jax._errors import ConfigurationError
 
-__all__ = ["device_in_words", "device_name", "unused_gpu"]
-
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
 _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 

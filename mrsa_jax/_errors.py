@@ -14,19 +14,6 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = [
-    "ConfigurationError",
-    "DataNotFoundError",
-    "MrsaError",
-    "OutputExistsError",
-    "StoreError",
-    "nearest",
-    "require",
-    "require_methods",
-    "shortened",
-    "writing",
-]
-
 _NOT_WRITTEN = {
     errno.ENOSPC: "no space is left on its disk",
     errno.EDQUOT: "its quota is used up",

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["Count", "File", "Folder", "Name", "Number"]
-
 Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 File = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[pathlib.Path | None, tyro.conf.arg(metavar="DIR")]

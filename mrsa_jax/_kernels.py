@@ -16,8 +16,6 @@ from jaxtyping import Array
 from mrsa_jax._device import interprets_kernels
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["launch"]
-
 
 def launch(
     name: str,

@@ -8,8 +8,6 @@ from typing import Any
 
 from mrsa_jax._errors import require
 
-__all__ = ["bytes_in_words", "free_bytes", "memory_words"]
-
 _GROUPS = pathlib.Path("/sys/fs/cgroup")  # where Linux tells what a container may take
 _PROCESS = pathlib.Path("/proc/self")
 _MACHINE = pathlib.Path("/proc/meminfo")

@@ -9,8 +9,6 @@ from jax.sharding import Mesh, PartitionSpec
 
 from mrsa_jax._errors import require
 
-__all__ = ["checked_mesh", "spread"]
-
 
 def checked_mesh(mesh: Any) -> Mesh | None:
     """Return the mesh if it is one of a single axis; None for None or a single device."""

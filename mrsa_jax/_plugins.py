@@ -16,8 +16,6 @@ from collections.abc import Iterable
 
 from mrsa_jax._errors import ConfigurationError, require
 
-__all__ = ["load_plugins", "loaded_plugins"]
-
 _LOADED: dict[str, None] = {}
 
 

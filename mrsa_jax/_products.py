@@ -8,8 +8,6 @@ from jaxtyping import Array
 
 from mrsa_jax._device import multiplies_wide
 
-__all__ = ["divide_step", "multiply_high", "multiply_wide"]
-
 
 def divide_step(high: Array, low: Array, divisor: Array, reciprocal: Array) -> tuple[Array, Array]:
     """Return quotient and remainder of (high * 2**32 + low) / divisor.

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-__all__ = ["codes", "host_residues", "is_power_of_two", "residues", "words_per_residue"]
-
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
     """Return the integers of `array` modulo `prime` as uint32, negative ones included."""

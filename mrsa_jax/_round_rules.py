@@ -21,17 +21,6 @@ from mrsa_jax._checks import check_known, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 
-__all__ = [
-    "LearntRound",
-    "RoundRule",
-    "SplitPolicy",
-    "ThresholdRule",
-    "block_labels",
-    "check_policy",
-    "kept_by",
-    "round_status",
-]
-
 SplitPolicy = Literal["ignore", "abort", "drop_block"]
 _V3, _V4 = 3, 4
 

@@ -14,8 +14,6 @@ from typing import IO
 
 import numpy as np
 
-__all__ = ["Arrays", "read_sealed", "write_sealed"]
-
 Arrays = dict[str, np.ndarray]
 
 _BLOCK = 2**20

@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
 
-__all__ = ["Selector", "SelectorState", "block_size_of", "check_selector", "cohort_size_of"]
-
 
 class SelectorState(NamedTuple):
     """What a selector without further memory keeps between rounds.

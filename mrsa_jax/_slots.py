@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int32
 
-__all__ = ["padded_slots"]
-
 
 def padded_slots(
     asked: Bool[np.ndarray, "*rounds clients"],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["FEWEST_IN_A_SUM", "Status"]
-
 FEWEST_IN_A_SUM = 2
 """Clients in the smallest sum that is revealed: one over fewer would be an input."""
 

@@ -19,22 +19,6 @@ from jaxtyping import Array, Key, UInt32
 from mrsa_jax._checks import is_integer
 from mrsa_jax._errors import require
 
-__all__ = [
-    "Stream",
-    "as_key",
-    "client_words",
-    "fold",
-    "fold_over",
-    "host_generator",
-    "joined_words",
-    "key_words",
-    "pair_words",
-    "random_words",
-    "round_key",
-    "trial_key",
-    "words_of_clients",
-]
-
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
 _IMPLEMENTATION = "threefry2x32"
 

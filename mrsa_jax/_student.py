@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["half_interval"]
-
 
 def half_interval(values: Any, level: float = 0.95) -> Any:
     """Return half the interval of the mean of at least two values along the last axis.

@@ -22,8 +22,6 @@ from mrsa_jax._checks import KNOWN
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 
-__all__ = ["needs_values", "program_of", "varying_like"]
-
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

@@ -11,8 +11,6 @@ import re
 import zlib
 from typing import Any
 
-__all__ = ["cell", "printable", "read_bytes"]
-
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 2**20
 _FORMULA = "=+-@\t\r"  # what makes a spreadsheet compute a cell, or reach another one

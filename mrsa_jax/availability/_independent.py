@@ -21,8 +21,6 @@ from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["Independent", "assign_rates", "independent"]
-
 _WAYS = ("shuffled", "cyclic", "sorted")
 # One program: most commands begin with this draw, and one by one its operations take 13 of them.
 _client_words = jax.jit(client_words, static_argnums=1)

@@ -22,8 +22,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["Markov", "markov"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

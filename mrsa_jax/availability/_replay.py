@@ -18,8 +18,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["Replay", "replay"]
-
 Start = Literal["first", "random"]
 Beyond = Literal["repeat", "absent"]
 

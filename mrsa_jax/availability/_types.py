@@ -6,8 +6,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Key
 
-__all__ = ["Availability"]
-
 
 @runtime_checkable
 class Availability(Protocol):

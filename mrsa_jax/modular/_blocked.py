@@ -22,8 +22,6 @@ from mrsa_jax._device import at_once, multiplies_wide
 from mrsa_jax._prime import Field, companion, inverse, multiply, reduce_wide, scale, subtract
 from mrsa_jax._residues import residues
 
-__all__ = ["SMALL_PRIME", "in_chunks", "independent_rows"]
-
 _BLOCK = 8  # rows
 # The largest prime p with _BLOCK * h * h + h < 2**24 for residues up to h = p / 2 + 3.
 SMALL_PRIME = 2_887

@@ -16,8 +16,6 @@ from mrsa_jax._chacha20_rounds import keystream_words
 from mrsa_jax._device import at_once, chosen_form
 from mrsa_jax._errors import require
 
-__all__ = ["chacha20_block", "chacha20_columns", "keystream"]
-
 
 @jax.jit
 def chacha20_columns(

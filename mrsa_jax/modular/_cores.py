@@ -11,12 +11,6 @@ from mrsa_jax._device import over_cores
 from mrsa_jax._prime import inverses
 from mrsa_jax._residues import codes, host_residues
 
-__all__ = [
-    "compiled_prefix_ranks",
-    "compiled_ranks",
-    "host_upper_bounds",
-]
-
 _FEWEST_A_CORE = 8
 
 

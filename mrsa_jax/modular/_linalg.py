@@ -28,8 +28,6 @@ from mrsa_jax._residues import residues
 from mrsa_jax.modular._cores import compiled_prefix_ranks, compiled_ranks, host_upper_bounds
 from mrsa_jax.modular._open_ranks import held, independent_rows, is_for_kernel, ranks_by_primes
 
-__all__ = ["is_in_row_space", "rank", "rank_trajectory"]
-
 
 def rank(matrix: Any) -> Int32[Array, "*batch"]:
     """Return the rank over the rationals of integer matrices.

@@ -19,15 +19,6 @@ from mrsa_jax._prime import field
 from mrsa_jax._residues import codes, residues
 from mrsa_jax.modular import _blocked
 
-__all__ = [
-    "held",
-    "independent_rows",
-    "is_for_kernel",
-    "ranks_by_primes",
-    "ranks_modulo",
-    "upper_bounds",
-]
-
 
 def is_for_kernel(columns: int) -> bool:
     """Return whether a kernel eliminates matrices of so many columns."""

@@ -23,8 +23,6 @@ from mrsa_jax._kernels import launch
 from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax._residues import residues
 
-__all__ = ["MOST_COLUMNS", "WORD_PRIME", "independent_rows"]
-
 MOST_COLUMNS = 128
 # The largest prime p with 2 (p - 1)**2 < 2**32: a * b + c * d takes one remainder.
 WORD_PRIME = 46_337

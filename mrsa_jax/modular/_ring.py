@@ -20,16 +20,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._products import divide_step
 from mrsa_jax._residues import is_power_of_two
 
-__all__ = [
-    "Ring",
-    "add",
-    "check_modulus",
-    "reduce_words",
-    "ring_of",
-    "ring_sum_over",
-    "subtract",
-]
-
 
 def check_modulus(modulus: Any, argument: str = "modulus") -> int:
     """Return `modulus` as a Python int after checking that the ring can be computed exactly.

@@ -23,16 +23,6 @@ from mrsa_jax._products import multiply_wide
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular._ring import add, reduce_words, subtract
 
-__all__ = [
-    "LIMBS",
-    "MOST_POINTS",
-    "SHAMIR_PRIME",
-    "limbs_of",
-    "recover_secrets",
-    "share_secrets",
-    "words_of_limbs",
-]
-
 SHAMIR_PRIME = 2**31 - 1
 """Default field of shares."""
 LIMBS = 9

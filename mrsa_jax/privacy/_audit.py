@@ -28,8 +28,6 @@ from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
 from mrsa_jax.privacy.logs import ParticipationLog
 from mrsa_jax.privacy.solver import Progress
 
-__all__ = ["Audit", "Definition", "Gate", "audit", "audit_steps"]
-
 Definition = Literal["weak", "strong"]
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums

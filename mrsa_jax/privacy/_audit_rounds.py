@@ -20,8 +20,6 @@ from mrsa_jax.privacy._weak import WeakPrivacy
 from mrsa_jax.privacy.logs import ParticipationLog
 from mrsa_jax.privacy.solver import Progress
 
-__all__ = ["OverRounds", "over_rounds"]
-
 _MOST_PRODUCTS = 10**9  # rounds x groups x groups of the bounds in bulk: half a minute of a core
 _MOST_GROUPS = 1000
 _MOST_ENTRIES = 2**26  # of a history whose strong privacy is followed, at four bytes each

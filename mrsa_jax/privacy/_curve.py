@@ -26,8 +26,6 @@ from mrsa_jax.privacy.solver import (
     ranks_of,
 )
 
-__all__ = ["WeakPrivacyTrajectory", "Witness", "certify"]
-
 _SETS_A_LEVEL = 24
 _METHOD = np.dtype("U12")
 _SEARCHES = 4  # one takes at most a quarter of what is left, so that earlier levels get theirs

@@ -22,8 +22,6 @@ from mrsa_jax.privacy._exposure_xla import first_rounds
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import column_codes
 
-__all__ = ["first_exposure"]
-
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
 # of a kernel: a form of so many rows of words is a quarter of a processor's registers

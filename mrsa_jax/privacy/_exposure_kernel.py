@@ -20,8 +20,6 @@ from mrsa_jax._kernels import launch
 from mrsa_jax._prime import Field, companion, scale, subtract, sum_residues
 from mrsa_jax.privacy._exposure_xla import joined
 
-__all__ = ["first_rounds"]
-
 _FEWEST_CLIENTS = 16
 _ENTRIES_A_WARP = 1024  # 32 registers a thread for the form; as many again for a round's steps
 

@@ -20,8 +20,6 @@ from mrsa_jax._device import map_tiles
 from mrsa_jax._prime import Field, companion, scale, subtract
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["first_rounds", "joined"]
-
 # uint32 [primes, rounds, clients], each round's row in the form; int32 [primes, rounds], the round
 # that changed it last
 _Form = tuple[Array, Array]

@@ -10,8 +10,6 @@ from jaxtyping import Array
 from mrsa_jax._arrays import as_integers, is_table
 from mrsa_jax.privacy.logs import ParticipationLog, read_log
 
-__all__ = ["as_history", "as_log"]
-
 
 def as_log(P: Any) -> ParticipationLog | None:
     """Return a log, or a table as the log that `read_log` makes of it; None for an array."""

@@ -25,8 +25,6 @@ from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._history import as_history
 
-__all__ = ["leverage", "leverage_trajectory"]
-
 _BYTES_AN_ENTRY = 8
 _LEAST_NOISE, _MOST_NOISE = 1e-9, 1e9
 

@@ -10,8 +10,6 @@ import numpy as np
 from mrsa_jax._device import at_once
 from mrsa_jax.privacy._leverage import leverage
 
-__all__ = ["leverages"]
-
 _MOST_CLIENTS = 1500  # an N x N basis of this size takes seconds a hundred rounds
 _MOST_ROWS = 4000  # an eigendecomposition of this size takes a minute
 

@@ -24,8 +24,6 @@ from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.selection import Selector, rollout_rounds
 
-__all__ = ["PolicyPrivacy", "policy_privacy"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PolicyPrivacy:

@@ -12,8 +12,6 @@ import numpy as np
 from mrsa_jax._untrusted import cell, printable
 from mrsa_jax.privacy.logs import ParticipationLog
 
-__all__ = ["Recipe", "digits", "join_names", "listed"]
-
 _MOST_NAMES = 10
 _MOST_TERMS = 12
 _MOST_DIGITS = 6

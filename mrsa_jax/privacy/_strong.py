@@ -23,8 +23,6 @@ from mrsa_jax._tracing import varying_like
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import column_codes
 
-__all__ = ["strong_privacy", "strong_privacy_trajectory"]
-
 
 @overload
 def strong_privacy(P: jax.core.Tracer) -> Int32[Array, ""]: ...

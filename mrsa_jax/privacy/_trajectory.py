@@ -23,12 +23,10 @@ from mrsa_jax._device import at_once, in_order, is_traced
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._prime import PRIMES, draw_primes, fields
 from mrsa_jax._residues import codes, host_residues, residues
-from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, Witness, certify
+from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, certify
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 from mrsa_jax.privacy.solver import Groups, Progress, bounds, collapse, random_projection
-
-__all__ = ["WeakPrivacyTrajectory", "Witness", "weak_privacy_trajectory"]
 
 METHODS = ("certified", "bounds")
 _ARRAYS = ("lower", "upper", "certified", "rank", "lower_method")

@@ -25,8 +25,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 
-__all__ = ["Coefficients", "UnweightedGroup", "unweighted_group"]
-
 Coefficients = Literal["plain", "plus_minus"]
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 

@@ -34,8 +34,6 @@ from mrsa_jax.privacy.solver import (
     support_of,
 )
 
-__all__ = ["WeakPrivacy", "weak_privacy"]
-
 # All searches of a history together may take this long on one core for each unit of effort.
 SECONDS_PER_EFFORT = 90.0
 _INFORMATION_SETS = 120

@@ -10,8 +10,6 @@ from mrsa_jax._arrays import is_table
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy.logs import integer_rows, read_log
 
-__all__ = ["integer_weights"]
-
 
 @needs_values
 def integer_weights(weights: Any) -> np.ndarray:

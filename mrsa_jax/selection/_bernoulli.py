@@ -21,8 +21,6 @@ from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["BernoulliSelection", "bernoulli"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

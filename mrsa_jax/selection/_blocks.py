@@ -27,15 +27,6 @@ from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
 
-__all__ = [
-    "BlockSelection",
-    "Fairness",
-    "batch_partitioning",
-    "partition",
-    "uniform",
-    "weighted",
-]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,6 @@ from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
 from mrsa_jax._errors import require
 from mrsa_jax.selection._checks import check_sizes
 
-__all__ = ["RandomScheme", "family_size_bound", "full_rank_probability_bound"]
-
 RandomScheme = Literal["bernoulli", "uniform"]
 
 

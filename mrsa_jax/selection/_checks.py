@@ -7,8 +7,6 @@ from typing import Any, Literal
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 
-__all__ = ["Fairness", "check_sizes"]
-
 Fairness = Literal["least_used", "uniform", "greedy"]
 
 

@@ -23,8 +23,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.selection._checks import check_sizes
 
-__all__ = ["ConvexConstants", "Form", "convergence_bound", "convex_constants"]
-
 Form = Literal["printed", "corrected"]
 
 

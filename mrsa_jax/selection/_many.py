@@ -26,8 +26,6 @@ from mrsa_jax._tracing import needs_values, program_of
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 
-__all__ = ["rollout_many"]
-
 
 @needs_values
 def rollout_many(

@@ -21,8 +21,6 @@ from mrsa_jax._arrays import host_array, require_array
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["Running", "aggregation_cardinality", "as_history", "fairness_gap"]
-
 
 class Running(NamedTuple):
     """What F and C need to know of the rounds so far.

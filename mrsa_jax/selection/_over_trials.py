@@ -18,8 +18,6 @@ from mrsa_jax._device import chosen_form
 from mrsa_jax._streams import client_words, key_words, words_of_clients
 from mrsa_jax.selection._ranking import device_steps
 
-__all__ = ["Words", "over_trials"]
-
 Words = Callable[[int], Array]  # which of a client's words -> uint32[N, ...]
 
 _MOST_CLIENTS = 128  # whose blocks are counted by one product of tiles

@@ -15,8 +15,6 @@ from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row, label_of_words
 if TYPE_CHECKING:
     from mrsa_jax._selector import Selector
 
-__all__ = ["register"]
-
 
 def register(
     name: str,

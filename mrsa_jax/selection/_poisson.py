@@ -17,8 +17,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.selection._bernoulli import BernoulliSelection
 
-__all__ = ["poisson"]
-
 
 @needs_values
 def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) -> BernoulliSelection:

@@ -25,10 +25,9 @@ from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._blocks import Fairness, batch_partitioning
+from mrsa_jax.selection._blocks import batch_partitioning
+from mrsa_jax.selection._checks import Fairness
 from mrsa_jax.selection._rollout import initial_availability
-
-__all__ = ["BlockPolicy", "changing_population", "form_blocks", "rollout_population"]
 
 BlockPolicy = Literal["keep", "refill", "reform"]
 

@@ -28,8 +28,6 @@ from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
 from mrsa_jax.selection._theory import all_or_none
 
-__all__ = ["PowerOfChoice", "PowerOfChoiceState", "power_of_choice"]
-
 _UNIT = 2.0**-23  # logarithms of losses are multiples of this: integers, equal on every machine
 
 

@@ -29,8 +29,6 @@ from mrsa_jax.availability import Availability
 from mrsa_jax.selection._convergence import ConvexConstants, convex_constants
 from mrsa_jax.selection._rollout import rollout_trials
 
-__all__ = ["QuadraticProblem", "quadratic_problem", "simulate_convergence"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -20,16 +20,6 @@ from jaxtyping import Array, Bool, Int32, UInt32
 from mrsa_jax._device import platform
 from mrsa_jax._tracing import varying_like
 
-__all__ = [
-    "Steps",
-    "block_any",
-    "block_start_all",
-    "count",
-    "device_steps",
-    "k_smallest",
-    "word_key",
-]
-
 # "search": as many passes as the values need, which is fewest on a CPU. "sort": the keys of each
 # trial are sorted, in as few calls whatever the values. "bits": inside a kernel that holds all
 # clients of its trials in registers, one step for each bit of a key, and blocks by a product.

@@ -19,8 +19,6 @@ from mrsa_jax.selection._checks import Fairness
 if TYPE_CHECKING:
     from mrsa_jax._selector import Selector
 
-__all__ = ["Scheme"]
-
 _MULTIROUND = ("so2023securing",)
 
 

@@ -35,8 +35,6 @@ from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._metrics import Running
 
-__all__ = ["RolloutMetrics", "initial_availability", "rollout", "rollout_metrics", "rollout_trials"]
-
 _BEFORE_ROUNDS = 2**32 - 1  # the round index that stands for "before the first round"
 
 

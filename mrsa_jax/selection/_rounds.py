@@ -33,8 +33,6 @@ from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability, StepDropout
 from mrsa_jax.selection._rollout import _in_chunks, _play, _start
 
-__all__ = ["RoundHistory", "component_sums", "learnt_rows", "learnt_sums", "rollout_rounds"]
-
 
 class RoundHistory(NamedTuple):
     """Rounds with dropouts inside, of one trial or many.

@@ -16,8 +16,6 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._checks import check_size
 from mrsa_jax._selector import Selector, check_selector
 
-__all__ = ["SeparatedSelection", "SeparationState", "minimum_separation"]
-
 
 class SeparationState(NamedTuple):
     """What minimum separation remembers between rounds.

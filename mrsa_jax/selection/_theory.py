@@ -20,8 +20,6 @@ from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax.selection._checks import check_sizes
 
-__all__ = ["enumerate_family", "expected_cardinality", "family_size"]
-
 
 def family_size(num_clients: int, cohort_size: int, privacy_target: int) -> int:
     """Return how many cohorts batch partitioning can choose from: C(N/T, K/T), exactly.

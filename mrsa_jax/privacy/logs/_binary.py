@@ -16,8 +16,6 @@ from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 
-__all__ = ["read_npy", "read_npz", "read_parquet"]
-
 
 def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""

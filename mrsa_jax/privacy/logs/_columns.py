@@ -26,9 +26,6 @@ from mrsa_jax.privacy.logs._table import (
     parse_number,
 )
 
-__all__ = ["Table", "check_unnamed", "client_columns", "conditions", "header_fault", "is_long",
-           "named_matrix", "names_of", "read_table"]  # fmt: skip
-
 ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",
                "server_round", "current_round", "rnd")  # fmt: skip
 CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "user", "user_id",

@@ -20,8 +20,6 @@ from mrsa_jax._untrusted import read_bytes
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 
-__all__ = ["read_csv"]
-
 _DELIMITERS = ",;\t|"
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
 _BREAK = re.compile(rb"\r\n|\n|\r")

@@ -22,8 +22,6 @@ from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_frame"]
-
 _PLACE = "table"
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from mrsa_jax._arrays import require_array
 from mrsa_jax._errors import require
 
-__all__ = ["fit_integers", "integer_rows"]
-
 _RULE = "must hold finite real numbers"
 _INT64 = 2**63 - 1
 

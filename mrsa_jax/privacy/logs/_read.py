@@ -17,8 +17,6 @@ from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 
-__all__ = ["ParticipationLog", "read_log"]
-
 LayoutName = Literal["auto", "long", "matrix"]
 OrderName = Literal["sorted", "file"]
 _DEFAULT_MEMORY_BYTES = 2 * 2**30

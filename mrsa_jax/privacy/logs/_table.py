@@ -19,10 +19,6 @@ import numpy as np
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
 
-__all__ = ["Column", "Layout", "ParticipationLog", "arrow_column", "assemble", "check_memory",
-           "check_rounds", "clean", "distinct", "fault", "from_matrix", "in_order", "parse_number",
-           "whole"]  # fmt: skip
-
 _MISSING = ("", "nan", "NaN")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)

@@ -33,8 +33,6 @@ from mrsa_jax._prime import (
 )
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["Bounds", "bounds"]
-
 # Weights are at most 2**26 clients; sums of four stay below 2**31.
 NEVER = 1 << 28
 # Up to so many groups the keys are looked at in every round, otherwise where the bound falls.

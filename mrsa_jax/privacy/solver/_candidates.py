@@ -13,8 +13,6 @@ import numpy as np
 
 from mrsa_jax._prime import inverses
 
-__all__ = ["few_rounds", "information_sets", "sparse_remainder"]
-
 _MOST_ROWS = 400  # pairs of pairs of rounds need the cube of it
 _KEPT = 8
 _ATTEMPTS_A_CALL = 8

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["girth_work", "lifting_work", "num_parts", "size_work"]
-
 # The walk (`_girth`): a vector projected out of the others, each coordinate of those; a point of
 # the plane, a pair of points; a term of an elimination.
 NODE, COORDINATE, POINT, PAIR, TERM = 60.0, 1.5, 12.0, 4.0, 1.0

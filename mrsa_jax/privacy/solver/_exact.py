@@ -14,17 +14,6 @@ import numpy as np
 from mrsa_jax._prime import draw_primes
 from mrsa_jax._residues import host_residues
 
-__all__ = [
-    "combination_on",
-    "independent_rows",
-    "kernel_of",
-    "reduced_echelon",
-    "residues_of",
-    "solve_each",
-    "solve_on",
-    "support_of",
-]
-
 
 def residues_of(matrix: np.ndarray, prime: int) -> np.ndarray:
     """Return integers of any size as uint64 residues."""

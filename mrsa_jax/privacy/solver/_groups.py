@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Groups", "collapse", "column_codes", "log2_length"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Groups:

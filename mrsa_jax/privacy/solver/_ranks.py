@@ -19,8 +19,6 @@ from mrsa_jax._prime import draw_primes, enough_primes, error_bits
 from mrsa_jax.privacy.solver._exact import independent_rows, residues_of
 from mrsa_jax.privacy.solver._groups import collapse, column_codes, log2_length
 
-__all__ = ["AUDIT_BITS", "CHEAP_SECONDS", "Ranks", "product", "ranks_of"]
-
 # What is not proven about one history errs with a chance below 2**-40.
 AUDIT_BITS = 40
 # What costs less is always done, whatever the effort.

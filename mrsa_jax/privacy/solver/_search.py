@@ -21,8 +21,6 @@ from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, num_parts
 from mrsa_jax.privacy.solver._exact import kernel_of, residues_of
 from mrsa_jax.privacy.solver._two_adic import Checks, parity_checks
 
-__all__ = ["Duals", "Outcome", "Plan", "duals", "plan", "run"]
-
 _SMALL_PRIMES = (8191, 8179)
 _MOST_COLUMNS = 4096
 # A search goes in tasks about so long, so that it can be watched and interrupted.

@@ -28,8 +28,6 @@ from mrsa_jax.privacy.solver._groups import Groups
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT, product
 from mrsa_jax.privacy.solver._space import Vector
 
-__all__ = ["Alone", "Sieve"]
-
 _AXES = 3
 _MOST_PAIRS = 16
 # Exact coefficients: for each unknown, bit of the largest minor, and column that is solved for.

@@ -12,8 +12,6 @@ from mrsa_jax.privacy.solver._exact import combination_on
 from mrsa_jax.privacy.solver._groups import Groups, collapse
 from mrsa_jax.privacy.solver._ranks import SECONDS_PER_PRODUCT
 
-__all__ = ["Space", "Vector"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Vector:

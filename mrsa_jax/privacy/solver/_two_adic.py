@@ -6,8 +6,6 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["Checks", "parity_checks"]
-
 _ALL = np.uint64(2**64 - 1)
 
 
