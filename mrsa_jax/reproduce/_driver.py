@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mrsa_jax._errors import DataNotFoundError, StoreError, require, writing
-from mrsa_jax.reproduce._catalog import ITEMS, PAPERS
+from mrsa_jax.reproduce._catalog import ITEMS
 from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets, item_config
 from mrsa_jax.reproduce._folder import (
     Made,
@@ -29,7 +29,7 @@ from mrsa_jax.reproduce._folder import (
 from mrsa_jax.reproduce._overall import Overall
 from mrsa_jax.reproduce._summary import Standing, judged, summary, verdicts
 from mrsa_jax.reproduce._words import markdown
-from mrsa_jax.reproduce.harness._context import Context, Silent, make_context, rows_to_frame
+from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
 from mrsa_jax.reproduce.harness._datasets import substitution
 from mrsa_jax.reproduce.harness._items import Check, Found, Item, on_other_data
 from mrsa_jax.reproduce.harness._rows import Row
@@ -132,9 +132,8 @@ def remake(
     Source: the three papers; errata and open readings as docs/errata.md lists them.
     """
     wanted = check_targets(targets)
-    context = make_context(
-        seed=seed, fast=fast, dataset=dataset, directory=directory, progress=progress
-    )
+    words = {} if progress is None else {"progress": progress}
+    context = Context(seed, fast, dataset=dataset, directory=directory, **words)
     if any(ITEMS[paper][name].trains for paper, name in wanted):
         _ = context.images  # data that are missing are named before any work
     return [_item(target, context) for target in wanted]
@@ -187,43 +186,34 @@ def run_and_save(
     """
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
-    _context(config, Silent())  # checks the settings
+    context = Context(config.seed, config.fast, dataset=config.dataset, directory=config.directory)
     check_folder(config.out)
     own = {target: item_config(config, target) for target in targets}
     kept = {target for target in targets if is_made(own[target])}
     usual = {t: _usual_seconds(t, config) for t in targets if t not in kept}
-    overall = Overall(progress or Silent(), usual)
+    overall = Overall(progress or context.progress, usual)
     if kept:
         overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
     done: list[Made] = []
     shown = show or (lambda _: None)
-    for paper in PAPERS:
-        context = _context(config, overall)
-        for target in targets:
-            if target[0] == paper and target in kept:
-                done.append(kept_item(own[target]))
-            elif target[0] == paper:
-                made = _make(target, context, overall)
-                try:
-                    done.append(_written(own[target], target, made, overall))
-                except StoreError:
-                    shown(SavedReproduction(config, (*done, made)))
-                    raise
+    for paper, name in targets:
+        if not done or done[-1].paper != paper:
+            context = dataclasses.replace(context, progress=overall)  # with a cache of its own
+        target = (paper, name)
+        if target in kept:
+            done.append(kept_item(own[target]))
+            continue
+        made = _make(target, context, overall)
+        try:
+            done.append(_written(own[target], target, made, overall))
+        except StoreError:
+            shown(SavedReproduction(config, (*done, made)))
+            raise
     saved = SavedReproduction(config, tuple(done))
     shown(saved)
     with writing(config.out):
         _write_summary(saved)
     return saved
-
-
-def _context(config: ReproduceConfig, progress: Progress) -> Context:
-    return make_context(
-        seed=config.seed,
-        fast=config.fast,
-        dataset=config.dataset,
-        directory=config.directory,
-        progress=progress,
-    )
 
 
 def _make(target: Target, context: Context, overall: Overall) -> Made:
@@ -248,7 +238,7 @@ def _written(config: ReproduceConfig, target: Target, made: Made, overall: Overa
     paper, name = target
     if not made.item.data.empty:
         draw = function_of(paper, ITEMS[paper][name].figure)
-        made = written_item(config, target, draw, made)
+        made = written_item(config, draw, made)
     overall.end(made.item.verdict)
     return made
 

@@ -13,7 +13,7 @@ import pathlib
 from typing import Any
 
 from mrsa_jax._errors import OutputExistsError
-from mrsa_jax.reproduce._config import ReproduceConfig, Target
+from mrsa_jax.reproduce._config import ReproduceConfig
 from mrsa_jax.reproduce.harness._figures import Draw, save_figure
 from mrsa_jax.reproduce.harness._items import Check, Item, on_other_data
 from mrsa_jax.study import _store
@@ -52,6 +52,14 @@ class Made:
         """Its name with its paper's, as a target: `"multiround.fig4a"`."""
         return f"{self.paper}.{self.item.name}"
 
+    def content(self, **words: Any) -> dict[str, Any]:
+        """Return it as JSON has it, but for its claims; `words` come after the title."""
+        return {
+            "paper": self.paper, "name": self.item.name, "title": self.item.title, **words,
+            "seconds": round(self.seconds, 2), "paper_data": self.paper_data,
+            "own_data": self.own_data, "commit": self.commit,
+        }  # fmt: skip
+
     @property
     def data_words(self) -> str:
         """Where data were substituted, in words."""
@@ -85,25 +93,16 @@ def is_made(config: ReproduceConfig) -> bool:
     return not config.overwrite and _store.is_complete(config)
 
 
-def written_item(config: ReproduceConfig, target: Target, draw: Draw, made: Made) -> Made:
+def written_item(config: ReproduceConfig, draw: Draw, made: Made) -> Made:
     """Write an item's figure, data and verdicts to its folder, whole or not at all."""
     item = made.item
     with _store.study_folder(config) as folder:
         save_figure(item, draw, folder.path)
-        commit = folder.manifest["commit"]
-        content = {
-            "paper": target[0],
-            "name": item.name,
-            "title": item.title,
-            "caption": item.caption,
-            "seconds": round(made.seconds, 2),
-            "paper_data": made.paper_data,
-            "own_data": made.own_data,
-            "commit": commit,
-            "checks": [dataclasses.asdict(check) for check in item.checks],
-        }
+        made = dataclasses.replace(made, folder=config.out, commit=folder.manifest["commit"])
+        checks = [dataclasses.asdict(check) for check in item.checks]
+        content = made.content(caption=item.caption) | {"checks": checks}
         write_file(folder.path / _RECORD, json.dumps(content, indent=2) + "\n")
-    return dataclasses.replace(made, folder=config.out, commit=commit)
+    return made
 
 
 def kept_item(config: ReproduceConfig) -> Made:

@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping
 
 from mrsa_jax.reproduce._config import Target
-from mrsa_jax.study import Progress
-from mrsa_jax.study._progress import Notes, note
+from mrsa_jax.study import Notes, Progress
 
 __all__ = ["Overall", "duration"]
 
@@ -72,7 +71,8 @@ class Overall:
 
     def say(self, text: str) -> None:
         """Show a line that stays."""
-        note(self._progress, text)
+        if isinstance(self._progress, Notes):
+            self._progress.say(text)
 
     def note(self, text: str) -> None:
         """Show beside the stage what is true for now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -58,11 +57,8 @@ class SummaryRow(NamedTuple):
 def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
     """Return an item's claims beside what was expected of them."""
     misses = ITEMS[made.paper][made.item.name].misses
-    known = {
-        miss.claim: miss.why
-        for miss in misses
-        if miss.applies(fast=config.fast, dataset=config.dataset)
-    }
+    fast, dataset = config.fast, config.dataset
+    known = {m.claim: m.why for m in misses if m.applies(fast=fast, dataset=dataset)}
     result = []
     for check in made.item.checks:
         why = known.get(check.name)
@@ -75,41 +71,25 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
     """Return a row for each item."""
     rows = []
     for made in items:
-        counts = collections.Counter(check.verdict for check in made.item.checks)
+        found = [check.verdict for check in made.item.checks]
+        right, other, wrong, differ, _ = (found.count(verdict) for verdict in VERDICTS)
         missed = sum(one.standing == "missed" for one in judged(made, config))
-        rows.append(
-            SummaryRow(
-                PAPERS[made.paper],
-                made.name,
-                made.item.title,
-                counts["reproduced"],
-                counts["holds on other data"],
-                counts["paper errs"],
-                counts["differs"],
-                missed,
-                round(made.seconds, 1),
-                made.data_words,
-            )
-        )
+        rows.append(SummaryRow(
+            PAPERS[made.paper], made.name, made.item.title, right, other, wrong, differ, missed,
+            round(made.seconds, 1), made.data_words,
+        ))  # fmt: skip
     return rows
 
 
 def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, Any]]:
     """Return the items' claims and verdicts as plain JSON values."""
     return [
-        {
-            "paper": made.paper,
-            "name": made.item.name,
-            "title": made.item.title,
-            "verdict": made.item.verdict,
-            "seconds": round(made.seconds, 2),
-            "paper_data": made.paper_data,
-            "own_data": made.own_data,
-            "commit": made.commit,
+        made.content(verdict=made.item.verdict)
+        | {
             "checks": [
                 dataclasses.asdict(one.check) | {"standing": one.standing, "why": one.why}
                 for one in judged(made, config)
-            ],
+            ]
         }
         for made in items
     ]

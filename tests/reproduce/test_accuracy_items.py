@@ -19,7 +19,7 @@ import mrsa_jax as mj
 from mrsa_jax.reproduce import ITEMS, ReproduceConfig, _driver, check_targets, remake, run_and_save
 from mrsa_jax.reproduce._summary import summary
 from mrsa_jax.reproduce._words import totals
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves, drawn, save_figure
 from mrsa_jax.reproduce.harness._intervals import Interval, difference, interval, late_accuracy
 from mrsa_jax.reproduce.harness._items import Check
@@ -27,7 +27,6 @@ from mrsa_jax.reproduce.multiround import _accuracy as accuracy
 from mrsa_jax.reproduce.multiround import _claims as claims
 from mrsa_jax.reproduce.multiround import _training as training
 from mrsa_jax.reproduce.multiround._training import Setting
-from mrsa_jax.study import _build
 
 READ = claims.Reading(is_fast=False, seeds=5, rounds=100, is_own=True)
 BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)
@@ -123,18 +122,18 @@ def test_settings_scale_with_the_data() -> None:
     """By hand: 100 of 60,000 and 50 of 50,000 for 4,000 samples: 6.67 and 4; 5 steps of MNIST."""
     few, own = _named("mnist_5k", 4_000), _named("cifar10", 50_000)
     mnist = dataclasses.replace(BASE, batch=100, samples=60_000)
-    assert training.minibatch(mnist, few) == 7
+    assert mnist.minibatch(few) == 7
     assert -(-(4_000 // 120) // 7) == 500 // 100 == 5
-    assert training.minibatch(BASE, few) == 4
-    assert training.minibatch(BASE, own) == 50
-    assert training.minibatch(BASE, _named("x", 100)) == 1
+    assert BASE.minibatch(few) == 4
+    assert BASE.minibatch(own) == 50
+    assert BASE.minibatch(_named("x", 100)) == 1
     assert training.shared_size(own) == 200
     assert training.shared_size(few) == 20
-    schedule = training.schedule_of(dataclasses.replace(BASE, rounds=1000))
+    schedule = dataclasses.replace(BASE, rounds=1000).schedule
     assert schedule is not None
     factors = [float(schedule(index)) for index in (0, 399, 400, 799, 800, 999)]
     np.testing.assert_allclose(factors, [1, 1, 0.4, 0.4, 0.16, 0.16], rtol=1e-6)
-    assert training.schedule_of(mnist.__class__(**{**vars(mnist), "decays": False})) is None
+    assert dataclasses.replace(mnist, decays=False).schedule is None
 
 
 def _frame(panel: str, late: dict[str, list[float]], trained: float = 1.0) -> pd.DataFrame:
@@ -223,20 +222,21 @@ def test_published_accuracies_are_judged_within_two_points() -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Context:
     """Return a context whose models are logistic regressions on digits."""
     for name in ("lenet", "cnn", "vgg11"):
-        monkeypatch.setitem(_build.MODELS, name, mj.federated.logistic)
-    return Context(0, True, Silent(), "digits")
+        monkeypatch.setattr(mj.federated, name, mj.federated.logistic)
+    return Context(0, True, dataset="digits")
 
 
 def _played(context: Context, setting: Setting, scheme: str, trial: int) -> np.ndarray:
-    clients = training.clients_of(context, setting, trial)
-    return training._history(context, setting, scheme, trial, clients)
+    key = context.key(trial)
+    clients = setting.clients(key, context.images)
+    return setting.history(key, training.schemes_for()[scheme], clients)
 
 
 def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> None:
     """Rates by label: .1 for digit 0, .5 for digit 9, over 2000 rounds of random selection."""
     setting = dataclasses.replace(BASE, split="shards", dropouts="label", rounds=2000)
     counts = _played(tiny, setting, "Random", 0).sum(axis=0)
-    held = mj.data.class_counts(training.clients_of(tiny, setting, 0)).argmax(axis=1)
+    held = mj.data.class_counts(setting.clients(tiny.key(0), tiny.images)).argmax(axis=1)
     gap = counts[held == 0].mean() - counts[held == 9].mean()
     # chances .1 (1 - p)/.7: 257 and 143 rounds of 2000; means over 12 clients with deviations
     # below 15/sqrt(12) and 12/sqrt(12), together 5.6: five of them
@@ -246,8 +246,8 @@ def test_clients_whose_label_comes_first_are_there_more_often(tiny: Context) -> 
 def test_trainings_are_paired_and_shared(tiny: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Skipped rounds are counted, seeds differ, and a setting is trained once."""
     labels = ("Random", "User partition", "Multi-RoundSecAgg (T=3)")
-    found = training.schemes_for(mj.study.PopulationConfig())
-    monkeypatch.setattr(training, "schemes_for", lambda _: {name: found[name] for name in labels})
+    found = training.schemes_for()
+    monkeypatch.setattr(training, "schemes_for", lambda *_: {name: found[name] for name in labels})
     frame = training.curves(tiny, BASE, 2)
     assert training.curves(tiny, BASE, 2) is frame
     assert tuple(frame["scheme"].unique()) == labels

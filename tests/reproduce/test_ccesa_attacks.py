@@ -20,7 +20,7 @@ from mrsa_jax.reproduce.ccesa import _inversion as inversion
 from mrsa_jax.reproduce.ccesa import _membership as membership
 from mrsa_jax.reproduce.ccesa._guesses import Guesses, curve_rows, score_rows
 from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
 
 N, DIM, CHANCE = 12, 300, 0.4
 
@@ -135,7 +135,7 @@ def test_intervals_of_several_cases_hold_together() -> None:
 
 
 def test_forty_percent_hide_but_lose_the_sum() -> None:
-    check = inversion._forty_percent(Context(0, True, Silent()))
+    check = inversion._forty_percent(Context(0, True))
     assert check.verdict == "paper errs"
     assert "0 are not private" in check.ours
 

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 import mrsa_jax as mj
 from mrsa_jax.reproduce import remake
 from mrsa_jax.reproduce.ccesa import _reliability as reliability
-from mrsa_jax.reproduce.ccesa._training import Runs, Setting, first_samples
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.ccesa._training import Runs, first_samples
+from mrsa_jax.reproduce.harness._context import Context
 
 N, ROUNDS, SHARES = 12, 6, 7
 
@@ -41,7 +41,9 @@ def test_data_that_are_not_here_are_named_before_any_work(tmp_path: pathlib.Path
 @pytest.fixture(scope="module")
 def runs() -> Runs:
     """Twelve clients of four digits each, t = 7, at most a tenth of them lost in a round."""
-    setting = Setting(
+    model = mj.federated.logistic(10)
+    return Runs(
+        Context(3, True, dataset="digits"),
         num_clients=N,
         totals=(0.1,),
         splits={"IID": lambda key, dataset: first_samples(mj.data.iid(key, dataset, N), 4)},
@@ -52,11 +54,10 @@ def runs() -> Runs:
         every=2,
         seeds=2,
         trials=300,
-        model=lambda classes: mj.federated.logistic(classes),
-        trainer=lambda model: mj.federated.local_sgd(model, 0.1, batch_size=4, num_epochs=2),
+        model=model,
+        trainer=mj.federated.local_sgd(model, 0.1, batch_size=4, num_epochs=2),
         clip=1.0,
     )
-    return Runs(Context(3, True, Silent()), setting, mj.data.load("digits"))
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +107,13 @@ def test_rounds_of_all_chances_are_paired(runs: Runs) -> None:
 def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(runs: Runs) -> None:
     """The same training by hand: means over V3 in the learnt rounds, nothing in the others."""
     seed, chance = 0, 0.7
-    key, clients = runs.key(seed), runs.clients("IID", seed)
-    trainer = runs.setting.trainer(runs.model)
+    key, clients = runs.context.key(seed), runs.experiment("IID").clients(seed)
+    shape = runs.context.images.input_shape
     alive = np.asarray(runs.history(0.1, chance, seed).survivors)[:, 3]
-    model = np.asarray(mj.federated.initial_parameters(key, runs.model, runs.dataset.input_shape))
+    model = np.asarray(mj.federated.initial_parameters(key, runs.model, shape))
     for j in np.flatnonzero(runs.learnt(0.1, chance, seed)):
         updates = mj.federated.client_updates(
-            key, runs.model, model, clients, trainer, round_index=int(j)
+            key, runs.model, model, clients, runs.trainer, round_index=int(j)
         )
         model = model + np.asarray(updates)[alive[j]].mean(axis=0)
     result = runs.result("IID", 0.1, chance, seed)
@@ -121,7 +122,8 @@ def test_failed_rounds_leave_the_model_alone_and_others_take_the_mean(runs: Runs
 
 
 def test_nothing_is_trained_where_nothing_is_learnt(runs: Runs, frame: pd.DataFrame) -> None:
-    start = mj.federated.initial_parameters(runs.key(1), runs.model, runs.dataset.input_shape)
+    shape = runs.context.images.input_shape
+    start = mj.federated.initial_parameters(runs.context.key(1), runs.model, shape)
     assert np.array_equal(runs.result("IID", 0.1, 0.1, 1).parameters, start)
     flat = frame[(frame["measure"] == "accuracy") & (frame["p"] == 0.1)]
     assert flat.groupby("seed")["accuracy"].nunique().max() == 1
@@ -184,8 +186,9 @@ def ends(gaps: list[float]) -> pd.DataFrame:
     ],
 )
 def test_sufficient_means_within_a_point(runs: Runs, gaps: list[float], verdict: str) -> None:
-    setting = dataclasses.replace(runs.setting, chances=(1.0, 0.5), rounds=10, seeds=len(gaps))
-    full = Runs(Context(3, False, Silent()), setting, runs.dataset)
+    full = dataclasses.replace(
+        runs, context=Context(3), chances=(1.0, 0.5), rounds=10, seeds=len(gaps)
+    )
     check = reliability._suffices(ends(gaps), full, "IID", 0.1, 0.5, "p = 0.5")
     assert check.verdict == verdict
     assert "4.0 of 10 rounds learnt; 2 of 10 simulated rounds fail" in check.note

@@ -18,7 +18,7 @@ from mrsa_jax import data
 from mrsa_jax.reproduce import ITEMS, Check
 from mrsa_jax.reproduce.ccesa import _reliability as reliability
 from mrsa_jax.reproduce.ccesa._training import Runs
-from mrsa_jax.reproduce.harness._context import Context, make_context
+from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._rows import Miss
 from mrsa_jax.reproduce.heterosag import _accuracy as unequal
 from mrsa_jax.reproduce.multiround import _accuracy as accuracy
@@ -41,7 +41,7 @@ def _rows(**columns: Any) -> pd.DataFrame:
 
 
 def _context() -> Context:
-    return make_context(dataset="digits")
+    return Context(dataset="digits")
 
 
 def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
@@ -86,7 +86,7 @@ def _of_images(patch: Patch) -> tuple[Check, ...]:
 def _of_reliability(make: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
         def measured(runs: Runs) -> pd.DataFrame:
-            own = runs.setting
+            own = runs
             tests = _rows(split=list(own.splits), q_total=own.totals, p=own.chances, seed=(0, 1),
                           round=(2, own.rounds))  # fmt: skip
             tests = tests.assign(measure="accuracy", accuracy=0.5, **{"learnt rounds": 1})

@@ -18,7 +18,8 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.reproduce import ITEMS, ReproduceConfig, remake, run_and_save
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness._intervals import difference
 from mrsa_jax.reproduce.harness._items import Check, Item
 from mrsa_jax.reproduce.heterosag import _accuracy as accuracy
 from mrsa_jax.reproduce.heterosag import _byzantine as byzantine
@@ -212,17 +213,17 @@ def test_the_times_of_a_round_by_hand() -> None:
 
 
 def test_the_clip_range_is_the_pilots_largest_entry_rounded_up() -> None:
-    assert training.symmetric_range(np.asarray([[0.0, -0.0361], [0.02, 0.01]])) == 0.037
-    assert training.symmetric_range(np.asarray([0.25])) == 0.25
+    assert training.clip_range(np.asarray([[0.0, -0.0361], [0.02, 0.01]])) == 0.037
+    assert training.clip_range(np.asarray([0.25])) == 0.25
 
 
 def test_differences_are_paired_by_seed() -> None:
     """By hand: gaps 1, 2, 3 points, mean 2, t(2) = 4.3027 standard errors of 1/sqrt(3)."""
-    found = training.difference([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
+    found = difference([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
     assert found.mean == pytest.approx(2.0)
     assert found.half == pytest.approx(4.302653 / 3**0.5)
     assert (found.low, found.high) == (found.mean - found.half, found.mean + found.half)
-    assert training.difference([0.5], [0.4]).low == -np.inf
+    assert difference([0.5], [0.4]).low == -np.inf
 
 
 def _curves(**levels: float) -> pd.DataFrame:
@@ -256,7 +257,7 @@ def test_claims_are_judged_both_ways(levels: tuple[float, ...], verdicts: list[s
 
 
 def _tiny(context: Context | None = None) -> Context:
-    return context or Context(0, True, Silent(), "digits")
+    return context or Context(0, True, dataset="digits")
 
 
 def test_experiment_1_runs_all_schemes_from_the_same_start(
@@ -293,12 +294,7 @@ def _key() -> typing.Any:
 def test_experiment_2_runs_with_and_without_the_attacker(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {name: byzantine.RUNS[name] for name in byzantine.RUNS}
     assert len(chosen) == 6
-    real = training.Paired
-
-    def short(context: Context, model: object, split: object, rounds: int, every: int) -> object:
-        return real(context, model, split, 2, 1)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(byzantine, "Paired", short)
+    monkeypatch.setattr(byzantine, "_FAST", (2, 1, 2))
     item = byzantine.byzantine(_tiny())
     assert item.data["run"].unique().tolist() == list(chosen)
     assert item.checks[0].claim.startswith("n_B = 1, median, against n_B = 0, mean")

@@ -19,7 +19,7 @@ import mrsa_jax as mj
 from mrsa_jax._streams import fold
 from mrsa_jax.data._clients import client_data
 from mrsa_jax.reproduce import remake
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._items import Found
 from mrsa_jax.reproduce.multiround import _attacks as items
 from mrsa_jax.reproduce.multiround import _exposure as exposure
@@ -35,7 +35,7 @@ TINY = Plan(
 
 @pytest.fixture(scope="module")
 def context() -> Context:
-    return Context(0, False, Silent(), "digits")
+    return Context(0, dataset="digits")
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_a_printed_error_stands_beside_the_papers_own_data_alone(
     is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(items, "is_data_of", lambda dataset, known: is_own)
-    context = Context(0, True, Silent(), "digits")
+    context = Context(0, True, dataset="digits")
     number = items._printed(context, "cifar10", "6.715e-3")
     means = _errors(random=[0.0067, 0.0069], two=[0.78, 0.79])
     check = items._recovered(means, "x", number)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mrsa_jax import attacks
 from mrsa_jax.reproduce import check_targets
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched
 from mrsa_jax.reproduce.multiround import _images as images
 
@@ -22,12 +22,12 @@ def rows() -> pd.DataFrame:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
             patch.setattr(images, name, value)
-        ground = images._ground(Context(0, True, Silent(), dataset="digits"), 0)
+        ground = images._ground(Context(0, True, dataset="digits"), 0)
         attack = attacks.gradient_inversion(num_steps=2)
         made = [
-            *images._originals(ground, 0),
-            *(row for target in (1, 2) for row in images._from_sums(ground, 0, target, attack)),
-            *images._from_upload(ground, 0, attack),
+            *images._originals(ground),
+            *(row for target in (1, 2) for row in images._from_sums(ground, target, attack)),
+            *images._from_upload(ground, attack),
         ]
     return pd.DataFrame(made)
 
@@ -93,13 +93,13 @@ def test_an_image_survives_its_cells() -> None:
 def test_images_of_models_that_move(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_CLIENTS", 4), ("_COHORT", 2), ("_ROUNDS", 30)):
         monkeypatch.setattr(images, name, value)
-    ground = images._ground(Context(0, True, Silent(), dataset="digits"), 0)
+    ground = images._ground(Context(0, True, dataset="digits"), 0)
     attack = attacks.gradient_inversion(num_steps=2)
     made = [
         row
         for rate in (None, 3.0)
         for target in (1, 2)
-        for row in images._from_moving_sums(ground, 0, target, rate, attack)
+        for row in images._from_moving_sums(ground, target, rate, attack)
     ]
     frame = pd.DataFrame(made)
     still, moving = frame[frame["rate"] == 0], frame[frame["rate"] > 0]

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mrsa_jax.reproduce.harness._context import Context, Silent
+from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.multiround import _privacy as items
 from mrsa_jax.reproduce.multiround._privacy import Bounded
 
@@ -87,7 +87,7 @@ def test_means_leave_out_trials_in_which_nobody_took_part() -> None:
 
 def test_the_estimate_is_wrong_in_small_histories_too() -> None:
     """In some of four random histories at N = 24, all of whose rounds are certified."""
-    check = items._exhaustive(Context(1, True, Silent()))
+    check = items._exhaustive(Context(1, True))
     assert check.verdict == "paper errs"
     assert int(check.ours.split()[0]) >= 1
     assert "(0 rounds without" in check.ours

@@ -6,11 +6,10 @@ that the paper claims. Errata as docs/errata.md lists them.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +18,9 @@ import numpy as np
 from mrsa_jax import graphs, secagg
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax.availability import independent_steps
-from mrsa_jax.reproduce.ccesa._theory import SIZES, step_rate
+from mrsa_jax.reproduce.ccesa._theory import SIZES, step_rate, thresholds_of
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import legend
+from mrsa_jax.reproduce.harness._figures import beside, legend, log_ticks, panels
 from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
 if TYPE_CHECKING:
@@ -46,71 +45,52 @@ def _root(n: float | int) -> float:
     return math.sqrt(n * math.log(n))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Cell:
-    """One cell of Table 1: what is counted and how the paper says it grows."""
+_GROWTHS: dict[str, Growth] = {
+    "n": lambda n: n,
+    "n^2": lambda n: n * n,
+    "n log n": lambda n: n * math.log(n),
+    "sqrt(n log n)": _root,
+    "n sqrt(n log n)": lambda n: n * _root(n),
+}
+"""How something grows with n, in words."""
+
+
+class _Cell(NamedTuple):
+    """One cell of Table 1: what is counted and how the paper says it grows, also with m."""
 
     name: str
-    ccesa: tuple[str, Growth]
-    secagg: tuple[str, Growth]
+    ccesa: str
+    secagg: str
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
 _CELLS = (
-    _Cell(
-        "client: bytes beyond residues",
-        ("sqrt(n log n)", _root),
-        ("n", lambda n: n),
-    ),
-    _Cell(
-        "server: bytes beyond residues",
-        ("n sqrt(n log n)", lambda n: n * _root(n)),
-        ("n^2", lambda n: n * n),
-    ),
-    _Cell(
-        "client: field products of sharing",
-        ("n log n", lambda n: n * math.log(n)),
-        ("n^2", lambda n: n * n),
-    ),
-    _Cell(
-        "client: keystream words",
-        ("m sqrt(n log n)", _root),
-        ("m n", lambda n: n),
-    ),
-    _Cell(
-        _LOST_PADS,
-        ("m n sqrt(n log n)", lambda n: n * _root(n)),
-        ("m n^2", lambda n: n * n),
-    ),
+    _Cell("client: bytes beyond residues", "sqrt(n log n)", "n"),
+    _Cell("server: bytes beyond residues", "n sqrt(n log n)", "n^2"),
+    _Cell("client: field products of sharing", "n log n", "n^2"),
+    _Cell("client: keystream words", "m sqrt(n log n)", "m n"),
+    _Cell(_LOST_PADS, "m n sqrt(n log n)", "m n^2"),
 )
 
 
 def growth(context: Context) -> Found:
     """Return Table 1: counted bytes and operations over n, and their fitted exponents."""
     sizes = (100, 200, 400, 800) if context.fast else (100, 200, 400, 800, 1600, 3200)
-    context.progress.stage("Table 1: counting rounds", len(sizes))
-    rows: list[dict] = []
-    for done, n in enumerate(sizes):
-        for scheme in ("CCESA", "SecAgg"):
-            found = _counted(context.seed, scheme, n)
-            rows += [
-                {"scheme": scheme, "n": n, "quantity": name, "value": value}
-                for name, value in found.items()
-            ]
-        context.progress.update(done + 1, len(sizes))
-    data = rows_to_frame(rows)
+    data = rows_to_frame(
+        {"scheme": scheme, "n": n, "quantity": name, "value": value}
+        for n in context.steps("Table 1: counting rounds", sizes)
+        for scheme in ("CCESA", "SecAgg")
+        for name, value in _counted(context.seed, scheme, n).items()
+    )
     fits: dict[tuple[str, str], tuple[str, float]] = {}
     checks: list[Check] = []
     for cell, scheme in itertools.product(_CELLS, ("CCESA", "SecAgg")):
-        claim, grows = cell.ccesa if scheme == "CCESA" else cell.secagg
+        claim = cell.ccesa if scheme == "CCESA" else cell.secagg
         chosen = (data["quantity"] == cell.name) & (data["scheme"] == scheme)
-        exponent = _fit(data[chosen], grows)
-        fits[cell.name, scheme] = claim, exponent
-        checks.append(_grows_as(cell.name, scheme, claim, exponent))
+        fits[cell.name, scheme] = claim, _fit(data[chosen], claim)
+        checks.append(_grows_as(cell.name, scheme, *fits[cell.name, scheme]))
     checks += [_printed_server_cell(data), *_reliability_and_privacy()]
-    own = [
-        fits[name, scheme] for name, scheme in zip(data["quantity"], data["scheme"], strict=True)
-    ]
+    own = [fits[name] for name in zip(data["quantity"], data["scheme"], strict=True)]
     data["claim"], data["exponent"] = zip(*own, strict=True)
     return Found(
         tuple(checks),
@@ -126,8 +106,7 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     """Return means over sampled histories: of clients who did everything, and the server's."""
     key, q = fold(as_key(seed), n), step_rate(_TOTAL)
     if scheme == "CCESA":
-        p = secagg.connection_probability(n, _TOTAL)
-        t = secagg.share_threshold(n, p)
+        p, _, t = thresholds_of(n, _TOTAL)
         adjacency = np.asarray(graphs.erdos_renyi(n, p).sample(fold(key, 1)))
     else:
         t, adjacency = n // 2 + 1, ~np.eye(n, dtype=np.bool_)
@@ -151,8 +130,9 @@ def _counted(seed: int, scheme: str, n: int) -> dict[str, float]:
     }
 
 
-def _fit(data: pd.DataFrame, grows: Growth) -> float:
+def _fit(data: pd.DataFrame, claim: str) -> float:
     """Return the slope of log value against log of the claimed growth."""
+    grows = _GROWTHS[claim.removeprefix("m ")]
     x = np.log([grows(float(n)) for n in data["n"]])
     return float(np.polyfit(x, np.log(data["value"].to_numpy(float)), 1)[0])
 
@@ -171,7 +151,7 @@ def _grows_as(name: str, scheme: str, claim: str, exponent: float) -> Check:
 def _printed_server_cell(data: pd.DataFrame) -> Check:
     """Judge the cell O(m n log n), which leaves out that Theta(n) clients are lost."""
     chosen = (data["quantity"] == _LOST_PADS) & (data["scheme"] == "CCESA")
-    exponent = _fit(data[chosen], lambda n: n * math.log(n))
+    exponent = _fit(data[chosen], "m n log n")
     return state(
         "CCESA, server: computation",
         exponent <= 1.0 + _CLOSE,
@@ -189,8 +169,8 @@ def _reliability_and_privacy() -> tuple[Check, Check]:
     """Judge the reliability and privacy cells on the exact first moment and Theorem 6."""
     shares, privacy = [], []
     for n in SIZES:
-        p, q = secagg.connection_probability(n, _TOTAL), step_rate(_TOTAL)
-        log = secagg.reliability_first_moment(n, p, q, secagg.share_threshold(n, p))
+        p, q, t = thresholds_of(n, _TOTAL)
+        log = secagg.reliability_first_moment(n, p, q, t)
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
     return (
@@ -215,6 +195,9 @@ def _reliability_and_privacy() -> tuple[Check, Check]:
     )
 
 
+_BITS = ("n", "p", "B_CCESA", "B_SA", "wire_CCESA", "wire_SA")
+
+
 def bandwidths(context: Context) -> Found:
     """Return Appendix D.1: B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries."""
     del context
@@ -222,17 +205,9 @@ def bandwidths(context: Context) -> Found:
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)
         degree = (n - 1) * p
-        wire = [sum(secagg.wire_terms(k).values()) for k in (degree, n - 1)]
-        rows.append(
-            {
-                "n": n,
-                "p": p,
-                "B_CCESA": secagg.ccesa_bandwidth_bits(degree),
-                "B_SA": secagg.secagg_bandwidth_bits(n),
-                "wire_CCESA": 8 * wire[0],
-                "wire_SA": 8 * wire[1],
-            }
-        )
+        wire = [8 * sum(secagg.wire_terms(k).values()) for k in (degree, n - 1)]
+        paper = (secagg.ccesa_bandwidth_bits(degree), secagg.secagg_bandwidth_bits(n))
+        rows.append(dict(zip(_BITS, (n, p, *paper, *wire), strict=True)))
     data = rows_to_frame(rows)
     data["ratio"] = data["B_CCESA"] / data["B_SA"]
     data["wire_ratio"] = data["wire_CCESA"] / data["wire_SA"]
@@ -314,34 +289,21 @@ def _turbo_checks() -> list[Check]:
 
 def draw_growth(figure: Figure, data: pd.DataFrame) -> None:
     """Draw each quantity of Table 1 on axes of its own."""
-    panels = list(data.groupby("quantity", sort=False))
     figure.set_size_inches(13, 7)
-    axes = figure.subplots(2, 3).ravel()
-    for ax, (name, rows) in zip(axes, panels, strict=False):
-        _draw_quantity(ax, rows)
-        ax.set_title(str(name), fontsize=9.5)
-    for ax in axes[len(panels) :]:
-        ax.set_axis_off()
+    title = {"fontsize": 9.5}
+    panels(figure, data, "quantity", _draw_quantity, rows=2, columns=3, title=title)
 
 
 def _draw_quantity(ax: Axes, data: pd.DataFrame) -> None:
     """Draw one quantity over n on log axes with its fit (columns scheme, n, value, claim, ...)."""
     for scheme, curve in data.groupby("scheme", sort=False):
-        first = curve.iloc[0]
-        claim = str(first["claim"])
+        claim, exponent = curve.iloc[0][["claim", "exponent"]]
         base = claim if claim.isalnum() else f"({claim})"
-        ax.plot(
-            curve["n"],
-            curve["value"],
-            marker="s" if scheme == "CCESA" else "o",
-            ms=5,
-            color=PROTOCOLS.get(str(scheme), "#444444"),
-            label=f"{scheme}: {base}^{first['exponent']:.2f}",
-        )
+        marker = "s" if scheme == "CCESA" else "o"
+        ax.plot(curve["n"], curve["value"], marker=marker, ms=5, color=PROTOCOLS[str(scheme)],
+                label=f"{scheme}: {base}^{exponent:.2f}")  # fmt: skip
     ax.set(xscale="log", yscale="log", xlabel="clients n")
-    ticks = sorted(data["n"].unique())
-    ax.set_xticks(ticks, [str(n) for n in ticks])
-    ax.minorticks_off()
+    log_ticks(ax, data["n"])
     ax.legend(loc="upper left")
 
 
@@ -353,8 +315,7 @@ def draw_bandwidths(figure: Figure, data: pd.DataFrame) -> None:
     ax.plot(data["n"], data["wire_ratio"], "x", color="#444444", ms=8, mew=1.6,
             label="bytes really sent")  # fmt: skip
     for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows():
-        ax.annotate(f"{row['ratio']:.3f}", (row["n"], row["ratio"]), xytext=(2, 8),
-                    textcoords="offset points", fontsize=8.5)  # fmt: skip
+        beside(ax, f"{row['ratio']:.3f}", (row["n"], row["ratio"]), (2, 8))
     ax.set(xlabel="clients n", ylabel="share of SecAgg's bandwidth", ylim=(0, 0.75))
     ax.set_xlim(None, 1.09 * data["n"].max())
     ax.set_title("Bandwidth beyond the residues, at p* ($q_{total}$ = 0)")

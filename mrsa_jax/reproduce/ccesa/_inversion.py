@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax import attacks, data, federated, plotting, quantize, secagg
-from mrsa_jax._streams import as_key, trial_key
-from mrsa_jax.reproduce.ccesa._reliability import _faces_trainer, _one_class
+from mrsa_jax import attacks, data, federated, quantize, secagg
+from mrsa_jax.reproduce.ccesa._reliability import faces_trainer, one_class
 from mrsa_jax.reproduce.ccesa._wire import (
     CLIP,
     LEVELS,
@@ -30,7 +29,7 @@ from mrsa_jax.reproduce.ccesa._wire import (
     wire,
 )
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import shown_images
+from mrsa_jax.reproduce.harness._figures import draw_image_grid
 from mrsa_jax.reproduce.harness._images import image_as_cells, stretched
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 
@@ -53,10 +52,8 @@ def inversion(context: Context) -> Found:
     chances = (threshold, _PRINTED_SHARE)
     seeds, rounds = (2, 10) if context.fast else (5, _ROUNDS)
     rows: list[dict[str, Any]] = []
-    context.progress.stage("model inversion: trainings and attacks", seeds)
-    for seed in range(seeds):
+    for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
         rows += _attacked(context, dataset, chances, seed, rounds)
-        context.progress.update(seed + 1, seeds)
     frame = rows_to_frame(rows)
     names = [PLAIN, SECAGG, *(ccesa_name(chance) for chance in chances)]
     guess = 1 / dataset.num_classes
@@ -105,8 +102,8 @@ def _attacked(
     context: Context, dataset: data.Dataset, chances: Iterable[float], seed: int, rounds: int
 ) -> list[dict[str, Any]]:
     """Train, overhear the last round, invert what is read; a row for each client and scheme."""
-    key = trial_key(as_key(context.seed), seed)
-    clients = _one_class(key, dataset)
+    key = context.key(seed)
+    clients = one_class(key, dataset)
     model = federated.logistic(dataset.num_classes)
     line = _overheard(key, dataset, clients, model, chances, rounds)
     people = _people(dataset, clients, is_shown=seed == 0)
@@ -148,7 +145,7 @@ def _overheard(
     rounds: int,
 ) -> Wire:
     """Train all rounds but one; return what is sent in the last."""
-    trainer = _faces_trainer(model)
+    trainer = faces_trainer(model)
     dim = federated.num_parameters(model, dataset.input_shape)
     average = secagg.ring_average(quantize.stochastic(LEVELS, CLIP), _CLIENTS, dim, fidelity="sets")
     asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
@@ -245,15 +242,8 @@ def _forty_percent(context: Context) -> Check:
 
 def draw_inverted(figure: Figure, data: pd.DataFrame) -> None:
     """Draw what each scheme lets see of some clients' classes beside their images."""
-    rows, scores = [], []
-    shown = data[data["pixels"].notna()]
-    for name, own in shown.groupby("scheme", sort=False):
-        line = own.sort_values("column")
-        rows.append((str(name), shown_images(line, "column")))
-        is_judged = line["r"].notna().all()
-        words = [
-            f"r = {round(r, 2) + 0.0:.2f} {'✓' if is_found else ''}"
-            for r, is_found in zip(line["r"], line["identified"], strict=True)
-        ]
-        scores.append(words if is_judged else None)
-    plotting.plot_image_grid(rows, scores=scores, figure=figure)
+
+    def words(row: pd.Series) -> str:
+        return f"r = {round(row['r'], 2) + 0.0:.2f} {'✓' if row['identified'] else ''}"
+
+    draw_image_grid(figure, data, "scheme", "column", "r", words)

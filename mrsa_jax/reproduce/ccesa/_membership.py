@@ -8,6 +8,7 @@ that members are those of the client whose model is overheard.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ from jaxtyping import Array, Int, Key
 
 from mrsa_jax import attacks, data, federated, secagg
 from mrsa_jax._errors import require
-from mrsa_jax._streams import Stream, as_key, host_generator, round_key, trial_key
+from mrsa_jax._streams import Stream, host_generator, round_key
 from mrsa_jax.reproduce.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
 from mrsa_jax.reproduce.harness._datasets import is_data_of
+from mrsa_jax.reproduce.harness._figures import LINES, in_turn, log_ticks
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ __all__ = ["draw_members", "members", "sum_size"]
 
 _COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+_STYLES: tuple[Any, ...] = (*LINES, (0, (1, 1)))
 _LUCK = "#777777"
 
 # n_train: accuracy and precision of FedAvg, SecAgg and CCESA, in percent
@@ -60,23 +62,17 @@ def members(context: Context) -> Found:
     """Return Tables 3 and B.1: who can tell a client's samples from others."""
     dataset = context.images
     setting = _setting(context.fast, dataset)
-    jobs = [(size, seed) for size in setting.sizes for seed in range(setting.seeds)]
-    context.progress.stage("membership: clients, shadow models and attacks", len(jobs))
+    jobs = itertools.product(setting.sizes, range(setting.seeds))
     guesses: list[Guesses] = []
-    for done, job in enumerate(jobs):
+    for job in context.steps("membership: clients, shadow models and attacks", jobs):
         guesses += _attacked(context, setting, dataset, *job)
-        context.progress.update(done + 1, len(jobs))
+    curves = curve_rows(guesses, "likelihood_ratio")
+    measures = (("scores", score_rows(guesses)), ("curve", curves))
     frame = rows_to_frame(
-        [
-            *_labelled("scores", score_rows(guesses), setting, dataset),
-            *_labelled("curve", curve_rows(guesses, "likelihood_ratio"), setting, dataset),
-        ]
+        row for measure, rows in measures for row in _labelled(measure, rows, setting, dataset)
     )
-    return Found(
-        tuple(_checks(frame[frame["measure"] == "scores"])),
-        frame,
-        _caption(setting, dataset),
-    )
+    scores = frame[frame["measure"] == "scores"]
+    return Found(tuple(_checks(scores)), frame, _caption(setting, dataset))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +113,7 @@ def _attacked(
     context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
 ) -> list[Guesses]:
     """Train clients of so many samples, overhear their first models, and attack them."""
-    key = jax.random.fold_in(trial_key(as_key(context.seed), seed), size)
+    key = jax.random.fold_in(context.key(seed), size)
     model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
     trainer = federated.local_sgd(model, 0.1, batch_size=10, num_epochs=setting.epochs)
     names, view, num_others = _overheard(key, dataset, size, model, trainer)
@@ -350,17 +346,17 @@ def draw_members(figure: Figure, data: pd.DataFrame) -> None:
 
 def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the share of candidates told right for each size of the training set."""
-    names = list(dict.fromkeys(data["scheme"]))
+    count = data["scheme"].nunique()
     sizes = sorted(data["n_train"].unique())
-    for k, name in enumerate(names):
-        rows = data[data["scheme"] == name].set_index("n_train").reindex(sizes)
-        places = np.arange(len(sizes)) + 0.2 * (k - (len(names) - 1) / 2)
-        middle = 100 * rows["accuracy"]
-        reach = np.stack([middle - 100 * rows["lower"], 100 * rows["upper"] - middle])
-        ax.errorbar(places, middle, yerr=reach, color=_COLOURS[k % 7], ls="none", capsize=3,
-                    marker=_MARKERS[k % 7], ms=6, lw=1.4, label=str(name))  # fmt: skip
-        ax.plot(places, rows["printed"], ls="none", marker="_", ms=14, mew=2,
-                color=_COLOURS[k % 7], alpha=0.55)  # fmt: skip
+    schemes = in_turn(data, "scheme", color=_COLOURS, marker=_MARKERS)
+    for k, (_, own, look) in enumerate(schemes):
+        rows = own.set_index("n_train").reindex(sizes)
+        places = np.arange(len(sizes)) + 0.2 * (k - (count - 1) / 2)
+        middle, low, high = (100 * rows[name] for name in ("accuracy", "lower", "upper"))
+        reach = [middle - low, high - middle]
+        ax.errorbar(places, middle, yerr=reach, ls="none", capsize=3, ms=6, lw=1.4, **look)
+        ax.plot(places, rows["printed"], ls="none", marker="_", ms=14, mew=2, color=look["color"],
+                alpha=0.55)  # fmt: skip
     if data["printed"].notna().any():
         ax.plot([], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed")
     ax.axhline(50, color=_LUCK, lw=0.9, ls=":")
@@ -373,28 +369,22 @@ def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
 
 def _draw_areas(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the area under the curve over how many clients are in a sum."""
-    sizes = sorted(data["size"].unique())
-    for k, (name, rows) in enumerate(data.groupby("method", sort=False)):
+    for _, rows, look in in_turn(data, "method", color=_COLOURS, marker=_MARKERS, ls=_STYLES):
         curve = rows.sort_values("size")
-        reach = np.stack([curve["auc"] - curve["auc low"], curve["auc high"] - curve["auc"]])
-        ax.errorbar(curve["size"], curve["auc"], yerr=reach, color=_COLOURS[k % 7],
-                    marker=_MARKERS[k % 7], ms=6, lw=1.4, capsize=3,
-                    ls=_LINES[k % 7], label=str(name))  # fmt: skip
+        reach = [curve["auc"] - curve["auc low"], curve["auc high"] - curve["auc"]]
+        ax.errorbar(curve["size"], curve["auc"], yerr=reach, ms=6, lw=1.4, capsize=3, **look)
     ax.axhline(0.5, color=_LUCK, lw=0.9, ls=":")
     ax.set_xscale("log", base=2)
-    ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.minorticks_off()
+    log_ticks(ax, data["size"])
     ax.set(xlabel="clients in the sum, T", ylabel="area under the curve", ylim=(0.45, 1.02))
     ax.legend(loc="upper right")
 
 
 def _draw_roc(ax: Axes, data: pd.DataFrame, lowest: float = 1e-3) -> None:
     """Draw the share of members found over the share of others called members, on log axes."""
-    for k, (name, rows) in enumerate(data.groupby("scheme", sort=False)):
-        curve = rows.sort_values("fpr")
-        curve = curve[(curve["fpr"] >= lowest) & (curve["tpr"] >= lowest)]
-        colour, line = _COLOURS[k % 7], _LINES[k % 7]
-        ax.plot(curve["fpr"], curve["tpr"], color=colour, ls=line, label=str(name))
+    for _, rows, look in in_turn(data, "scheme", color=_COLOURS, ls=_STYLES):
+        curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values("fpr")
+        ax.plot(curve["fpr"], curve["tpr"], **look)
     if "chance low" in data:
         band = data[data["scheme"] == data["scheme"].iloc[0]].sort_values("fpr")
         ends = (band[name].clip(lower=lowest / 10) for name in ("chance low", "chance high"))

@@ -6,6 +6,7 @@ minibatch, that everybody is asked, q_total of Figure B.1, what "sufficient" all
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, secagg
 from mrsa_jax.reproduce.ccesa._theory import TOTALS, step_rate
-from mrsa_jax.reproduce.ccesa._training import Runs, Setting, first_samples
+from mrsa_jax.reproduce.ccesa._training import Runs, first_samples
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import MARKERS, draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
@@ -34,9 +35,7 @@ _PRINTED_P = 0.3106
 
 def objects(context: Context) -> Found:
     """Return Figure 4: n = 1000, q_total = .1, IID and two sorted shards each."""
-    dataset = context.images
-    setting = _objects_setting(context.fast, dataset)
-    runs = Runs(context, setting, dataset)
+    runs = _objects_runs(context)
     frame = _measure(runs)
     threshold = secagg.connection_probability(1000, 0.1)
     wanted = ((threshold, f"p* = {_PRINTED_P}"), (0.25, "p = 0.25"))
@@ -44,7 +43,7 @@ def objects(context: Context) -> Found:
         compare("p* at n = 1000, q_total = 0.1", _PRINTED_P, threshold, tolerance=5e-5),
         *(
             _suffices(frame, runs, split, 0.1, chance, name)
-            for split in setting.splits
+            for split in runs.splits
             for chance, name in wanted
         ),
         _degraded(frame, runs),
@@ -61,16 +60,14 @@ def objects(context: Context) -> Found:
 
 def faces(context: Context) -> Found:
     """Return Figure B.1: n = 40, t = 21, each client the images of one class, two q_total."""
-    dataset = context.images
-    setting = _faces_setting(context.fast)
-    runs = Runs(context, setting, dataset)
+    runs = _faces_runs(context)
     frame = _measure(runs)
     checks = (
         compare(
             "t by Remark 4 at n = 40, p = 0.7", 21, secagg.share_threshold(40, 0.7),
             note="and n/2 + 1, SecAgg's",
         ),
-        *(_suffices(frame, runs, OWN, total, 0.7, "p = 0.7") for total in setting.totals),
+        *(_suffices(frame, runs, OWN, total, 0.7, "p = 0.7") for total in runs.totals),
         compare(
             "bandwidth of CCESA(40, 0.7) over SecAgg's (Appendix D.1)", 0.7,
             secagg.ccesa_bandwidth_bits(39 * 0.7) / secagg.secagg_bandwidth_bits(40),
@@ -90,14 +87,24 @@ def faces(context: Context) -> Found:
     )
 
 
-def _objects_setting(fast: bool, dataset: data.Dataset) -> Setting:
-    """Return the paper's setting on 32x32 colour images, a small network's on others."""
-    own = dataset.input_shape == (32, 32, 3)
+def _objects_runs(context: Context) -> Runs:
+    """Return the paper's setting on 32x32 colour images, a small network's on others.
+
+    Appendix G.2.1's training; minibatches of ten are a reading (McMahan's).
+    """
+    fast, own = context.fast, context.images.input_shape == (32, 32, 3)
+    small = functools.partial(federated.mlp, hidden_sizes=(32,))
+    build = federated.logistic if fast else federated.vgg11 if own else small
+    model = build(context.images.num_classes)
     threshold = secagg.connection_probability(1000, 0.1)
-    return Setting(
+    return Runs(
+        context,
         num_clients=1000,
         totals=(0.1,),
-        splits={IID: _iid, SHARDS: _two_shards},
+        splits={
+            IID: functools.partial(data.iid, num_clients=1000),
+            SHARDS: functools.partial(data.shards, num_clients=1000, shards_per_client=2),
+        },
         chances=(1.0, threshold, 0.25, 0.2, 0.15),
         grid=(0.15, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22, 0.23, 0.24, 0.25, 0.27, threshold, 0.35),
         threshold=None,
@@ -105,17 +112,19 @@ def _objects_setting(fast: bool, dataset: data.Dataset) -> Setting:
         every=2 if fast else 10 if own else 2,
         seeds=2 if fast else 3,
         trials=200 if fast else 2000,
-        model=_logistic if fast else federated.vgg11 if own else _network,
-        trainer=_objects_trainer,
+        model=model,
+        trainer=federated.local_sgd(model, 0.1, batch_size=10, num_epochs=3, momentum=0.5),
         clip=1.0,
     )
 
 
-def _faces_setting(fast: bool) -> Setting:
-    return Setting(
+def _faces_runs(context: Context) -> Runs:
+    fast, model = context.fast, federated.logistic(context.images.num_classes)
+    return Runs(
+        context,
         num_clients=40,
         totals=(0.0, 0.1),
-        splits={OWN: _one_class},
+        splits={OWN: one_class},
         chances=(1.0, 0.9, 0.8, 0.7, 0.6, 0.5),
         grid=(0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
         threshold=21,
@@ -123,39 +132,18 @@ def _faces_setting(fast: bool) -> Setting:
         every=2,
         seeds=2 if fast else 5,
         trials=2_000 if fast else 40_000,
-        model=_logistic,
-        trainer=_faces_trainer,
+        model=model,
+        trainer=faces_trainer(model),
         clip=4.0,
     )
 
 
-def _iid(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
-    return data.iid(key, dataset, 1000)
-
-
-def _two_shards(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
-    return data.shards(key, dataset, 1000, shards_per_client=2)
-
-
-def _one_class(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
+def one_class(key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
     """Return forty clients of one class each, with ten images as a person of AT&T has."""
     return first_samples(data.shards(key, dataset, 40, single_label=True), 10)
 
 
-def _network(num_classes: int) -> Any:
-    return federated.mlp(num_classes, hidden_sizes=(32,))
-
-
-def _logistic(num_classes: int) -> Any:
-    return federated.logistic(num_classes)
-
-
-def _objects_trainer(model: Any) -> federated.LocalSGD:
-    """Return Appendix G.2.1's training; minibatches of ten are a reading (McMahan's)."""
-    return federated.local_sgd(model, 0.1, batch_size=10, num_epochs=3, momentum=0.5)
-
-
-def _faces_trainer(model: Any) -> federated.LocalSGD:
+def faces_trainer(model: Any) -> federated.LocalSGD:
     """Return Appendix G.1's training; all of a client's images in a step are a reading."""
     return federated.local_sgd(model, 0.05, batch_size=10, num_epochs=50)
 
@@ -180,22 +168,21 @@ def _suffices(
     frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: float, name: str
 ) -> Check:
     """Judge that CCESA(n, p) reaches SecAgg's accuracy."""
-    setting = runs.setting
     gap = _below(frame, split, total, chance)
     end = gap.mean if runs.context.fast else gap.high
     ends = [
         100 * float(late_accuracy(_curve(frame, split, total, p)).mean()) for p in (1.0, chance)
     ]
     tail = _curve(frame, split, total, chance)
-    learnt = tail[tail["round"] == setting.rounds]["learnt rounds"].mean()
+    learnt = tail[tail["round"] == runs.rounds]["learnt rounds"].mean()
     return state(
-        f"{name} against SecAgg after {setting.rounds} rounds, {split}, q_total = {total:g}",
+        f"{name} against SecAgg after {runs.rounds} rounds, {split}, q_total = {total:g}",
         end <= _CLOSE,
         paper="SecAgg's accuracy",
         ours=f"{gap} points below ({ends[0]:.1f} % and {ends[1]:.1f} %)",
-        tolerance=f"{'mean' if runs.context.fast else '95 % interval'} of {setting.seeds} paired "
+        tolerance=f"{'mean' if runs.context.fast else '95 % interval'} of {runs.seeds} paired "
         f"seeds at most {_CLOSE:g} point below",
-        note=f"{learnt:.1f} of {setting.rounds} rounds learnt; {_rate(frame, total, chance)}"
+        note=f"{learnt:.1f} of {runs.rounds} rounds learnt; {_rate(frame, total, chance)}"
         f"{_others(frame, runs, split, total, chance)}",
         key=f"{name} against SecAgg, {split}, q_total = {total:g}",
     )
@@ -213,13 +200,10 @@ def _rate(frame: pd.DataFrame, total: float, chance: float) -> str:
 
 def _failing(runs: Runs, chance: float) -> str:
     """Return the share of rounds that fail at p for each q_total of the paper's Figure 3."""
-    setting = runs.setting
-    n, t = setting.num_clients, setting.shares(chance)
+    n, t, seed = runs.num_clients, runs.shares(chance), runs.context.seed
     found = {
-        total: secagg.failure_rates(
-            runs.context.seed, n, chance, step_rate(total), t, setting.trials
-        ).unreliable.rate
-        for total in TOTALS
+        q: secagg.failure_rates(seed, n, chance, step_rate(q), t, runs.trials).unreliable.rate
+        for q in TOTALS
     }
     return ", ".join(f"{100 * rate:.0f} % (q_total = {total:g})" for total, rate in found.items())
 
@@ -228,7 +212,7 @@ def _others(frame: pd.DataFrame, runs: Runs, split: str, total: float, chance: f
     """Return what sparser graphs give, where p itself is claimed to be enough."""
     parts = [
         f"p = {p:g}: {_below(frame, split, total, p)} points below"
-        for p in runs.setting.chances
+        for p in runs.chances
         if p < chance
     ]
     return f". Sparser: {', '.join(parts)}" if parts else ""
@@ -296,21 +280,20 @@ def _same(runs: Runs, chance: float, name: str) -> Check:
 
 
 def _caption(runs: Runs, frame: pd.DataFrame, own: str, threshold: str) -> str:
-    dataset, setting = runs.dataset, runs.setting
-    trainer = setting.trainer(runs.model)
-    sizes = runs.clients(next(iter(setting.splits)), 0).sizes
+    experiment, trainer = runs.experiment(next(iter(runs.splits))), runs.trainer
+    sizes = experiment.clients(0).sizes
     momentum = "" if trainer.momentum is None else f", momentum {float(trainer.momentum):g}"
     clipped = float(frame["most clipped"].max())
     return (
-        f"{dataset.name} ({own} in the paper): {setting.num_clients} clients of {int(sizes.min())} "
-        f"to {int(sizes.max())} training samples, all asked in every round; a model of {runs.dim} "
-        f"parameters, {trainer.num_epochs} local epochs, rate {float(trainer.learning_rate):g}"
-        f"{momentum}, batch {trainer.batch_size}, {setting.rounds} rounds, {setting.seeds} paired "
-        f"seeds, {threshold}.{bands(setting.seeds)} A round whose sum cannot be "
-        "unmasked leaves the model alone. Right: share of simulated rounds that fail, with "
-        f"Clopper-Pearson 95 % intervals, {setting.trials} rounds each, a new graph in each; "
-        "triangles: none failed. At most "
-        f"{100 * clipped:.2g} % of a round's update entries were clipped."
+        f"{runs.context.images.name} ({own} in the paper): {runs.num_clients} clients of "
+        f"{int(sizes.min())} to {int(sizes.max())} training samples, all asked in every round; a "
+        f"model of {experiment.dim} parameters, {trainer.num_epochs} local epochs, rate "
+        f"{float(trainer.learning_rate):g}{momentum}, batch {trainer.batch_size}, {runs.rounds} "
+        f"rounds, {runs.seeds} paired seeds, {threshold}.{bands(runs.seeds)} A round whose sum "
+        "cannot be unmasked leaves the model alone. Right: share of simulated rounds that fail, "
+        f"with Clopper-Pearson 95 % intervals, {runs.trials} rounds each, a new graph in each; "
+        f"triangles: none failed. At most {100 * clipped:.2g} % of a round's update entries were "
+        "clipped."
     )
 
 

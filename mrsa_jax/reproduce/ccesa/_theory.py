@@ -15,7 +15,7 @@ import numpy as np
 
 from mrsa_jax import secagg
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import MARKERS, legend
+from mrsa_jax.reproduce.harness._figures import MARKERS, beside, in_turn, legend
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "draw_unmasking",
     "error_bounds",
     "step_rate",
+    "thresholds_of",
     "unmasking",
 ]
 
@@ -61,32 +62,26 @@ def step_rate(total: float) -> float:
     return -math.expm1(0.25 * math.log1p(-total))
 
 
+def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
+    """Return p*, q of one step, and Remark 4's t at p*."""
+    p = secagg.connection_probability(n, total)
+    return p, step_rate(total), secagg.share_threshold(n, p)
+
+
 def error_bounds(context: Context) -> Found:
     """Return Figure 3: the bounds of Theorems 5 and 6 at p = p*."""
-    steps = list(itertools.product(TOTALS, SIZES))
-    context.progress.stage("Figure 3: bounds at p*", len(steps))
     rows = []
-    for done, (total, n) in enumerate(steps):
-        p, q = secagg.connection_probability(n, total), step_rate(total)
-        t = secagg.share_threshold(n, p)
+    jobs = itertools.product(TOTALS, SIZES)
+    for total, n in context.steps("Figure 3: bounds at p*", jobs):
+        p, q, t = thresholds_of(n, total)
+        words = {"q_total": total, "n": n, "p": p, "t": t}
         bounds = {
             "P_r, t rounded up": secagg.reliability_bound(n, p, q, t),
             "P_r, real t": secagg.reliability_bound(n, p, q, secagg.share_threshold_real(n, p)),
             "P_r, exact union bound": secagg.exact_reliability_union_bound(n, p, q, t),
             "P_p": secagg.privacy_bound(n, p, q),
         }
-        for name, log in bounds.items():
-            rows.append(
-                {
-                    "q_total": total,
-                    "n": n,
-                    "p": p,
-                    "t": t,
-                    "bound": name,
-                    "log10": log / math.log(10),
-                }
-            )
-        context.progress.update(done + 1, len(steps))
+        rows += [words | {"bound": b, "log10": log / math.log(10)} for b, log in bounds.items()]
     data = rows_to_frame(rows)
     return Found(
         (*_figure_3_checks(data), _simulated(context)),
@@ -140,9 +135,7 @@ def _simulated(context: Context) -> Check:
     trials = 4_000 if context.fast else 40_000
     found = []
     for total in TOTALS:
-        p = secagg.connection_probability(100, total)
-        t = secagg.share_threshold(100, p)
-        rates = secagg.failure_rates(context.seed, 100, p, step_rate(total), t, trials)
+        rates = secagg.failure_rates(context.seed, 100, *thresholds_of(100, total), trials)
         found.append(rates.unreliable)
     counts = ", ".join(str(rate.count) for rate in found)
     worst = max(rate.upper for rate in found)
@@ -160,8 +153,7 @@ def _bounds_fall_with_p() -> Check:
     """Both bounds at p* and above, at fixed t, as the text says of Figure 3."""
     rises = []
     for n, total in ((100, 0.0), (100, 0.1), (400, 0.05)):
-        start, q = secagg.connection_probability(n, total), step_rate(total)
-        t = secagg.share_threshold(n, start)
+        start, q, t = thresholds_of(n, total)
         grid = np.linspace(start, 1.0, 9)[:-1]
         for log in (
             [secagg.reliability_bound(n, float(p), q, t) for p in grid],
@@ -182,18 +174,10 @@ def unmasking(context: Context) -> Found:
     del context
     rows = []
     for total, n in itertools.product(TOTALS, SIZES):
-        p = secagg.connection_probability(n, total)
-        t = secagg.share_threshold(n, p)
-        rows.append(
-            {
-                "q_total": total,
-                "n": n,
-                "p": p,
-                "t": t,
-                "exact": math.exp(secagg.unmasking_bound(n, p, t)),
-                "bound": math.exp(secagg.proposition1_bound(n)),
-            }
-        )
+        p, _, t = thresholds_of(n, total)
+        exact, bound = secagg.unmasking_bound(n, p, t), secagg.proposition1_bound(n)
+        chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
+        rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
     data = rows_to_frame(rows)
     share = data["exact"] / data["bound"]
     largest = data.iloc[int(share.to_numpy().argmax())]
@@ -240,33 +224,19 @@ def draw_bounds(figure: Figure, data: pd.DataFrame) -> None:
 
 def _draw_bound(ax: Axes, data: pd.DataFrame, bounds: Sequence[str], limit: int) -> None:
     """Draw bounds on a chance of failure over n (columns q_total, n, bound, log10)."""
-    for i, (total, curves) in enumerate(data.groupby("q_total")):
+    for _, curves, look in in_turn(
+        data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        rest = {"color": look["color"], "lw": 1.2}  # of all but the first bound
         for name in bounds:
             curve = curves[curves["bound"] == name].sort_values("n")
-            is_first = name == bounds[0]
-            ax.plot(
-                curve["n"],
-                curve["log10"],
-                color=COLOURS[i % 6],
-                ls=_DASHES.get(name, "--"),
-                lw=1.8 if is_first else 1.2,
-                marker=MARKERS[i % 6] if is_first else None,
-                ms=5,
-                label=f"$q_{{total}}$ = {total:g}" if is_first else None,
-            )
+            own = look | {"lw": 1.8} if name == bounds[0] else rest
+            ax.plot(curve["n"], curve["log10"], ls=_DASHES.get(name, "--"), ms=5, **own)
     for name in bounds[1:]:
         ax.plot([], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:])
-    if limit is not None:
-        ax.axhline(limit, color="#777777", lw=0.9, ls=(0, (1, 2)))
-        ax.annotate(
-            f"the paper's limit, $10^{{{limit:g}}}$",
-            (data["n"].max(), limit),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color="#555555",
-        )
+    ax.axhline(limit, color="#777777", lw=0.9, ls=(0, (1, 2)))
+    words = f"the paper's limit, $10^{{{limit:g}}}$"
+    beside(ax, words, (data["n"].max(), limit), (0, 3), ha="right", fontsize=8, color="#555555")
     ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
     ax.set(xlabel="clients n", ylabel="bound on the chance (log axis)")
     legend(ax)
@@ -277,17 +247,11 @@ def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
     ax = figure.subplots()
     bound = data.drop_duplicates("n")
     ax.plot(bound["n"], bound["bound"], color="#777777", ls="--", label="Proposition 1, n/(n-1)²")
-    for i, (total, curve) in enumerate(data.groupby("q_total")):
-        ax.plot(
-            curve["n"],
-            curve["exact"].where(curve["exact"] > 0),  # no degree is high enough: not shown
-            color=COLOURS[i % 6],
-            marker=MARKERS[i % 6],
-            ms=5,
-            lw=1.2,
-            label=f"exact, $q_{{total}}$ = {total:g}",
-        )
-    ax.set_yscale("log")
-    ax.set(xlabel="clients n", ylabel="chance of a round (log axis)")
+    for _, curve, look in in_turn(
+        data, "q_total", "exact, $q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        seen = curve["exact"].where(curve["exact"] > 0)  # no degree is high enough: not shown
+        ax.plot(curve["n"], seen, ms=5, lw=1.2, **look)
+    ax.set(yscale="log", xlabel="clients n", ylabel="chance of a round (log axis)")
     ax.set_title("Some client has 2t - 1 neighbours or more")
     legend(ax)

@@ -14,7 +14,7 @@ import numpy as np
 from mrsa_jax import secagg
 from mrsa_jax.reproduce.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import legend
+from mrsa_jax.reproduce.harness._figures import in_turn, legend
 from mrsa_jax.reproduce.harness._items import Found, compare, state
 
 if TYPE_CHECKING:
@@ -40,18 +40,11 @@ _PRINTED = "#CC79A7"
 def threshold_probabilities(context: Context) -> Found:
     """Return Table G.2: p* for 40 pairs of n and q_total."""
     del context
-    rows = [
-        {
-            "q_total": total,
-            "n": n,
-            "printed": _TABLE_G2[total][k],
-            "ours": secagg.connection_probability(n, total),
-            "50 digits": _in_decimals(n, total),
-        }
-        for total in TOTALS
-        for k, n in enumerate(SIZES)
-    ]
-    data = rows_to_frame(rows)
+    data = rows_to_frame(
+        {"q_total": total, "n": n, "printed": printed,
+         "ours": secagg.connection_probability(n, total), "50 digits": _in_decimals(n, total)}
+        for total in TOTALS for n, printed in zip(SIZES, _TABLE_G2[total], strict=True)
+    )  # fmt: skip
     agree = (data["printed"] - data["ours"].round(3)).abs() < 1e-9
     gap = float((data["ours"] - data["50 digits"]).abs().max())
     checks = [
@@ -76,11 +69,7 @@ def threshold_probabilities(context: Context) -> Found:
                 note="no base of the logarithm and no way of rounding explains all five",
             )
         )
-    return Found(
-        tuple(checks),
-        data,
-        "Eq. (5), lines, and the printed values, crosses.",
-    )
+    return Found(tuple(checks), data, "Eq. (5), lines, and the printed values, crosses.")
 
 
 def _in_decimals(n: int, total: float) -> float:
@@ -144,34 +133,22 @@ def share_thresholds(context: Context) -> Found:
 def _threshold_row(where: str, n: int, total: float, p: float, printed: int | None) -> dict:
     kept = 1.0 if math.isnan(total) else 1.0 - total
     return {
-        "where": where,
-        "n": n,
-        "q_total": total,
-        "p": p,
-        "printed": printed,
-        "t": secagg.share_threshold(n, p),
-        "holders left": (n - 1) * p * kept + 1,
+        "where": where, "n": n, "q_total": total, "p": p, "printed": printed,
+        "t": secagg.share_threshold(n, p), "holders left": (n - 1) * p * kept + 1,
         "half of holders": ((n - 1) * p + 1) / 2,
-    }
+    }  # fmt: skip
 
 
 def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
     """Draw p* over n, computed and printed (columns q_total, n, ours, printed)."""
     ax = figure.subplots()
     wrong = (data["printed"] - data["ours"].round(3)).abs() > 1e-9
-    for i, (total, curve) in enumerate(data.groupby("q_total")):
-        label = f"$q_{{total}}$ = {total:g}"
-        ax.plot(curve["n"], curve["ours"], color=COLOURS[i % 6], lw=1.4, label=label)
+    for _, curve, look in in_turn(data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS):
+        ax.plot(curve["n"], curve["ours"], lw=1.4, **look)
     ax.plot(data["n"], data["printed"], "x", color="#444444", ms=6, label="printed in Table G.2")
-    ax.plot(
-        data["n"][wrong],
-        data["printed"][wrong],
-        "o",
-        mfc="none",
-        mec=_PRINTED,
-        ms=12,
-        label="third digit differs",
-    )
+    ringed = data[wrong]
+    ax.plot(ringed["n"], ringed["printed"], "o", mfc="none", mec=_PRINTED, ms=12,
+            label="third digit differs")  # fmt: skip
     ax.set(xlabel="clients n", ylabel="connection probability p*", ylim=(0, 1))
     ax.set_title("Threshold connection probability, eq. (5)")
     legend(ax)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +17,7 @@ from mrsa_jax import graphs, protocol, secagg
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax.availability import independent_steps
+from mrsa_jax.reproduce.ccesa._costs import PROTOCOLS
 from mrsa_jax.reproduce.ccesa._theory import TABLE_2_PARAMETERS, step_rate
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import legend
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-from mrsa_jax.reproduce.ccesa._costs import PROTOCOLS
 
 __all__ = ["STEPS", "draw_times", "running_times"]
 
@@ -72,11 +71,10 @@ def running_times(context: Context) -> Found:
     """Return Table 2: time of each step for a client, and of the server."""
     sizes = (100,) if context.fast else (100, 300, 500)
     chosen = [row for row in TABLE_2_PARAMETERS if row[0] in sizes]
-    context.progress.stage("Table 2: rounds with real messages", len(chosen))
     rows: list[dict] = []
     failed: list[str] = []
     counted: list[Check] = []
-    for done, (n, total, t, p) in enumerate(chosen):
+    for n, total, t, p in context.steps("Table 2: rounds with real messages", chosen):
         pair = [
             _draw(context.seed, "SecAgg", n, total, n // 2 + 1, 1.0),
             _draw(context.seed, "CCESA", n, total, t, p),
@@ -87,15 +85,10 @@ def running_times(context: Context) -> Found:
             if not found.is_right:
                 failed.append(f"{case.scheme} at n = {n}, q_total = {total:g}")
         counted.append(_counted_ratio(pair))
-        context.progress.update(done + 1, len(chosen))
     data = rows_to_frame(rows)
+    right = _all_right(failed, len(data) // len(STEPS))
     return Found(
-        (
-            _all_right(failed, len(data) // len(STEPS)),
-            *counted,
-            *_our_checks(data),
-            *_printed_checks(),
-        ),
+        (right, *counted, *_our_checks(data), *_printed_checks()),
         data,
         "Milliseconds of one client at each step (mean over clients) and of the server to unmask, "
         "the least of one to nine repeats, m = 10,000, 16-bit ring, one core. Published: another "
@@ -173,19 +166,11 @@ def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
 
 def _rows(case: _Case, found: _Found) -> list[dict]:
     printed = _PRINTED[case.scheme, case.n, case.total]
+    own = {"scheme": case.scheme, "n": case.n, "q_total": case.total, "t": case.t, "p": case.p}
+    times = zip(STEPS, printed, found.real, found.arrays, strict=True)
     return [
-        {
-            "scheme": case.scheme,
-            "n": case.n,
-            "q_total": case.total,
-            "t": case.t,
-            "p": case.p,
-            "step": step,
-            "published_ms": float(printed[k]),
-            "real_ms": found.real[k],
-            "arrays_ms": found.arrays[k],
-        }
-        for k, step in enumerate(STEPS)
+        own | {"step": step, "published_ms": float(paper), "real_ms": real, "arrays_ms": arrays}
+        for step, paper, real, arrays in times
     ]
 
 
@@ -201,15 +186,12 @@ def _all_right(failed: list[str], count: int) -> Check:
 
 def _counted_ratio(pair: list[_Case]) -> Check:
     """Judge the claim on operations, which no other load on the machine disturbs."""
-    ratios = []
-    whole, sparse = (
-        secagg.round_costs(case.adjacency, case.survivors, case.t, _DIM, 2**_BITS) for case in pair
-    )
-    for name in ("key_agreements", "encryptions", "prg_words"):
-        counts = (getattr(costs.client, name) for costs in (sparse, whole))
-        each = [float(values[:, costs.sends[3]].sum(axis=0).mean()) for values, costs in
-                zip(counts, (sparse, whole), strict=True)]  # fmt: skip
-        ratios.append(each[0] / each[1])
+    counts = []
+    for case in pair:
+        costs = secagg.round_costs(case.adjacency, case.survivors, case.t, _DIM, 2**_BITS)
+        own = (costs.client.key_agreements, costs.client.encryptions, costs.client.prg_words)
+        counts.append([float(one[:, costs.sends[3]].sum(axis=0).mean()) for one in own])
+    ratios = [sparse / whole for whole, sparse in zip(*counts, strict=True)]
     case = pair[1]
     return state(
         f"counted CCESA/SecAgg of a client, n = {case.n}, q_total = {case.total:g}: key "
@@ -230,9 +212,8 @@ def _our_checks(data: pd.DataFrame) -> list[Check]:
         if here.empty:
             continue
         steps = here[here["step"].isin(STEPS[1:4])]
-        times = steps.groupby("scheme")["real_ms"].sum()
-        ratio = float(times["CCESA"] / times["SecAgg"])
         each = steps.pivot(index="step", columns="scheme", values="real_ms")
+        ratio = float(each["CCESA"].sum() / each["SecAgg"].sum())
         parts = ", ".join(f"{value:.2f}" for value in each["CCESA"] / each["SecAgg"])
         checks.append(
             state(
@@ -270,29 +251,23 @@ def _printed_checks() -> list[Check]:
     lossy = [_server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total]
     plain = {n: _server_ratio(n, 0.0) for n in (100, 300, 500)}
     shares = {n: p for n, total, _, p in TABLE_2_PARAMETERS if not total}
-    checks.append(
-        compare(
-            "printed server column at q_total = 0.1: largest distance from p",
-            0.0,
-            max(map(abs, lossy)),
-            tolerance=_PRINTED_CLOSE,
-        )
-    )
     scales = all(math.isclose(plain[n], shares[n], rel_tol=_PRINTED_CLOSE) for n in plain)
-    checks.append(
-        state(
-            "printed server column at q_total = 0, CCESA/SecAgg",
-            scales,
-            paper="p for every n and q_total: " + ", ".join(f"{p}" for p in shares.values()),
-            ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),
-            tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
-            otherwise="paper errs",
-            note="the printed times themselves contradict the text. With nobody lost the server "
-            "expands n self pads and recovers n secrets in either scheme, so nothing shrinks by "
-            "p but the shares it reads",
-        )
+    lossless = state(
+        "printed server column at q_total = 0, CCESA/SecAgg",
+        scales,
+        paper="p for every n and q_total: " + ", ".join(f"{p}" for p in shares.values()),
+        ours=", ".join(f"{ratio:.2f}" for ratio in plain.values()),
+        tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
+        otherwise="paper errs",
+        note="the printed times themselves contradict the text. With nobody lost the server "
+        "expands n self pads and recovers n secrets in either scheme, so nothing shrinks by "
+        "p but the shares it reads",
     )
-    return checks
+    claim, furthest = (
+        "printed server column at q_total = 0.1: largest distance from p",
+        max(map(abs, lossy)),
+    )
+    return [*checks, compare(claim, 0.0, furthest, tolerance=_PRINTED_CLOSE), lossless]
 
 
 def _server_ratio(n: int, total: float) -> float:
@@ -304,13 +279,15 @@ def draw_times(figure: Figure, data: pd.DataFrame) -> None:
     wide = data[["n", "q_total"]].drop_duplicates().shape[0] > 2
     figure.set_size_inches(13 if wide else 9, 7)
     axes = figure.subplots(2, 2).ravel()
-    for k, (ax, step) in enumerate(
-        zip(axes, ("Step 1", "Step 2", "Step 3", "Server"), strict=True)
-    ):
+    for ax, step in zip(axes, STEPS[1:], strict=True):
         _draw_step(ax, data[data["step"] == step])
         ax.set_title(step if step == "Server" else f"{step}, one client")
-        if k != 1:
+        if ax is not axes[1]:
             ax.get_legend().remove()
+
+
+# marker, size and width of its line
+_MARKS = {"published_ms": ("_", 17, 2.4), "real_ms": ("o", 7, 1), "arrays_ms": ("x", 7, 2)}
 
 
 def _draw_step(ax: Axes, data: pd.DataFrame) -> None:
@@ -318,17 +295,13 @@ def _draw_step(ax: Axes, data: pd.DataFrame) -> None:
     settings = list(dict.fromkeys(zip(data["n"], data["q_total"], strict=True)))
     for shift, (scheme, colour) in zip((-0.19, 0.19), PROTOCOLS.items(), strict=True):
         rows = data[data["scheme"] == scheme].set_index(["n", "q_total"])
-        chosen = rows.loc[settings]
+        chosen = rows.loc[settings].dropna(axis=1, how="all")
         places = np.arange(len(settings)) + shift
-        for column, look in (
-            ("published_ms", {"marker": "_", "ms": 17, "mew": 2.4}),
-            ("real_ms", {"marker": "o", "ms": 7}),
-            ("arrays_ms", {"marker": "x", "ms": 7, "mew": 2}),
-        ):
-            style_words: dict[str, Any] = look
-            if chosen[column].notna().any():
+        for column, (marker, size, width) in _MARKS.items():
+            if column in chosen:
                 label = f"{scheme}, {column.removesuffix('_ms')}"
-                ax.plot(places, chosen[column], ls="none", color=colour, label=label, **style_words)
+                ax.plot(places, chosen[column], ls="none", color=colour, label=label,
+                        marker=marker, ms=size, mew=width)  # fmt: skip
     ax.set_yscale("log")
     ticks = [f"n = {n}\n$q_{{total}}$ = {total:g}" for n, total in settings]
     ax.set_xticks(range(len(settings)), ticks)

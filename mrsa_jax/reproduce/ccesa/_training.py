@@ -8,33 +8,32 @@ paired: same split, model, minibatches and dropouts for every p, and edges that 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, graphs, quantize, secagg, selection
 from mrsa_jax._status import Status
-from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import independent, independent_steps
 from mrsa_jax.reproduce.ccesa._theory import step_rate
 from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness._experiment import Experiment, Split, tests_of
 
-__all__ = ["Runs", "Setting", "first_samples"]
+__all__ = ["Runs", "first_samples"]
 
 _LEVELS = 2**16
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """One of the two experiments.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Runs:
+    """One of the two experiments: its rounds and trainings, each played once.
 
     Attributes:
+        context: Seed, data set, and what has been played.
         num_clients: n, all of whom are asked in every round.
         totals: q_total of each panel.
         splits: How the samples are spread, by name.
@@ -45,14 +44,15 @@ class Setting:
         every: Rounds between two tests.
         seeds: Trainings of each kind.
         trials: Simulated rounds for each p of the grid.
-        model: Number of classes -> flax module.
-        trainer: Module -> local training.
+        model: A flax module.
+        trainer: Local training.
         clip: Half width of the quantizer's range.
     """
 
+    context: Context
     num_clients: int
     totals: tuple[float, ...]
-    splits: dict[str, Callable[[Key[Array, ""], data.Dataset], data.ClientData]]
+    splits: dict[str, Split]
     chances: tuple[float, ...]
     grid: tuple[float, ...]
     threshold: int | None
@@ -60,8 +60,8 @@ class Setting:
     every: int
     seeds: int
     trials: int
-    model: Callable[[int], Any]
-    trainer: Callable[[Any], federated.LocalSGD]
+    model: Any
+    trainer: federated.LocalSGD
     clip: float
 
     def shares(self, chance: float) -> int:
@@ -69,68 +69,30 @@ class Setting:
         own = self.threshold
         return secagg.share_threshold(self.num_clients, chance) if own is None else own
 
-
-@dataclasses.dataclass(eq=False)
-class Runs:
-    """The experiment's rounds and trainings, each played once."""
-
-    context: Context
-    setting: Setting
-    dataset: data.Dataset
-
-    @functools.cached_property
-    def model(self) -> Any:
-        """Return the flax module that everybody trains."""
-        return self.setting.model(self.dataset.num_classes)
-
-    @functools.cached_property
-    def dim(self) -> int:
-        """Return the model's number of parameters."""
-        return federated.num_parameters(self.model, self.dataset.input_shape)
-
-    @functools.cached_property
-    def _known(self) -> dict[Any, Any]:
-        return {}
-
-    def key(self, seed: int) -> Key[Array, ""]:
-        """Return the key of a seed, 0 and up."""
-        return trial_key(as_key(self.context.seed), seed)
-
     def rule(self, chance: float) -> secagg.GraphRule:
         """Return what the server learns of a round over G(n, p)."""
-        n = self.setting.num_clients
-        return secagg.graph_rule(
-            graphs.erdos_renyi(n, chance), n, threshold=self.setting.shares(chance)
-        )
+        graph = graphs.erdos_renyi(self.num_clients, chance)
+        return secagg.graph_rule(graph, self.num_clients, threshold=self.shares(chance))
 
     def history(self, total: float, chance: float, seed: int) -> selection.RoundHistory:
         """Roll the rounds of a seed out: survivors, graphs, and whether the sums are learnt."""
-        words = ("history", total, chance, seed)
-        if words not in self._known:
-            n = self.setting.num_clients
-            self._known[words] = selection.rollout_rounds(
-                self.key(seed),
-                selection.uniform(n, n),
-                independent(0.0),
-                independent_steps(step_rate(total)),
-                self.setting.rounds,
-                rule=self.rule(chance),
-            )
-        own: selection.RoundHistory = self._known[words]
-        return own
+
+        def rolled() -> selection.RoundHistory:
+            everybody = selection.uniform(self.num_clients, self.num_clients)
+            return selection.rollout_rounds(
+                self.context.key(seed), everybody, independent(0.0),
+                independent_steps(step_rate(total)), self.rounds, rule=self.rule(chance),
+            )  # fmt: skip
+
+        return self.context.once((self, "history", total, chance, seed), rolled)
 
     def learnt(self, total: float, chance: float, seed: int) -> np.ndarray:
         """Return in which rounds the server learns the sum, bool[J]."""
         return np.asarray(self.history(total, chance, seed).status) == int(Status.OK)
 
-    def clients(self, split: str, seed: int) -> data.ClientData:
-        """Return the clients of a seed."""
-        words = ("clients", split, seed)
-        if words not in self._known:
-            spread = self.setting.splits[split]
-            self._known[words] = spread(self.key(seed), self.dataset)
-        own: data.ClientData = self._known[words]
-        return own
+    def experiment(self, split: str) -> Experiment:
+        """Return the training on one split."""
+        return Experiment(self.context, self.model, self.splits[split], self.trainer, self.every)
 
     def result(
         self, split: str, total: float, chance: float, seed: int
@@ -140,12 +102,10 @@ class Runs:
         Values of p under which the same rounds are learnt train the same model (`same_model`
         checks it), which is then trained once.
         """
-        learnt = self.learnt(total, chance, seed)
-        words = ("result", split, total, seed, learnt.tobytes())
-        if words not in self._known:
-            self._known[words] = self.train(split, total, chance, seed)
-        own: federated.TrainingResult = self._known[words]
-        return own
+        learnt = self.learnt(total, chance, seed).tobytes()
+        return self.context.once(
+            (self, split, total, seed, learnt), lambda: self.train(split, total, chance, seed)
+        )
 
     def train(
         self, split: str, total: float, chance: float, seed: int, rounds: int | None = None
@@ -159,29 +119,16 @@ class Runs:
         )
         is_learnt = played.status == jnp.int32(Status.OK)
         played = played._replace(survivors=played.survivors & is_learnt[:, None, None])
-        setting = self.setting
-        result = federated.train(
-            self.key(seed),
-            self.model,
-            self.clients(split, seed),
-            played,
-            trainer=setting.trainer(self.model),
-            aggregator=secagg.ring_average(
-                quantize.stochastic(_LEVELS, setting.clip),
-                setting.num_clients,
-                self.dim,
-                rule=self.rule(chance),
-                fidelity="sets",
-            ),
-            test=(self.dataset.test_inputs, self.dataset.test_labels),
-            evaluate_every=setting.every,
-        )
-        jax.block_until_ready(result.parameters)
-        return result
+        experiment = self.experiment(split)
+        ring = secagg.ring_average(
+            quantize.stochastic(_LEVELS, self.clip), self.num_clients, experiment.dim,
+            rule=self.rule(chance), fidelity="sets",
+        )  # fmt: skip
+        return experiment.train(seed, played, ring)
 
     def same_model(self, chance: float, rounds: int) -> bool:
         """Say whether p and p = 1 train the same bits over first rounds that both learn."""
-        split, total = next(iter(self.setting.splits)), self.setting.totals[0]
+        split, total = next(iter(self.splits)), self.totals[0]
         sparse, whole = (self.train(split, total, p, 0, rounds) for p in (chance, 1.0))
         both = self.learnt(total, chance, 0)[:rounds] & self.learnt(total, 1.0, 0)[:rounds]
         same = np.array_equal(sparse.parameters, whole.parameters)
@@ -189,53 +136,40 @@ class Runs:
 
     def accuracy_rows(self) -> list[dict[str, Any]]:
         """Return a row for each test of each training."""
-        setting = self.setting
-        jobs = [
-            (split, total, chance, seed)
-            for seed in range(setting.seeds)
-            for split in setting.splits
-            for total in setting.totals
-            for chance in setting.chances
-        ]
-        self.context.progress.stage(f"n = {setting.num_clients}: trainings", len(jobs))
+        jobs = itertools.product(range(self.seeds), self.splits, self.totals, self.chances)
         rows: list[dict[str, Any]] = []
-        for done, job in enumerate(jobs):
-            rows += self._tests(*job)
-            self.context.progress.update(done + 1, len(jobs))
+        for seed, split, total, chance in self.context.steps(
+            f"n = {self.num_clients}: trainings", jobs
+        ):
+            result = self.result(split, total, chance, seed)
+            learnt = self.learnt(total, chance, seed)
+            agreed = bool(((result.status == int(Status.OK)) == learnt).all())
+            clipped = float(result.clipped_fraction[learnt].max(initial=0.0))
+            rows += [
+                {"measure": "accuracy", "split": split, "q_total": total, "p": chance,
+                 "t": self.shares(chance), "seed": seed, "round": done, "accuracy": accuracy,
+                 "learnt rounds": int(learnt[:done].sum()), "as judged before": agreed,
+                 "most clipped": clipped}
+                for done, accuracy, _ in tests_of(result)
+            ]  # fmt: skip
         return rows
-
-    def _tests(self, split: str, total: float, chance: float, seed: int) -> list[dict[str, Any]]:
-        result = self.result(split, total, chance, seed)
-        learnt = self.learnt(total, chance, seed)
-        agreed = bool(((result.status == int(Status.OK)) == learnt).all())
-        clipped = result.clipped_fraction[learnt]
-        return [
-            {"measure": "accuracy", "split": split, "q_total": total, "p": chance,
-             "t": self.setting.shares(chance), "seed": seed, "round": int(index) + 1,
-             "accuracy": float(accuracy), "learnt rounds": int(learnt[: index + 1].sum()),
-             "as judged before": agreed, "most clipped": float(clipped.max(initial=0.0))}
-            for index, accuracy in zip(result.evaluated_rounds, result.accuracy, strict=True)
-        ]  # fmt: skip
 
     def rate_rows(self) -> list[dict[str, Any]]:
         """Return how often simulated rounds fail at each p, beside what theory says."""
-        setting = self.setting
-        jobs = [(total, chance) for total in setting.totals for chance in setting.grid]
-        self.context.progress.stage(f"n = {setting.num_clients}: simulated rounds", len(jobs))
-        rows = []
-        for done, (total, chance) in enumerate(jobs):
-            n, q, t = setting.num_clients, step_rate(total), setting.shares(chance)
-            rates = secagg.failure_rates(self.context.seed, n, chance, q, t, setting.trials)
+        n, rows = self.num_clients, []
+        jobs = itertools.product(self.totals, self.grid)
+        for total, chance in self.context.steps(f"n = {n}: simulated rounds", jobs):
+            words = (n, chance, step_rate(total), self.shares(chance))
+            rates = secagg.failure_rates(self.context.seed, *words, self.trials)
             found = rates.unreliable
             rows.append(
-                {"measure": "failure", "q_total": total, "p": chance, "t": t,
+                {"measure": "failure", "q_total": total, "p": chance, "t": words[-1],
                  "count": found.count, "trials": found.trials, "rate": found.rate,
                  "lower": found.lower, "upper": found.upper,
-                 "theorem 5": math.exp(secagg.reliability_bound(n, chance, q, t)),
-                 "exact union": math.exp(secagg.exact_reliability_union_bound(n, chance, q, t)),
+                 "theorem 5": math.exp(secagg.reliability_bound(*words)),
+                 "exact union": math.exp(secagg.exact_reliability_union_bound(*words)),
                  "not private": rates.not_private.count}
             )  # fmt: skip
-            self.context.progress.update(done + 1, len(jobs))
         return rows
 
 

@@ -9,35 +9,38 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import pathlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
-import numpy as np
+from jaxtyping import Array, Key
 
 from mrsa_jax import data
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.availability import Availability
+from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
-from mrsa_jax.study import PopulationConfig, Progress, ResourceConfig, _build, parse_scheme
-from mrsa_jax.study._config import SIX_SCHEMES
+from mrsa_jax.study import (
+    PopulationConfig,
+    Progress,
+    ResourceConfig,
+    SimulateConfig,
+    _build,
+    parse_scheme,
+)
+from mrsa_jax.study._progress import Silent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Context", "Silent", "make_context", "rows_to_frame", "schemes_for", "targets_of"]
+__all__ = ["RATES", "Context", "rows_to_frame", "schemes_for", "targets_of"]
 
+RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""Dropout rates of the paper's clients."""
 
-class Silent:
-    """Progress that nobody watches."""
-
-    def stage(self, name: str, total: int) -> None:
-        """Do nothing."""
-
-    def update(self, done: int, total: int) -> None:
-        """Do nothing."""
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,28 +53,32 @@ class Context:
         progress: Receives how far it is.
         dataset: What is trained on.
         directory: Folder of the data set, where it needs one.
+
+    Raises:
+        ConfigurationError: For an unknown data set (naming the nearest), or a seed out of range.
+
+    Examples:
+        >>> Context(fast=True).seed
+        0
     """
 
-    seed: int
-    fast: bool
-    progress: Progress
+    seed: int = 0
+    fast: bool = False
+    progress: Progress = dataclasses.field(default_factory=Silent)
     dataset: str = "mnist_5k"
-    directory: pathlib.Path | None = None
+    directory: str | os.PathLike[str] | None = None
 
-    @functools.cached_property
-    def rates(self) -> np.ndarray:
-        """Dropout rate of each of the 120 clients, shuffled by the seed."""
-        return _build.build_rates(self.seed, PopulationConfig())
+    def __post_init__(self) -> None:
+        check_count(self.seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
+        if self.dataset not in data.SOURCES and not self.dataset.startswith("tfds:"):
+            choice = nearest(self.dataset, (*data.SOURCES, "tfds:NAME"))
+            raise ConfigurationError(
+                f"`dataset` must be a known data set; got {self.dataset!r}; {choice}"
+            )
 
-    @property
-    def available(self) -> Availability:
-        """Who is online: independent dropouts at these rates."""
-        return _build.build_availability(self.rates)
-
-    @property
-    def schemes(self) -> dict[str, Selector]:
-        """The six selectors at N = 120, K = 12 by their label."""
-        return schemes_for(PopulationConfig())
+    def online(self, num_clients: int = 120) -> Availability:
+        """Return who is online: independent dropouts at rates of .1 to .5, shuffled by the seed."""
+        return independent(_build.build_rates(self.seed, PopulationConfig(num_clients=num_clients)))
 
     @functools.cached_property
     def images(self) -> data.Dataset:
@@ -84,40 +91,34 @@ class Context:
         return _build.build_mesh(ResourceConfig())
 
     @functools.cached_property
-    def cache(self) -> dict[str, Any]:
-        """Results that several items need."""
+    def cache(self) -> dict[Any, Any]:
+        """Results that several items need (`once`)."""
         return {}
 
+    def once(self, key: Any, make: Callable[[], _Result]) -> _Result:
+        """Return what is made under a key, which is made once in a run."""
+        if key not in self.cache:
+            self.cache[key] = make()
+        found: _Result = self.cache[key]
+        return found
 
-def make_context(
-    *,
-    seed: int = 0,
-    fast: bool = False,
-    dataset: str = "mnist_5k",
-    directory: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> Context:
-    """Return checked settings that items share.
+    def key(self, trial: int) -> Key[Array, ""]:
+        """Return the key of a trial, 0 and up: of all that is paired by it."""
+        return trial_key(as_key(self.seed), trial)
 
-    Raises:
-        ConfigurationError: For an unknown data set (naming the nearest), or a seed out of range.
-
-    Examples:
-        >>> make_context(fast=True).seed
-        0
-    """
-    check_count(seed, "seed", "must be an integer in [0, 2**32)", 0, 2**32 - 1)
-    if dataset not in data.SOURCES and not dataset.startswith("tfds:"):
-        choice = nearest(dataset, (*data.SOURCES, "tfds:NAME"))
-        raise ConfigurationError(f"`dataset` must be a known data set; got {dataset!r}; {choice}")
-    folder = None if directory is None else pathlib.Path(directory)
-    return Context(seed, fast, progress or Silent(), dataset, folder)
+    def steps(self, stage: str, jobs: Iterable[_Job]) -> Iterator[_Job]:
+        """Go through the jobs of a stage, saying after each how many are done."""
+        every = list(jobs)
+        self.progress.stage(stage, len(every))
+        for done, job in enumerate(every, start=1):
+            yield job
+            self.progress.update(done, len(every))
 
 
-def schemes_for(population: PopulationConfig) -> dict[str, Selector]:
+def schemes_for(num_clients: int = 120, cohort_size: int = 12) -> dict[str, Selector]:
     """Return the paper's six selectors for a population, by label."""
-    schemes = [parse_scheme(text) for text in SIX_SCHEMES]
-    return {scheme.label: _build.build_selector(scheme, population) for scheme in schemes}
+    schemes = [parse_scheme(text) for text in SimulateConfig().schemes]
+    return {scheme.label: scheme.build(num_clients, cohort_size) for scheme in schemes}
 
 
 def targets_of(schemes: Mapping[str, Selector]) -> dict[str, int]:

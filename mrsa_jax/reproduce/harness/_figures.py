@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
@@ -32,15 +32,19 @@ __all__ = [
     "SHADES",
     "WARNING",
     "Draw",
+    "beside",
+    "by_scheme",
+    "draw_image_grid",
     "draw_seed_curves",
     "drawn",
+    "in_turn",
     "legend",
+    "log_ticks",
     "over_seeds",
+    "panels",
     "save_figure",
     "scheme_colour",
-    "scheme_line",
     "short",
-    "shown_images",
 ]
 
 Draw = Callable[["Figure", "pd.DataFrame"], None]
@@ -85,12 +89,12 @@ def draw_seed_curves(
         x: Column of the horizontal axis; the same for all seeds of a curve.
         xlabel: Its label.
     """
-    for i, (name, rows) in enumerate(data.groupby(curve, sort=False)):
+    for _, rows, look in in_turn(data, curve, color=COLOURS, ls=LINES):
         table = 100 * rows.pivot_table(index=x, columns="seed", values="accuracy")
-        colour = COLOURS[i % 6]
-        ax.plot(table.index, table.mean(axis=1), color=colour, ls=LINES[i % 6], label=str(name))
+        ax.plot(table.index, table.mean(axis=1), **look)
         if table.shape[1] > 1:
-            ax.fill_between(table.index, *over_seeds(table), color=colour, alpha=0.14, lw=0)
+            ends = over_seeds(table)
+            ax.fill_between(table.index, *ends, color=look["color"], alpha=0.14, lw=0)
     ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100), xlim=(0, None))
 
 
@@ -100,7 +104,99 @@ def over_seeds(table: pd.DataFrame) -> tuple[list[float], list[float]]:
     return [low for low, _ in ends], [high for _, high in ends]
 
 
-def shown_images(rows: pd.DataFrame, order: str) -> list[Any]:
-    """Return the images that a table's rows hold, sorted by a column."""
-    line = rows.sort_values(order)
-    return [image_from_text(*cells) for cells in zip(line["shape"], line["pixels"], strict=True)]
+def by_scheme(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
+    """Go through the schemes of a table: label, rows, and the look of its curve."""
+    for label, rows in data.groupby("scheme", sort=False):
+        name = str(label)
+        yield name, rows, {"color": scheme_colour(name), "ls": scheme_line(name), "label": name}
+
+
+def in_turn(
+    data: pd.DataFrame, by: str | list[str], label: str = "{}", **looks: Sequence[Any]
+) -> Iterator[tuple[Any, pd.DataFrame, dict[str, Any]]]:
+    """Go through groups of rows: value, rows, and the look of its curve.
+
+    Args:
+        data: The rows.
+        by: Column that tells groups apart, or several.
+        label: Of a curve, with the group's value in place of `{}`.
+        **looks: Words of `plot`, each with the looks that groups get in turn.
+    """
+    for place, (value, rows) in enumerate(data.groupby(by, sort=False)):
+        look = {word: choices[place % len(choices)] for word, choices in looks.items()}
+        yield value, rows, look | {"label": label.format(value)}
+
+
+def panels(
+    figure: Figure,
+    data: pd.DataFrame,
+    by: str,
+    draw: Callable[[Axes, pd.DataFrame], object],
+    *,
+    rows: int = 1,
+    columns: int | None = None,
+    title: Mapping[str, Any] | None = None,
+    **words: Any,
+) -> list[Axes]:
+    """Draw each group of rows on axes of its own, its name above; return the axes.
+
+    Args:
+        figure: Where to draw.
+        data: The rows.
+        by: Column that tells groups apart.
+        draw: Draws the rows of one.
+        rows: Rows of axes.
+        columns: Axes in a row, as many as there are groups if None.
+        title: Words of `Axes.set_title`.
+        **words: Of `Figure.subplots`.
+    """
+    groups = list(data.groupby(by, sort=False))
+    grid = figure.subplots(rows, columns or len(groups), squeeze=False, **words)
+    axes: list[Axes] = list(grid.ravel())
+    for ax, (name, own) in zip(axes, groups, strict=False):
+        draw(ax, own)
+        ax.set_title(str(name), **(title or {}))
+    for ax in axes[len(groups) :]:
+        ax.set_axis_off()
+    return axes
+
+
+def beside(ax: Axes, text: str, at: tuple[Any, Any], shift: tuple[int, int], **words: Any) -> None:
+    """Write small words beside a point, shifted by points of a font."""
+    look = {"fontsize": 8.5} | words
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", **look)
+
+
+def log_ticks(ax: Axes, values: Any, spec: str = "") -> None:
+    """Name each of some values on a logarithmic horizontal axis, and nothing else."""
+    ticks = sorted(set(values))
+    ax.set_xticks(ticks, [f"{value:{spec}}" for value in ticks])
+    ax.minorticks_off()
+
+
+def draw_image_grid(
+    figure: Figure,
+    data: pd.DataFrame,
+    by: str,
+    order: str,
+    score: str,
+    words: Callable[[Any], str],
+) -> None:
+    """Draw the images that a table holds as cells, a row of them for each thing that is seen.
+
+    Args:
+        figure: Where to draw.
+        data: Columns shape, pixels, and the three that are named here.
+        by: Column that names a row.
+        order: Column that sorts a row.
+        score: Column of what is scored: a row without it has no words.
+        words: What stands below an image, from its row of the table.
+    """
+    images, scores = [], []
+    for name, rows in data[data["pixels"].notna()].groupby(by, sort=False):
+        line = rows.sort_values(order)
+        cells = zip(line["shape"], line["pixels"], strict=True)
+        images.append((str(name), [image_from_text(*own) for own in cells]))
+        is_scored = bool(line[score].notna().all())
+        scores.append([words(row) for _, row in line.iterrows()] if is_scored else None)
+    plotting.plot_image_grid(images, scores=scores, figure=figure)

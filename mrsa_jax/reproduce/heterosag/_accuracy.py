@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import data, federated, hetero
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness._experiment import Experiment, tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
-from mrsa_jax.reproduce.harness._intervals import bands, late_accuracy
+from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
 from mrsa_jax.reproduce.harness._items import Check, Found, state
-from mrsa_jax.reproduce.heterosag._training import (
-    LEVELS,
-    NUM_CLIENTS,
-    Interval,
-    Paired,
-    difference,
-    homogeneous,
-    one_class_each,
-    ordered,
-    scheme_layout,
-    symmetric_range,
-)
+from mrsa_jax.reproduce.heterosag import _training as training
+from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIENTS, layout_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,8 +52,10 @@ _FAST = _Size(20, 4, 2, 0, 0, ())
 def accuracy(context: Context) -> Found:
     """Return Experiment 1 over paired seeds, with a verdict on each claim."""
     size = _FAST if context.fast else _FULL
-    paired = Paired(context, federated.mlp(10), one_class_each, size.rounds, size.every)
-    width = symmetric_range(paired.first_updates(0))
+    experiment = training.experiment_of(
+        context, federated.mlp(10), training.one_class_each, size.every
+    )
+    width = training.clip_range(experiment.first_updates(0))
     jobs = [(_SORTED, scheme, 1.0, trial) for trial in range(size.seeds) for scheme in SCHEMES]
     jobs += [(_SPREAD, scheme, 1.0, t) for t in range(size.other_seeds) for scheme in ("SC", "MC")]
     jobs += [
@@ -70,85 +64,76 @@ def accuracy(context: Context) -> Found:
         for trial in range(size.sweep_seeds)
         for scheme in SCHEMES
     ]
-    context.progress.stage("Figure 3a: trainings", len(jobs))
     rows: list[dict[str, Any]] = []
-    for done, job in enumerate(jobs):
-        rows += _train(paired, width, *job)
-        context.progress.update(done + 1, len(jobs))
+    for job in context.steps("Figure 3a: trainings", jobs):
+        rows += _rows(experiment, size.rounds, width, *job)
     frame = rows_to_frame(rows)
     judged = _order_checks if context.fast else _accuracy_checks
     checks = (
         *judged(frame, size, width),
-        *_time_checks(paired.dim),
-        _same_without_pads(paired, width),
+        *_time_checks(experiment.dim),
+        _same_without_pads(experiment, width),
     )
-    return Found(checks, frame,
-                _caption(paired, size, width) + _other_classes(frame, size))  # fmt: skip
+    caption = _caption(experiment, size, width) + _other_classes(frame, size)
+    return Found(checks, frame, caption)
 
 
-def _caption(paired: Paired, size: _Size, width: float) -> str:
-    dataset = paired.dataset
+def _caption(experiment: Experiment, size: _Size, width: float) -> str:
+    dataset = experiment.context.images
     return (
-        f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} users of "
-        f"one class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of {paired.dim} "
-        f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired seeds."
-        f"{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest entry of any user's "
-        "first update, the same for all. Sorted classes: the slowest group holds classes 0 and 1, "
-        "the next 2 and 3, and so on; spread: no class twice in a group. Times: the slowest group "
-        "sends 1 Mbit/s, the others as much more as their quantizers have bits."
+        f"{dataset.name}, {len(dataset.train_labels)} training samples, {NUM_CLIENTS} users of one "
+        f"class each (two of each), G = 5 groups of four, K = {LEVELS}, MLP of {experiment.dim} "
+        f"parameters, batch 50, rate .01, one local epoch, {size.seeds} paired "
+        f"seeds.{bands(size.seeds)} Clip range [-{width:g}, {width:g}]: the largest entry of any "
+        "user's first update, the same for all. Sorted classes: the slowest group holds classes 0 "
+        "and 1, the next 2 and 3, and so on; spread: no class twice in a group. Times: the "
+        "slowest group sends 1 Mbit/s, the others as much more as their quantizers have bits."
     )
 
 
-@functools.cache
-def _layout(scheme: str, dim: int) -> hetero.SegmentLayout:
-    if scheme.startswith("K = "):
-        return homogeneous(int(scheme.removeprefix("K = ")), dim)
-    return scheme_layout(scheme.lower(), dim)
+def _trained(
+    experiment: Experiment, scheme: str, width: float, rounds: int, trial: int = 0, *,
+    clients: data.ClientData | None = None, fidelity: Any = "sets",
+) -> federated.TrainingResult:  # fmt: skip
+    """Train with everybody in every round."""
+    asked = np.ones((rounds, NUM_CLIENTS), np.bool_)
+    layout = layout_of(scheme, experiment.dim)
+    average = hetero.segment_average(layout, (-width, width), fidelity=fidelity)
+    return experiment.train(trial, asked, average, clients)
 
 
-def _average(scheme: str, dim: int, width: float, fidelity: Any = "sets") -> Any:
-    return hetero.segment_average(_layout(scheme, dim), (-width, width), fidelity=fidelity)
-
-
-def _train(
-    paired: Paired, width: float, classes: str, scheme: str, factor: float, trial: int
-) -> list[dict[str, Any]]:
-    clients = paired.clients(trial)
-    if classes == _SPREAD:
-        clients = _spread(clients)
+def _rows(
+    experiment: Experiment, rounds: int, width: float, classes: str, scheme: str, factor: float,
+    trial: int,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
     own = width * factor
-    result = paired.run(trial, _average(scheme, paired.dim, own), clients=clients)
-    plain, encoded = seconds(scheme, paired.dim)
+    clients = _spread(experiment.clients(trial)) if classes == _SPREAD else None
+    result = _trained(experiment, scheme, own, rounds, trial, clients=clients)
+    plain, encoded = seconds(scheme, experiment.dim)
     clipped = float(np.nanmax(result.clipped_fraction))
-    return [
-        {"classes": classes, "scheme": scheme, "range": own, "factor": factor, "seed": trial,
-         "round": int(index) + 1, "accuracy": float(value), "loss": float(loss),
-         "seconds, plain bits": plain * (int(index) + 1),
-         "seconds, encoded bits": encoded * (int(index) + 1), "most clipped": clipped}
-        for index, value, loss in zip(
-            result.evaluated_rounds, result.accuracy, result.loss, strict=True)
-    ]  # fmt: skip
+    for done, accuracy, loss in tests_of(result):
+        yield {
+            "classes": classes, "scheme": scheme, "range": own, "factor": factor, "seed": trial,
+            "round": done, "accuracy": accuracy, "loss": loss, "seconds, plain bits": plain * done,
+            "seconds, encoded bits": encoded * done, "most clipped": clipped,
+        }  # fmt: skip
 
 
 def _spread(clients: data.ClientData) -> data.ClientData:
     """Return clients so that consecutive ones differ in class: 0 2 4 ... 18, 1 3 5 ... 19."""
-    return ordered(clients, np.r_[np.arange(0, NUM_CLIENTS, 2), np.arange(1, NUM_CLIENTS, 2)])
-
-
-def _rates() -> np.ndarray:
-    """Return each user's bits a second: in proportion to the bits of its group's quantizer."""
-    bits = np.ceil(np.log2(LEVELS))
-    return _SLOWEST_RATE * np.repeat(bits, NUM_CLIENTS // len(LEVELS))
+    order = np.arange(NUM_CLIENTS).reshape(-1, 2).T.ravel()
+    return training.ordered(clients, order)
 
 
 @functools.cache
 def seconds(scheme: str, dim: int) -> tuple[float, float]:
     """Return what a round's inputs take: by plain bits of the codes, and as encoded and padded.
 
-    A residue takes ceil(log2 R) bits, a plain code ceil(log2 K).
+    A residue takes ceil(log2 R) bits, a plain code ceil(log2 K). Each user sends in proportion to
+    the bits of its group's quantizer.
     """
-    layout = _layout(scheme, dim)
-    times = hetero.communication_times(layout, _rates())
+    bits = np.repeat(np.ceil(np.log2(LEVELS)), GROUP_SIZE)
+    times = hetero.communication_times(layout_of(scheme, dim), _SLOWEST_RATE * bits)
     return times.plain_round_seconds, times.round_seconds
 
 
@@ -255,13 +240,12 @@ def _ratios(found: dict[str, float]) -> str:
     return ", ".join(f"{value:.3g} ({scheme})" for scheme, value in found.items())
 
 
-def _same_without_pads(paired: Paired, width: float) -> Check:
+def _same_without_pads(experiment: Experiment, width: float) -> Check:
     """Train two rounds with real pads: the sums without them are the same, bit for bit."""
-    found = [
-        paired.run(0, _average("MC", paired.dim, width, fidelity), rounds=2).parameters
-        for fidelity in ("array", "sets")
-    ]
-    equal = bool(np.array_equal(found[0], found[1]))
+    padded, plain = (
+        _trained(experiment, "MC", width, 2, fidelity=fidelity) for fidelity in ("array", "sets")
+    )
+    equal = bool(np.array_equal(padded.parameters, plain.parameters))
     return state(
         "trained without pads against with ChaCha20 pads",
         equal,

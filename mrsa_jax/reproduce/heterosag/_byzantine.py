@@ -6,6 +6,7 @@ Gaussian segments; the real wrong pads are run beside its model.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,15 @@ import numpy as np
 
 from mrsa_jax import data, federated, hetero
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness._experiment import tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
-from mrsa_jax.reproduce.harness._intervals import bands, late_accuracy, spread
+from mrsa_jax.reproduce.harness._intervals import bands, difference, late_accuracy, spread
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.heterosag._training import (
     NUM_CLIENTS,
-    Paired,
-    difference,
-    scheme_layout,
-    symmetric_range,
+    clip_range,
+    experiment_of,
+    layout_of,
 )
 
 if TYPE_CHECKING:
@@ -31,57 +32,48 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNS", "byzantine", "draw_byzantine"]
 
+_FULL, _FAST = (100, 5, 5), (20, 4, 2)  # rounds, rounds between tests, seeds
 _STD = 0.1  # of the paper's model of a distorted segment
 _CLEAN = "no attacker, mean"
 _MEDIAN, _MEAN = "Gaussian, median", "Gaussian, mean"
 _PADS, _PADS_MEAN = "wrong pads, median", "wrong pads, mean"
 _CLEAN_MEDIAN = "no attacker, median"
 
-Make = Callable[[Any], Any]
-
-
-def _gaussian(who: Any) -> Any:
-    return hetero.gaussian_blocks(who, _STD)
-
+_GAUSSIAN = functools.partial(hetero.gaussian_blocks, std=_STD)
 
 # label -> combine and attack
-RUNS: dict[str, tuple[Callable[[], Any] | None, Make | None]] = {
+RUNS: dict[str, tuple[Any, Callable[[Any], Any] | None]] = {
     _CLEAN: (None, None),
-    _CLEAN_MEDIAN: (lambda: hetero.coordinate_median(), None),
-    _MEDIAN: (lambda: hetero.coordinate_median(), _gaussian),
-    _MEAN: (None, _gaussian),
-    _PADS: (lambda: hetero.coordinate_median(), lambda who: hetero.wrong_pads(who)),
-    _PADS_MEAN: (None, lambda who: hetero.wrong_pads(who)),
+    _CLEAN_MEDIAN: (hetero.coordinate_median(), None),
+    _MEDIAN: (hetero.coordinate_median(), _GAUSSIAN),
+    _MEAN: (None, _GAUSSIAN),
+    _PADS: (hetero.coordinate_median(), hetero.wrong_pads),
+    _PADS_MEAN: (None, hetero.wrong_pads),
 }
 """What Figure 3b compares; the paper shows the first and the third."""
 
 
 def byzantine(context: Context) -> Found:
     """Return Experiment 2 over paired seeds, with a verdict on each claim."""
-    rounds, every, seeds = (20, 4, 2) if context.fast else (100, 5, 5)
-
-    def split(key: Any, dataset: data.Dataset) -> data.ClientData:
-        return data.iid(key, dataset, NUM_CLIENTS)
-
-    paired = Paired(context, federated.logistic(10), split, rounds, every)
-    width = symmetric_range(paired.first_updates(0))
-    context.progress.stage("Figure 3b: trainings", seeds * len(RUNS))
-    rows: list[dict[str, Any]] = []
-    for trial in range(seeds):
-        for number, label in enumerate(RUNS):
-            result = paired.run(trial, _average(label, paired.dim, width))
-            rows += [
-                {"run": label, "seed": trial, "round": int(index) + 1, "accuracy": float(value)}
-                for index, value in zip(result.evaluated_rounds, result.accuracy, strict=True)
-            ]
-            context.progress.update(trial * len(RUNS) + number + 1, seeds * len(RUNS))
-    frame = rows_to_frame(rows)
-    name = paired.dataset.name
+    rounds, every, seeds = _FAST if context.fast else _FULL
+    split = functools.partial(data.iid, num_clients=NUM_CLIENTS)
+    experiment = experiment_of(context, federated.logistic(10), split, every)
+    width = clip_range(experiment.first_updates(0))
+    asked = np.ones((rounds, NUM_CLIENTS), np.bool_)
+    jobs = [(trial, label) for trial in range(seeds) for label in RUNS]
+    frame = rows_to_frame(
+        {"run": label, "seed": trial, "round": done, "accuracy": accuracy}
+        for trial, label in context.steps("Figure 3b: trainings", jobs)
+        for done, accuracy, _ in tests_of(
+            experiment.train(trial, asked, _average(label, experiment.dim, width))
+        )
+    )
+    name = context.images.name
     return Found(
         _checks(frame, f"{seeds} paired seeds, {spread(seeds)}, t = {rounds}", name, width),
         frame,
         f"{name} (the paper: Fashion-MNIST; give its folder or name), {NUM_CLIENTS} users, IID, "
-        f"G = 5 groups of four, logistic regression of {paired.dim} parameters, batch 50, rate "
+        f"G = 5 groups of four, logistic regression of {experiment.dim} parameters, batch 50, rate "
         f".01, one local epoch, clip range [-{width:g}, {width:g}] (the largest entry of any "
         f"user's first update). User 1 (group 0) attacks: by the paper's model its five sums "
         f"become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means of "
@@ -93,20 +85,13 @@ def _average(label: str, dim: int, width: float) -> Any:
     combine, attack = RUNS[label]
     who = jnp.arange(NUM_CLIENTS) == 0
     return hetero.segment_average(
-        scheme_layout("mc", dim),
-        (-width, width),
-        fidelity="sets",
-        combine=None if combine is None else combine(),
+        layout_of("MC", dim), (-width, width), fidelity="sets", combine=combine,
         byzantine=None if attack is None else attack(who),
-    )
-
-
-def _late(frame: pd.DataFrame, label: str) -> pd.Series:
-    return late_accuracy(frame[frame["run"] == label])
+    )  # fmt: skip
 
 
 def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> tuple[Check, ...]:
-    late = {label: _late(frame, label) for label in RUNS}
+    late = {label: late_accuracy(frame[frame["run"] == label]) for label in RUNS}
     median, mean = (difference(late[_CLEAN], late[label]) for label in (_MEDIAN, _MEAN))
     pads, pads_mean = (difference(late[_CLEAN], late[label]) for label in (_PADS, _PADS_MEAN))
     price = difference(late[_CLEAN], late[_CLEAN_MEDIAN])

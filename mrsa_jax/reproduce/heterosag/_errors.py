@@ -16,9 +16,24 @@ import numpy as np
 from mrsa_jax import hetero
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, MARKERS, legend
+from mrsa_jax.reproduce.harness._figures import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    beside,
+    in_turn,
+    legend,
+    log_ticks,
+    panels,
+)
 from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
-from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIENTS
+from mrsa_jax.reproduce.heterosag._training import (
+    GROUP_SIZE,
+    LEVELS,
+    NUM_CLIENTS,
+    SCHEMES,
+    layout_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,20 +52,13 @@ _VERIFIED = {
     "K = 2": 2490.125,
     "K = 12": 20.579545454545,
 }
-_SCHEMES: dict[str, tuple[str, int | None]] = {
-    "SC": ("sc", None), "MC": ("mc", None), "HC (T = 2)": ("hc", 2), "HC (T = 3)": ("hc", 3),
-}  # fmt: skip
 
 
 def error_bounds(context: Context) -> Found:
     """Return the bounds (11) to (18): against counting, exact errors and simulation."""
     trials = 20 if context.fast else 200
-    context.progress.stage("Theorem 2: quantization errors", len(_VERIFIED))
-    rows = []
-    for done, name in enumerate(_VERIFIED):
-        rows += _measured(context.seed, name, trials)
-        context.progress.update(done + 1, len(_VERIFIED))
-    data = rows_to_frame(rows)
+    steps = context.steps("Theorem 2: quantization errors", _VERIFIED)
+    data = rows_to_frame(row for name in steps for row in _measured(context.seed, name, trials))
     halfway, uniform = (data[data["updates"] == kind] for kind in ("halfway", "uniform"))
     four = [_counted(name, _DIM) for name in ("SC", "HC (T = 3)", "HC (T = 2)", "MC")]
     inside = data["simulated"].sub(data["exact"]).abs() <= 5 * data["error"]
@@ -85,16 +93,9 @@ def _share(data: pd.DataFrame) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _layout(name: str, dim: int) -> hetero.SegmentLayout:
-    if name.startswith("K = "):
-        return hetero.segment_layout("groups", [NUM_CLIENTS], [int(name[4:])], dim)
-    scheme, threshold = _SCHEMES[name]
-    return hetero.segment_layout(scheme, [GROUP_SIZE] * 5, LEVELS, dim, hybrid_threshold=threshold)
-
-
 def _counted(name: str, dim: int) -> float:
     """Return eq. (11), counted over users and segments as printed."""
-    layout = _layout(name, dim)
+    layout = layout_of(name, dim)
     widths = [stop - start for start, stop in layout.bounds]
     total = Fraction(0)
     for width, levels in zip(widths, layout.levels_of().tolist(), strict=True):
@@ -105,7 +106,7 @@ def _counted(name: str, dim: int) -> float:
 def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
     """Round updates of 1000 coordinates and measure the error of their mean."""
     dim = 1000
-    layout = _layout(name, dim)
+    layout = layout_of(name, dim)
     levels = np.zeros((NUM_CLIENTS, dim))
     for row, (start, stop) in zip(layout.levels_of(), layout.bounds, strict=True):
         levels[:, start:stop] = row[:, None]
@@ -133,8 +134,8 @@ def _experiment_1() -> list[Check]:
     checks = []
     for name, verified in _VERIFIED.items():
         counted = _counted(name, _DIM)
-        if name in _SCHEMES:
-            scheme, threshold = _SCHEMES[name]
+        if name in SCHEMES:
+            scheme, threshold = SCHEMES[name]
             words: Any = {} if threshold is None else {"hybrid_threshold": threshold}
             closed = hetero.scheme_error_bound(scheme, LEVELS, GROUP_SIZE, _DIM, **words)
         else:
@@ -215,10 +216,8 @@ def expansion(context: Context) -> Found:
         whole = hetero.expansion_factor(levels, summed)
         real = hetero.expansion_factor(levels, summed, rounded=False)
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
-        checks.append(
-            compare(name, paper, whole, tolerance=1e-12,
-                    note=f"{real:.6f} by the formula as printed, without whole bits")
-        )  # fmt: skip
+        note = f"{real:.6f} by the formula as printed, without whole bits"
+        checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
     users, subgroup = 2**14, 7
     checks.append(
         state("2^14 users in subgroups of 7", users % subgroup == 0, paper="n = 7 of N = 2^14",
@@ -243,19 +242,14 @@ def expansion(context: Context) -> Found:
 def costs(context: Context) -> Found:
     """Return Section VI-A's growth of computation and communication, by counted operations."""
     sizes = (40, 80, 160, 320) if context.fast else (40, 80, 160, 320, 640, 1280)
-    context.progress.stage("Section VI-A: counting rounds", len(sizes))
-    rows: list[dict[str, Any]] = []
-    for done, number in enumerate(sizes):
-        for name, value in _round_costs(number, 4, 10_000).items():
-            rows.append({"varied": "users N", "at": number, "count": name, "value": value})
-        context.progress.update(done + 1, len(sizes))
-    for size in (2, 4, 8, 16, 32):
-        for name, value in _round_costs(10 * size, size, 10_000).items():
-            rows.append({"varied": "users a subgroup n", "at": size, "count": name, "value": value})
-    for dim in (10_000, 20_000, 40_000, 80_000):
-        for name, value in _round_costs(40, 4, dim).items():
-            rows.append({"varied": "parameters m", "at": dim, "count": name, "value": value})
-    data = rows_to_frame(rows)
+    jobs = [("users N", n, (n, 4, 10_000)) for n in sizes]
+    jobs += [("users a subgroup n", n, (10 * n, n, 10_000)) for n in (2, 4, 8, 16, 32)]
+    jobs += [("parameters m", m, (40, 4, m)) for m in (10_000, 20_000, 40_000, 80_000)]
+    data = rows_to_frame(
+        {"varied": varied, "at": at, "count": name, "value": value}
+        for varied, at, words in context.steps("Section VI-A: counting rounds", jobs)
+        for name, value in _round_costs(*words).items()
+    )
     claims = (
         ("user: words of pads", "users N", 0.0, "O(n m): not with N"),
         ("user: words of pads", "users a subgroup n", 1.0, "O(n m)"),
@@ -317,9 +311,7 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
     places = np.arange(len(names))
     bounds = data.drop_duplicates("scheme").set_index("scheme")["bound"]
     ax.bar(places, bounds[names], width=0.62, color="#d9e6ee", label="bound, Theorem 2")
-    for shift, (kind, colour) in zip(
-        (-0.13, 0.13), (("halfway", "#0072B2"), ("uniform", "#009E73")), strict=True
-    ):
+    for kind, shift, colour in (("halfway", -0.13, "#0072B2"), ("uniform", 0.13, "#009E73")):
         rows = data[data["updates"] == kind].set_index("scheme").loc[names]
         ax.plot(places + shift, rows["exact"], "_", ms=15, mew=2.2, color=colour,
                 label=f"exact, {kind} values")  # fmt: skip
@@ -336,15 +328,14 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
 def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the expansion factor over users that sum together (columns K, summed, factor, ...)."""
     ax = figure.subplots()
-    for i, (levels, rows) in enumerate(data.groupby("K")):
-        names: dict[Any, str] = {2: "2", 16: "16", 65536: "2^{16}"}
-        name = names.get(levels, str(levels))
-        ax.plot(rows["summed"], rows["real bits"], color=COLOURS[i + 1], lw=1.2)
-        ax.plot(rows["summed"], rows["factor"], MARKERS[i], ls="none", ms=5,
-                color=COLOURS[i + 1], label=f"$K = {name}$")  # fmt: skip
+    for levels, rows, look in in_turn(data, "K", color=COLOURS[1:], marker=MARKERS):
+        name = "2^{16}" if levels == 2**16 else levels
+        ax.plot(rows["summed"], rows["real bits"], color=look["color"], lw=1.2)
+        look["label"] = f"$K = {name}$"
+        ax.plot(rows["summed"], rows["factor"], ls="none", ms=5, **look)
     ax.axvline(14, color="#777777", lw=0.9, ls=":")
-    ax.annotate("two subgroups of 7", (14, ax.get_ylim()[1]), xytext=(4, -10),
-                textcoords="offset points", fontsize=8, color="#555555")  # fmt: skip
+    top = (14, ax.get_ylim()[1])
+    beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
     ax.set_xscale("log", base=2)
     ax.set(xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code")
     ax.set_title("Bandwidth expansion (marks: whole bits)")
@@ -354,20 +345,15 @@ def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
 def draw_costs(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the costs over each of the three numbers."""
     figure.set_size_inches(14, 4)
-    axes = figure.subplots(1, 3)
-    for ax, (_, rows) in zip(axes, data.groupby("varied", sort=False), strict=True):
-        _draw_counts(ax, rows)
+    axes = panels(figure, data, "varied", _draw_counts, title={"visible": False})
     axes[0].set_ylabel("count (log axis)")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
 
 
 def _draw_counts(ax: Axes, data: pd.DataFrame) -> None:
     """Draw counted costs over what is varied, on log axes (columns at, count, value, varied)."""
-    for i, (name, rows) in enumerate(data.groupby("count", sort=False)):
-        ax.plot(rows["at"], rows["value"], color=COLOURS[i % 6], marker=MARKERS[i % 6],
-                ms=4.5, ls=LINES[i % 6], lw=1.4, label=str(name))  # fmt: skip
+    for _, rows, look in in_turn(data, "count", color=COLOURS, marker=MARKERS, ls=LINES):
+        ax.plot(rows["at"], rows["value"], ms=4.5, lw=1.4, **look)
     varied = str(data["varied"].iloc[0])
     ax.set(xscale="log", yscale="log", xlabel=varied)
-    ticks = sorted(data["at"].unique())
-    ax.set_xticks(ticks, [f"{value:,}" for value in ticks])
-    ax.minorticks_off()
+    log_ticks(ax, data["at"], ",")

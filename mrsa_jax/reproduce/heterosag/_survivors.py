@@ -8,7 +8,7 @@ import numpy as np
 
 from mrsa_jax import hetero
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, WARNING, legend
+from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, WARNING, in_turn, legend
 from mrsa_jax.reproduce.harness._items import Found, state
 from mrsa_jax.secagg.failures._binomial import binomial_interval
 
@@ -26,10 +26,9 @@ def dropouts(context: Context) -> Found:
     trials = 20_000 if context.fast else 200_000
     cases = [(size, rate) for size in (4, 7) for rate in _RATES]
     numbers = (1, 5)
-    context.progress.stage("Theorem 4: simulated dropouts", len(cases))
     rows: list[dict[str, Any]] = []
     generator = np.random.default_rng(context.seed)
-    for done, (size, rate) in enumerate(cases):
+    for size, rate in context.steps("Theorem 4: simulated dropouts", cases):
         for total in numbers:
             left = generator.binomial(size, 1 - rate, (trials, total))
             count = int((left >= 2).all(axis=1).sum())
@@ -40,7 +39,6 @@ def dropouts(context: Context) -> Found:
                 "n": size, "p": rate, "Z": total, "formula": exact, "simulated": count / trials,
                 "lower": low, "upper": high, "holds": low <= exact <= high,
             })  # fmt: skip
-        context.progress.update(done + 1, len(cases))
     data = rows_to_frame(rows)
     one, many = (data[data["Z"] == total] for total in numbers)
     published = {(4, 0.1): 0.9963, (4, 0.2): 0.9728, (4, 0.5): 0.6875, (7, 0.5): 0.9375}
@@ -123,13 +121,12 @@ def attackers(context: Context) -> Found:
 def draw_survival(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the chance of two survivors everywhere (columns n, p, Z, formula, simulated)."""
     ax = figure.subplots()
-    for i, ((size, total), rows) in enumerate(data.groupby(["n", "Z"])):
-        rows = rows.sort_values("p")
+    ordered = data.sort_values(["n", "Z", "p"])
+    for (size, total), rows, look in in_turn(ordered, ["n", "Z"], color=COLOURS, ls=LINES):
         words = "one subgroup" if total == 1 else f"all of {total} subgroups"
-        ax.plot(rows["p"], rows["formula"], color=COLOURS[i % 6], ls=LINES[i % 6],
-                label=f"n = {size}, {words}")  # fmt: skip
-        ax.plot(rows["p"], rows["simulated"], "x", color="#333333", ms=6,
-                label="simulated" if i == 0 else None)  # fmt: skip
+        ax.plot(rows["p"], rows["formula"], **look | {"label": f"n = {size}, {words}"})
+        seen = "simulated" if look["color"] == COLOURS[0] else ""
+        ax.plot(rows["p"], rows["simulated"], "x", color="#333333", ms=6, label=seen)
     ax.set(xlabel="dropout rate p", ylabel="chance of two survivors or more", ylim=(0, 1.03))
     ax.set_title("Theorem 4: one subgroup, and every subgroup")
     legend(ax)

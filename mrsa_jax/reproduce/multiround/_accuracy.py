@@ -182,8 +182,8 @@ def _setting(context: Context, item: str, split: str) -> Setting:
     rounds = size.cnn if own == "mnist" else size.lenet
     return Setting(
         panel=_PANELS[split],
-        model=model,  # type: ignore[arg-type]
-        split=split,  # type: ignore[arg-type]
+        model=model,
+        split=split,
         rounds=rounds,
         every=max(1, rounds // size.tests),
         batch=100 if own == "mnist" else 50,
@@ -216,7 +216,7 @@ def _caption(
     )
     clients = "" if item == "fig8" else f"N = {first.num_clients}, K = {first.cohort_size}, "
     each = len(dataset.train_labels) / first.num_clients
-    batch = training.minibatch(first, dataset)
+    batch = first.minibatch(dataset)
     shared = (
         f" Shared set: {training.shared_size(dataset)} samples."
         if any(s.split == "shards_with_shared" for s in settings)

@@ -8,6 +8,7 @@ predicts. Multi-RoundSecAgg, Appendix H.2, has one history and one scheme of eac
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,13 +16,12 @@ import numpy as np
 from mrsa_jax import attacks, federated, privacy, selection
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import SHADES, WARNING
 from mrsa_jax.reproduce.harness._intervals import interval
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround import _windows as played
-from mrsa_jax.reproduce.multiround._windows import RECOVERED, Plan, label_of
-from mrsa_jax.study import PopulationConfig
+from mrsa_jax.reproduce.multiround._windows import RECOVERED, Plan, label_of, selector_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,13 +51,11 @@ def exposed_and_recovered(context: Context) -> Found:
     plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
     updates = _updates(context, plan, size.trials)
     selectors = _selectors(plan)
-    jobs = len(selectors) * len(_LOST)
-    context.progress.stage("Exposure: histories to attack", jobs)
+    jobs = itertools.product(selectors, _LOST)
     rows: list[dict[str, Any]] = []
-    for done, (name, lost) in enumerate((name, lost) for name in selectors for lost in _LOST):
+    for name, lost in context.steps("Exposure: histories to attack", jobs):
         histories = _histories(context, plan, selectors[name], lost, size)
         rows += _rows(name, lost, histories, updates, size)
-        context.progress.update(done + 1, jobs)
     frame = rows_to_frame(rows)
     checks = [_exact(frame, kind) for kind in updates]
     checks += [_by_leverage(frame), *(_shared(frame, target) for target in (2, 4)), _blocks(frame)]
@@ -81,8 +79,7 @@ def _selectors(plan: Plan) -> dict[str, selection.Selector]:
         played.RANDOM: selection.uniform(n, k),
         "Weighted random": selection.weighted(n, k),
         "Bernoulli (0.1)": selection.bernoulli(n, 0.1),
-        label_of(2): selection.batch_partitioning(n, k, 2),
-        label_of(4): selection.batch_partitioning(n, k, 4),
+        **{label_of(target): selector_of(n, k, target) for target in (2, 4)},
     }
 
 
@@ -106,7 +103,7 @@ def _histories(
 ) -> np.ndarray:
     """Return who is in the sum of each round, bool [trials, rounds, N]."""
     key = as_key(context.seed)
-    rates = assign_rates(key, PopulationConfig().dropout_rates, plan.num_clients)
+    rates = assign_rates(key, RATES, plan.num_clients)
     whole = np.asarray(selection.rollout_trials(
         fold(key, int(Stream.ATTACK)), selector, independent(rates), size.rounds[-1], size.trials
     ))  # fmt: skip

@@ -5,7 +5,6 @@ Printed values are those of the AAAI version; errata as docs/errata.md lists the
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import WARNING, scheme_colour, short
+from mrsa_jax.reproduce.harness._figures import WARNING, beside, scheme_colour, short
 from mrsa_jax.reproduce.harness._items import Found, compare
 
 if TYPE_CHECKING:
@@ -33,14 +32,7 @@ _TABLE_1 = (
 )
 
 # Figure 2: the family of N = 8, K = 4, T = 2 as printed.
-_FIGURE_2 = (
-    "11110000",
-    "11001100",
-    "11000011",
-    "00111100",
-    "00110011",
-    "00001111",
-)
+_FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "00001111")
 
 
 def family_sizes(context: Context) -> Found:
@@ -71,8 +63,8 @@ def family_figure(context: Context) -> Found:
     ours = selection.enumerate_family(8, 4, 2)
     wrong = int((printed != ours).sum()) if printed.shape == ours.shape else printed.size
     rows = [
-        {"row": row + 1, "client": client + 1, "member": int(ours[row, client])}
-        for row, client in itertools.product(*map(range, ours.shape))
+        {"row": row + 1, "client": client + 1, "member": int(member)}
+        for (row, client), member in np.ndenumerate(ours)
     ]
     checks = (
         compare("rows of B, R = C(4, 2)", 6, len(ours)),
@@ -90,27 +82,13 @@ def draw_family_sizes(figure: Figure, data: pd.DataFrame) -> None:
         colour = scheme_colour(row["scheme"])
         ax.hlines(place, 1, float(row["ours"]), color=colour, lw=1.5, alpha=0.4)
         ax.plot(float(row["ours"]), place, "o", color=colour, ms=6)
-        ax.annotate(
-            f"{int(row['ours']):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
-            (float(row["ours"]), place),
-            xytext=(12, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-        )
-    ax.plot(
-        data["paper"].astype(float),
-        places,
-        "o",
-        mfc="none",
-        mec=WARNING,
-        ms=11,
-        label="printed",
-    )
-    ax.set_xscale("log")
-    ax.set_xlim(1, 1e24)
+        text = f"{int(row['ours']):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+        beside(ax, text, (float(row["ours"]), place), (12, 0), va="center")
+    printed = data["paper"].astype(float)
+    ax.plot(printed, places, "o", mfc="none", mec=WARNING, ms=11, label="printed")
     ax.set_yticks(places, [short(label) for label in data["scheme"]])
-    ax.set(xlabel="cohorts to choose from, R", ylim=(-0.6, len(data) - 0.4))
+    ax.set(xscale="log", xlim=(1, 1e24), ylim=(-0.6, len(data) - 0.4))
+    ax.set(xlabel="cohorts to choose from, R")
     ax.set_title("Family sizes at N = 120, K = 12 (rings: as printed)")
     ax.grid(axis="y", visible=False)
 

@@ -10,29 +10,22 @@ the labels are known.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import (
-    attacks,
-    availability,
-    data,
-    federated,
-    plotting,
-    privacy,
-    quantize,
-    secagg,
-    selection,
-)
-from mrsa_jax._streams import Stream, as_key, fold, trial_key
+from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax._streams import Stream, fold
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, shown_images
+from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, draw_image_grid, in_turn
 from mrsa_jax.reproduce.harness._images import image_as_cells
 from mrsa_jax.reproduce.harness._intervals import interval
 from mrsa_jax.reproduce.harness._items import Check, Found, state
+from mrsa_jax.reproduce.multiround._windows import selector_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +49,7 @@ _RECOGNISED = 18.0  # dB from which a digit is read without doubt
 class _Ground(NamedTuple):
     """What the clients of one seed have, and the server's model."""
 
+    seed: int
     key: Any
     model: Any
     parameters: Any
@@ -63,7 +57,6 @@ class _Ground(NamedTuple):
     images: np.ndarray
     labels: np.ndarray
     updates: np.ndarray
-    num_classes: int
 
 
 def images_from_sums(context: Context) -> Found:
@@ -71,24 +64,22 @@ def images_from_sums(context: Context) -> Found:
     seeds, steps = (3, 200) if context.fast else (4, 1000)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
-    parts = len(_TARGETS) + 1
-    context.progress.stage("Figures 1 and 10: inversions", seeds * parts)
-    for seed in range(seeds):
+    jobs = itertools.product(range(seeds), (*_TARGETS, None))
+    for seed, target in context.steps("Figures 1 and 10: inversions", jobs):
         ground = _ground(context, seed)
-        rows += _originals(ground, seed)
-        for number, target in enumerate(_TARGETS):
-            rows += _from_sums(ground, seed, target, attack)
-            context.progress.update(seed * parts + number + 1, seeds * parts)
-        rows += _from_upload(ground, seed, attack)
-        context.progress.update((seed + 1) * parts, seeds * parts)
+        if target is None:
+            rows += _from_upload(ground, attack)
+            continue
+        rows += _originals(ground) if target == 1 else []
+        rows += _from_sums(ground, target, attack)
     frame = rows_to_frame(rows)
-    names = f"{context.images.name} ({_CLIENTS} clients of one image, {seeds} seeds)"
     caption = (
-        f"{names}; the small LeNet of Zhu et al. at its start, updates of one step, the same in "
-        f"all of {_ROUNDS} rounds with K = {_COHORT} and dropout rate .1, quantized to {_LEVELS:,} "
-        f"levels and summed in the ring. Least squares, then {steps:,} iterations of signed Adam "
-        f"on the cosine, labels known: for one image, as the paper does, or for T of them, then "
-        "matched with the originals. The paper shows one image of CIFAR-10 and prints no numbers."
+        f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its start, updates "
+        f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and dropout rate .1, "
+        f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then {steps:,} "
+        "iterations of signed Adam on the cosine, labels known: for one image, as the paper does, "
+        "or for T of them, then matched with the originals. The paper shows one image of CIFAR-10 "
+        "and prints no numbers."
     )
     return Found(tuple(_checks(frame)), frame, caption)
 
@@ -99,42 +90,38 @@ def images_against_motion(context: Context) -> Found:
     rates = (None, _RATES[0], _RATES[-1]) if context.fast else (None, *_RATES)
     attack = attacks.gradient_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
     rows: list[dict[str, Any]] = []
-    context.progress.stage("images against motion: inversions", 2 * seeds * len(rates))
-    for seed in range(seeds):
-        ground = _ground(context, seed)
-        for rate in rates:
-            for target in _TARGETS[:2]:
-                rows += _from_moving_sums(ground, seed, target, rate, attack)
-                context.progress.update(len(rows) // _CLIENTS, 2 * seeds * len(rates))
+    jobs = itertools.product(range(seeds), rates, _TARGETS[:2])
+    for seed, rate, target in context.steps("images against motion: inversions", jobs):
+        rows += _from_moving_sums(_ground(context, seed), target, rate, attack)
     frame = rows_to_frame(rows)
     caption = (
-        f"{context.images.name} ({_CLIENTS} clients of one image, {seeds} seeds); the small LeNet "
-        f"trained over {_ROUNDS} rounds, all of them one window, by a server that adds "
-        f"{_RATES[-1]:g} to {_RATES[0]:g} of the mean update; {steps:,} iterations on what least "
-        "squares makes of it, for one image (T = 1) or two (T = 2). Motion: mean squared distance "
-        "of a client's updates from their mean, relative to its square. Dashed: updates that never "
-        "change."
+        f"{_clients_in_words(context, seeds)}; the small LeNet trained over {_ROUNDS} rounds, all "
+        f"of them one window, by a server that adds {_RATES[-1]:g} to {_RATES[0]:g} of the mean "
+        f"update; {steps:,} iterations on what least squares makes of it, for one image (T = 1) or "
+        "two (T = 2). Motion: mean squared distance of a client's updates from their mean, "
+        "relative to its square. Dashed: updates that never change."
     )
     return Found(tuple(_motion_checks(frame)), frame, caption)
 
 
+def _clients_in_words(context: Context, seeds: int) -> str:
+    return f"{context.images.name} ({_CLIENTS} clients of one image, {seeds} seeds)"
+
+
 def _from_moving_sums(
-    ground: _Ground, seed: int, target: int, rate: float | None, attack: attacks.GradientInversion
+    ground: _Ground, target: int, rate: float | None, attack: attacks.GradientInversion
 ) -> list[dict[str, Any]]:
     kept = _played(ground, target, rate)
     found = attacks.least_squares(kept.view.participation, kept.view.aggregates)
     errors = attacks.reconstruction_error(kept.sent, found)
+    motion = np.zeros(_CLIENTS) if rate is None else kept.change
     blocks, images = _inverted_blocks(ground, found, target, attack)
-    rows = _scored(ground, seed, f"T = {target}", blocks, images, is_shown=False)
-    for row in rows:
-        client = row["client"]
-        row |= {
-            "target": target,
-            "rate": 0.0 if rate is None else rate,
-            "error": float(errors[client]),
-            "motion": 0.0 if rate is None else float(kept.change[client]),
-        }
-    return rows
+    rows = _scored(ground, f"T = {target}", blocks, images, is_shown=False)
+    return [
+        row | {"target": target, "rate": rate or 0.0, "error": float(errors[row["client"]]),
+               "motion": float(motion[row["client"]])}
+        for row in rows
+    ]  # fmt: skip
 
 
 def _motion_checks(frame: pd.DataFrame) -> list[Check]:
@@ -171,8 +158,12 @@ def _motion_checks(frame: pd.DataFrame) -> list[Check]:
 
 
 def _ground(context: Context, seed: int) -> _Ground:
+    return context.once(("ground", seed), functools.partial(_new_ground, context, seed))
+
+
+def _new_ground(context: Context, seed: int) -> _Ground:
     dataset = context.images
-    key = trial_key(as_key(context.seed), seed)
+    key = context.key(seed)
     clients = data.iid(fold(key, int(Stream.PARTITION)), dataset, len(dataset.train_labels))
     chosen = np.asarray(clients.indices)[:_CLIENTS, 0]
     images, labels = dataset.train_inputs[chosen], dataset.train_labels[chosen]
@@ -190,19 +181,13 @@ def _ground(context: Context, seed: int) -> _Ground:
     trainer = federated.local_sgd(model, _RATE, batch_size=1)
     updates = np.asarray(federated.client_updates(key, model, parameters, own, trainer))
     labels = np.asarray(labels, np.int32)
-    return _Ground(key, model, parameters, own, images, labels, updates, dataset.num_classes)
+    return _Ground(seed, key, model, parameters, own, images, labels, updates)
 
 
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
     """Return all rounds' sums; of updates that never change where the rate is None."""
-    selector = (
-        selection.uniform(_CLIENTS, _COHORT)
-        if target == 1
-        else selection.batch_partitioning(_CLIENTS, _COHORT, target)
-    )
-    history = np.asarray(
-        selection.rollout(ground.key, selector, availability.independent(0.1), _ROUNDS)
-    )
+    selector, online = selector_of(_CLIENTS, _COHORT, target), availability.independent(0.1)
+    history = np.asarray(selection.rollout(ground.key, selector, online, _ROUNDS))
     # updates of a model that moves may grow
     clip = float(np.abs(ground.updates).max()) * (1.001 if rate is None else 3)
     words = np.asarray(jax.random.key_data(ground.key))
@@ -218,76 +203,55 @@ def _played(ground: _Ground, target: int, rate: float | None) -> Any:
 
 
 def _from_sums(
-    ground: _Ground, seed: int, target: int, attack: attacks.GradientInversion
+    ground: _Ground, target: int, attack: attacks.GradientInversion
 ) -> list[dict[str, Any]]:
     """Return a row for each client: how well its image comes out of the sums."""
     seen = _played(ground, target, None).view
     found = attacks.least_squares(seen.participation, seen.aggregates)
     errors = attacks.reconstruction_error(ground.updates, found)
     exposed = privacy.first_exposure(seen.participation) >= 0
-    alone = np.arange(_CLIENTS)[:, None]
     # least squares of least norm gives each of a block the block's estimated mean
-    images = _inverted(ground, found, ground.labels[alone], attack)
-    rows = _scored(ground, seed, _name(target), alone, images)
+    rows = _scored(ground, _name(target), *_inverted_blocks(ground, found, 1, attack))
     if target > 1:
-        blocks, images = _inverted_blocks(ground, found, target, attack)
-        rows += _scored(ground, seed, _name(target, together=True), blocks, images)
-    for row in rows:
-        client = row["client"]
-        row |= {
-            "target": target,
-            "error": float(errors[client]),
-            "exposed": bool(exposed[client]),
-        }
-    return rows
+        both = _inverted_blocks(ground, found, target, attack)
+        rows += _scored(ground, _name(target, together=True), *both)
+    return [
+        row | {"target": target, "error": float(errors[row["client"]]),
+               "exposed": bool(exposed[row["client"]])}
+        for row in rows
+    ]  # fmt: skip
 
 
 def _inverted_blocks(
     ground: _Ground, found: np.ndarray, target: int, attack: attacks.GradientInversion
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return who is in each block, and the T images that are behind its mean."""
+    """Return who is in each block of T, and the T images that are behind its mean."""
     blocks = np.arange(_CLIENTS).reshape(-1, target)
     means = np.asarray([found[block].mean(axis=0) for block in blocks])
-    return blocks, _inverted(ground, means, ground.labels[blocks], attack)
-
-
-def _from_upload(
-    ground: _Ground, seed: int, attack: attacks.GradientInversion
-) -> list[dict[str, Any]]:
-    """Return the same for what each client sends under its pads."""
-    clip = float(np.abs(ground.updates).max()) * 1.001
-    quantizer = quantize.stochastic(_LEVELS, clip)
-    sent = attacks.wire_round(ground.key, ground.updates, quantizer, modulus_bits=20).padded
-    read = attacks.read_models(sent)
-    alone = np.arange(_CLIENTS)[:, None]
-    images = _inverted(ground, read, ground.labels[alone], attack)
-    return _scored(ground, seed, PADDED, alone, images)
-
-
-def _inverted(
-    ground: _Ground, updates: np.ndarray, labels: np.ndarray, attack: attacks.GradientInversion
-) -> np.ndarray:
-    """Return [sums, images of a sum, ...]."""
     view = attacks.UpdateView(
         ground.model,
         ground.parameters,
         ground.images.shape[1:],
-        ground.num_classes,
-        jnp.asarray(updates, jnp.float32),
-        labels.shape[1],
-        jnp.asarray(labels),
+        ground.clients.num_classes,
+        jnp.asarray(means, jnp.float32),
+        target,
+        jnp.asarray(ground.labels[blocks]),
     )
-    return attack.run(jax.random.fold_in(ground.key, int(Stream.ATTACK)), view).images
+    images = attack.run(jax.random.fold_in(ground.key, int(Stream.ATTACK)), view).images
+    return blocks, images  # [blocks, images of a block, ...]
+
+
+def _from_upload(ground: _Ground, attack: attacks.GradientInversion) -> list[dict[str, Any]]:
+    """Return the same for what each client sends under its pads."""
+    clip = float(np.abs(ground.updates).max()) * 1.001
+    quantizer = quantize.stochastic(_LEVELS, clip)
+    sent = attacks.wire_round(ground.key, ground.updates, quantizer, modulus_bits=20).padded
+    seen = _inverted_blocks(ground, attacks.read_models(sent), 1, attack)
+    return _scored(ground, PADDED, *seen)
 
 
 def _scored(
-    ground: _Ground,
-    seed: int,
-    name: str,
-    blocks: np.ndarray,
-    images: np.ndarray,
-    *,
-    is_shown: bool = True,
+    ground: _Ground, name: str, blocks: np.ndarray, images: np.ndarray, *, is_shown: bool = True
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for block, own in zip(blocks, images, strict=True):
@@ -300,20 +264,20 @@ def _scored(
         )
         for client, image, psnr, error, likeness in zip(block, best, *scores, strict=True):
             row: dict[str, Any] = {
-                "seed": seed, "seen": name, "client": int(client), "psnr": float(psnr),
+                "seed": ground.seed, "seen": name, "client": int(client), "psnr": float(psnr),
                 "mse": float(error), "ssim": float(likeness),
             }  # fmt: skip
-            if is_shown and seed == 0 and client < _SHOWN:
+            if is_shown and ground.seed == 0 and client < _SHOWN:
                 row |= image_as_cells(image)
             rows.append(row)
     return rows
 
 
-def _originals(ground: _Ground, seed: int) -> list[dict[str, Any]]:
+def _originals(ground: _Ground) -> list[dict[str, Any]]:
     """Return the originals that are shown, and what a server guesses that sees nothing."""
     mean = np.broadcast_to(ground.images.mean(axis=0), ground.images.shape)
-    rows = _scored(ground, seed, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None])
-    if seed == 0:
+    rows = _scored(ground, "mean of all images", np.arange(_CLIENTS)[:, None], mean[:, None])
+    if ground.seed == 0:
         shown = range(min(_SHOWN, _CLIENTS))
         rows += [
             {"seed": 0, "seen": "original", "client": c, **image_as_cells(ground.images[c])}
@@ -378,31 +342,20 @@ def _checks(frame: pd.DataFrame) -> list[Check]:
 
 def draw_images(figure: Figure, data: pd.DataFrame) -> None:
     """Draw what was inverted beside the originals, a row for each thing that is seen."""
-    rows: list[tuple[str, Any]] = []
-    scores: list[list[str] | None] = []
-    shown = data[data["pixels"].notna()]
-    for name in ["original", *(seen for seen in shown["seen"].unique() if seen != "original")]:
-        line = shown[shown["seen"] == name].sort_values("client")
-        rows.append((str(name), shown_images(line, "client")))
-        is_scored = bool(line["psnr"].notna().all())
-        scores.append([f"{value:.1f} dB" for value in line["psnr"]] if is_scored else None)
-    plotting.plot_image_grid(rows, scores=scores, figure=figure)
+    first = data.sort_values("seen", key=lambda seen: seen != "original", kind="stable")
+    draw_image_grid(figure, first, "seen", "client", "psnr", lambda row: f"{row['psnr']:.1f} dB")
 
 
 def draw_motion(figure: Figure, data: pd.DataFrame) -> None:
     """Draw how well images are recovered against how far updates move, a curve for each T."""
     ax = figure.subplots()
-    for place, (label, rows) in enumerate(data.groupby("seen", sort=False)):
-        words: dict[str, Any] = {
-            "color": SHADES[-1 - 2 * place % len(SHADES)],
-            "marker": MARKERS[place % len(MARKERS)],
-        }
+    for _, rows, look in in_turn(data, "seen", color=SHADES[::-2], marker=MARKERS):
         seeds = rows.groupby(["rate", "seed"])[["motion", "psnr"]].mean()
         still, moving = seeds.loc[[0.0]], seeds.drop(index=0.0, level="rate")
         middle = moving.groupby("rate").mean()
-        ax.plot(middle["motion"], middle["psnr"], lw=1.4, ms=5, label=str(label), **words)
-        ax.plot(moving["motion"], moving["psnr"], ls="", ms=2.5, alpha=0.4, **words)
-        ax.axhline(float(still["psnr"].mean()), color=words["color"], ls="--", lw=0.9)
+        ax.plot(middle["motion"], middle["psnr"], lw=1.4, ms=5, **look)
+        ax.plot(moving["motion"], moving["psnr"], ls="", ms=2.5, alpha=0.4, **look | {"label": ""})
+        ax.axhline(float(still["psnr"].mean()), color=look["color"], ls="--", lw=0.9)
     ax.set(xscale="log", xlabel="motion: variance of a client's updates over their square")
     ax.set_ylabel("mean PSNR (dB)")
     ax.legend(fontsize=8)

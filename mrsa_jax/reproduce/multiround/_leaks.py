@@ -13,9 +13,8 @@ import numpy as np
 
 from mrsa_jax import selection
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import legend, scheme_colour, scheme_line
+from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
-from mrsa_jax.study import PopulationConfig, _build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,16 +28,14 @@ _N, _K = 60, 10
 def early_leaks(context: Context) -> Found:
     """Return how much earlier weighted random leaks than random: at multiples of N/K rounds."""
     trials = 60 if context.fast else 200
-    population = PopulationConfig(num_clients=_N, cohort_size=_K)
-    online = _build.build_availability(_build.build_rates(context.seed, population))
+    online = context.online(_N)
     selectors = {
         "Random": selection.uniform(_N, _K),
         "Weighted random": selection.weighted(_N, _K),
     }
     law = np.minimum(_K, _N - np.arange(_N))  # of generic rows, rank = rounds: min(K, N - rank + 1)
     rows, firsts, checks = [], {}, []
-    context.progress.stage("Early leaks", len(selectors))
-    for done, (label, selector) in enumerate(selectors.items()):
+    for label, selector in context.steps("Early leaks", selectors.items()):
         history = np.asarray(selection.rollout_trials(context.seed, selector, online, _N, trials))
         upper = window_bounds(history)
         leaked = np.maximum.accumulate(upper < law, axis=1)
@@ -47,7 +44,6 @@ def early_leaks(context: Context) -> Found:
             row = {"scheme": label, "rounds": j + 1, "leaked": float(leaked[:, j].mean())}
             rows.append(row | {"fewest": int(upper[:, j].min()), "law": int(law[j])})
         checks.append(_recounted(label, history, upper))
-        context.progress.update(done + 1, len(selectors))
     return Found(
         (*_comparison(firsts), *checks),
         rows_to_frame(rows),
@@ -139,15 +135,8 @@ def _comparison(firsts: dict[str, np.ndarray]) -> tuple[Check, ...]:
 def draw_early_leaks(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the share of trials that leaked early (columns scheme, rounds, leaked)."""
     ax, period = figure.subplots(), _N // _K
-    for label, curve in data.groupby("scheme", sort=False):
-        ax.plot(
-            curve["rounds"],
-            100 * curve["leaked"],
-            color=scheme_colour(str(label)),
-            ls=scheme_line(str(label)),
-            drawstyle="steps-post",
-            label=str(label),
-        )
+    for _, curve, look in by_scheme(data):
+        ax.plot(curve["rounds"], 100 * curve["leaked"], drawstyle="steps-post", **look)
     ax.set_xticks(range(0, int(data["rounds"].max()) + 1, period))
     ax.grid(axis="x", color="#bbbbbb", ls=":")
     ax.set(xlabel=f"rounds (grid: multiples of N/K = {period})", ylim=(0, None))

@@ -13,10 +13,9 @@ import numpy as np
 
 from mrsa_jax import privacy, selection
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame, schemes_for, targets_of
-from mrsa_jax.reproduce.harness._figures import legend, scheme_colour, scheme_line
+from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround._echelon import echelon_estimate
-from mrsa_jax.study import PopulationConfig, _build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,53 +43,40 @@ class Bounded:
     upper: np.ndarray
 
 
-def _population(context: Context) -> tuple[PopulationConfig, int, int]:
-    """Return population, rounds and trials: the paper's, or half as many clients."""
-    if context.fast:
-        return PopulationConfig(num_clients=60), 90, 4
-    return PopulationConfig(), 160, 20
-
-
 def bounded(context: Context) -> dict[str, Bounded]:
-    """Return trials of the six schemes with bounds."""
-    if "bounded" in context.cache:
-        return context.cache["bounded"]
-    population, rounds, trials = _population(context)
-    rates = _build.build_rates(context.seed, population)
-    online = _build.build_availability(rates)
-    schemes = schemes_for(population)
-    context.progress.stage("Figure 4a: bounds of T", len(schemes))
-    found = {}
-    for done, (label, selector) in enumerate(schemes.items()):
-        history = selection.rollout_trials(context.seed, selector, online, rounds, trials)
-        curves = privacy.weak_privacy_trajectory(history, method="bounds")
-        found[label] = Bounded(
-            np.asarray(history), np.asarray(curves.lower), np.asarray(curves.upper)
-        )
-        context.progress.update(done + 1, len(schemes))
-    context.cache["bounded"] = found
-    return found
+    """Return trials of the six schemes with bounds: the paper's, or half as many clients."""
+    n, rounds, trials = (60, 90, 4) if context.fast else (120, 160, 20)
+
+    def made() -> dict[str, Bounded]:
+        found, online = {}, context.online(n)
+        schemes = schemes_for(n).items()
+        for label, selector in context.steps("Figure 4a: bounds of T", schemes):
+            history = selection.rollout_trials(context.seed, selector, online, rounds, trials)
+            curves = privacy.weak_privacy_trajectory(history, method="bounds")
+            found[label] = Bounded(*map(np.asarray, (history, curves.lower, curves.upper)))
+        return found
+
+    return context.once("bounded", made)
 
 
 def certified(context: Context) -> dict[str, Any]:
     """Return certified trajectories of the first trial of three schemes."""
-    if "certified" in context.cache:
-        return context.cache["certified"]
     labels = (*_RANDOM, "Multi-RoundSecAgg (T=3)")
-    context.progress.stage("Figure 4a: certificates", len(labels))
-    found = {}
-    for done, label in enumerate(labels):
-        history = bounded(context)[label].history[0]
-        found[label] = privacy.weak_privacy_trajectory(
-            history,
-            method="certified",
-            effort=0.2 if context.fast else 4.0,
-            # a sign of life from inside a search, and where an interrupt is seen
-            progress=lambda *_, done=done: context.progress.update(done, len(labels)),
-        )
-        context.progress.update(done + 1, len(labels))
-    context.cache["certified"] = found
-    return found
+    histories = {label: bounded(context)[label].history[0] for label in labels}
+
+    def made() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for label, history in context.steps("Figure 4a: certificates", histories.items()):
+            found[label] = privacy.weak_privacy_trajectory(
+                history,
+                method="certified",
+                effort=0.2 if context.fast else 4.0,
+                # a sign of life from inside a search, and where an interrupt is seen
+                progress=lambda *_: context.progress.update(len(found), len(labels)),
+            )
+        return found
+
+    return context.once("certified", made)
 
 
 def privacy_over_rounds(context: Context) -> Found:
@@ -115,10 +101,8 @@ def privacy_over_rounds(context: Context) -> Found:
     checks = [_falls_to_one(label, trials[label], n) for label in _RANDOM]
     checks += [_falls_sharply(label, certified(context)[label], n) for label in _RANDOM]
     checks.append(_for_ever(trials["User partition"]))
-    blocks = {
-        label: target for label, target in targets_of(context.schemes).items() if 1 < target < 12
-    }
-    checks += [_settles(label, target, trials[label]) for label, target in blocks.items()]
+    targets = targets_of(schemes_for()).items()
+    checks += [_settles(label, t, trials[label]) for label, t in targets if 1 < t < 12]
     return Found(
         tuple(checks),
         rows_to_frame(rows),
@@ -227,11 +211,8 @@ def echelon_against_truth(context: Context) -> Found:
 def _exhaustive(context: Context) -> Check:
     """Count small random histories in which the estimate is wrong somewhere; T exact."""
     n, k, trials = 24, 6, 4 if context.fast else 40
-    population = PopulationConfig(num_clients=n, cohort_size=k)
-    online = _build.build_availability(_build.build_rates(context.seed, population))
-    histories = np.asarray(
-        selection.rollout_trials(context.seed, selection.uniform(n, k), online, n + 6, trials)
-    )
+    words = (selection.uniform(n, k), context.online(n), n + 6, trials)
+    histories = np.asarray(selection.rollout_trials(context.seed, *words))
     wrong = unproven = 0
     for history in histories:
         curve = privacy.weak_privacy_trajectory(history, method="certified", effort=0.1)
@@ -252,15 +233,12 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
     """Draw bounds over trials, one history with certificates, and the published estimate."""
     figure.set_size_inches(14, 3.9)
     left, middle, right = figure.subplots(1, 3)
-    panels = dict(list(data.groupby("panel", sort=False)))
-    _draw_bounds(left, panels["bounds"])
-    _draw_bounds(middle, panels["one history"])
-    _draw_bounds(right, panels["echelon estimate"])
-    for axes, title in (
-        (left, "Bounds of T, means over trials"),
-        (middle, "One history each, with certificates"),
-        (right, "Echelon-form estimate (dots: K)"),
+    for axes, panel, title in (
+        (left, "bounds", "Bounds of T, means over trials"),
+        (middle, "one history", "One history each, with certificates"),
+        (right, "echelon estimate", "Echelon-form estimate (dots: K)"),
     ):
+        _draw_bounds(axes, data[data["panel"] == panel])
         axes.set_title(title)
     for axes in (left, middle):
         axes.get_legend().remove()
@@ -271,41 +249,36 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
 
 def _draw_bounds(ax: Axes, data: pd.DataFrame) -> None:
     """Draw bounds of weak privacy T over rounds (columns scheme, rounds, lower, upper)."""
-    for label, curve in data.groupby("scheme", sort=False):
-        colour, rounds = scheme_colour(str(label)), curve["rounds"].to_numpy()
-        lower, upper = (curve[name].to_numpy(float) for name in ("lower", "upper"))
-        ax.fill_between(rounds, lower, upper, step="post", color=colour, alpha=0.22, lw=0)
+    for _, curve, look in by_scheme(data):
+        rounds, lower, upper = _draw_band(ax, curve, look["color"], 0.22)
+        ax.plot(rounds, upper, lw=0.6, color=look["color"], drawstyle="steps-post")
         exact = np.where(upper - lower < 1e-9, upper, np.nan)
-        line = {"color": colour, "ls": scheme_line(str(label)), "drawstyle": "steps-post"}
-        ax.plot(rounds, upper, lw=0.6, **{**line, "ls": "-"})
-        ax.plot(rounds, lower, lw=0.6, **{**line, "ls": "-"})
-        ax.plot(rounds, exact, label=str(label), **line)
+        ax.plot(rounds, exact, drawstyle="steps-post", **look)
     ax.set(xlabel="rounds", ylabel="weak privacy T (clients)", ylim=(0, None))
     ax.set_title("Proven bounds of T (line: they meet)")
     legend(ax)
 
 
+def _draw_band(ax: Axes, curve: pd.DataFrame, colour: str, alpha: float) -> tuple[np.ndarray, ...]:
+    """Draw where T lies by its bounds, and the lower one; return rounds and both bounds."""
+    rounds, lower, upper = (curve[name].to_numpy(float) for name in ("rounds", "lower", "upper"))
+    ax.fill_between(rounds, lower, upper, step="post", color=colour, alpha=alpha, lw=0)
+    ax.plot(rounds, lower, lw=0.6, color=colour, drawstyle="steps-post")
+    return rounds, lower, upper
+
+
 def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
     """Draw an estimate of T over proven bounds (columns scheme, rounds, lower, upper, estimate)."""
     ax = figure.subplots()
-    for label, curve in data.groupby("scheme", sort=False):
-        colour, rounds = scheme_colour(str(label)), curve["rounds"].to_numpy()
-        lower, upper = (curve[name].to_numpy(float) for name in ("lower", "upper"))
-        ax.fill_between(rounds, lower, upper, step="post", color=colour, alpha=0.25, lw=0)
-        words = f"{label}: T at most"
-        ax.plot(rounds, upper, color=colour, drawstyle="steps-post", label=words)
-        ax.plot(rounds, lower, color=colour, lw=0.6, drawstyle="steps-post")
-        ax.plot(
-            rounds,
-            curve["estimate"],
-            color=colour,
-            ls=(0, (2, 1)),
-            lw=1.4,
-            drawstyle="steps-post",
-            label=f"{label}: estimate",
-        )
+    for label, curve, look in by_scheme(data):
+        rounds, _, upper = _draw_band(ax, curve, look["color"], 0.25)
+        line = {"color": look["color"], "drawstyle": "steps-post"}
+        ax.plot(rounds, upper, label=f"{label}: T at most", **line)
+        words = f"{label}: estimate"
+        ax.plot(rounds, curve["estimate"], ls=(0, (2, 1)), lw=1.4, label=words, **line)
     ax.set_yscale("log", base=2)
-    ax.set_yticks([1, 2, 3, 6, 12, 24, 48], ["1", "2", "3", "6", "12", "24", "48"])
+    ticks = (1, 2, 3, 6, 12, 24, 48)
+    ax.set_yticks(ticks, [str(value) for value in ticks])
     ax.minorticks_off()
     ax.set(xlabel="rounds", ylabel="weak privacy T (clients), log axis")
     ax.set_title("Echelon-form estimate against proven bounds of T, one history each")

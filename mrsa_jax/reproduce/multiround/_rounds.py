@@ -7,6 +7,7 @@ dropout rates to clients, because the paper does not state its own and C and F d
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,15 @@ import numpy as np
 
 from mrsa_jax import plotting, selection
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame, targets_of
-from mrsa_jax.reproduce.harness._figures import legend, scheme_colour, scheme_line
+from mrsa_jax.reproduce.harness._context import (
+    RATES,
+    Context,
+    rows_to_frame,
+    schemes_for,
+    targets_of,
+)
+from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 from mrsa_jax.reproduce.harness._items import Check, Found, state
-from mrsa_jax.study import _build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +40,6 @@ __all__ = [
     "tradeoff",
 ]
 
-_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _BLOCKS = ("Multi-RoundSecAgg (T=6)", "Multi-RoundSecAgg (T=4)", "Multi-RoundSecAgg (T=3)")
 
 # "Almost the same C": the share of K by which C may fall short of random selection's.
@@ -58,30 +63,26 @@ class Curves:
 
 def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
     """Return the curves of every scheme: `"shuffled"` and `"cyclic"` -> label -> curves."""
-    if "rollouts" not in context.cache:
-        assignments = 4 if context.fast else 20
-        context.progress.stage("Figures 4b, 4c, 5a: rollouts", 12)
-        done = 0
-        found: dict[str, dict[str, Curves]] = {}
-        for how, number in (("shuffled", assignments), ("cyclic", 1)):
-            found[how] = {}
-            for label in context.schemes:
-                found[how][label] = _curves(context, label, how, number)
-                done += 1
-                context.progress.update(done, 12)
-        context.cache["rollouts"] = found
-    return context.cache["rollouts"]
+
+    def made() -> dict[str, dict[str, Curves]]:
+        found: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
+        jobs = itertools.product(found, schemes_for().items())
+        for how, (label, selector) in context.steps("Figures 4b, 4c, 5a: rollouts", jobs):
+            found[how][label] = _curves(context, selector, how)
+        return found
+
+    return context.once("rollouts", made)
 
 
-def _curves(context: Context, label: str, how: str, assignments: int) -> Curves:
+def _curves(context: Context, selector: Any, how: str) -> Curves:
     trials, rounds = (6, 300) if context.fast else (20, 1000)
-    selector = context.schemes[label]
+    assignments = 1 if how == "cyclic" else 4 if context.fast else 20
     parts, expected = [], []
     for i in range(assignments):
         seed = (context.seed + i) % 2**32
-        rates = np.asarray(assign_rates(seed, _RATES, 120, how=how))  # type: ignore[arg-type]
+        rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
         parts.append(selection.rollout_metrics(seed, selector, independent(rates), rounds, trials))
-        mean, _ = _build.expected_cardinality(selector, rates)
+        mean, _ = selector.cardinality(rates.astype(np.float64))
         expected += [float(mean)] * trials
     fairness = np.concatenate([np.asarray(part.fairness_gap) for part in parts])
     cardinality = np.concatenate([np.asarray(part.aggregation_cardinality) for part in parts])
@@ -175,20 +176,12 @@ def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
 def tradeoff(context: Context) -> Found:
     """Return Figure 5a: guaranteed T against average C."""
     curves = rollouts(context)["shuffled"]
-    targets = targets_of(context.schemes)
     rows: list[dict[str, Any]] = []
-    for label, curve in curves.items():
-        ends = curve.cardinality[:, -1]
-        low, high = np.quantile(ends, (0.05, 0.95))
-        rows.append(
-            {
-                "scheme": label,
-                "T": targets[label],
-                "C": float(ends.mean()),
-                "C_low": float(low),
-                "C_high": float(high),
-            }
-        )
+    for label, target in targets_of(schemes_for()).items():
+        ends = curves[label].cardinality[:, -1]
+        low, high = map(float, np.quantile(ends, (0.05, 0.95)))
+        own = {"C": float(ends.mean()), "C_low": low, "C_high": high}
+        rows.append({"scheme": label, "T": target} | own)
     mean = {row["scheme"]: row["C"] for row in rows}
     least = mean["Random"] - _ALMOST * 12
     checks = [
@@ -221,27 +214,18 @@ def tradeoff(context: Context) -> Found:
 
 def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
     """Return mean and 5 % to 95 % band of a metric by scheme and round, thinned for the figure."""
-    rows = []
+    import pandas as pd
+
+    parts = []
     for label, curve in curves.items():
         values = getattr(curve, name)
         low, high = np.quantile(values, (0.05, 0.95), axis=0)
-        mean = values.mean(axis=0)
-        for j in _shown(values.shape[1]):
-            rows.append(
-                {
-                    "scheme": label,
-                    "rounds": j + 1,
-                    "mean": float(mean[j]),
-                    "low": float(low[j]),
-                    "high": float(high[j]),
-                }
-            )
-    return rows_to_frame(rows)
-
-
-def _shown(rounds: int) -> list[int]:
-    """Return the rounds that a figure shows: all of the first 100, then every fifth."""
-    return [j for j in range(rounds) if j < 100 or (j + 1) % 5 == 0]
+        rounds = np.arange(1, values.shape[1] + 1)
+        table = {"scheme": label, "rounds": rounds, "mean": values.mean(axis=0).astype(float)}
+        own = pd.DataFrame(table | {"low": low, "high": high})
+        # all of the first hundred rounds are shown, then every fifth
+        parts.append(own[(own["rounds"] <= 100) | (own["rounds"] % 5 == 0)])
+    return pd.concat(parts, ignore_index=True)
 
 
 def draw_fairness(figure: Figure, data: pd.DataFrame) -> None:
@@ -260,20 +244,11 @@ def _draw_metric(
     ax: Axes, data: pd.DataFrame, *, name: str, title: str, top: float | None = None
 ) -> None:
     """Draw a metric over rounds (columns scheme, rounds, mean, low, high), a band a scheme."""
-    for label, curve in data.groupby("scheme", sort=False):
-        colour = scheme_colour(str(label))
-        ax.fill_between(
-            curve["rounds"], curve["low"], curve["high"], color=colour, alpha=0.13, lw=0
-        )
-        ax.plot(
-            curve["rounds"],
-            curve["mean"],
-            color=colour,
-            ls=scheme_line(str(label)),
-            label=str(label),
-        )
-    ax.set(xlabel="rounds", ylabel=name, title=title)
-    ax.set_ylim(0, top)
+    for _, curve, look in by_scheme(data):
+        rounds, ends = curve["rounds"], (curve["low"], curve["high"])
+        ax.fill_between(rounds, *ends, color=look["color"], alpha=0.13, lw=0)
+        ax.plot(rounds, curve["mean"], **look)
+    ax.set(xlabel="rounds", ylabel=name, title=title, ylim=(0, top))
     legend(ax)
 
 

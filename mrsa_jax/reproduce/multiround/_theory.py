@@ -14,11 +14,19 @@ import numpy as np
 
 from mrsa_jax import modular, selection
 from mrsa_jax.availability import independent
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame, targets_of
+from mrsa_jax.reproduce.harness._context import (
+    RATES,
+    Context,
+    rows_to_frame,
+    schemes_for,
+    targets_of,
+)
 from mrsa_jax.reproduce.harness._figures import (
     MARKERS,
     SHADES,
     WARNING,
+    beside,
+    in_turn,
     legend,
     scheme_colour,
     short,
@@ -38,7 +46,6 @@ __all__ = [
     "theorem_1",
 ]
 
-_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
 # (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8) elsewhere.
@@ -49,24 +56,18 @@ def theorem_1(context: Context) -> Found:
     """Return Figure 3: C against T by Theorem 1, in exact rationals, and simulated."""
     num_trials, num_rounds = (20, 100) if context.fast else (100, 400)
     rows = []
-    steps = list(itertools.product(_RATES, _TARGETS))
-    context.progress.stage("Figure 3: C against T", len(steps))
-    for done, (rate, target) in enumerate(steps):
+    jobs = itertools.product(RATES, _TARGETS)
+    for rate, target in context.steps("Figure 3: C against T", jobs):
         printed = float(_theorem_1_exactly(120, 12, target, Fraction(rate).limit_denominator(10)))
         selector = selection.batch_partitioning(120, 12, target)
         metrics = selection.rollout_metrics(
             context.seed, selector, independent(rate), num_rounds, num_trials
         )
-        rows.append(
-            {
-                "p": rate,
-                "T": target,
-                "theorem": printed,
-                "closed_form": selection.expected_cardinality(120, 12, target, rate),
-                "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
-            }
-        )
-        context.progress.update(done + 1, len(steps))
+        rows.append({
+            "p": rate, "T": target, "theorem": printed,
+            "closed_form": selection.expected_cardinality(120, 12, target, rate),
+            "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
+        })  # fmt: skip
     data = rows_to_frame(rows)
     checks = _theorem_1_checks(data, num_trials * num_rounds)
     return Found(
@@ -112,37 +113,24 @@ def _theorem_1_exactly(n: int, k: int, target: int, rate: Fraction) -> Fraction:
     """Return C as Theorem 1 prints it, summed in rationals."""
     blocks, chosen = n // target, k // target
     q = 1 - (1 - rate) ** target
-    tail = sum(
-        (
-            math.comb(blocks, i) * q**i * (1 - q) ** (blocks - i)
-            for i in range(blocks - chosen + 1, blocks + 1)
-        ),
-        Fraction(0),
-    )
-    return k * (1 - tail)
+    few = range(blocks - chosen + 1, blocks + 1)
+    tail = sum(math.comb(blocks, i) * q**i * (1 - q) ** (blocks - i) for i in few)
+    return Fraction(k * (1 - tail))
 
 
 def swaps_within_blocks(context: Context) -> Found:
     """Return Remark 7: swapping clients within a block leaves every sum as it was."""
     rng = np.random.default_rng(context.seed)
     updates = rng.integers(0, 2**32, (120, 50), dtype=np.uint32)
-    schemes = context.schemes
-    num_rounds = 60 if context.fast else 300
+    schemes = schemes_for()
+    num_rounds, online = 60 if context.fast else 300, context.online()
     rows = []
     for label, target in targets_of(schemes).items():
-        history = np.asarray(
-            selection.rollout(context.seed, schemes[label], context.available, num_rounds)
-        )
+        history = np.asarray(selection.rollout(context.seed, schemes[label], online, num_rounds))
         swapped = updates[_shuffled_within(rng, 120, 2 if target == 1 else target)]
         before, after = (_ring_sums(history, values) for values in (updates, swapped))
-        rows.append(
-            {
-                "scheme": label,
-                "T": target,
-                "sums": int(history.any(axis=1).sum()),
-                "changed_sums": int((before != after).any(axis=1).sum()),
-            }
-        )
+        sums, changed = history.any(axis=1).sum(), (before != after).any(axis=1).sum()
+        rows.append({"scheme": label, "T": target, "sums": int(sums), "changed_sums": int(changed)})
     data = rows_to_frame(rows)
     blocks = data[data["T"] > 1]
     others = data[data["T"] == 1]
@@ -180,22 +168,15 @@ def full_rank(context: Context) -> Found:
     draws = 256 if context.fast else 3000
     sizes = _SIZES[:2] if context.fast else _SIZES
     rows = []
-    context.progress.stage("Theorem 3: full rank", 2 * len(sizes))
-    for done, ((n, k), kind) in enumerate(itertools.product(sizes, ("iid", "K-uniform"))):
-        rounds = _rounds_to_full_rank(context.seed, n, k, kind, draws)
+    jobs = itertools.product(sizes, ("iid", "K-uniform"))
+    for (n, k), kind in context.steps("Theorem 3: full rank", jobs):
+        first = _rounds_to_full_rank(context.seed, n, k, kind, draws)
         bound = selection.full_rank_probability_bound(n, k) if kind == "iid" else math.nan
-        for extra in range(-2, 13):
-            rows.append(
-                {
-                    "N": n,
-                    "K": k,
-                    "selection": kind,
-                    "rounds": n + extra,
-                    "full_rank": float((rounds <= n + extra).mean()),
-                    "bound": bound,
-                }
-            )
-        context.progress.update(done + 1, 2 * len(sizes))
+        rows += [
+            {"N": n, "K": k, "selection": kind, "rounds": rounds,
+             "full_rank": float((first <= rounds).mean()), "bound": bound}
+            for rounds in range(n - 2, n + 13)
+        ]  # fmt: skip
     data = rows_to_frame(rows)
     return Found(
         _theorem_3_checks(data, draws),
@@ -213,14 +194,11 @@ def _rounds_to_full_rank(seed: int, n: int, k: int, kind: str, draws: int) -> np
     selector = (
         selection.bernoulli(n, k / (n * (1 - rate))) if kind == "iid" else selection.uniform(n, k)
     )
-    found = []
-    for chunk in range(-(-draws // _AT_ONCE)):
-        own = (seed + 7919 * (chunk + 1)) % 2**32
-        count = min(_AT_ONCE, draws - chunk * _AT_ONCE)
-        histories = np.asarray(
-            selection.rollout_trials(own, selector, independent(rate), horizon, count)
-        )
-        found.append(_first_full(histories))
+    found, online = [], independent(rate)
+    for chunk, first in enumerate(range(0, draws, _AT_ONCE), start=1):
+        own, count = (seed + 7919 * chunk) % 2**32, min(_AT_ONCE, draws - first)
+        histories = selection.rollout_trials(own, selector, online, horizon, count)
+        found.append(_first_full(np.asarray(histories)))
     return np.concatenate(found)
 
 
@@ -279,15 +257,8 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> tuple[Check, ...]:
 def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
     """Draw C against T (columns p, T, theorem, simulated), a line for each dropout rate p."""
     ax = figure.subplots()
-    for i, (rate, curve) in enumerate(data.groupby("p")):
-        ax.plot(
-            curve["T"],
-            curve["theorem"],
-            color=SHADES[i % 5],
-            marker=MARKERS[i % 5],
-            ms=5,
-            label=f"p = {rate:g}",
-        )
+    for _, curve, look in in_turn(data, "p", "p = {:g}", color=SHADES, marker=MARKERS):
+        ax.plot(curve["T"], curve["theorem"], ms=5, **look)
         ax.plot(curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444")
     ax.plot([], [], ls="none", marker="x", ms=9, color="#444444", label="simulated")
     ax.set(xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)")
@@ -299,14 +270,13 @@ def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
 def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the share of sums that swaps change (columns scheme, sums, changed_sums)."""
     ax = figure.subplots()
-    share = 100 * data["changed_sums"] / data["sums"]
+    shares = 100 * data["changed_sums"] / data["sums"]
     places = np.arange(len(data))[::-1]
     colours = [scheme_colour(label) for label in data["scheme"]]
-    ax.barh(places, share, color=colours, height=0.6)
-    for place, (_, row) in zip(places, data.iterrows(), strict=True):
-        text = f"{row['changed_sums']} of {row['sums']}"
-        value = 100 * row["changed_sums"] / row["sums"]
-        ax.annotate(text, (value, place), xytext=(6, 0), textcoords="offset points", va="center")
+    ax.barh(places, shares, color=colours, height=0.6)
+    texts = data["changed_sums"].astype(str) + " of " + data["sums"].astype(str)
+    for place, text, share in zip(places, texts, shares, strict=True):
+        beside(ax, text, (share, place), (6, 0), va="center", fontsize=10)
     ax.set_yticks(places, [short(label) for label in data["scheme"]])
     ax.set(xlabel="sums that change (%)", xlim=(0, 115))
     ax.set_title("Clients swap updates within a block (within pairs where there is none)")
@@ -316,19 +286,11 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
 def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the chance of full rank (columns N, K, selection, rounds, full_rank, bound)."""
     ax = figure.subplots()
-    for i, ((n, k), both) in enumerate(data.groupby(["N", "K"])):
+    for (n, k), both, look in in_turn(data, ["N", "K"], color=SHADES, marker=MARKERS):
         for kind, curve in both.groupby("selection"):
             is_iid = kind == "iid"
-            label = f"N = {n}, K = {k}" if is_iid else None
-            ax.plot(
-                curve["rounds"] - curve["N"],
-                curve["full_rank"],
-                color=SHADES[i % 5],
-                marker=MARKERS[i % 5],
-                ms=4,
-                ls="-" if is_iid else ":",
-                label=label,
-            )
+            own = {"ls": "-", "label": f"N = {n}, K = {k}"} if is_iid else {"ls": ":", "label": ""}
+            ax.plot(curve["rounds"] - n, curve["full_rank"], ms=4, **look | own)
             if is_iid:
                 bound = curve["bound"].iloc[0]
                 ax.plot([0], [bound], "x", ms=9, mew=2, color=WARNING, zorder=5)

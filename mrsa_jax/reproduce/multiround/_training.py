@@ -7,38 +7,24 @@ seed they have the same dropout rates, split and initial model, and draw the sam
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, quantize, secagg, selection
-from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame, schemes_for
+from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame, schemes_for
+from mrsa_jax.reproduce.harness._experiment import Experiment, tests_of
 from mrsa_jax.reproduce.harness._intervals import late_accuracy
-from mrsa_jax.study import DataConfig, PopulationConfig, _build
-from mrsa_jax.study._training_config import ModelName, PartitionName
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "GRID",
-    "LATE",
-    "Setting",
-    "best_rates",
-    "clients_of",
-    "curves",
-    "minibatch",
-    "model_of",
-    "ring_of",
-    "schedule_of",
-    "trial_of",
-]
+__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "ring_of", "shared_size"]
 
 GRID = federated.LEARNING_RATES
 """Learning rates of which the paper takes the best for each scheme."""
@@ -58,7 +44,7 @@ class Setting:
 
     Attributes:
         panel: Its name.
-        model: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a smaller one.
+        model: A model of `federated`: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a smaller one.
         split: `"iid"`, `"shards"` (one sorted shard each), `"shards_with_shared"` or
             `"dirichlet"` (by class, concentration .5).
         rounds: Rounds J, those that are skipped included.
@@ -74,8 +60,8 @@ class Setting:
     """
 
     panel: str
-    model: ModelName
-    split: PartitionName
+    model: str
+    split: str
     rounds: int
     every: int
     batch: int
@@ -86,13 +72,53 @@ class Setting:
     cohort_size: int = 12
     dropouts: Literal["shuffled", "label"] = "shuffled"
 
+    def minibatch(self, dataset: data.Dataset) -> int:
+        """Return the minibatch that keeps the paper's number of local steps.
 
-def minibatch(setting: Setting, dataset: data.Dataset) -> int:
-    """Return the minibatch that keeps the paper's number of local steps.
+        Its own on its own data set; in proportion to the clients' samples on a smaller one.
+        """
+        return max(1, round(self.batch * len(dataset.train_labels) / self.samples))
 
-    Its own on its own data set; in proportion to the clients' samples on a smaller one.
-    """
-    return max(1, round(setting.batch * len(dataset.train_labels) / setting.samples))
+    @property
+    def schedule(self) -> federated.RateSchedule | None:
+        """The rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
+        if not self.decays:
+            return None
+        return federated.decay_at([self.rounds * share // 10 for share in (4, 8)], 0.4)
+
+    def clients(self, key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
+        """Spread a data set over the clients."""
+        shared = functools.partial(data.shards_with_shared, shared_size=shared_size(dataset))
+        splits: dict[str, Callable[..., data.ClientData]] = {
+            "iid": data.iid, "shards": data.shards, "dirichlet": data.dirichlet_by_class,
+            "shards_with_shared": shared,
+        }  # fmt: skip
+        clients = splits[self.split](key, dataset, self.num_clients)
+        if clients.sizes.min() >= clients.sizes.max() - 1:
+            return clients
+        # the largest client is padded to a multiple of 64: most seeds share one program
+        spare = -clients.indices.shape[1] % 64
+        return dataclasses.replace(clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare))))
+
+    def history(
+        self, key: Key[Array, ""], selector: selection.Selector, clients: data.ClientData
+    ) -> np.ndarray:
+        """Return who takes part in which round; who has which dropout rate is the seed's own."""
+        own = (
+            data.label_dropout_rates(clients, RATES)
+            if self.dropouts == "label"
+            else assign_rates(key, RATES, self.num_clients)
+        )
+        return np.asarray(selection.rollout(key, selector, independent(own), self.rounds))
+
+    def experiment(self, context: Context, rate: float, batch: int | None = None) -> Experiment:
+        """Return the training at a learning rate, in minibatches of this size or its own."""
+        model = getattr(federated, self.model)(context.images.num_classes)
+        size = self.minibatch(context.images) if batch is None else batch
+        trainer = federated.local_sgd(model, rate, batch_size=size)
+        return Experiment(
+            context, model, self.clients, trainer, self.every, self.schedule, context.mesh
+        )
 
 
 def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
@@ -100,18 +126,17 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
 
     Items that ask for the same setting share its trainings.
     """
-    key = f"curves of {seeds} seeds: {setting}"
-    if key not in context.cache:
+
+    def made() -> pd.DataFrame:
         rates = best_rates(context, setting, seeds)
         jobs = [(scheme, trial) for scheme in rates for trial in range(seeds)]
-        context.progress.stage(f"{setting.panel}: trainings", len(jobs))
-        rows: list[dict[str, Any]] = []
-        for done, (scheme, trial) in enumerate(jobs):
-            rows += _train(context, setting, scheme, trial, rates[scheme])
-            context.progress.update(done + 1, len(jobs))
-        context.cache[key] = rows_to_frame(rows)
-    own: pd.DataFrame = context.cache[key]
-    return own
+        return rows_to_frame(
+            row
+            for scheme, trial in context.steps(f"{setting.panel}: trainings", jobs)
+            for row in _train(context, setting, scheme, trial, rates[scheme])
+        )
+
+    return context.once(("curves", seeds, setting), made)
 
 
 def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
@@ -121,27 +146,22 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     it: rates far below the best learn nothing in so few rounds. Other N and K, and other dropout
     rates, take the rates found for N = 120, K = 12 and shuffled ones.
     """
-    labels = list(_schemes(setting))
+    labels = list(schemes_for(setting.num_clients, setting.cohort_size))
     if setting.rate is not None:
         return dict.fromkeys(labels, setting.rate)
     base = dataclasses.replace(
         setting, panel="", num_clients=120, cohort_size=12, dropouts="shuffled"
     )
-    key = f"rates by seed {pilot}: {base}"
-    if key not in context.cache:
-        context.progress.stage(f"{setting.panel}: learning rates", len(labels))
-        found = {}
-        for done, label in enumerate(labels):
 
-            def score(rate: float, label: str = label) -> float:
-                rows = rows_to_frame(_train(context, base, label, pilot, rate))
-                return -1.0 if rows["diverged"].any() else _late(rows)
+    def score(label: str, rate: float) -> float:
+        rows = rows_to_frame(_train(context, base, label, pilot, rate))
+        return -1.0 if rows["diverged"].any() else float(late_accuracy(rows, share=LATE).iloc[0])
 
-            found[label] = largest_peak(GRID, score)
-            context.progress.update(done + 1, len(labels))
-        context.cache[key] = found
-    own: dict[str, float] = context.cache[key]
-    return own
+    def made() -> dict[str, float]:
+        steps = context.steps(f"{setting.panel}: learning rates", labels)
+        return {own: largest_peak(GRID, functools.partial(score, own)) for own in steps}
+
+    return context.once(("rates", pilot, base), made)
 
 
 def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> float:
@@ -162,63 +182,10 @@ def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> floa
     return best
 
 
-def _late(rows: pd.DataFrame) -> float:
-    return float(late_accuracy(rows, share=LATE).iloc[0])
-
-
-def _schemes(setting: Setting) -> dict[str, selection.Selector]:
-    population = PopulationConfig(num_clients=setting.num_clients, cohort_size=setting.cohort_size)
-    return schemes_for(population)
-
-
-def trial_of(context: Context, trial: int) -> Key[Array, ""]:
-    """Return the key of a seed, 0 and up."""
-    return trial_key(as_key(context.seed), trial)
-
-
-def _history(
-    context: Context, setting: Setting, scheme: str, trial: int, clients: data.ClientData
-) -> np.ndarray:
-    """Return who takes part in which round; who has which dropout rate is the seed's own."""
-    key, rates = trial_of(context, trial), PopulationConfig().dropout_rates
-    own = (
-        data.label_dropout_rates(clients, rates)
-        if setting.dropouts == "label"
-        else assign_rates(key, rates, setting.num_clients)
-    )
-    history = selection.rollout(key, _schemes(setting)[scheme], independent(own), setting.rounds)
-    return np.asarray(history)
-
-
-def clients_of(context: Context, setting: Setting, trial: int) -> data.ClientData:
-    """Return a seed's split."""
-    dataset = context.images
-    config = DataConfig(
-        partition=setting.split,
-        single_label=False,
-        shared_size=shared_size(dataset),
-        concentration=0.5,
-    )
-    split = _build.PARTITIONS[setting.split]
-    clients = split(trial_of(context, trial), dataset, setting.num_clients, config)
-    return _widened(clients) if clients.sizes.min() < clients.sizes.max() - 1 else clients
-
-
-def _widened(clients: data.ClientData) -> data.ClientData:
-    """Pad the largest client to a multiple of 64, so that most seeds share one program."""
-    spare = -clients.indices.shape[1] % 64
-    return dataclasses.replace(clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare))))
-
-
 def shared_size(dataset: data.Dataset) -> int:
     """Return the shared set's size: 200 of 50,000 in proportion, equally many of each class."""
     each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
     return max(1, round(each)) * dataset.num_classes
-
-
-def model_of(context: Context, setting: Setting) -> Any:
-    """Return the setting's model for the data set's classes."""
-    return _build.MODELS[setting.model](context.images.num_classes)
 
 
 def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
@@ -232,43 +199,22 @@ def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
     )
 
 
-def schedule_of(setting: Setting) -> federated.RateSchedule | None:
-    """Return the rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
-    if not setting.decays:
-        return None
-    return federated.decay_at([setting.rounds * share // 10 for share in (4, 8)], 0.4)
-
-
 def _train(
     context: Context, setting: Setting, scheme: str, trial: int, rate: float
-) -> list[dict[str, Any]]:
-    """Train one scheme on one seed; return a row for each test."""
-    dataset = context.images
-    model = model_of(context, setting)
-    dim = federated.num_parameters(model, dataset.input_shape)
-    clients = clients_of(context, setting, trial)
-    history = _history(context, setting, scheme, trial, clients)
-    result = federated.train(
-        trial_of(context, trial),
-        model,
-        clients,
-        history,
-        trainer=federated.local_sgd(model, rate, batch_size=minibatch(setting, dataset)),
-        aggregator=ring_of(setting.cohort_size, dim),
-        test=(dataset.test_inputs, dataset.test_labels),
-        evaluate_every=setting.every,
-        rate_schedule=schedule_of(setting),
-        mesh=context.mesh,
-    )
-    jax.block_until_ready(result.parameters)
+) -> Iterator[dict[str, Any]]:
+    """Train one scheme on one seed; yield a row for each test."""
+    experiment = setting.experiment(context, rate)
+    clients = experiment.clients(trial)
+    selector = schemes_for(setting.num_clients, setting.cohort_size)[scheme]
+    history = setting.history(context.key(trial), selector, clients)
+    ring = ring_of(setting.cohort_size, experiment.dim)
+    result = experiment.train(trial, history, ring, clients)
     trained = np.cumsum(history.any(axis=1))
     clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
-    return [
-        {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
-         "round": int(index) + 1, "trained rounds": int(trained[index]),
-         "accuracy": float(accuracy), "loss": float(loss),
-         "diverged": result.diverged_round is not None,
-         "most clipped": float(clipped.max(initial=0.0))}
-        for index, accuracy, loss in zip(
-            result.evaluated_rounds, result.accuracy, result.loss, strict=True)
-    ]  # fmt: skip
+    for done, accuracy, loss in tests_of(result):
+        yield {
+            "panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
+            "round": done, "trained rounds": int(trained[done - 1]), "accuracy": accuracy,
+            "loss": loss, "diverged": result.diverged_round is not None,
+            "most clipped": float(clipped.max(initial=0.0)),
+        }  # fmt: skip

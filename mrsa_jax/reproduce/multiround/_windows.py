@@ -18,10 +18,8 @@ from jaxtyping import Array, Key
 from mrsa_jax import attacks, data, federated, privacy, quantize, secagg, selection
 from mrsa_jax._streams import fold
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.multiround import _training as training
-from mrsa_jax.study import PopulationConfig
-from mrsa_jax.study._training_config import ModelName, PartitionName
+from mrsa_jax.reproduce.harness._context import RATES, Context
+from mrsa_jax.reproduce.multiround._training import Setting, ring_of
 
 __all__ = [
     "RANDOM",
@@ -34,6 +32,7 @@ __all__ = [
     "of_models",
     "played_window",
     "rows_of",
+    "selector_of",
     "trained_start",
 ]
 
@@ -72,8 +71,8 @@ class Plan:
         cohort_size: K.
     """
 
-    model: ModelName
-    split: PartitionName
+    model: str
+    split: str
     samples: int
     batch: int
     rate: float
@@ -87,9 +86,9 @@ class Plan:
     cohort_size: int = 8
 
     @property
-    def setting(self) -> training.Setting:
+    def setting(self) -> Setting:
         """The training before the window."""
-        return training.Setting(
+        return Setting(
             panel="", model=self.model, split=self.split, rounds=self.before, every=self.before,
             batch=self.batch, samples=self.samples, rate=self.rate, decays=self.decays,
             num_clients=self.num_clients, cohort_size=self.cohort_size,
@@ -142,6 +141,12 @@ def label_of(target: int) -> str:
     return RANDOM if target == 1 else f"Multi-RoundSecAgg (T={target})"
 
 
+def selector_of(n: int, k: int, target: int) -> selection.Selector:
+    """Return random selection of K of N where T is 1, and else that of blocks of T."""
+    is_random = target == 1
+    return selection.uniform(n, k) if is_random else selection.batch_partitioning(n, k, target)
+
+
 def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
     """Return the minibatch nearest to the one wanted that divides the largest client's samples.
 
@@ -155,31 +160,23 @@ def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
 
 def trained_start(context: Context, plan: Plan, trial: int) -> Start:
     """Train with random selection up to the window."""
-    key, dataset, setting = training.trial_of(context, trial), context.images, plan.setting
-    clients = training.clients_of(context, setting, trial)
-    model = training.model_of(context, setting)
-    batch = whole_minibatch(clients, training.minibatch(setting, dataset))
-    trainer = federated.local_sgd(model, plan.rate, batch_size=batch)
-    dim = federated.num_parameters(model, dataset.input_shape)
-    found = federated.train(
-        key, model, clients, _history(key, plan, 1)[: plan.before],
-        trainer=trainer, aggregator=training.ring_of(plan.cohort_size, dim),
-        test=(dataset.test_inputs, dataset.test_labels), evaluate_every=plan.before,
-        rate_schedule=training.schedule_of(setting), mesh=context.mesh,
-    )  # fmt: skip
+    key, setting = context.key(trial), plan.setting
+    clients = setting.clients(key, context.images)
+    batch = whole_minibatch(clients, setting.minibatch(context.images))
+    experiment = setting.experiment(context, plan.rate, batch)
+    history = _history(key, plan, 1)[: plan.before]
+    found = experiment.train(trial, history, ring_of(plan.cohort_size, experiment.dim), clients)
     factor = 0.4**2 if plan.decays else 1.0
     return Start(
-        key, clients, model, trainer.scaled(jnp.float32(factor)), np.asarray(found.parameters),
-        float(found.accuracy[-1]), found.diverged_round is not None,
+        key, clients, experiment.model, experiment.trainer.scaled(jnp.float32(factor)),
+        np.asarray(found.parameters), float(found.accuracy[-1]), found.diverged_round is not None,
     )  # fmt: skip
 
 
 def _history(key: Key[Array, ""], plan: Plan, target: int) -> np.ndarray:
     """Return who takes part in which round, before and in the longest window."""
-    n, k = plan.num_clients, plan.cohort_size
-    is_random = target == 1
-    selector = selection.uniform(n, k) if is_random else selection.batch_partitioning(n, k, target)
-    available = independent(assign_rates(key, PopulationConfig().dropout_rates, n))
+    selector = selector_of(plan.num_clients, plan.cohort_size, target)
+    available = independent(assign_rates(key, RATES, plan.num_clients))
     return np.asarray(selection.rollout(key, selector, available, plan.before + plan.lengths[-1]))
 
 
