@@ -37,18 +37,17 @@ class Overall:
         """Begin an item."""
         self._target, self._start = target, time.perf_counter()
 
-    def end(self, words: str) -> float:
-        """End the item, saying what became of it; return its seconds."""
-        seconds = time.perf_counter() - self._start
+    def end(self, words: str) -> None:
+        """End the item, saying what became of it."""
         if self._target is None:
-            return seconds
+            return
+        seconds = time.perf_counter() - self._start
         self._took += seconds
         self._should_have_taken += self._usual.pop(self._target)
         name, done = ".".join(self._target), self._count - len(self._usual)
         self._target = None
         rest = f"; about {duration(self.seconds_left())} left" if self._usual else ""
         self.say(f"{done} of {self._count} done: {name}, {words}, {seconds:.1f} s{rest}")
-        return seconds
 
     def seconds_left(self) -> float:
         """Return how long the items that are not done will take."""

@@ -166,9 +166,9 @@ def test_the_papers_own_numbers_bear_its_claims_out(name: str) -> None:
     """Its means with a small spread: read as here, it does not contradict itself."""
     iid, other = AS_PRINTED[name]
     frame = _frame("IID", {scheme: _around(value) for scheme, value in iid.items()})
-    checks = claims.of_iid(frame, "IID", iid, READ)
+    checks = list(claims.of_iid(frame, "IID", iid, READ))
     frame = _frame("non", {scheme: _around(value) for scheme, value in other.items()})
-    checks += claims.of_non_iid(frame, ["non"], other, READ)
+    checks += list(claims.of_non_iid(frame, ["non"], other, READ))
     assert [check.claim for check in checks if check.verdict != "reproduced"] == []
 
 
@@ -176,7 +176,7 @@ def test_claims_fail_where_they_should() -> None:
     """Each scheme alike: nothing is above random, and partition is not worst."""
     same = {scheme: _around(90.0) for scheme in accuracy.LABELS}
     published = AS_PRINTED["table5"][1]
-    found = claims.of_non_iid(_frame("non", same), ["non"], published, READ)
+    found = list(claims.of_non_iid(_frame("non", same), ["non"], published, READ))
     missed = {check.claim for check in found if check.verdict == "differs"}
     assert missed == {
         "Multi-RoundSecAgg (T=4) against random, non",
@@ -184,7 +184,7 @@ def test_claims_fail_where_they_should() -> None:
         "worst scheme, non",
     }
     lower = {**same, claims.T3: _around(88.5), claims.PARTITION: _around(80.0)}
-    found = claims.of_iid(_frame("IID", lower), "IID", AS_PRINTED["table5"][0], READ)
+    found = list(claims.of_iid(_frame("IID", lower), "IID", AS_PRINTED["table5"][0], READ))
     verdicts = {check.claim: check.verdict for check in found}
     assert verdicts["Multi-RoundSecAgg (T=4) against random, IID"] == "reproduced"
     assert verdicts["Multi-RoundSecAgg (T=3) against random, IID"] == "differs"
@@ -204,10 +204,10 @@ def test_noise_is_what_pairs_differ_by() -> None:
 def test_partition_fails_where_it_is_never_available(share: float, verdict: str) -> None:
     late = {scheme: _around(90.0) for scheme in accuracy.LABELS} | {claims.PARTITION: _around(10.0)}
     setting = dataclasses.replace(BASE, panel="N = 120, K = 24", cohort_size=24)
-    found = claims.of_figure8(_frame(setting.panel, late, share), setting, READ)
+    found = list(claims.of_figure8(_frame(setting.panel, late, share), setting, READ))
     assert [check.verdict for check in found] == ["reproduced"] * 3 + [verdict]
     assert f"{100 * share:.2g} % of the rounds" in found[-1].ours
-    without = claims.of_figure8(_frame("N", late), dataclasses.replace(BASE, panel="N"), READ)
+    without = list(claims.of_figure8(_frame("N", late), dataclasses.replace(BASE, panel="N"), READ))
     assert len(without) == 3
 
 

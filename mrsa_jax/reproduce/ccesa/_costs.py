@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -165,7 +165,7 @@ def _printed_server_cell(data: pd.DataFrame) -> Check:
     )
 
 
-def _reliability_and_privacy() -> tuple[Check, Check]:
+def _reliability_and_privacy() -> Iterator[Check]:
     """Judge the reliability and privacy cells on the exact first moment and Theorem 6."""
     shares, privacy = [], []
     for n in SIZES:
@@ -173,25 +173,23 @@ def _reliability_and_privacy() -> tuple[Check, Check]:
         log = secagg.reliability_first_moment(n, p, q, t)
         shares.append((math.log(n) - log) / _root(n))
         privacy.append(secagg.privacy_bound(n, p, q) / math.log(n))
-    return (
-        state(
-            "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is unreliable",
-            min(shares) >= 1.0,
-            paper="c = 1 (Table 1)",
-            ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
-            tolerance="at least 1",
-            otherwise="paper errs",
-            note="Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant below 1; "
-            "it also prints e^(-n log n) for it once. Computed from the expected number of "
-            "unrecoverable secrets",
-        ),
-        state(
-            "CCESA: C of n^(-C), the chance that a round is not private",
-            bool((np.diff(privacy) < 0).all()),
-            paper="any C > 0: falls faster than any power",
-            ours=f"C = {-privacy[0]:.0f} at n = 100, {-privacy[-1]:.0f} at n = 1000",
-            tolerance="C rises with every n",
-        ),
+    yield state(
+        "CCESA: exponent of n e^(-c sqrt(n log n)), the chance that a round is unreliable",
+        min(shares) >= 1.0,
+        paper="c = 1 (Table 1)",
+        ours=f"c from {min(shares):.2f} to {max(shares):.2f} over n = 100 to 1000",
+        tolerance="at least 1",
+        otherwise="paper errs",
+        note="Appendix E shows Theta(sqrt(n log n)) in the exponent, with a constant below 1; "
+        "it also prints e^(-n log n) for it once. Computed from the expected number of "
+        "unrecoverable secrets",
+    )
+    yield state(
+        "CCESA: C of n^(-C), the chance that a round is not private",
+        bool((np.diff(privacy) < 0).all()),
+        paper="any C > 0: falls faster than any power",
+        ours=f"C = {-privacy[0]:.0f} at n = 100, {-privacy[-1]:.0f} at n = 1000",
+        tolerance="C rises with every n",
     )
 
 
@@ -220,7 +218,7 @@ def bandwidths(context: Context) -> Found:
     )
 
 
-def _formula_checks(data: pd.DataFrame) -> list[Check]:
+def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
     equal = all(secagg.ccesa_bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES)
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"
@@ -229,62 +227,57 @@ def _formula_checks(data: pd.DataFrame) -> list[Check]:
     wire = float((data["wire_ratio"] / data["ratio"] - 1).abs().max())
     exact = float((data["ratio"] / data["p"] - 1).abs().max())
     beyond = float((data["wire_CCESA"] / data["B_CCESA"]).max() - 1)
-    return [
-        state(
-            "B_CCESA at |Adj| = n - 1",
-            equal,
-            paper="B_SA = 2 n a_K + (5 n - 4) a_S",
-            ours="equal" if equal else "differs",
-            tolerance="exact",
-        ),
-        state(
-            "B_CCESA / B_SA",
-            bool((np.diff(data["ratio"]) < 0).all()),
-            paper="tends to 0",
-            ours=ratios,
-            tolerance="falls with every n",
-        ),
-        state(
-            "B_CCESA / B_SA against p",
-            exact <= 0.01,
-            paper="proportional to n p",
-            ours=f"equal to p within {100 * exact:.2f} %",
-            tolerance="1 %",
-        ),
-        state(
-            "the same ratio in bytes really sent",
-            wire <= 0.01,
-            paper="B_CCESA / B_SA",
-            ours=f"equal within {100 * wire:.2f} %",
-            tolerance="1 %",
-            note=f"the messages carry up to {100 * beyond:.0f} % more than the paper's count: "
-            "ids, headers, tags, and 36 bytes a share",
-        ),
-    ]
+    yield state(
+        "B_CCESA at |Adj| = n - 1",
+        equal,
+        paper="B_SA = 2 n a_K + (5 n - 4) a_S",
+        ours="equal" if equal else "differs",
+    )
+    yield state(
+        "B_CCESA / B_SA",
+        bool((np.diff(data["ratio"]) < 0).all()),
+        paper="tends to 0",
+        ours=ratios,
+        tolerance="falls with every n",
+    )
+    yield state(
+        "B_CCESA / B_SA against p",
+        exact <= 0.01,
+        paper="proportional to n p",
+        ours=f"equal to p within {100 * exact:.2f} %",
+        tolerance="1 %",
+    )
+    yield state(
+        "the same ratio in bytes really sent",
+        wire <= 0.01,
+        paper="B_CCESA / B_SA",
+        ours=f"equal within {100 * wire:.2f} %",
+        tolerance="1 %",
+        note=f"the messages carry up to {100 * beyond:.0f} % more than the paper's count: "
+        "ids, headers, tags, and 36 bytes a share",
+    )
 
 
-def _turbo_checks() -> list[Check]:
+def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
     turbo = secagg.turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10)
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)
     exact = secagg.ccesa_bandwidth_bits(degree) + 32e6
-    return [
-        compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo),
-        compare(
-            "CCESA / Turbo-aggregate (%), by Section 1's formula",
-            3.0,
-            100 * printed / turbo,
-            tolerance=0.5,
-            note="printed to a whole percent; nearly all is L / (4 n), the residues themselves",
-        ),
-        compare(
-            "the same (%), with B_CCESA at p*",
-            3.0,
-            100 * exact / turbo,
-            tolerance=0.5,
-        ),
-    ]
+    yield compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo)
+    yield compare(
+        "CCESA / Turbo-aggregate (%), by Section 1's formula",
+        3.0,
+        100 * printed / turbo,
+        tolerance=0.5,
+        note="printed to a whole percent; nearly all is L / (4 n), the residues themselves",
+    )
+    yield compare(
+        "the same (%), with B_CCESA at p*",
+        3.0,
+        100 * exact / turbo,
+        tolerance=0.5,
+    )
 
 
 def draw_growth(figure: Figure, data: pd.DataFrame) -> None:

@@ -17,17 +17,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, data, federated, quantize, secagg
+from mrsa_jax.reproduce.ccesa import _wire as lines
 from mrsa_jax.reproduce.ccesa._reliability import faces_trainer, one_class
-from mrsa_jax.reproduce.ccesa._wire import (
-    CLIP,
-    LEVELS,
-    PLAIN,
-    SECAGG,
-    Wire,
-    ccesa_name,
-    chance_check,
-    wire,
-)
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import draw_image_grid
 from mrsa_jax.reproduce.harness._images import image_as_cells, stretched
@@ -55,7 +46,7 @@ def inversion(context: Context) -> Found:
     for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
         rows += _attacked(context, dataset, chances, seed, rounds)
     frame = rows_to_frame(rows)
-    names = [PLAIN, SECAGG, *(ccesa_name(chance) for chance in chances)]
+    names = [lines.PLAIN, lines.SECAGG, *(lines.ccesa_name(chance) for chance in chances)]
     guess = 1 / dataset.num_classes
     total = frame[frame["scheme"] == _TOTAL]["identified"].astype(bool)
     known = (
@@ -63,7 +54,7 @@ def inversion(context: Context) -> Found:
         f"{int(total.sum())} of {len(total)} are identified"
     )
     checks = (
-        _seen(frame, PLAIN, guess, "reveals the individual's identity", is_hidden=False),
+        _seen(frame, lines.PLAIN, guess, "reveals the individual's identity", is_hidden=False),
         *(
             _seen(frame, name, guess, "no clue", is_hidden=True, note=known if k == 0 else "")
             for k, name in enumerate(names[1:])
@@ -79,12 +70,12 @@ def inversion(context: Context) -> Found:
         + ("" if is_own else ", which cannot be fetched here: --dataset olivetti where they are")
         + f"): {_CLIENTS} clients of one class and at most ten training images each, "
         f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate 0.05, all of a "
-        f"client's images in a step (a reading). The models of round {rounds}, {LEVELS} levels on "
-        f"+-{CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, are read off the line as "
-        "if they had none. Of {seeds} seeds; a client counts as identified if the image that its "
-        "model gives for its class is most like that class's mean. p is lost: p* "
-        f"({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client of "
-        "each class, seed 0, each image from its darkest to its lightest pixel; r is the "
+        f"client's images in a step (a reading). The models of round {rounds}, {lines.LEVELS} "
+        f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, are read "
+        "off the line as if they had none. Of {seeds} seeds; a client counts as identified if "
+        "the image that its model gives for its class is most like that class's mean. p is lost: "
+        f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client "
+        "of each class, seed 0, each image from its darkest to its lightest pixel; r is the "
         "correlation with the class's mean, a tick means identified.",
     )
 
@@ -115,7 +106,7 @@ def _attacked(
 
 
 def _inverted(
-    line: Wire,
+    line: lines.Wire,
     dataset: data.Dataset,
     model: Any,
     attack: attacks.ModelInversion,
@@ -143,16 +134,18 @@ def _overheard(
     model: Any,
     chances: Iterable[float],
     rounds: int,
-) -> Wire:
+) -> lines.Wire:
     """Train all rounds but one; return what is sent in the last."""
     trainer = faces_trainer(model)
     dim = federated.num_parameters(model, dataset.input_shape)
-    average = secagg.ring_average(quantize.stochastic(LEVELS, CLIP), _CLIENTS, dim, fidelity="sets")
+    average = secagg.ring_average(
+        quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
+    )
     asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
     before = federated.train(key, model, clients, asked, trainer=trainer, aggregator=average)
     start = jnp.asarray(before.parameters, jnp.float32)
     updates = federated.client_updates(key, model, start, clients, trainer, round_index=rounds - 1)
-    return wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
+    return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
 
 
 def _people(dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool) -> _People:
@@ -209,7 +202,7 @@ def _seen(
     own = frame[frame["scheme"] == name]
     counts = [(int(own["identified"].sum()), len(own))]
     claim = f"clients identified from what is sent, {name}"
-    return chance_check(claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note)
+    return lines.chance_check(claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note)
 
 
 def _forty_percent(context: Context) -> Check:

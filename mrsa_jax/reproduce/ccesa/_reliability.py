@@ -274,7 +274,6 @@ def _same(runs: Runs, chance: float, name: str) -> Check:
         same,
         paper="the same sum",
         ours="equal bits" if same else "differ",
-        tolerance="exact",
         note="so trainings in which the same rounds are learnt are run once",
     )
 

@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrsa_jax import plotting
 from mrsa_jax.plotting._style import (
     MARKERS,
@@ -36,11 +38,11 @@ __all__ = [
     "by_scheme",
     "draw_image_grid",
     "draw_seed_curves",
+    "draw_seeds",
     "drawn",
     "in_turn",
     "legend",
     "log_ticks",
-    "over_seeds",
     "panels",
     "save_figure",
     "scheme_colour",
@@ -90,18 +92,34 @@ def draw_seed_curves(
         xlabel: Its label.
     """
     for _, rows, look in in_turn(data, curve, color=COLOURS, ls=LINES):
-        table = 100 * rows.pivot_table(index=x, columns="seed", values="accuracy")
-        ax.plot(table.index, table.mean(axis=1), **look)
-        if table.shape[1] > 1:
-            ends = over_seeds(table)
-            ax.fill_between(table.index, *ends, color=look["color"], alpha=0.14, lw=0)
+        draw_seeds(ax, rows, look, x)
     ax.set(xlabel=xlabel, ylabel="test accuracy (%)", ylim=(0, 100), xlim=(0, None))
 
 
-def over_seeds(table: pd.DataFrame) -> tuple[list[float], list[float]]:
-    """Return the ends of what each row's seeds span: the 95 % interval; of few, the range."""
-    ends = [interval(row).shown for row in table.to_numpy()]
-    return [low for low, _ in ends], [high for _, high in ends]
+def draw_seeds(
+    ax: Axes,
+    rows: pd.DataFrame,
+    look: Mapping[str, Any],
+    x: str = "round",
+    *,
+    alpha: float = 0.14,
+    limits: tuple[float, float] = (-np.inf, np.inf),
+) -> None:
+    """Draw the mean accuracy over seeds as a curve, over what they span: 95 %; of two, the range.
+
+    Args:
+        ax: Where to draw.
+        rows: Columns seed, accuracy and the one of `x`.
+        look: Words of the curve's `plot`.
+        x: Column of the horizontal axis.
+        alpha: Of what the seeds span, as a band.
+        limits: Where the band is cut off.
+    """
+    table = 100 * rows.pivot_table(index=x, columns="seed", values="accuracy")
+    ax.plot(table.index, table.mean(axis=1), **look)
+    if table.shape[1] > 1:
+        ends = np.clip([interval(row).shown for row in table.to_numpy()], *limits)
+        ax.fill_between(table.index, *ends.T, color=look["color"], alpha=alpha, lw=0)
 
 
 def by_scheme(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:

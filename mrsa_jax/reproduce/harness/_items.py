@@ -144,9 +144,9 @@ def state(
     claim: str,
     holds: bool,
     *,
-    paper: str,
     ours: str,
-    tolerance: str,
+    paper: str = "not discussed",
+    tolerance: str = "exact",
     otherwise: Verdict = "differs",
     note: str = "",
     key: str = "",
@@ -156,8 +156,8 @@ def state(
     Args:
         claim: What is compared.
         holds: Whether the paper's statement holds in our data, within `tolerance`.
-        paper: The statement.
         ours: What we find.
+        paper: The statement, if there is one.
         tolerance: How "almost" and "about" are read.
         otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at hand.
         note: Said beside the verdict.

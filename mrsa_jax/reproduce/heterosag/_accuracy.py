@@ -152,7 +152,7 @@ def _late(
     return late_accuracy(own, share=share)
 
 
-def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
+def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
     late = {scheme: _late(frame, scheme) for scheme in SCHEMES}
     over = {s: difference(late[s], late["K = 2"]) for s in ("SC", "MC")}
     under = {s: difference(late["K = 12"], late[s]) for s in ("SC", "MC")}
@@ -163,17 +163,16 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Ch
     read = f"means of {size.seeds} paired seeds with 95 % intervals, t = {size.rounds}"
     means = ", ".join(f"{s} {100 * late[s].mean():.1f} %" for s in SCHEMES)
     opened = f"clip range [-{width:g}, {width:g}]; the paper gives none. {means}"
-    return (
-        state("SC and MC above K = 2 after 100 rounds", min(i.mean for i in over.values()) > 10,
-              paper="far above", ours=_points(over),
-              tolerance=f"more than 10 points above; {read}", note=opened),
-        state("SC and MC against K = 12", max(i.mean for i in under.values()) <= 5,
-              paper="close", ours=_points(under, " below"),
-              tolerance=f"close: at most 5 points below; {read}", note=_sweep(frame, size)),
-        state("SC against MC", between.low > 0, paper="SC is better",
-              ours=f"SC {between} points above over all tests, {end} at the end",
-              tolerance=f"interval over all tests above 0; {read}"),
-    )  # fmt: skip
+    yield state("SC and MC above K = 2 after 100 rounds", min(i.mean for i in over.values()) > 10,
+                paper="far above", ours=_points(over),
+                tolerance=f"more than 10 points above; {read}", note=opened)  # fmt: skip
+    yield state("SC and MC against K = 12", max(i.mean for i in under.values()) <= 5,
+                paper="close", ours=_points(under, " below"),
+                tolerance=f"close: at most 5 points below; {read}",
+                note=_sweep(frame, size))  # fmt: skip
+    yield state("SC against MC", between.low > 0, paper="SC is better",
+                ours=f"SC {between} points above over all tests, {end} at the end",
+                tolerance=f"interval over all tests above 0; {read}")  # fmt: skip
 
 
 def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
@@ -213,27 +212,25 @@ def _other_classes(frame: pd.DataFrame, size: _Size) -> str:
     return f" Spread instead of sorted: {_points(gaps, ' higher')} ({size.other_seeds} seeds)."
 
 
-def _time_checks(dim: int) -> tuple[Check, ...]:
+def _time_checks(dim: int) -> Iterator[Check]:
     plain = {scheme: seconds(scheme, dim)[0] for scheme in SCHEMES}
     encoded = {scheme: seconds(scheme, dim)[1] for scheme in SCHEMES}
     hidden = {scheme: encoded["K = 12"] / encoded[scheme] for scheme in ("K = 2", "SC", "MC")}
     ratio = {scheme: plain["K = 12"] / plain[scheme] for scheme in ("SC", "MC")}
-    return (
-        state("time of a round, SC and MC against K = 2",
-              plain["SC"] == plain["MC"] == plain["K = 2"], paper="the same",
-              ours=_ratios({s: plain[s] / plain["K = 2"] for s in ("SC", "MC")}),
-              tolerance="exact; plain bits of the slowest group"),
-        state("time of a round, K = 12 against SC and MC", set(ratio.values()) == {4.0},
-              paper="4 times", ours=_ratios(ratio), tolerance="exact; plain bits"),
-        state("the same in the bits that are really sent, ceil(log2 R) each",
-              hidden["SC"] == hidden["MC"] == 4.0,
-              paper="4 times",
-              ours=_ratios(hidden),
-              tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
-              otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
-              note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
-              "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)"),
-    )  # fmt: skip
+    yield state("time of a round, SC and MC against K = 2",
+                plain["SC"] == plain["MC"] == plain["K = 2"], paper="the same",
+                ours=_ratios({s: plain[s] / plain["K = 2"] for s in ("SC", "MC")}),
+                tolerance="exact; plain bits of the slowest group")  # fmt: skip
+    yield state("time of a round, K = 12 against SC and MC", set(ratio.values()) == {4.0},
+                paper="4 times", ours=_ratios(ratio), tolerance="exact; plain bits")  # fmt: skip
+    yield state("the same in the bits that are really sent, ceil(log2 R) each",
+                hidden["SC"] == hidden["MC"] == 4.0,
+                paper="4 times",
+                ours=_ratios(hidden),
+                tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
+                otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
+                note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
+                "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)")  # fmt: skip
 
 
 def _ratios(found: dict[str, float]) -> str:

@@ -7,7 +7,7 @@ Gaussian segments; the real wrong pads are run beside its model.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -19,12 +19,7 @@ from mrsa_jax.reproduce.harness._experiment import tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import bands, difference, late_accuracy, spread
 from mrsa_jax.reproduce.harness._items import Check, Found, state
-from mrsa_jax.reproduce.heterosag._training import (
-    NUM_CLIENTS,
-    clip_range,
-    experiment_of,
-    layout_of,
-)
+from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,10 +51,10 @@ RUNS: dict[str, tuple[Any, Callable[[Any], Any] | None]] = {
 def byzantine(context: Context) -> Found:
     """Return Experiment 2 over paired seeds, with a verdict on each claim."""
     rounds, every, seeds = _FAST if context.fast else _FULL
-    split = functools.partial(data.iid, num_clients=NUM_CLIENTS)
-    experiment = experiment_of(context, federated.logistic(10), split, every)
-    width = clip_range(experiment.first_updates(0))
-    asked = np.ones((rounds, NUM_CLIENTS), np.bool_)
+    split = functools.partial(data.iid, num_clients=training.NUM_CLIENTS)
+    experiment = training.experiment_of(context, federated.logistic(10), split, every)
+    width = training.clip_range(experiment.first_updates(0))
+    asked = np.ones((rounds, training.NUM_CLIENTS), np.bool_)
     jobs = [(trial, label) for trial in range(seeds) for label in RUNS]
     frame = rows_to_frame(
         {"run": label, "seed": trial, "round": done, "accuracy": accuracy}
@@ -69,47 +64,48 @@ def byzantine(context: Context) -> Found:
         )
     )
     name = context.images.name
+    read = f"{seeds} paired seeds, {spread(seeds)}, t = {rounds}"
     return Found(
-        _checks(frame, f"{seeds} paired seeds, {spread(seeds)}, t = {rounds}", name, width),
+        tuple(_checks(frame, read, name, width)),
         frame,
-        f"{name} (the paper: Fashion-MNIST; give its folder or name), {NUM_CLIENTS} users, IID, "
-        f"G = 5 groups of four, logistic regression of {experiment.dim} parameters, batch 50, rate "
-        f".01, one local epoch, clip range [-{width:g}, {width:g}] (the largest entry of any "
-        f"user's first update). User 1 (group 0) attacks: by the paper's model its five sums "
-        f"become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. Means of "
-        f"{seeds} seeds.{bands(seeds)}",
+        f"{name} (the paper: Fashion-MNIST; give its folder or name), {training.NUM_CLIENTS} "
+        f"users, IID, G = 5 groups of four, logistic regression of {experiment.dim} parameters, "
+        f"batch 50, rate .01, one local epoch, clip range [-{width:g}, {width:g}] (the largest "
+        "entry of any user's first update). User 1 (group 0) attacks: by the paper's model its "
+        f"five sums become N(0, {_STD:g}²), by real wrong pads they are uniform on their rings. "
+        f"Means of {seeds} seeds.{bands(seeds)}",
     )  # fmt: skip
 
 
 def _average(label: str, dim: int, width: float) -> Any:
     combine, attack = RUNS[label]
-    who = jnp.arange(NUM_CLIENTS) == 0
+    who = jnp.arange(training.NUM_CLIENTS) == 0
     return hetero.segment_average(
-        layout_of("MC", dim), (-width, width), fidelity="sets", combine=combine,
+        training.layout_of("MC", dim), (-width, width), fidelity="sets", combine=combine,
         byzantine=None if attack is None else attack(who),
     )  # fmt: skip
 
 
-def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> tuple[Check, ...]:
+def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> Iterator[Check]:
     late = {label: late_accuracy(frame[frame["run"] == label]) for label in RUNS}
     median, mean = (difference(late[_CLEAN], late[label]) for label in (_MEDIAN, _MEAN))
     pads, pads_mean = (difference(late[_CLEAN], late[label]) for label in (_PADS, _PADS_MEAN))
     price = difference(late[_CLEAN], late[_CLEAN_MEDIAN])
     means = ", ".join(f"{label} {100 * late[label].mean():.1f} %" for label in RUNS)
     spread = width / np.sqrt(3)
-    return (
-        state("n_B = 1, median, against n_B = 0, mean (the attacker as the paper models it)",
-              median.mean <= 5, paper="very close", ours=f"{median} points below",
-              tolerance=f"close: at most 5 points below; {read}", note=f"{name}. {means}"),
-        state("the same with real wrong pads", pads.mean <= 5, paper="very close",
-              ours=f"{pads} points below", tolerance=f"close: at most 5 points below; {read}",
-              note=f"without any attacker the median costs {price} points"),
-        state("n_B = 1 with the mean", mean.low > 0, paper="distorted",
-              ours=f"{mean} points below; with real wrong pads {pads_mean}",
-              tolerance=f"95 % interval above 0; {read}",
-              note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
-              f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}"),
-    )  # fmt: skip
+    yield state("n_B = 1, median, against n_B = 0, mean (the attacker as the paper models it)",
+                median.mean <= 5, paper="very close", ours=f"{median} points below",
+                tolerance=f"close: at most 5 points below; {read}",
+                note=f"{name}. {means}")  # fmt: skip
+    yield state("the same with real wrong pads", pads.mean <= 5, paper="very close",
+                ours=f"{pads} points below", tolerance=f"close: at most 5 points below; {read}",
+                note=f"without any attacker the median costs {price} points")  # fmt: skip
+    yield state("n_B = 1 with the mean", mean.low > 0, paper="distorted",
+                ours=f"{mean} points below; with real wrong pads {pads_mean}",
+                tolerance=f"95 % interval above 0; {read}",
+                note="a sum spoilt by wrong pads is uniform on its ring, so its average lies in "
+                f"the clip range, with a standard deviation of {spread:.2g}, not {_STD:g}",
+                )  # fmt: skip
 
 
 def draw_byzantine(figure: Figure, data: pd.DataFrame) -> None:

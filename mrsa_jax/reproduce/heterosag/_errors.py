@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +16,10 @@ import numpy as np
 
 from mrsa_jax import hetero
 from mrsa_jax._streams import as_key, fold
+from mrsa_jax.reproduce.harness import _figures as draw
 from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._figures import (
-    COLOURS,
-    LINES,
-    MARKERS,
-    beside,
-    in_turn,
-    legend,
-    log_ticks,
-    panels,
-)
 from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
-from mrsa_jax.reproduce.heterosag._training import (
-    GROUP_SIZE,
-    LEVELS,
-    NUM_CLIENTS,
-    SCHEMES,
-    layout_of,
-)
+from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,9 +67,9 @@ def error_bounds(context: Context) -> Found:
                   tolerance="every scheme"),
         ),
         data,
-        f"N = {NUM_CLIENTS}, five groups of four, K = {LEVELS}, over (r2 - r1)^2 and d. Bars: "
-        "Theorem 2. Marks: exact errors and simulated ones, for values halfway between two "
-        "levels (the worst) and for uniform ones.",
+        f"N = {training.NUM_CLIENTS}, five groups of four, K = {training.LEVELS}, over (r2 - "
+        "r1)^2 and d. Bars: Theorem 2. Marks: exact errors and simulated ones, for values "
+        "halfway between two levels (the worst) and for uniform ones.",
     )  # fmt: skip
 
 
@@ -95,23 +81,23 @@ def _share(data: pd.DataFrame) -> str:
 
 def _counted(name: str, dim: int) -> float:
     """Return eq. (11), counted over users and segments as printed."""
-    layout = layout_of(name, dim)
+    layout = training.layout_of(name, dim)
     widths = [stop - start for start, stop in layout.bounds]
     total = Fraction(0)
     for width, levels in zip(widths, layout.levels_of().tolist(), strict=True):
         total += sum(Fraction(width, (own - 1) ** 2) for own in levels)
-    return float(total / (4 * NUM_CLIENTS**2))
+    return float(total / (4 * training.NUM_CLIENTS**2))
 
 
 def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
     """Round updates of 1000 coordinates and measure the error of their mean."""
     dim = 1000
-    layout = layout_of(name, dim)
-    levels = np.zeros((NUM_CLIENTS, dim))
+    layout = training.layout_of(name, dim)
+    levels = np.zeros((training.NUM_CLIENTS, dim))
     for row, (start, stop) in zip(layout.levels_of(), layout.bounds, strict=True):
         levels[:, start:stop] = row[:, None]
     generator = np.random.default_rng(seed)
-    uniform = generator.random((NUM_CLIENTS, dim)).astype(np.float32)
+    uniform = generator.random((training.NUM_CLIENTS, dim)).astype(np.float32)
     halfway = ((np.floor(uniform * (levels - 1)) + 0.5) / (levels - 1)).astype(np.float32)
     bound = _counted(name, dim) / dim
     rows = []
@@ -130,27 +116,27 @@ def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _experiment_1() -> list[Check]:
-    checks = []
+def _experiment_1() -> Iterator[Check]:
     for name, verified in _VERIFIED.items():
         counted = _counted(name, _DIM)
-        if name in SCHEMES:
-            scheme, threshold = SCHEMES[name]
+        if name in training.SCHEMES:
+            scheme, threshold = training.SCHEMES[name]
             words: Any = {} if threshold is None else {"hybrid_threshold": threshold}
-            closed = hetero.scheme_error_bound(scheme, LEVELS, GROUP_SIZE, _DIM, **words)
+            closed = hetero.scheme_error_bound(
+                scheme, training.LEVELS, training.GROUP_SIZE, _DIM, **words
+            )
         else:
-            closed = hetero.quantization_error_bound([[-1]], [int(name[4:])], NUM_CLIENTS, _DIM)
+            closed = hetero.quantization_error_bound(
+                [[-1]], [int(name[4:])], training.NUM_CLIENTS, _DIM
+            )
         agree = math.isclose(closed, counted, rel_tol=1e-12)
         close = agree and math.isclose(counted, verified, rel_tol=1e-12)
-        checks.append(
-            state(f"Experiment 1, {name}: bound over (r2 - r1)^2", close,
-                  paper=f"{verified:.10g} (another program)", ours=f"{closed:.10g}",
-                  tolerance="closed form, counting of (11) and value to 12 digits")
-        )  # fmt: skip
-    return checks
+        yield state(f"Experiment 1, {name}: bound over (r2 - r1)^2", close,
+              paper=f"{verified:.10g} (another program)", ours=f"{closed:.10g}",
+              tolerance="closed form, counting of (11) and value to 12 digits")  # fmt: skip
 
 
-def _closed_forms(context: Context) -> list[Check]:
+def _closed_forms(context: Context) -> Iterator[Check]:
     """Compare (16) to (18) with counting, for all ways to cut up to four groups."""
     most = 4 if context.fast else 6
     cuts = [
@@ -158,41 +144,39 @@ def _closed_forms(context: Context) -> list[Check]:
         for groups in ((2, 3) if context.fast else (2, 3, 4))
         for parts in itertools.product(range(1, most), repeat=groups)
     ]
-    equal = {"sc": 0, "mc": 0, "hc": 0}
-    cases = {"sc": 0, "mc": 0, "hc": 0}
-    printed_wrong, last_group = 0, 0
+    rows = []
     for parts in cuts:
-        total, levels = sum(parts), LEVELS[: len(parts)]
-        columns = np.repeat(levels, parts)
-        runs: list[tuple[str, int | None]] = [("sc", None), ("mc", None)]
-        runs += [("hc", threshold) for threshold in range(2, total - 1)]
-        for scheme, threshold in runs:
+        total, levels = sum(parts), training.LEVELS[: len(parts)]
+        hybrid = [("hc", threshold) for threshold in range(2, total - 1)]
+        for scheme, threshold in (("sc", None), ("mc", None), *hybrid):
             matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
-            counted = _matrix_bound(matrix, columns)
+            counted = _matrix_bound(matrix, np.repeat(levels, parts))
             words: Any = {"subgroups": parts, "hybrid_threshold": threshold}
-            closed = hetero.scheme_error_bound(scheme, levels, 1, total, **words)
-            cases[scheme] += 1
-            equal[scheme] += math.isclose(closed, counted, rel_tol=1e-12)
-            if scheme == "hc":
-                printed = hetero.scheme_error_bound(
-                    scheme, levels, 1, total, as_printed=True, **words)  # fmt: skip
-                wrong = not math.isclose(printed, counted, rel_tol=1e-12)
-                printed_wrong += wrong
-                last_group += wrong and total - (threshold or 0) - 1 >= total - parts[-1]
-    good = {scheme: equal[scheme] == cases[scheme] for scheme in cases}
+            is_equal, is_printed = (
+                math.isclose(
+                    hetero.scheme_error_bound(scheme, levels, 1, total, as_printed=own, **words),
+                    counted, rel_tol=1e-12,
+                ) for own in (False, threshold is not None)
+            )  # fmt: skip
+            is_last = total - (threshold or 0) - 1 >= total - parts[-1]
+            row = {"hybrid": scheme == "hc", "equal": is_equal, "printed": is_printed}
+            rows.append(row | {"last": is_last})
+    found = rows_to_frame(rows)
+    plain, plus = found[~found["hybrid"]], found[found["hybrid"]]
+    wrong = plus[~plus["printed"]]
     ways = f"all ways to cut up to {3 if context.fast else 4} groups into 1 to {most - 1} subgroups"
-    return [
-        state("(12), (16) and (13), (17) against counting the matrices", good["sc"] and good["mc"],
-              paper="SC+ and MC+",
-              ours=f"{equal['sc'] + equal['mc']} of {cases['sc'] + cases['mc']} equal",
-              tolerance=ways),
-        state("(18) as printed against counting", printed_wrong == 0, paper="HC+",
-              ours=f"wrong in {printed_wrong} of {cases['hc']} cases",
-              tolerance=ways,
-              otherwise="paper errs" if good["hc"] and last_group == printed_wrong else "differs",
-              note="where g_T is the last group its subgroups are counted twice; without the first "
-              f"term there, {equal['hc']} of {cases['hc']} equal"),
-    ]  # fmt: skip
+    yield state(
+        "(12), (16) and (13), (17) against counting the matrices", bool(plain["equal"].all()),
+        paper="SC+ and MC+", ours=f"{plain['equal'].sum()} of {len(plain)} equal", tolerance=ways,
+    )  # fmt: skip
+    is_last = bool(plus["equal"].all() and wrong["last"].all())
+    yield state(
+        "(18) as printed against counting", len(wrong) == 0, paper="HC+", tolerance=ways,
+        ours=f"wrong in {len(wrong)} of {len(plus)} cases",
+        otherwise="paper errs" if is_last else "differs",
+        note="where g_T is the last group its subgroups are counted twice; without the first "
+        f"term there, {plus['equal'].sum()} of {len(plus)} equal",
+    )  # fmt: skip
 
 
 def _matrix_bound(matrix: np.ndarray, columns: np.ndarray) -> float:
@@ -293,14 +277,13 @@ def _round_costs(number: int, size: int, dim: int) -> dict[str, float]:
 
 def _few_pads() -> Check:
     """Count how many users share a pad with one in a coordinate."""
-    layout = hetero.segment_layout("mc", [4] * 5, LEVELS, 5)
+    layout = hetero.segment_layout("mc", [4] * 5, training.LEVELS, 5)
     numbers = {len(block.members) - 1 for block in layout.blocks}
     return state(
         "pads on each coordinate of a user, its own apart",
         numbers == {3, 7},
         paper="n - 1 or 2n - 1",
         ours=" or ".join(str(number) for number in sorted(numbers)) + " at n = 4",
-        tolerance="exact",
     )
 
 
@@ -322,38 +305,39 @@ def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
     ax.set(ylabel="error of the mean, of a coordinate\n(over the range squared, log axis)")
     ax.set_title("Quantization error: N = 20, K = 2, 4, 8, 10, 12")
     ax.grid(axis="x", visible=False)
-    legend(ax)
+    draw.legend(ax)
 
 
 def draw_expansion(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the expansion factor over users that sum together (columns K, summed, factor, ...)."""
     ax = figure.subplots()
-    for levels, rows, look in in_turn(data, "K", color=COLOURS[1:], marker=MARKERS):
+    for levels, rows, look in draw.in_turn(data, "K", color=draw.COLOURS[1:], marker=draw.MARKERS):
         name = "2^{16}" if levels == 2**16 else levels
         ax.plot(rows["summed"], rows["real bits"], color=look["color"], lw=1.2)
         look["label"] = f"$K = {name}$"
         ax.plot(rows["summed"], rows["factor"], ls="none", ms=5, **look)
     ax.axvline(14, color="#777777", lw=0.9, ls=":")
     top = (14, ax.get_ylim()[1])
-    beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
+    draw.beside(ax, "two subgroups of 7", top, (4, -10), fontsize=8, color="#555555")
     ax.set_xscale("log", base=2)
     ax.set(xlabel="users that sum together, |S|", ylabel="bits sent over bits of the code")
     ax.set_title("Bandwidth expansion (marks: whole bits)")
-    legend(ax)
+    draw.legend(ax)
 
 
 def draw_costs(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the costs over each of the three numbers."""
     figure.set_size_inches(14, 4)
-    axes = panels(figure, data, "varied", _draw_counts, title={"visible": False})
+    axes = draw.panels(figure, data, "varied", _draw_counts, title={"visible": False})
     axes[0].set_ylabel("count (log axis)")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
 
 
 def _draw_counts(ax: Axes, data: pd.DataFrame) -> None:
     """Draw counted costs over what is varied, on log axes (columns at, count, value, varied)."""
-    for _, rows, look in in_turn(data, "count", color=COLOURS, marker=MARKERS, ls=LINES):
+    looks = {"color": draw.COLOURS, "marker": draw.MARKERS, "ls": draw.LINES}
+    for _, rows, look in draw.in_turn(data, "count", **looks):
         ax.plot(rows["at"], rows["value"], ms=4.5, lw=1.4, **look)
     varied = str(data["varied"].iloc[0])
     ax.set(xscale="log", yscale="log", xlabel=varied)
-    log_ticks(ax, data["at"], ",")
+    draw.log_ticks(ax, data["at"], ",")

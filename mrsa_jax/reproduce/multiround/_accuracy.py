@@ -11,13 +11,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mrsa_jax import data
 from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._datasets import SAMPLES, is_data_of
-from mrsa_jax.reproduce.harness._figures import over_seeds, scheme_colour, scheme_line, short
-from mrsa_jax.reproduce.harness._intervals import bands, interval
+from mrsa_jax.reproduce.harness._figures import by_scheme, draw_seeds, panels, short
+from mrsa_jax.reproduce.harness._intervals import bands, interval, late_accuracy
 from mrsa_jax.reproduce.harness._items import Check, Found
 from mrsa_jax.reproduce.harness._rows import DATA_NAMES
 from mrsa_jax.reproduce.multiround import ROWS
@@ -138,13 +136,11 @@ def _table(context: Context, name: str, splits: tuple[str, str]) -> Found:
         settings.append(dataclasses.replace(settings[1], **words))  # type: ignore[arg-type]
     frame = _frames(context, settings, size)
     is_same = is_own(context.images, name)
-    if is_same:
-        frame["published"] = [
-            dict(zip(LABELS, PUBLISHED[name][panel != "IID"], strict=True))[scheme]
-            for panel, scheme in zip(frame["panel"], frame["scheme"], strict=True)
-        ]
-    read = claims.Reading(context.fast, size.seeds, settings[0].rounds, is_same)
     published = [dict(zip(LABELS, row, strict=True)) for row in PUBLISHED[name]]
+    if is_same:
+        named = zip(frame["panel"], frame["scheme"], strict=True)
+        frame["published"] = [published[panel != "IID"][scheme] for panel, scheme in named]
+    read = claims.Reading(context.fast, size.seeds, settings[0].rounds, is_same)
     checks: list[Check] = [
         *claims.of_iid(frame, "IID", published[0], read),
         *claims.of_non_iid(frame, [s.panel for s in settings[1:]], published[1], read),
@@ -253,12 +249,9 @@ def _rates(frame: pd.DataFrame) -> str:
 
 def draw_accuracy(figure: Figure, data: pd.DataFrame) -> None:
     """Draw accuracy over rounds, IID and non-IID (or two settings) side by side."""
-    panels = list(data.groupby("panel", sort=False))
-    figure.set_size_inches(6.2 * len(panels), 5.2)
-    for ax, (name, rows) in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
-        draw_curves(ax, rows)
-        ax.set_title(str(name))
-        ax.set_ylabel("test accuracy (%)" if name == panels[0][0] else "")
+    figure.set_size_inches(6.2 * data["panel"].nunique(), 5.2)
+    for ax in panels(figure, data, "panel", draw_curves, sharey=True)[1:]:
+        ax.set_ylabel("")
 
 
 def draw_curves(ax: Axes, data: pd.DataFrame) -> None:
@@ -268,19 +261,12 @@ def draw_curves(ax: Axes, data: pd.DataFrame) -> None:
     The legend gives each scheme's accuracy late in the training, and the published one where the
     data have it.
     """
-    for label, rows in data.groupby("scheme", sort=False):
-        name = str(label)
-        table = 100 * rows.pivot_table(index="round", columns="seed", values="accuracy")
-        colour = scheme_colour(name)
-        late = table[table.index > (1 - training.LATE) * table.index.max()].mean()
-        words = f"{short(name)}: {interval(late)} %"
+    for name, rows, look in by_scheme(data):
+        late = 100 * late_accuracy(rows, share=training.LATE)
+        look["label"] = f"{short(name)}: {interval(late)} %"
         if "published" in rows:
-            words += f" (paper {rows['published'].iloc[0]:.2f})"
-        mean = table.mean(axis=1)
-        ax.plot(table.index, mean, color=colour, ls=scheme_line(name), label=words, lw=1.6)
-        if table.shape[1] > 1:
-            ends = np.clip(over_seeds(table), 0, 100)
-            ax.fill_between(table.index, *ends, color=colour, alpha=0.13, lw=0)
+            look["label"] += f" (paper {rows['published'].iloc[0]:.2f})"
+        draw_seeds(ax, rows, look | {"lw": 1.6}, alpha=0.13, limits=(0, 100))
     ax.set(xlabel="rounds", ylabel="test accuracy (%)", xlim=(0, None), ylim=(0, 100))
     tight = {"fontsize": 8, "columnspacing": 1.2, "handlelength": 2.6, "handletextpad": 0.6}
     ax.legend(loc="upper center", bbox_to_anchor=(0.46, -0.13), ncols=2, **tight)

@@ -8,6 +8,7 @@ text for their updates: models differ little, so their relative error says littl
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,29 +127,25 @@ def _solved(context: Context, plan: Plan, name: str, *, of_models: bool = False)
 
     Items that ask for the same plan share its trainings.
     """
-    key = f"windows: {plan}, of models: {of_models}"
-    if key in context.cache:
-        own: pd.DataFrame = context.cache[key]
-        return own
-    jobs = plan.seeds * len(plan.targets) * len(plan.speeds)
-    context.progress.stage(f"{name}: windows of {plan.lengths[-1]} rounds", jobs)
-    rows: list[dict[str, Any]] = []
-    done, waiting = 0, []
-    for trial in range(plan.seeds):
-        start = played.trained_start(context, plan, trial)
-        at_once = len(plan.targets) if len(start.parameters) < _LARGE else 1
-        for speed in plan.speeds:
-            for target in plan.targets:
-                window = played.played_window(context, plan, start, target, speed)
-                waiting.append(played.of_models(window) if of_models else window)
-                if len(waiting) == at_once:
-                    for length in plan.lengths:
-                        rows += played.rows_of(waiting, length, trial, start.accuracy)
-                    waiting = []
-                done += 1
-                context.progress.update(done, jobs)
-    context.cache[key] = rows_to_frame(rows)
-    return _solved(context, plan, name, of_models=of_models)
+
+    def made() -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        waiting: list[played.Window] = []
+        start: Any = None
+        jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
+        stage = f"{name}: windows of {plan.lengths[-1]} rounds"
+        for trial, speed, target in context.steps(stage, jobs):
+            if (speed, target) == (plan.speeds[0], plan.targets[0]):
+                start = played.trained_start(context, plan, trial)
+            window = played.played_window(context, plan, start, target, speed)
+            waiting.append(played.of_models(window) if of_models else window)
+            if target == plan.targets[-1] or len(start.parameters) >= _LARGE:
+                for length in plan.lengths:
+                    rows += played.rows_of(waiting, length, trial, start.accuracy)
+                waiting.clear()
+        return rows_to_frame(rows)
+
+    return context.once(("windows", plan, of_models), made)
 
 
 def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]:
@@ -227,7 +224,6 @@ def _regularised(means: dict[str, list[float]], targets: tuple[int, ...]) -> Che
     return state(
         "a regularised server learns more of random selection than of blocks, moving updates",
         worst > 0,
-        paper="not discussed",
         ours=", ".join(f"{name} {_words(values)}" for name, values in means.items()),
         tolerance="in each seed, for each T",
         note="the best linear estimate for updates that change by their own deviation",

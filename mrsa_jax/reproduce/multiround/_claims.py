@@ -8,7 +8,7 @@ where ours is measured on the same data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mrsa_jax.reproduce.harness._intervals import (
@@ -62,17 +62,13 @@ class Reading(NamedTuple):
 
 def of_iid(
     frame: pd.DataFrame, panel: str, published: Mapping[str, float], read: Reading
-) -> list[Check]:
-    """Return the claims about IID data: all but user partition are alike, and that is worst."""
+) -> Iterator[Check]:
+    """Judge the claims about IID data: all but user partition are alike, and that is worst."""
     late = late_by_scheme(frame, panel)
-    words = "comparable to random selection's"
-    if read.is_fast:
-        return [_partition_at_fast(late, panel, read)]
-    checks = [
-        _comparable(late, scheme, RANDOM, panel, words, read, shown(late, read.beside(published)))
-        for scheme in (T4, T3)
-    ]
-    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+    if not read.is_fast:
+        yield from _alike(late, panel, read, read.beside(published))
+        yield _as_its_table(late, panel, published, read)
+    yield _worst(late, panel, read)
 
 
 def of_non_iid(
@@ -80,8 +76,8 @@ def of_non_iid(
     panels: Sequence[str],
     published: Mapping[str, float],
     read: Reading,
-) -> list[Check]:
-    """Return the claims about non-IID data: T = 3, 4 beat random and equal weighted selection.
+) -> Iterator[Check]:
+    """Judge the claims about non-IID data: T = 3, 4 beat random and equal weighted selection.
 
     Args:
         frame: The accuracies.
@@ -90,15 +86,15 @@ def of_non_iid(
         read: What the data can show.
     """
     panel, late = panels[0], late_by_scheme(frame, panels[0])
-    if read.is_fast:
-        return [_partition_at_fast(late, panel, read)]
-    checks = [_above(frame, panels, scheme, published, read) for scheme in (T4, T3)]
-    for scheme in (T4, T3):
-        words = read.printed("comparable", published[scheme] - published[WEIGHTED])
-        checks.append(
-            _comparable(late, scheme, WEIGHTED, panel, words, read, within=_COMPARABLE_NON_IID)
-        )
-    return [*checks, _as_its_table(late, panel, published, read), _partition(late, panel, read)]
+    if not read.is_fast:
+        for scheme in (T4, T3):
+            yield _above(frame, panels, scheme, published, read)
+        for scheme in (T4, T3):
+            words = read.printed("comparable", published[scheme] - published[WEIGHTED])
+            within = _COMPARABLE_NON_IID
+            yield _comparable(late, scheme, WEIGHTED, panel, words, read, within=within)
+        yield _as_its_table(late, panel, published, read)
+    yield _worst(late, panel, read)
 
 
 def _above(
@@ -140,47 +136,38 @@ def _above(
     )
 
 
-def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> list[Check]:
-    """Return the claims about other N and K: as in the main setting, or partition fails."""
-    panel, cohort_size = setting.panel, setting.cohort_size
+def of_figure8(frame: pd.DataFrame, setting: Setting, read: Reading) -> Iterator[Check]:
+    """Judge the claims about other N and K: as in the main setting, or partition fails."""
+    panel = setting.panel
     late = late_by_scheme(frame, panel)
-    checks: list[Check] = []
     if not read.is_fast:
-        words = "comparable to random selection's"
-        checks = [
-            _comparable(late, scheme, RANDOM, panel, words, read, shown(late))
-            for scheme in (T4, T3)
-        ]
-    worst = _partition_at_fast if read.is_fast else _partition
-    checks.append(worst(late, panel, read))
-    if cohort_size == 24:
+        yield from _alike(late, panel, read, {})
+    yield _worst(late, panel, read)
+    if setting.cohort_size == 24:
         share = trained_share(frame, panel, PARTITION)
         ends = 100 * float(late[PARTITION].mean())
-        checks.append(
-            state(f"user partition, {panel}", share <= _FAILS, paper="fails to train: T = 24, and "
-                  "no block of 24 is ever wholly available",
-                  ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
-                  f"{difference(late[RANDOM], late[PARTITION])} points below random",
-                  tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
-                  note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
-                  "rates) blocks of 24 would be available in one round of twelve")
+        yield state(
+            f"user partition, {panel}", share <= _FAILS,
+            paper="fails to train: T = 24, and no block of 24 is ever wholly available",
+            ours=f"{100 * share:.2g} % of the rounds train; {ends:.1f} % accuracy, "
+            f"{difference(late[RANDOM], late[PARTITION])} points below random",
+            tolerance=f"at most {100 * _FAILS:.0f} % of the rounds; {read.words}",
+            note="dropout rates shuffled over the clients; with sorted ones (blocks of equal "
+            "rates) blocks of 24 would be available in one round of twelve",
         )  # fmt: skip
-    return checks
 
 
-def of_accuracies(frame: pd.DataFrame, panel: str, published: Mapping[str, float]) -> list[Check]:
+def of_accuracies(
+    frame: pd.DataFrame, panel: str, published: Mapping[str, float]
+) -> Iterator[Check]:
     """Return the published accuracies beside ours, on the paper's own data set."""
     late = late_by_scheme(frame, panel)
-    checks = []
     for scheme, value in published.items():
         own = interval(100 * late[scheme])
         within = max(2.0, own.half if own.half < float("inf") else 0.0)
-        checks.append(
-            compare(f"{scheme}, {panel} (%)", value, round(own.mean, 2), tolerance=within,
-                    note=f"{own} %; two points, or the interval over seeds: the paper states "
-                    "neither rounds nor the seeds' spread")
-        )  # fmt: skip
-    return checks
+        yield compare(f"{scheme}, {panel} (%)", value, round(own.mean, 2), tolerance=within,
+                note=f"{own} %; two points, or the interval over seeds: the paper states "
+                "neither rounds nor the seeds' spread")  # fmt: skip
 
 
 def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
@@ -199,13 +186,21 @@ def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:
     return float(ends["trained rounds"] / ends["round"])
 
 
-def shown(late: Mapping[str, pd.Series], published: Mapping[str, float] | None = None) -> str:
-    """Return every scheme's accuracy with its interval, beside the published one."""
-    beside = {} if published is None else {k: f" (paper {v:.2f})" for k, v in published.items()}
+def shown(late: Mapping[str, pd.Series], published: Mapping[str, float]) -> str:
+    """Return every scheme's accuracy with its interval, beside the published one, if any."""
+    beside = {scheme: f" (paper {value:.2f})" for scheme, value in published.items()}
     return ", ".join(
         f"{scheme} {interval(100 * values)} %{beside.get(scheme, '')}"
         for scheme, values in late.items()
     )
+
+
+def _alike(
+    late: Mapping[str, pd.Series], panel: str, read: Reading, published: Mapping[str, float]
+) -> Iterator[Check]:
+    """Judge that T = 4 and 3 equal random selection."""
+    words, note = "comparable to random selection's", shown(late, published)
+    return (_comparable(late, scheme, RANDOM, panel, words, read, note=note) for scheme in (T4, T3))
 
 
 def _comparable(
@@ -215,6 +210,7 @@ def _comparable(
     panel: str,
     words: str,
     read: Reading,
+    *,
     note: str = "",
     within: float = _COMPARABLE,
 ) -> Check:
@@ -251,22 +247,20 @@ def _as_its_table(
                  "is what counts here")  # fmt: skip
 
 
-def _partition(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+def _worst(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
+    """Judge that user partition is worst: by an interval, or of few rounds by the means alone."""
     means = {scheme: float(values.mean()) for scheme, values in late.items()}
+    if read.is_fast:
+        return state(f"worst scheme after {read.rounds} rounds, {panel}",
+                     means[PARTITION] <= min(means.values()), paper="user partition",
+                     ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in means.items()),
+                     tolerance=f"means of {read.seeds} seeds; the other claims need the full size",
+                     )  # fmt: skip
     rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
     gap = difference(late[PARTITION], late[rest])
     return state(f"worst scheme, {panel}", gap.high < 0, paper="user partition",
                  ours=f"user partition {_signed(gap)} points against the next worst, {rest}",
                  tolerance=f"an interval below 0; {read.words}")  # fmt: skip
-
-
-def _partition_at_fast(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
-    means = {scheme: float(values.mean()) for scheme, values in late.items()}
-    return state(f"worst scheme after {read.rounds} rounds, {panel}",
-                 means[PARTITION] <= min(means.values()), paper="user partition",
-                 ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in means.items()),
-                 tolerance=f"means of {read.seeds} seeds; the other claims need the full size",
-                 )  # fmt: skip
 
 
 def _signed(gap: Interval) -> str:

@@ -152,7 +152,6 @@ def _exact(frame: pd.DataFrame, kind: str) -> Check:
     return state(
         f"who is predicted exposed is who is recovered, {kind} updates",
         precision == recall == 1 and 0 < int(exposed.sum()) < len(frame),
-        paper="not discussed",
         ours=f"precision {precision:.4g}, recall {recall:.4g} of {len(frame)} clients, "
         f"{int(exposed.sum())} exposed; errors up to {errors[exposed].max(initial=0):.1g}, of the "
         f"others from {errors[~exposed].min(initial=np.inf):.1g}",
@@ -171,7 +170,6 @@ def _by_leverage(frame: pd.DataFrame) -> Check:
     return state(
         "1 - leverage is the mean error of those who are not exposed",
         bool((gaps < 0.02).all()),
-        paper="not discussed",
         ours=f"drawn updates within {gaps.max():.2g}, trained ones within {trained.max():.2g}",
         tolerance="drawn updates: within 0.02 for each tenth of the predicted error",
         note="it is exact for unrelated updates of equal length; trained ones of a class resemble "

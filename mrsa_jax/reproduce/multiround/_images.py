@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -124,7 +125,7 @@ def _from_moving_sums(
     ]  # fmt: skip
 
 
-def _motion_checks(frame: pd.DataFrame) -> list[Check]:
+def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
     fastest = frame["rate"].max()
     slowest = frame.loc[frame["rate"] > 0, "rate"].min()
 
@@ -132,29 +133,25 @@ def _motion_checks(frame: pd.DataFrame) -> list[Check]:
         own = frame[(frame["rate"] == rate) & (frame["target"] == target)]
         return own.groupby("seed")["psnr"].mean().to_numpy()
 
-    checks = []
     for target in _TARGETS[:2]:
         still = by_seed(0.0, target)
         lost = interval(still - by_seed(fastest, target))
         near = interval(still - by_seed(slowest, target))
         moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)]["motion"].mean()
-        checks += [
-            state(
-                f"moving models leak less, T = {target}",
-                lost.low > 0,
-                paper="the guarantee becomes even stronger when models change (Remark 3)",
-                ours=f"PSNR {lost} dB lower at a motion of {moved:.2g}",
-                tolerance="a 95 % interval above 0, paired seeds",
-            ),
-            state(
-                f"models that hardly move are the worst case, T = {target}",
-                near.high < 3,
-                paper="models that do not change are the worst case (Remark 3)",
-                ours=f"PSNR {near} dB lower where the server adds {slowest:g} of the update",
-                tolerance="at most 3 dB lower, 95 % interval over paired seeds",
-            ),
-        ]
-    return checks
+        yield state(
+            f"moving models leak less, T = {target}",
+            lost.low > 0,
+            paper="the guarantee becomes even stronger when models change (Remark 3)",
+            ours=f"PSNR {lost} dB lower at a motion of {moved:.2g}",
+            tolerance="a 95 % interval above 0, paired seeds",
+        )
+        yield state(
+            f"models that hardly move are the worst case, T = {target}",
+            near.high < 3,
+            paper="models that do not change are the worst case (Remark 3)",
+            ours=f"PSNR {near} dB lower where the server adds {slowest:g} of the update",
+            tolerance="at most 3 dB lower, 95 % interval over paired seeds",
+        )
 
 
 def _ground(context: Context, seed: int) -> _Ground:
@@ -292,52 +289,45 @@ def _name(target: int, *, together: bool = False) -> str:
     return f"T = {target}, for {target} images" if together else f"T = {target}, for one image"
 
 
-def _checks(frame: pd.DataFrame) -> list[Check]:
+def _checks(frame: pd.DataFrame) -> Iterator[Check]:
     def by_seed(name: str, column: str = "psnr") -> np.ndarray:
         return frame[frame["seen"] == name].groupby("seed")[column].mean().to_numpy()
 
     one = by_seed(_name(1))
     random = frame[frame["seen"] == _name(1)]
     guess = by_seed("mean of all images")
-    checks = [
-        state(
-            "images from the sums of random selection",
-            interval(one).low > _RECOGNISED,
-            paper="reconstructed (Fig. 1)",
-            ours=f"PSNR {interval(one)} dB; updates to a mean squared error of "
-            f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of {len(random)} "
-            "clients predicted exposed",
-            tolerance=f"a mean PSNR over {_RECOGNISED:g} dB, 95 % interval over seeds",
-        )
-    ]
+    yield state(
+        "images from the sums of random selection",
+        interval(one).low > _RECOGNISED,
+        paper="reconstructed (Fig. 1)",
+        ours=f"PSNR {interval(one)} dB; updates to a mean squared error of "
+        f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of {len(random)} "
+        "clients predicted exposed",
+        tolerance=f"a mean PSNR over {_RECOGNISED:g} dB, 95 % interval over seeds",
+    )
     for target in _TARGETS[1:]:
         exposed = int(frame[frame["seen"] == _name(target)]["exposed"].sum())
         for together in (False, True):
             own = by_seed(_name(target, together=together))
             less, over = interval(one - own), interval(own - guess)
             number = f"{target} images" if together else "one image, as the paper does"
-            checks.append(
-                state(
-                    f"random selection leaks much more than T = {target}, inverted for {number}",
-                    less.low > 3,
-                    paper="much more (Fig. 1, 10)",
-                    ours=f"PSNR {less} dB higher; T = {target}: {interval(own)} dB, {over} above "
-                    f"guessing the mean image; {exposed} clients predicted exposed",
-                    tolerance="by 3 dB (half the squared error), 95 % interval over paired seeds",
-                    note=_TOGETHER if together else "",
-                )
+            yield state(
+                f"random selection leaks much more than T = {target}, inverted for {number}",
+                less.low > 3,
+                paper="much more (Fig. 1, 10)",
+                ours=f"PSNR {less} dB higher; T = {target}: {interval(own)} dB, {over} above "
+                f"guessing the mean image; {exposed} clients predicted exposed",
+                tolerance="by 3 dB (half the squared error), 95 % interval over paired seeds",
+                note=_TOGETHER if together else "",
             )
     padded = interval(by_seed(PADDED) - guess)
-    checks.append(
-        state(
-            "the attack on one padded upload",
-            padded.high < 0,
-            paper="pads are uniform: nothing",
-            ours=f"PSNR {padded} dB against guessing the mean image",
-            tolerance="below the guess, 95 % interval over paired seeds",
-        )
+    yield state(
+        "the attack on one padded upload",
+        padded.high < 0,
+        paper="pads are uniform: nothing",
+        ours=f"PSNR {padded} dB against guessing the mean image",
+        tolerance="below the guess, 95 % interval over paired seeds",
     )
-    return checks
 
 
 def draw_images(figure: Figure, data: pd.DataFrame) -> None:

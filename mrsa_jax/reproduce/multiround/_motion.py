@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,7 @@ import numpy as np
 from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, scheme_colour, short
 from mrsa_jax.reproduce.harness._items import Check, Found, state
-from mrsa_jax.reproduce.multiround._attacks import (
-    SLOW,
-    SLOW_RATE,
-    SMALL,
-    _caption,
-    _longer,
-    _means,
-    _solved,
-    _words,
-)
+from mrsa_jax.reproduce.multiround import _attacks as windows
 from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan
 
 if TYPE_CHECKING:
@@ -31,7 +23,7 @@ __all__ = ["draw_motion", "error_against_motion"]
 
 _MOTION = Plan(
     "logistic", "shards", 60_000, 100, 0.03, False, 100, (40, 45, 50, 60, 80), 5, (1, 2, 4, 8),
-    (1.0, 0.1, 0.01, SLOW),
+    (1.0, 0.1, 0.01, windows.SLOW),
 )  # fmt: skip
 
 
@@ -40,73 +32,70 @@ def error_against_motion(context: Context) -> Found:
     plan = _MOTION
     if context.fast:
         plan = dataclasses.replace(
-            plan, before=30, lengths=(40, 60), seeds=2, targets=(1, 2), speeds=(1.0, SLOW)
+            plan, before=30, lengths=(40, 60), seeds=2, targets=(1, 2), speeds=(1.0, windows.SLOW)
         )
-    clients = _solved(context, plan, "Motion")
+    clients = windows._solved(context, plan, "Motion")
     each = ["scheme", "target", "speed", "rounds", "seed"]
     frame = clients.groupby(each, sort=False).mean(numeric_only=True).reset_index()
     return Found(
         (*_of_motion(frame, plan), _exposed_in_motion(clients, plan)),
         frame.drop(columns=["client"]),
-        _caption(context, plan, clients) + " A small mark is a seed (mean over clients), a line "
+        windows._caption(context, plan, clients)
+        + " A small mark is a seed (mean over clients), a line "
         "joins means of logarithms over seeds; dashed: updates that do not change, which random "
         "selection gives away altogether.",
     )
 
 
-def _of_motion(frame: pd.DataFrame, plan: Plan) -> tuple[Check, ...]:
+def _of_motion(frame: pd.DataFrame, plan: Plan) -> Iterator[Check]:
     first, last = plan.lengths[0], plan.lengths[-1]
     window = frame[frame["rounds"] == first]
-    fast, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
-    still = frame[(frame["rounds"] == last) & (frame["speed"] == SLOW)]
-    frozen, ours = _means(still, "frozen"), _means(still)
+    fast, slow = (window[window["speed"] == speed] for speed in (1.0, windows.SLOW))
+    still = frame[(frame["rounds"] == last) & (frame["speed"] == windows.SLOW)]
+    frozen, ours = windows._means(still, "frozen"), windows._means(still)
     gaps = [abs(a - b) for name in ours for a, b in zip(ours[name], frozen[name], strict=True)]
     blocks = frame[frame["target"] > 1].groupby(["target", "speed", "rounds", "seed"])
     least = blocks["error"].mean()
-    long = _means(frame[(frame["rounds"] == last) & (frame["speed"] == 1.0)])
-    return (
-        state(
-            f"where models hardly move, the error is that of frozen ones, sums of {last} rounds",
-            max(gaps) < SMALL,
-            paper="updates do not change much across the rounds",
-            ours=f"largest difference {max(gaps):.2g} at a relative motion of "
-            f"{slow['motion'].mean():.2g}",
-            tolerance="within 0.05 for each scheme and seed",
-        ),
-        state(
-            f"where models move as in training, {first} rounds of random selection tell nothing",
-            min(_means(fast)[RANDOM]) > 1,
-            paper="not discussed",
-            ours=f"{_words(_means(fast)[RANDOM])} at a relative motion of "
-            f"{fast['motion'].mean():.2g}",
-            tolerance="error over 1, that of no estimate at all, in each seed",
-            note=f"the inverse of a {first} x {plan.num_clients} matrix multiplies the motion's "
-            f"square by {_quantiles(window)}",
-        ),
-        _longer(_means(fast), long, (first, last)),
-        _amplified(frame),
-        state(
-            "blocks of T hide their clients at any motion and length",
-            bool((least > (1 - 1 / least.index.get_level_values("target")) / 2).all()),
-            paper="the best the server can do is a block's sum",
-            ours=f"smallest mean error {least.min():.2g}",
-            tolerance="over half of 1 - 1/T in each seed",
-        ),
+    short = windows._means(fast)
+    long = windows._means(frame[(frame["rounds"] == last) & (frame["speed"] == 1.0)])
+    yield state(
+        f"where models hardly move, the error is that of frozen ones, sums of {last} rounds",
+        max(gaps) < windows.SMALL,
+        paper="updates do not change much across the rounds",
+        ours=f"largest difference {max(gaps):.2g} at a relative motion of "
+        f"{slow['motion'].mean():.2g}",
+        tolerance="within 0.05 for each scheme and seed",
+    )
+    yield state(
+        f"where models move as in training, {first} rounds of random selection tell nothing",
+        min(short[RANDOM]) > 1,
+        ours=f"{windows._words(short[RANDOM])} at a relative motion of {fast['motion'].mean():.2g}",
+        tolerance="error over 1, that of no estimate at all, in each seed",
+        note=f"the inverse of a {first} x {plan.num_clients} matrix multiplies the motion's "
+        f"square by {_quantiles(window)}",
+    )
+    yield windows._longer(short, long, (first, last))
+    yield _amplified(frame)
+    yield state(
+        "blocks of T hide their clients at any motion and length",
+        bool((least > (1 - 1 / least.index.get_level_values("target")) / 2).all()),
+        paper="the best the server can do is a block's sum",
+        ours=f"smallest mean error {least.min():.2g}",
+        tolerance="over half of 1 - 1/T in each seed",
     )
 
 
 def _exposed_in_motion(clients: pd.DataFrame, plan: Plan) -> Check:
     """Judge the privacy engine's prediction on updates that hardly move."""
-    own = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == SLOW)]
-    fallen = own["error"] < SMALL
+    own = clients[(clients["rounds"] == plan.lengths[-1]) & (clients["speed"] == windows.SLOW)]
+    fallen = own["error"] < windows.SMALL
     exposed, others = float(fallen[own["exposed"]].mean()), float(fallen[~own["exposed"]].mean())
     return state(
-        f"who is predicted exposed is who is recovered, {SLOW_RATE}",
+        f"who is predicted exposed is who is recovered, {windows.SLOW_RATE}",
         exposed > 0.95 and others < 0.05,
-        paper="not discussed",
         ours=f"{100 * exposed:.3g} % of {int(own['exposed'].sum())} exposed clients, "
         f"{100 * others:.2g} % of {int((~own['exposed']).sum())} others",
-        tolerance=f"over 95 % and under 5 %; recovered: error under {SMALL:g}, sums of "
+        tolerance=f"over 95 % and under 5 %; recovered: error under {windows.SMALL:g}, sums of "
         f"{plan.lengths[-1]} rounds",
         note="two like clients in a block give each other away without being exposed",
     )
@@ -121,7 +110,6 @@ def _amplified(frame: pd.DataFrame) -> Check:
     return state(
         "1 - leverage + motion^2 x gain of the inverse predicts random selection's error",
         bool(1 / 3 < ratio.median() < 3),
-        paper="not discussed",
         ours=f"measured over predicted: {ratio.min():.2g} to {ratio.max():.2g}, median "
         f"{ratio.median():.2g}",
         tolerance="median over seeds, rates and lengths within a factor of 3",

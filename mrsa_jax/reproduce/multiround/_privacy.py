@@ -194,7 +194,6 @@ def echelon_against_truth(context: Context) -> Found:
                 paper="0, if it is to be T",
                 ours=f"{int(over.sum())} of {int((upper > 0).sum())}; in round {worst + 1} "
                 f"{estimate[worst]} where T <= {upper[worst]}",
-                tolerance="exact",
                 otherwise="paper errs",
                 note="the bound comes with a combination of sums that has so few clients",
             )
@@ -224,7 +223,6 @@ def _exhaustive(context: Context) -> Check:
         wrong == 0,
         paper="0, if it is to be T",
         ours=f"{wrong} of {trials} ({unproven} rounds without certificate left out)",
-        tolerance="exact",
         otherwise="paper errs",
     )
 

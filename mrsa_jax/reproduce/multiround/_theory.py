@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,22 +15,13 @@ import numpy as np
 
 from mrsa_jax import modular, selection
 from mrsa_jax.availability import independent
+from mrsa_jax.reproduce.harness import _figures as draw
 from mrsa_jax.reproduce.harness._context import (
     RATES,
     Context,
     rows_to_frame,
     schemes_for,
     targets_of,
-)
-from mrsa_jax.reproduce.harness._figures import (
-    MARKERS,
-    SHADES,
-    WARNING,
-    beside,
-    in_turn,
-    legend,
-    scheme_colour,
-    short,
 )
 from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
@@ -69,16 +61,15 @@ def theorem_1(context: Context) -> Found:
             "simulated": 12.0 * float(1 - np.asarray(metrics.skipped).mean()),
         })  # fmt: skip
     data = rows_to_frame(rows)
-    checks = _theorem_1_checks(data, num_trials * num_rounds)
     return Found(
-        checks,
+        tuple(_theorem_1_checks(data, num_trials * num_rounds)),
         data,
         "Expected number of clients in a round's sum at N = 120, K = 12 for equal dropout rates p, "
         "which the paper's figure does not state: lines Theorem 1, crosses simulated.",
     )
 
 
-def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> tuple[Check, ...]:
+def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> Iterator[Check]:
     gap = float((data["closed_form"] - data["theorem"]).abs().max())
     falls = all(
         (np.diff(curve.sort_values("T")["theorem"]) <= 1e-12).all()
@@ -90,22 +81,20 @@ def _theorem_1_checks(data: pd.DataFrame, rounds: int) -> tuple[Check, ...]:
     slack = 12 * (np.sqrt(2 * share * (1 - share) * log / rounds) + 2 * log / (3 * rounds))
     inside = ((data["simulated"] - data["theorem"]).abs() <= slack).all()
     worst = float((data["simulated"] - data["theorem"]).abs().max())
-    return (
-        compare("largest gap to Theorem 1 in exact rationals", 0.0, gap, tolerance=1e-9),
-        state(
-            "C against T",
-            falls,
-            paper="falls as T rises (Remark 5)",
-            ours="never rises" if falls else "rises somewhere",
-            tolerance="every p, every T",
-        ),
-        state(
-            "simulated C against Theorem 1",
-            bool(inside),
-            paper="equal in the mean",
-            ours=f"at most {worst:.3f} apart over {rounds} rounds a point",
-            tolerance="Bernstein's bound, chance 1e-6",
-        ),
+    yield compare("largest gap to Theorem 1 in exact rationals", 0.0, gap, tolerance=1e-9)
+    yield state(
+        "C against T",
+        falls,
+        paper="falls as T rises (Remark 5)",
+        ours="never rises" if falls else "rises somewhere",
+        tolerance="every p, every T",
+    )
+    yield state(
+        "simulated C against Theorem 1",
+        bool(inside),
+        paper="equal in the mean",
+        ours=f"at most {worst:.3f} apart over {rounds} rounds a point",
+        tolerance="Bernstein's bound, chance 1e-6",
     )
 
 
@@ -179,7 +168,7 @@ def full_rank(context: Context) -> Found:
         ]  # fmt: skip
     data = rows_to_frame(rows)
     return Found(
-        _theorem_3_checks(data, draws),
+        tuple(_theorem_3_checks(data, draws)),
         data,
         f"Share of {draws} histories whose participation matrix has rank N, ranks by drawn primes. "
         "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric "
@@ -222,49 +211,46 @@ _AT_ONCE = 1000
 _FEW = 256  # histories for which one compiled program is cheaper than two
 
 
-def _theorem_3_checks(data: pd.DataFrame, draws: int) -> tuple[Check, ...]:
-    checks = []
+def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
     at_n = data[data["rounds"] == data["N"]]
     for _, row in at_n[at_n["selection"] == "iid"].iterrows():
         rate, bound = float(row["full_rank"]), float(row["bound"])
         error = math.sqrt(max(bound * (1 - bound), 1 / draws) / draws)
-        checks.append(
-            state(
-                f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N rounds",
-                rate >= bound - 4.9 * error,
-                paper=f"at least {bound:.6g}",
-                ours=f"{rate:.4f}",
-                tolerance="4.9 standard errors (chance 1e-6)",
-                note="(32) with its o(1) set to 0",
-            )
+        yield state(
+            f"i.i.d. selection, N = {row['N']}, K = {row['K']}: P(full rank) after N rounds",
+            rate >= bound - 4.9 * error,
+            paper=f"at least {bound:.6g}",
+            ours=f"{rate:.4f}",
+            tolerance="4.9 standard errors (chance 1e-6)",
+            note="(32) with its o(1) set to 0",
         )
     uniform = at_n[at_n["selection"] == "K-uniform"].set_index("N")["full_rank"]
     largest = int(uniform.index.max())
-    checks.append(
-        state(
-            f"K-uniform selection, N = {largest}: P(full rank) after N rounds",
-            bool(uniform[largest] > (0.9 if largest < 120 else 0.99)),
-            paper="tends to 1 (Remark 11: high probability for t >= N)",
-            ours=f"{uniform[largest]:.4f}",
-            tolerance="above 0.99 at N = 120 (0.9 at N = 40)",
-        )
+    yield state(
+        f"K-uniform selection, N = {largest}: P(full rank) after N rounds",
+        bool(uniform[largest] > (0.9 if largest < 120 else 0.99)),
+        paper="tends to 1 (Remark 11: high probability for t >= N)",
+        ours=f"{uniform[largest]:.4f}",
+        tolerance="above 0.99 at N = 120 (0.9 at N = 40)",
     )
     before = data[data["rounds"] < data["N"]]["full_rank"].max()
-    checks.append(compare("P(full rank) before round N", 0.0, float(before)))
-    return tuple(checks)
+    yield compare("P(full rank) before round N", 0.0, float(before))
+
+
+_LOOKS = {"color": draw.SHADES, "marker": draw.MARKERS}
 
 
 def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
     """Draw C against T (columns p, T, theorem, simulated), a line for each dropout rate p."""
     ax = figure.subplots()
-    for _, curve, look in in_turn(data, "p", "p = {:g}", color=SHADES, marker=MARKERS):
+    for _, curve, look in draw.in_turn(data, "p", "p = {:g}", **_LOOKS):
         ax.plot(curve["T"], curve["theorem"], ms=5, **look)
         ax.plot(curve["T"], curve["simulated"], ls="none", marker="x", ms=9, color="#444444")
     ax.plot([], [], ls="none", marker="x", ms=9, color="#444444", label="simulated")
     ax.set(xlabel="privacy target T (clients)", ylabel="expected cardinality C (clients)")
     ax.set(ylim=(0, 12.6), xlim=(0, 12.4))
     ax.set_title("The price of privacy (N = 120, K = 12, equal dropout rates p)")
-    legend(ax)
+    draw.legend(ax)
 
 
 def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
@@ -272,12 +258,12 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
     ax = figure.subplots()
     shares = 100 * data["changed_sums"] / data["sums"]
     places = np.arange(len(data))[::-1]
-    colours = [scheme_colour(label) for label in data["scheme"]]
+    colours = [draw.scheme_colour(label) for label in data["scheme"]]
     ax.barh(places, shares, color=colours, height=0.6)
     texts = data["changed_sums"].astype(str) + " of " + data["sums"].astype(str)
     for place, text, share in zip(places, texts, shares, strict=True):
-        beside(ax, text, (share, place), (6, 0), va="center", fontsize=10)
-    ax.set_yticks(places, [short(label) for label in data["scheme"]])
+        draw.beside(ax, text, (share, place), (6, 0), va="center", fontsize=10)
+    ax.set_yticks(places, [draw.short(label) for label in data["scheme"]])
     ax.set(xlabel="sums that change (%)", xlim=(0, 115))
     ax.set_title("Clients swap updates within a block (within pairs where there is none)")
     ax.grid(axis="y", visible=False)
@@ -286,17 +272,17 @@ def draw_swaps(figure: Figure, data: pd.DataFrame) -> None:
 def draw_full_rank(figure: Figure, data: pd.DataFrame) -> None:
     """Draw the chance of full rank (columns N, K, selection, rounds, full_rank, bound)."""
     ax = figure.subplots()
-    for (n, k), both, look in in_turn(data, ["N", "K"], color=SHADES, marker=MARKERS):
+    for (n, k), both, look in draw.in_turn(data, ["N", "K"], **_LOOKS):
         for kind, curve in both.groupby("selection"):
             is_iid = kind == "iid"
             own = {"ls": "-", "label": f"N = {n}, K = {k}"} if is_iid else {"ls": ":", "label": ""}
             ax.plot(curve["rounds"] - n, curve["full_rank"], ms=4, **look | own)
             if is_iid:
                 bound = curve["bound"].iloc[0]
-                ax.plot([0], [bound], "x", ms=9, mew=2, color=WARNING, zorder=5)
+                ax.plot([0], [bound], "x", ms=9, mew=2, color=draw.WARNING, zorder=5)
     ax.plot([], [], color="#444444", label="each client with chance K/N")
     ax.plot([], [], color="#444444", ls=":", label="exactly K a round")
-    ax.plot([], [], "x", ms=9, mew=2, color=WARNING, label="bound (32), o(1) = 0")
+    ax.plot([], [], "x", ms=9, mew=2, color=draw.WARNING, label="bound (32), o(1) = 0")
     ax.set(xlabel="rounds minus N", ylabel="P(full rank)", ylim=(-0.03, 1.03))
     ax.set_title("Random selection determines every update after about N rounds")
-    legend(ax)
+    draw.legend(ax)
