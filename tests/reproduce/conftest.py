@@ -28,7 +28,7 @@ import pandas as pd
 import pytest
 
 import mrsa_jax.reproduce as package
-from mrsa_jax.reproduce.harness import _items
+from mrsa_jax.reproduce.harness import Check, compare, state
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for drawing.py
 
@@ -57,13 +57,12 @@ _CHANGES: tuple[Callable[[typing.Any], typing.Any], ...] = (
 def claims() -> Iterator[list[Seen]]:
     """Judge each claim once more with wrong values while items are made; yield what was seen."""
     found: list[Seen] = []
-    state, compare = _items.state, _items.compare
 
-    def watched_state(claim: str, holds: bool, **words: typing.Any) -> _items.Check:
+    def watched_state(claim: str, holds: bool, **words: typing.Any) -> Check:
         found.append(_seen(claim, bool(holds), sys._getframe(1)))
         return state(claim, holds, **words)
 
-    def watched_compare(claim: str, paper: float, ours: float, **words: typing.Any) -> _items.Check:
+    def watched_compare(claim: str, paper: float, ours: float, **words: typing.Any) -> Check:
         wrong = [compare(claim, paper, ours + step, **words).verdict for step in _steps(paper)]
         found.append(Seen(claim, "compare", "differs" not in wrong))
         return compare(claim, paper, ours, **words)
@@ -72,7 +71,7 @@ def claims() -> Iterator[list[Seen]]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             own = importlib.import_module(module.name)
             for name, double in (("state", watched_state), ("compare", watched_compare)):
-                if own is not _items and hasattr(own, name):
+                if own.__name__ != state.__module__ and hasattr(own, name):
                     patch.setattr(own, name, double)
         yield found
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mrsa_jax.reproduce.harness._figures import Draw, drawn
+from mrsa_jax.reproduce.harness import Draw, drawn
 
 
 def axes_of(draw: Draw, data: pd.DataFrame) -> Axes:

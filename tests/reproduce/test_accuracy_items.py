@@ -13,20 +13,27 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_jax.reproduce import ITEMS, ReproduceConfig, _driver, check_targets, remake, run_and_save
 from mrsa_jax.reproduce._summary import summary
 from mrsa_jax.reproduce._words import totals
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._figures import draw_seed_curves, drawn, save_figure
-from mrsa_jax.reproduce.harness._intervals import Interval, difference, interval, late_accuracy
-from mrsa_jax.reproduce.harness._items import Check
-from mrsa_jax.reproduce.multiround import _accuracy as accuracy
-from mrsa_jax.reproduce.multiround import _claims as claims
-from mrsa_jax.reproduce.multiround import _training as training
-from mrsa_jax.reproduce.multiround._training import Setting
+from mrsa_jax.reproduce.harness import (
+    Check,
+    Context,
+    Interval,
+    difference,
+    draw_seed_curves,
+    drawn,
+    interval,
+    late_accuracy,
+    save_figure,
+)
+
+accuracy = inside("multiround.table5")
+claims, training, Setting = accuracy.claims, accuracy.training, accuracy.Setting
 
 READ = claims.Reading(is_fast=False, seeds=5, rounds=100, is_own=True)
 BASE = Setting("IID", "lenet", "iid", 4, 2, 50, 50_000, 0.1, True)

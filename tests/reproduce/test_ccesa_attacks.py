@@ -11,16 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 from matplotlib.figure import Figure
 from scipy import stats
 
 import mrsa_jax as mj
 from mrsa_jax.reproduce import ITEMS, check_targets, remake
-from mrsa_jax.reproduce.ccesa import _inversion as inversion
-from mrsa_jax.reproduce.ccesa import _membership as membership
-from mrsa_jax.reproduce.ccesa._guesses import Guesses, curve_rows, score_rows
-from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness import Context
+
+inversion = inside("ccesa.fig2")
+membership = inside("ccesa.table3")
+lines = inversion.lines
+PLAIN, SECAGG, Wire, ccesa_name = lines.PLAIN, lines.SECAGG, lines.Wire, lines.ccesa_name
+chance_check, wire = lines.chance_check, lines.wire
+Guesses, curve_rows, score_rows = (membership.Guesses, membership.curve_rows, membership.score_rows)
 
 N, DIM, CHANCE = 12, 300, 0.4
 

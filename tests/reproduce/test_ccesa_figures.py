@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from drawing import axes_of, panel
+from inside import inside
 from matplotlib.axes import Axes
 
-from mrsa_jax.reproduce.ccesa import _costs as costs
-from mrsa_jax.reproduce.ccesa import _membership as membership
-from mrsa_jax.reproduce.ccesa import _theory as theory
-from mrsa_jax.reproduce.ccesa import _thresholds as thresholds
-from mrsa_jax.reproduce.ccesa import _times as times
+costs = inside("ccesa.table1")
+membership = inside("ccesa.table3")
+theory = inside("ccesa.fig3")
+thresholds = inside("ccesa.tableg2")
+times = inside("ccesa.table2")
 
 
 def _lines(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:

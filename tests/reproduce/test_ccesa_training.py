@@ -9,13 +9,15 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_jax.reproduce import remake
-from mrsa_jax.reproduce.ccesa import _reliability as reliability
-from mrsa_jax.reproduce.ccesa._training import Runs, first_samples
-from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness import Context
+
+reliability = inside("ccesa.fig4")
+Runs, first_samples = reliability.Runs, reliability.first_samples
 
 N, ROUNDS, SHARES = 12, 6, 7
 

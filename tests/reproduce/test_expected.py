@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 
 from mrsa_jax import data
 from mrsa_jax.reproduce import ITEMS, Check
-from mrsa_jax.reproduce.ccesa import _reliability as reliability
-from mrsa_jax.reproduce.ccesa._training import Runs
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._rows import Miss
-from mrsa_jax.reproduce.heterosag import _accuracy as unequal
-from mrsa_jax.reproduce.multiround import _accuracy as accuracy
-from mrsa_jax.reproduce.multiround import _attacks as windows
-from mrsa_jax.reproduce.multiround import _images as images
-from mrsa_jax.reproduce.multiround import _training as training
+from mrsa_jax.reproduce.harness import ANY, Context, Miss, is_data_of, substitution
+
+reliability = inside("ccesa.fig4")
+unequal = inside("heterosag.fig3a")
+accuracy = inside("multiround.table5")
+windows = inside("multiround.fig9")
+images = inside("multiround.fig10")
+training, Runs = accuracy.training, reliability.Runs
 
 Patch = pytest.MonkeyPatch
 EXPECTED: list[tuple[str, str, Miss]] = [
@@ -150,9 +150,6 @@ def test_the_made_up_items_would_show_a_misspelt_claim(monkeypatch: pytest.Monke
 
 
 def test_data_in_place_of_the_papers() -> None:
-    from mrsa_jax.reproduce.harness._datasets import is_data_of, substitution
-    from mrsa_jax.reproduce.harness._rows import ANY
-
     def named(name: str, samples: int, classes: int) -> data.Dataset:
         nothing = np.zeros((0, 1, 1, 1), np.float32)
         labels = np.zeros(samples, np.int64)

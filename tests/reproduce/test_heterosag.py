@@ -14,19 +14,19 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 
 import mrsa_jax as mj
 from mrsa_jax.cli import main
 from mrsa_jax.reproduce import ITEMS, ReproduceConfig, remake, run_and_save
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._intervals import difference
-from mrsa_jax.reproduce.harness._items import Check, Item
-from mrsa_jax.reproduce.heterosag import _accuracy as accuracy
-from mrsa_jax.reproduce.heterosag import _byzantine as byzantine
-from mrsa_jax.reproduce.heterosag import _errors as errors
-from mrsa_jax.reproduce.heterosag import _matrices as matrices
-from mrsa_jax.reproduce.heterosag import _privacy as privacy
-from mrsa_jax.reproduce.heterosag import _training as training
+from mrsa_jax.reproduce.harness import Check, Context, Item, difference
+
+accuracy = inside("heterosag.fig3a")
+byzantine = inside("heterosag.fig3b")
+errors = inside("heterosag.error_bounds")
+matrices = inside("heterosag.matrices")
+privacy = inside("heterosag.theorem1")
+training = accuracy.training
 
 UNTRAINED = [name for name in ITEMS["heterosag"] if not name.startswith("fig")]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from drawing import axes_of, panel
+from inside import inside
 from matplotlib.collections import PolyCollection
 
-from mrsa_jax.reproduce.harness._figures import draw_seed_curves
-from mrsa_jax.reproduce.heterosag import _errors as errors
-from mrsa_jax.reproduce.heterosag import _matrices as matrices
-from mrsa_jax.reproduce.heterosag import _privacy as privacy
-from mrsa_jax.reproduce.heterosag import _survivors as survivors
+from mrsa_jax.reproduce.harness import draw_seed_curves
+
+errors = inside("heterosag.error_bounds")
+matrices = inside("heterosag.matrices")
+privacy = inside("heterosag.theorem1")
+survivors = inside("heterosag.theorem4")
 
 
 def test_a_matrix_is_drawn_cell_by_cell_and_lost_rows_are_framed() -> None:
@@ -36,13 +38,13 @@ def test_wrong_sums_are_counted_in_the_title() -> None:
 def test_levels_show_claims_and_truth() -> None:
     data = pd.DataFrame({"G": [5, 6], "T": [np.nan] * 2, "claimed": [0.8, 2 / 3],
                          "true": [0.8, 0.5], "holds": [True, False]})  # fmt: skip
-    ax = panel(privacy._draw_levels_of, data, "G")
+    ax = panel(privacy._draw_levels_of, data)
     assert {line.get_label() for line in ax.lines} == {
         "claimed", "true, as claimed", "true, not as claimed"}  # fmt: skip
-    ax = panel(privacy._draw_levels_of, data.assign(T=[2.0, 3.0]), "G")
+    ax = panel(privacy._draw_levels_of, data.assign(T=[2.0, 3.0]))
     assert [text.get_text() for text in ax.texts] == ["0.50"]
     renamed = data.rename(columns={"G": "Z"})
-    assert panel(privacy._draw_levels_of, renamed, "Z").get_xlabel() == "number of subgroups Z"
+    assert panel(privacy._draw_levels_of, renamed).get_xlabel() == "number of subgroups Z"
 
 
 def test_numbers_are_drawn_as_given() -> None:

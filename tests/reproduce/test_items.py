@@ -11,13 +11,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inside import inside
 
 import mrsa_jax as mj
 from mrsa_jax.reproduce import ITEMS, check_targets, echelon_estimate, remake
 from mrsa_jax.reproduce._driver import function_of
-from mrsa_jax.reproduce.harness._context import Context, schemes_for, targets_of
-from mrsa_jax.reproduce.harness._items import Check, Item, Verdict, compare, state
-from mrsa_jax.reproduce.multiround._leaks import recount, window_bounds, window_witness
+from mrsa_jax.reproduce.harness import (
+    Check,
+    Context,
+    Item,
+    Verdict,
+    compare,
+    schemes_for,
+    state,
+    targets_of,
+)
+
+leaks = inside("multiround.early_leaks")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +233,7 @@ def test_the_estimate_is_an_upper_bound(seed: int) -> None:
 def test_windows_and_their_witness_agree_with_a_loop() -> None:
     rng = np.random.default_rng(3)
     history = rng.random((4, 12, 10)) < 0.3
-    upper = window_bounds(history)
+    upper = leaks.window_bounds(history)
     for trial, rounds in itertools.product(range(4), (1, 2, 5, 12)):
         past = history[trial, :rounds].astype(int)
         pairs = [
@@ -233,10 +243,10 @@ def test_windows_and_their_witness_agree_with_a_loop() -> None:
         ]
         weights = [int(np.count_nonzero(row)) for row in [*past, *pairs]]
         assert upper[trial, rounds - 1] == min([w for w in weights if w], default=11)
-    witness = window_witness(history[0], 10)
+    witness = leaks.window_witness(history[0], 10)
     assert witness is not None
-    assert recount(history[0], witness) == np.count_nonzero(np.array(witness) @ history[0])
-    assert window_witness(np.eye(4, dtype=bool)[:2], 1) is None
+    assert leaks.recount(history[0], witness) == np.count_nonzero(np.array(witness) @ history[0])
+    assert leaks.window_witness(np.eye(4, dtype=bool)[:2], 1) is None
 
 
 def test_weighted_random_leaks_at_multiples_of_an_epoch() -> None:

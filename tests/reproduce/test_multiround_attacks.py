@@ -13,19 +13,20 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
 from mrsa_jax._streams import fold
 from mrsa_jax.data._clients import client_data
 from mrsa_jax.reproduce import remake
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._items import Found
-from mrsa_jax.reproduce.multiround import _attacks as items
-from mrsa_jax.reproduce.multiround import _exposure as exposure
-from mrsa_jax.reproduce.multiround import _motion as motion
-from mrsa_jax.reproduce.multiround import _windows as played
-from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan, Window
+from mrsa_jax.reproduce.harness import Context, Found
+
+items = inside("multiround.fig9")
+exposure = inside("multiround.exposure")
+motion = inside("multiround.motion")
+played = items.played
+RANDOM, Plan, Window = played.RANDOM, played.Plan, played.Window
 
 TWO, FOUR = "Multi-RoundSecAgg (T=2)", "Multi-RoundSecAgg (T=4)"
 TINY = Plan(

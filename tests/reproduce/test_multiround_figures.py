@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from drawing import axes_of, panel
+from inside import inside
 from matplotlib.axes import Axes
 
-from mrsa_jax.reproduce.multiround import _exposure as exposure
-from mrsa_jax.reproduce.multiround import _families as families
-from mrsa_jax.reproduce.multiround import _leaks as leaks
-from mrsa_jax.reproduce.multiround import _motion as motion
-from mrsa_jax.reproduce.multiround import _privacy as privacy
-from mrsa_jax.reproduce.multiround import _rounds as rounds
-from mrsa_jax.reproduce.multiround import _theory as theory
+exposure = inside("multiround.exposure")
+families = inside("multiround.table1")
+leaks = inside("multiround.early_leaks")
+motion = inside("multiround.motion")
+privacy = inside("multiround.fig4a")
+rounds = inside("multiround.fig4b")
+theory = inside("multiround.fig3")
 
 
 def _lines(ax: Axes) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -7,13 +7,14 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from inside import inside
 from matplotlib.figure import Figure
 
 from mrsa_jax import attacks
 from mrsa_jax.reproduce import check_targets
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched
-from mrsa_jax.reproduce.multiround import _images as images
+from mrsa_jax.reproduce.harness import Context, image_as_cells, image_from_text, stretched
+
+images = inside("multiround.fig10")
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from inside import inside
 
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.multiround import _privacy as items
-from mrsa_jax.reproduce.multiround._privacy import Bounded
+from mrsa_jax.reproduce.harness import Context
+
+items = inside("multiround.fig4a")
+Bounded = items.Bounded
 
 
 def _bounded(lower: list[list[int]], upper: list[list[int]] | None = None) -> Bounded:

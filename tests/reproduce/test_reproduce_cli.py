@@ -13,16 +13,16 @@ import time
 
 import pandas as pd
 import pytest
+from inside import inside
 
 from mrsa_jax import data, reproduce
 from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax.cli import main
 from mrsa_jax.reproduce import ITEMS
 from mrsa_jax.reproduce._summary import judged
-from mrsa_jax.reproduce.harness._context import Context
-from mrsa_jax.reproduce.harness._items import Found
-from mrsa_jax.reproduce.harness._rows import Miss
-from mrsa_jax.reproduce.multiround import _families
+from mrsa_jax.reproduce.harness import Context, Found, Miss
+
+families = inside("multiround.table1")
 
 FAST = ["reproduce", "multiround.table1", "multiround.fig2", "--fast"]
 
@@ -127,13 +127,13 @@ def test_items_are_written_with_their_data(
 
 def _counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Context]:
     """Count how often an item is made."""
-    make, calls = getattr(_families, name), []
+    make, calls = getattr(families, name), []
 
     def counted(context: Context) -> Found:
         calls.append(context)
         return make(context)
 
-    monkeypatch.setattr(_families, name, counted)
+    monkeypatch.setattr(families, name, counted)
     return calls
 
 
@@ -159,14 +159,14 @@ def test_a_rerun_takes_what_is_there(
 
 def _spoilt(monkeypatch: pytest.MonkeyPatch, verdict: str) -> None:
     """Make one claim of Figure 2 come out otherwise."""
-    make = _families.family_figure
+    make = families.family_figure
 
     def spoilt(context: Context) -> Found:
         found = make(context)
         check = dataclasses.replace(found.checks[0], verdict=verdict, claim="spoilt")
         return found._replace(checks=(*found.checks, check))
 
-    monkeypatch.setattr(_families, "family_figure", spoilt)
+    monkeypatch.setattr(families, "family_figure", spoilt)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_failure_half_way_keeps_what_was_finished(
     names = ("multiround.table1", "multiround.fig2")
     config = reproduce.ReproduceConfig(names, fast=True, out=tmp_path / "out")
     with monkeypatch.context() as patch:
-        patch.setattr(_families, "family_figure", fail)
+        patch.setattr(families, "family_figure", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             reproduce.run_and_save(config)
     assert os.listdir(tmp_path / "out") == ["items"]

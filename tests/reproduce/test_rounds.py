@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax.reproduce import remake
-from mrsa_jax.reproduce.harness._items import Item
+from mrsa_jax.reproduce.harness import Item
 
 
 @pytest.fixture(scope="module")

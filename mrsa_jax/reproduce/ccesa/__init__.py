@@ -7,7 +7,7 @@ Appendix D.1 and the comparison with Turbo-aggregate. Errata and open readings: 
 
 from __future__ import annotations
 
-from mrsa_jax.reproduce.harness._rows import Miss, Row
+from mrsa_jax.reproduce.harness import Miss, Row
 
 __all__ = ["ALIASES", "ROWS"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mrsa_jax._student import half_interval
-from mrsa_jax.secagg.failures._binomial import binomial_interval
+from mrsa_jax.reproduce.harness._intervals import binomial_interval
 
 __all__ = ["Guesses", "Method", "curve_rows", "score_rows"]
 

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float32, Key, UInt32
 
 from mrsa_jax import attacks, graphs, quantize, secagg
 from mrsa_jax._streams import Stream, round_key
+from mrsa_jax.reproduce.harness._intervals import binomial_interval
 from mrsa_jax.reproduce.harness._items import Check, state
-from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 __all__ = ["CLIP", "LEVELS", "PLAIN", "SECAGG", "Wire", "ccesa_name", "chance_check", "wire"]
 

@@ -1,1 +1,45 @@
-"""What all items are made with: rows, what a run shares, verdicts, figures, trainings."""
+"""What the items of all papers are made with: settings, trainings, verdicts, figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mrsa_jax._late import late_names
+from mrsa_jax.reproduce.harness._rows import ANY, Miss, Row
+
+if TYPE_CHECKING:
+    from mrsa_jax.reproduce.harness._context import Context, schemes_for, targets_of
+    from mrsa_jax.reproduce.harness._datasets import is_data_of, substitution
+    from mrsa_jax.reproduce.harness._figures import draw_seed_curves, drawn, save_figure
+    from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched
+    from mrsa_jax.reproduce.harness._intervals import Interval, difference, interval, late_accuracy
+    from mrsa_jax.reproduce.harness._items import Check, Found, Item, Verdict, compare, state
+
+__all__ = [
+    "ANY",
+    "Check",
+    "Context",
+    "Found",
+    "Interval",
+    "Item",
+    "Miss",
+    "Row",
+    "Verdict",
+    "compare",
+    "difference",
+    "draw_seed_curves",
+    "drawn",
+    "image_as_cells",
+    "image_from_text",
+    "interval",
+    "is_data_of",
+    "late_accuracy",
+    "save_figure",
+    "schemes_for",
+    "state",
+    "stretched",
+    "substitution",
+    "targets_of",
+]
+
+__getattr__, __dir__ = late_names(__name__)

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._student import half_interval
+from mrsa_jax.secagg.failures._binomial import binomial_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Interval", "bands", "difference", "interval", "late_accuracy", "spread"]
+__all__ = [
+    "Interval",
+    "bands",
+    "binomial_interval",
+    "difference",
+    "interval",
+    "late_accuracy",
+    "spread",
+]
 
 
 @dataclasses.dataclass(frozen=True)

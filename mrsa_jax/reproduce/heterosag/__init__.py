@@ -7,7 +7,7 @@ Errata and open readings: docs/errata.md.
 
 from __future__ import annotations
 
-from mrsa_jax.reproduce.harness._rows import Miss, Row
+from mrsa_jax.reproduce.harness import Miss, Row
 
 __all__ = ["ROWS"]
 

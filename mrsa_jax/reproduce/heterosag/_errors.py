@@ -335,7 +335,7 @@ def draw_costs(figure: Figure, data: pd.DataFrame) -> None:
 
 def _draw_counts(ax: Axes, data: pd.DataFrame) -> None:
     """Draw counted costs over what is varied, on log axes (columns at, count, value, varied)."""
-    looks = {"color": draw.COLOURS, "marker": draw.MARKERS, "ls": draw.LINES}
+    looks: Any = {"color": draw.COLOURS, "marker": draw.MARKERS, "ls": draw.LINES}
     for _, rows, look in draw.in_turn(data, "count", **looks):
         ax.plot(rows["at"], rows["value"], ms=4.5, lw=1.4, **look)
     varied = str(data["varied"].iloc[0])

@@ -8,7 +8,7 @@ leaks earlier, and what least squares recovers. Errata and open readings: docs/e
 
 from __future__ import annotations
 
-from mrsa_jax.reproduce.harness._rows import ANY, Miss, Row
+from mrsa_jax.reproduce.harness import ANY, Miss, Row
 
 __all__ = ["ALIASES", "ROWS"]
 

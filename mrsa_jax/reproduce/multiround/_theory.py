@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -237,7 +237,7 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
     yield compare("P(full rank) before round N", 0.0, float(before))
 
 
-_LOOKS = {"color": draw.SHADES, "marker": draw.MARKERS}
+_LOOKS: dict[str, Any] = {"color": draw.SHADES, "marker": draw.MARKERS}
 
 
 def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
