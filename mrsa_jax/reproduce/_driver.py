@@ -190,7 +190,9 @@ def run_and_save(
     check_folder(config.out)
     own = {target: item_config(config, target) for target in targets}
     kept = {target for target in targets if is_made(own[target])}
-    usual = {t: _usual_seconds(t, config) for t in targets if t not in kept}
+    rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
+    size = "fast_seconds" if config.fast else "seconds"
+    usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}
     overall = Overall(progress or context.progress, usual)
     if kept:
         overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
@@ -258,8 +260,3 @@ def _check_dataset(config: ReproduceConfig, targets: tuple[Target, ...]) -> None
     trains = any(ITEMS[paper][name].trains for paper, name in targets)
     rule = "must be left out where no item trains (--list marks those that do)"
     require(trains or not given, "dataset", rule, config.dataset)
-
-
-def _usual_seconds(target: Target, config: ReproduceConfig) -> float:
-    own = ITEMS[target[0]][target[1]]
-    return float(own.fast_seconds if config.fast else own.seconds)

@@ -19,9 +19,8 @@ from mrsa_jax import graphs, secagg
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax.availability import independent_steps
 from mrsa_jax.reproduce.ccesa._theory import SIZES, step_rate, thresholds_of
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import beside, legend, log_ticks, panels
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
 if TYPE_CHECKING:
     import pandas as pd

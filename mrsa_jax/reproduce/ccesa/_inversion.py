@@ -19,9 +19,8 @@ from jaxtyping import Array, Key
 from mrsa_jax import attacks, data, federated, quantize, secagg
 from mrsa_jax.reproduce.ccesa import _wire as lines
 from mrsa_jax.reproduce.ccesa._reliability import faces_trainer, one_class
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Context, image_as_cells, rows_to_frame, stretched
 from mrsa_jax.reproduce.harness._figures import draw_image_grid
-from mrsa_jax.reproduce.harness._images import image_as_cells, stretched
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:

@@ -23,10 +23,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, host_generator, round_key
 from mrsa_jax.reproduce.ccesa._guesses import Guesses, Method, curve_rows, score_rows
 from mrsa_jax.reproduce.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._datasets import is_data_of
+from mrsa_jax.reproduce.harness import Check, Context, Found, is_data_of, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import LINES, in_turn, log_ticks
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
     import pandas as pd

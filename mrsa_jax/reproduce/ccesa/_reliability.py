@@ -15,10 +15,9 @@ from jaxtyping import Array, Key
 from mrsa_jax import data, federated, secagg
 from mrsa_jax.reproduce.ccesa._theory import TOTALS, step_rate
 from mrsa_jax.reproduce.ccesa._training import Runs, first_samples
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import MARKERS, draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
 if TYPE_CHECKING:
     import pandas as pd

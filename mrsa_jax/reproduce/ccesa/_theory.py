@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import secagg
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import MARKERS, beside, in_turn, legend
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,8 @@ import numpy as np
 
 from mrsa_jax import secagg
 from mrsa_jax.reproduce.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import in_turn, legend
-from mrsa_jax.reproduce.harness._items import Found, compare, state
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,23 +8,36 @@ from mrsa_jax._late import late_names
 from mrsa_jax.reproduce.harness._rows import ANY, Miss, Row
 
 if TYPE_CHECKING:
-    from mrsa_jax.reproduce.harness._context import Context, schemes_for, targets_of
+    from mrsa_jax.reproduce.harness._context import (
+        Context,
+        rows_to_frame,
+        schemes_for,
+        targets_of,
+    )
     from mrsa_jax.reproduce.harness._datasets import is_data_of, substitution
-    from mrsa_jax.reproduce.harness._figures import draw_seed_curves, drawn, save_figure
+    from mrsa_jax.reproduce.harness._figures import Draw, draw_seed_curves, drawn, save_figure
     from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched
-    from mrsa_jax.reproduce.harness._intervals import Interval, difference, interval, late_accuracy
+    from mrsa_jax.reproduce.harness._intervals import (
+        Interval,
+        bands,
+        difference,
+        interval,
+        late_accuracy,
+    )
     from mrsa_jax.reproduce.harness._items import Check, Found, Item, Verdict, compare, state
 
 __all__ = [
     "ANY",
     "Check",
     "Context",
+    "Draw",
     "Found",
     "Interval",
     "Item",
     "Miss",
     "Row",
     "Verdict",
+    "bands",
     "compare",
     "difference",
     "draw_seed_curves",
@@ -34,6 +47,7 @@ __all__ = [
     "interval",
     "is_data_of",
     "late_accuracy",
+    "rows_to_frame",
     "save_figure",
     "schemes_for",
     "state",

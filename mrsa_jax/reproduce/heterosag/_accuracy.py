@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import data, federated, hetero
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._experiment import Experiment, tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.heterosag import _training as training
 from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIENTS, layout_of
 

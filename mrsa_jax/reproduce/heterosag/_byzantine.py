@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import data, federated, hetero
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._experiment import tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import bands, difference, late_accuracy, spread
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ import numpy as np
 
 from mrsa_jax import hetero
 from mrsa_jax._streams import as_key, fold
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness import _figures as draw
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:

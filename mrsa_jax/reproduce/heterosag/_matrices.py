@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import WARNING, panels
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +33,17 @@ EXAMPLE_5 = (1, 2, 2)
 
 @dataclasses.dataclass(frozen=True)
 class _Printed:
-    """A matrix of the paper, its rows token by token as the text has them."""
+    """A matrix of the paper, a line for each row, token by token as the text has them."""
 
     name: str
     scheme: str
-    rows: tuple[str, ...]
+    text: str
     subgroups: tuple[int, ...]
     threshold: int | None = None
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [line.split() for line in self.text.split("\n")[1:]]
 
     @property
     def matrix(self) -> np.ndarray:
@@ -54,65 +57,40 @@ class _Printed:
 
 
 _PRINTED = (
-    _Printed(
-        "SC, G = 5 (Algorithm 1)",
-        "sc",
-        ("0 0 * * *", "* 1 1 * *", "* * 2 2 *", "* * * 3 3", "0 * * * 0"),
-        (1,) * 5,
-    ),
-    _Printed(
-        "MC, G = 6 (Section IV-A)",
-        "mc",
-        (
-            "0 0 2 3 3 2",
-            "0 * 0 3 * 3",
-            "0 1 1 0 4 4",
-            "0 1 * 1 0 *",
-            "0 1 2 2 1 0",
-            "* 1 2 * 2 1",
-        ),
-        (1,) * 6,
-    ),
-    _Printed(
-        "SC+, Example 5",
-        "sc",
-        (
-            "(0,0) (0,0) * * * *",
-            "* (1,0) (1,0) * * *",
-            "* * (1,1) (1,1) *",
-            "* * * (2,0) (2,0)",
-            "(0,0) * * * (0,0)",
-        ),
-        EXAMPLE_5,
-    ),
-    _Printed(
-        "MC+, Example 5",
-        "mc",
-        (
-            "(0,0) (0,0) (1,1) * (1,1)",
-            "(0,0) * (0,0) (2,0) (2,0)",
-            "(0,0) (1,0) (1,0) (0,0) *",
-            "(0,0) (1,0) (1,0) (0,0) *",
-            "(0,0) (1,0) (1,1) (1,0)",
-        ),
-        EXAMPLE_5,
-    ),
-    _Printed(
-        "HC+ (T = 2), Example 5",
-        "hc",
-        (
-            "(0,0) * (0,0) * (2,0) (2,0)",
-            "(0,0) (1,0) * (0,0) * *",
-            "(0,0) (1,0) (1,0) (0,0) *",
-            "(0,0) (1,0) (1,0) (0,0) *",
-            "(0,0) (1,0) (1,0) (0,0) *",
-            "(0,0) (1,0) * (1,0) (0,0)",
-            "* (1,0) (1,1) (1,1) (1,0)",
-        ),
-        EXAMPLE_5,
-        2,
-    ),
-)
+    _Printed("SC, G = 5 (Algorithm 1)", "sc", """
+        0 0 * * *
+        * 1 1 * *
+        * * 2 2 *
+        * * * 3 3
+        0 * * * 0""", (1,) * 5),
+    _Printed("MC, G = 6 (Section IV-A)", "mc", """
+        0 0 2 3 3 2
+        0 * 0 3 * 3
+        0 1 1 0 4 4
+        0 1 * 1 0 *
+        0 1 2 2 1 0
+        * 1 2 * 2 1""", (1,) * 6),
+    _Printed("SC+, Example 5", "sc", """
+        (0,0) (0,0) * * * *
+        * (1,0) (1,0) * * *
+        * * (1,1) (1,1) *
+        * * * (2,0) (2,0)
+        (0,0) * * * (0,0)""", EXAMPLE_5),
+    _Printed("MC+, Example 5", "mc", """
+        (0,0) (0,0) (1,1) * (1,1)
+        (0,0) * (0,0) (2,0) (2,0)
+        (0,0) (1,0) (1,0) (0,0) *
+        (0,0) (1,0) (1,0) (0,0) *
+        (0,0) (1,0) (1,1) (1,0)""", EXAMPLE_5),
+    _Printed("HC+ (T = 2), Example 5", "hc", """
+        (0,0) * (0,0) * (2,0) (2,0)
+        (0,0) (1,0) * (0,0) * *
+        (0,0) (1,0) (1,0) (0,0) *
+        (0,0) (1,0) (1,0) (0,0) *
+        (0,0) (1,0) (1,0) (0,0) *
+        (0,0) (1,0) * (1,0) (0,0)
+        * (1,0) (1,1) (1,1) (1,0)""", EXAMPLE_5, 2),
+)  # fmt: skip
 # What Table III and Section V-A print of matrices whose own print is lost.
 _SUMS = (
     ("Table III-A: sums with Group 0 under SC", "sc", ((0, 1), (0,), (0,), (0,), (0, 4))),
@@ -154,7 +132,7 @@ def matrices(context: Context) -> Found:
 
 def _aligned(printed: _Printed) -> list[list[str]]:
     """Return one printed line for each row, where a line that is printed again too often goes."""
-    lines = [row.split() for row in printed.rows]
+    lines = printed.rows
     while len(lines) > len(printed.matrix):
         lines.remove(next(a for a, b in itertools.pairwise(lines) if a == b))
     return lines

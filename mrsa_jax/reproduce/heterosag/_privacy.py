@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import WARNING, beside, panels
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 from mrsa_jax.reproduce.heterosag._matrices import EXAMPLE_5
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import hetero
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, WARNING, in_turn, legend
 from mrsa_jax.reproduce.harness._intervals import binomial_interval
-from mrsa_jax.reproduce.harness._items import Found, state
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrsa_jax import data
-from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness import Check, Context, Found, bands, interval, late_accuracy
 from mrsa_jax.reproduce.harness._datasets import SAMPLES, is_data_of
 from mrsa_jax.reproduce.harness._figures import by_scheme, draw_seeds, panels, short
-from mrsa_jax.reproduce.harness._intervals import bands, interval, late_accuracy
-from mrsa_jax.reproduce.harness._items import Check, Found
 from mrsa_jax.reproduce.harness._rows import DATA_NAMES
 from mrsa_jax.reproduce.multiround import ROWS
 from mrsa_jax.reproduce.multiround import _claims as claims

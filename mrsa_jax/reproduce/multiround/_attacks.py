@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._datasets import is_data_of
-from mrsa_jax.reproduce.harness._intervals import interval
+from mrsa_jax.reproduce.harness import Context, interval, is_data_of, rows_to_frame
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround import _windows as played
 from mrsa_jax.reproduce.multiround._windows import RANDOM, RECOVERED, Plan, label_of

@@ -16,10 +16,9 @@ import numpy as np
 from mrsa_jax import attacks, federated, privacy, selection
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.availability import assign_rates, independent
+from mrsa_jax.reproduce.harness import Check, Found, interval, state
 from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import SHADES, WARNING
-from mrsa_jax.reproduce.harness._intervals import interval
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround import _windows as played
 from mrsa_jax.reproduce.multiround._windows import RECOVERED, Plan, label_of, selector_of
 
@@ -32,6 +31,7 @@ __all__ = ["confusion", "draw_exposure", "exposed_and_recovered"]
 
 _PLAN = Plan("logistic", "shards", 60_000, 100, 0.03, False, 100, (40,), 1, (1,))
 _LOST = (0.0, 0.05)  # chance that a member of a cohort is lost before the sum
+_ERROR = "relative squared error of a client"
 _UNRELATED = 400  # entries of drawn updates
 
 
@@ -221,19 +221,12 @@ def draw_exposure(figure: Figure, data: pd.DataFrame) -> None:
 def _draw_recovered(ax: Axes, data: pd.DataFrame) -> None:
     """Draw the errors of clients predicted exposed and of all others, as two histograms."""
     bins = np.logspace(-33, 3, 73).tolist()
-    for exposed, words, colour in (
-        (True, "predicted exposed", WARNING),
-        (False, "all others", SHADES[2]),
-    ):
+    looks = ((True, "predicted exposed", WARNING), (False, "all others", SHADES[2]))
+    for exposed, words, colour in looks:
         values = np.clip(data.loc[data["exposed"] == exposed, "trained"].dropna(), 1.1e-33, 0.9e3)
         label = f"{words}: {len(values)}"
         ax.hist(values, bins, color=colour, alpha=0.7, label=label, log=True)
-    ax.set(
-        xscale="log",
-        xlabel="relative squared error of a client",
-        ylabel="clients",
-        ylim=(0.6, None),
-    )
+    ax.set(xscale="log", xlabel=_ERROR, ylabel="clients", ylim=(0.6, None))
     ax.legend(fontsize=8, loc="upper center")
 
 
@@ -241,17 +234,12 @@ def _draw_predicted(ax: Axes, data: pd.DataFrame) -> None:
     """Draw measured against predicted errors of clients who are not exposed."""
     hidden = data[~data["exposed"]]
     shown = hidden.iloc[:: max(1, len(hidden) // 2500)]
-    for column, colour, marker in zip(
-        ("trained", "drawn"), (SHADES[1], SHADES[4]), "os", strict=False
-    ):
+    for column, colour, marker in (("trained", SHADES[1], "o"), ("drawn", SHADES[4], "s")):
         ax.plot(
             shown["predicted"], shown[column], marker, color=colour, ms=2, alpha=0.35,
             label=f"{column} updates", rasterized=True,
         )  # fmt: skip
     ax.plot([1e-3, 1], [1e-3, 1], color=WARNING, lw=1.2, label="measured = predicted")
     ax.set(xscale="log", yscale="log", xlim=(1e-3, 1.15), ylim=(1e-4, 30))
-    ax.set(
-        xlabel="predicted error, 1 \N{MINUS SIGN} leverage",
-        ylabel="relative squared error of a client",
-    )
+    ax.set(xlabel="predicted error, 1 \N{MINUS SIGN} leverage", ylabel=_ERROR)
     ax.legend(fontsize=8, loc="upper left", markerscale=3)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Context, Found, compare, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import WARNING, beside, scheme_colour, short
-from mrsa_jax.reproduce.harness._items import Found, compare
 
 if TYPE_CHECKING:
     import pandas as pd

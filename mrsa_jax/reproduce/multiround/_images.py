@@ -21,10 +21,8 @@ import numpy as np
 
 from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
 from mrsa_jax._streams import Stream, fold
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Context, image_as_cells, interval, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, draw_image_grid, in_turn
-from mrsa_jax.reproduce.harness._images import image_as_cells
-from mrsa_jax.reproduce.harness._intervals import interval
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround._windows import selector_of
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import selection
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
+from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import by_scheme, legend
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.reproduce.harness._context import Context
+from mrsa_jax.reproduce.harness import Check, Context, Found, state
 from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, scheme_colour, short
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround import _attacks as windows
 from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan
 
