@@ -16,23 +16,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mrsa_jax._errors import DataNotFoundError, StoreError, require, writing
+from mrsa_jax.reproduce import _folder as folder
 from mrsa_jax.reproduce._catalog import ITEMS
 from mrsa_jax.reproduce._config import ReproduceConfig, Target, check_targets, item_config
-from mrsa_jax.reproduce._folder import (
-    Made,
-    check_folder,
-    is_made,
-    kept_item,
-    write_file,
-    written_item,
-)
+from mrsa_jax.reproduce._folder import Made
 from mrsa_jax.reproduce._overall import Overall
 from mrsa_jax.reproduce._summary import Standing, judged, summary, verdicts
 from mrsa_jax.reproduce._words import markdown
-from mrsa_jax.reproduce.harness._context import Context, rows_to_frame
-from mrsa_jax.reproduce.harness._datasets import substitution
-from mrsa_jax.reproduce.harness._items import Check, Found, Item, on_other_data
-from mrsa_jax.reproduce.harness._rows import Row
+from mrsa_jax.reproduce.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
+from mrsa_jax.reproduce.harness._items import on_other_data
 from mrsa_jax.study import Progress, _store, report
 
 __all__ = ["SavedReproduction", "function_of", "remake", "run_and_save"]
@@ -187,9 +179,9 @@ def run_and_save(
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
     context = Context(config.seed, config.fast, dataset=config.dataset, directory=config.directory)
-    check_folder(config.out)
+    folder.check_folder(config.out)
     own = {target: item_config(config, target) for target in targets}
-    kept = {target for target in targets if is_made(own[target])}
+    kept = {target for target in targets if folder.is_made(own[target])}
     rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
     size = "fast_seconds" if config.fast else "seconds"
     usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}
@@ -203,7 +195,7 @@ def run_and_save(
             context = dataclasses.replace(context, progress=overall)  # with a cache of its own
         target = (paper, name)
         if target in kept:
-            done.append(kept_item(own[target]))
+            done.append(folder.kept_item(own[target]))
             continue
         made = _make(target, context, overall)
         try:
@@ -240,7 +232,7 @@ def _written(config: ReproduceConfig, target: Target, made: Made, overall: Overa
     paper, name = target
     if not made.item.data.empty:
         draw = function_of(paper, ITEMS[paper][name].figure)
-        made = written_item(config, draw, made)
+        made = folder.written_item(config, draw, made)
     overall.end(made.item.verdict)
     return made
 
@@ -249,8 +241,8 @@ def _write_summary(saved: SavedReproduction) -> None:
     """Write the verdicts and the report, each file whole or not at all."""
     config, items, content = saved.config, saved.items, saved.content
     config.out.mkdir(parents=True, exist_ok=True)
-    write_file(config.out / "verdicts.md", markdown(items, config))
-    write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")
+    folder.write_file(config.out / "verdicts.md", markdown(items, config))
+    folder.write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")
     report(config.out, known={"reproduce": ReproduceConfig})
 
 

@@ -76,7 +76,7 @@ def test_claims_follow_the_scores(gap: float, verdict: str) -> None:
          "exposed": name == images._name(1)}
         for name, value in names.items() for seed in range(3)
     )  # fmt: skip
-    checks = images._checks(frame)
+    checks = list(images._checks(frame))
     found, padded = checks[0], checks[-1]
     assert found.verdict == padded.verdict == "reproduced"
     assert {check.verdict for check in checks[1:-1]} == {verdict}
@@ -122,6 +122,6 @@ def test_motion_is_judged_against_models_that_stand_still(near: float, verdict: 
          "motion": rate, "psnr": value + 0.01 * seed}
         for target in (1, 2) for rate, value in psnr.items() for seed in range(3)
     )  # fmt: skip
-    less, worst = images._motion_checks(frame)[:2]
+    less, worst = list(images._motion_checks(frame))[:2]
     assert less.verdict == "reproduced"
     assert worst.verdict == verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,7 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_f
 from mrsa_jax.reproduce.harness._figures import beside, legend, log_ticks, panels
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["PROTOCOLS", "bandwidths", "draw_bandwidths", "draw_growth", "growth"]
 
@@ -51,25 +49,18 @@ _GROWTHS: dict[str, Growth] = {
     "sqrt(n log n)": _root,
     "n sqrt(n log n)": lambda n: n * _root(n),
 }
-"""How something grows with n, in words."""
-
-
-class _Cell(NamedTuple):
-    """One cell of Table 1: what is counted and how the paper says it grows, also with m."""
-
-    name: str
-    ccesa: str
-    secagg: str
+"""How something grows with n, in words; `m` before it is a factor apart."""
 
 
 _LOST_PADS = "server: keystream words of lost clients' pads"
-_CELLS = (
-    _Cell("client: bytes beyond residues", "sqrt(n log n)", "n"),
-    _Cell("server: bytes beyond residues", "n sqrt(n log n)", "n^2"),
-    _Cell("client: field products of sharing", "n log n", "n^2"),
-    _Cell("client: keystream words", "m sqrt(n log n)", "m n"),
-    _Cell(_LOST_PADS, "m n sqrt(n log n)", "m n^2"),
-)
+_CELLS = {
+    "client: bytes beyond residues": {"CCESA": "sqrt(n log n)", "SecAgg": "n"},
+    "server: bytes beyond residues": {"CCESA": "n sqrt(n log n)", "SecAgg": "n^2"},
+    "client: field products of sharing": {"CCESA": "n log n", "SecAgg": "n^2"},
+    "client: keystream words": {"CCESA": "m sqrt(n log n)", "SecAgg": "m n"},
+    _LOST_PADS: {"CCESA": "m n sqrt(n log n)", "SecAgg": "m n^2"},
+}
+"""What is counted, and how the paper says that it grows, by scheme."""
 
 
 def growth(context: Context) -> Found:
@@ -83,13 +74,13 @@ def growth(context: Context) -> Found:
     )
     fits: dict[tuple[str, str], tuple[str, float]] = {}
     checks: list[Check] = []
-    for cell, scheme in itertools.product(_CELLS, ("CCESA", "SecAgg")):
-        claim = cell.ccesa if scheme == "CCESA" else cell.secagg
-        chosen = (data["quantity"] == cell.name) & (data["scheme"] == scheme)
-        fits[cell.name, scheme] = claim, _fit(data[chosen], claim)
-        checks.append(_grows_as(cell.name, scheme, *fits[cell.name, scheme]))
+    for name, scheme in itertools.product(_CELLS, ("CCESA", "SecAgg")):
+        claim = _CELLS[name][scheme]
+        chosen = (data["quantity"] == name) & (data["scheme"] == scheme)
+        fits[name, scheme] = claim, _fit(data[chosen], claim)
+        checks.append(_grows_as(name, scheme, *fits[name, scheme]))
     checks += [_printed_server_cell(data), *_reliability_and_privacy()]
-    own = [fits[name] for name in zip(data["quantity"], data["scheme"], strict=True)]
+    own = [fits[pair] for pair in zip(data["quantity"], data["scheme"], strict=True)]
     data["claim"], data["exponent"] = zip(*own, strict=True)
     return Found(
         tuple(checks),
@@ -197,7 +188,6 @@ _BITS = ("n", "p", "B_CCESA", "B_SA", "wire_CCESA", "wire_SA")
 
 def bandwidths(context: Context) -> Found:
     """Return Appendix D.1: B_CCESA beside B_SA and Turbo-aggregate, and what the wire carries."""
-    del context
     rows = []
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)

@@ -19,13 +19,13 @@ from jaxtyping import Array, Key
 from mrsa_jax import attacks, data, federated, quantize, secagg
 from mrsa_jax.reproduce.ccesa import _wire as lines
 from mrsa_jax.reproduce.ccesa._reliability import faces_trainer, one_class
+from mrsa_jax.reproduce.ccesa._theory import bandwidth_share
 from mrsa_jax.reproduce.harness import Context, image_as_cells, rows_to_frame, stretched
 from mrsa_jax.reproduce.harness._figures import draw_image_grid
 from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["draw_inverted", "inversion"]
 
@@ -208,7 +208,7 @@ def _forty_percent(context: Context) -> Check:
     """Judge the share of resources by Appendix D.1's count and by what its p can do at n = 40."""
     n, p = _CLIENTS, _PRINTED_SHARE
     trials = 1000 if context.fast else 20_000
-    share = secagg.ccesa_bandwidth_bits((n - 1) * p) / secagg.secagg_bandwidth_bits(n)
+    share, enough = bandwidth_share(n, p), bandwidth_share(n, 0.7)
     rule = secagg.share_threshold(n, p)
     rates = {
         t: secagg.failure_rates(context.seed, n, p, 0.0, t, trials)
@@ -218,7 +218,6 @@ def _forty_percent(context: Context) -> Check:
         f"{rate.unreliable.count} of {trials} cannot be unmasked at t = {t}"
         for t, rate in rates.items()
     )
-    enough = secagg.ccesa_bandwidth_bits((n - 1) * 0.7) / secagg.secagg_bandwidth_bits(n)
     return state(
         "CCESA with 40 % of SecAgg's resources, n = 40, q_total = 0",
         any(rate.unreliable.upper < 0.5 for rate in rates.values()),

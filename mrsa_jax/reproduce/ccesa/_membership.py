@@ -27,9 +27,7 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, is_data_of, rows_t
 from mrsa_jax.reproduce.harness._figures import LINES, in_turn, log_ticks
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["draw_members", "members", "sum_size"]
 

@@ -13,16 +13,14 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, secagg
-from mrsa_jax.reproduce.ccesa._theory import TOTALS, step_rate
+from mrsa_jax.reproduce.ccesa._theory import TOTALS, bandwidth_share, step_rate
 from mrsa_jax.reproduce.ccesa._training import Runs, first_samples
 from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import MARKERS, draw_seed_curves
 from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["draw_reliability", "faces", "objects"]
 
@@ -69,8 +67,7 @@ def faces(context: Context) -> Found:
         *(_suffices(frame, runs, OWN, total, 0.7, "p = 0.7") for total in runs.totals),
         compare(
             "bandwidth of CCESA(40, 0.7) over SecAgg's (Appendix D.1)", 0.7,
-            secagg.ccesa_bandwidth_bits(39 * 0.7) / secagg.secagg_bandwidth_bits(40),
-            tolerance=0.01,
+            bandwidth_share(40, 0.7), tolerance=0.01,
         ),
         _theorem_5(frame),
         _same(runs, 0.9, "p = 0.9"),
@@ -233,10 +230,7 @@ def _degraded(frame: pd.DataFrame, runs: Runs) -> Check:
 
 def _printed_shares() -> Check:
     """Judge the two printed shares of resources by Appendix D.1's count."""
-    whole = secagg.secagg_bandwidth_bits(1000)
-    enough, threshold = (
-        100 * secagg.ccesa_bandwidth_bits(999 * p) / whole for p in (0.25, _PRINTED_P)
-    )
+    enough, threshold = (100 * bandwidth_share(1000, p) for p in (0.25, _PRINTED_P))
     return state(
         "resources of CCESA(1000, 0.25) over SecAgg's",
         min(abs(enough - printed) for printed in (50, 75)) <= 1,

@@ -18,15 +18,14 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, sta
 from mrsa_jax.reproduce.harness._figures import MARKERS, beside, in_turn, legend
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = [
     "COLOURS",
     "SIZES",
     "TABLE_2_PARAMETERS",
     "TOTALS",
+    "bandwidth_share",
     "draw_bounds",
     "draw_unmasking",
     "error_bounds",
@@ -65,6 +64,11 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
     """Return p*, q of one step, and Remark 4's t at p*."""
     p = secagg.connection_probability(n, total)
     return p, step_rate(total), secagg.share_threshold(n, p)
+
+
+def bandwidth_share(n: int, p: float) -> float:
+    """Return CCESA's additional bandwidth over SecAgg's, by Appendix D.1's count."""
+    return secagg.ccesa_bandwidth_bits((n - 1) * p) / secagg.secagg_bandwidth_bits(n)
 
 
 def error_bounds(context: Context) -> Found:
@@ -168,7 +172,6 @@ def _bounds_fall_with_p() -> Check:
 
 def unmasking(context: Context) -> Found:
     """Return Proposition 1: the chance of the unmasking attack at Remark 4's t."""
-    del context
     rows = []
     for total, n in itertools.product(TOTALS, SIZES):
         p, _, t = thresholds_of(n, total)

@@ -17,8 +17,7 @@ from mrsa_jax.reproduce.harness import Context, Found, compare, rows_to_frame, s
 from mrsa_jax.reproduce.harness._figures import in_turn, legend
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["draw_probabilities", "draw_thresholds", "share_thresholds", "threshold_probabilities"]
 
@@ -38,7 +37,6 @@ _PRINTED = "#CC79A7"
 
 def threshold_probabilities(context: Context) -> Found:
     """Return Table G.2: p* for 40 pairs of n and q_total."""
-    del context
     data = rows_to_frame(
         {"q_total": total, "n": n, "printed": printed,
          "ours": secagg.connection_probability(n, total), "50 digits": _in_decimals(n, total)}
@@ -86,7 +84,6 @@ def _in_decimals(n: int, total: float) -> float:
 
 def share_thresholds(context: Context) -> Found:
     """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
-    del context
     rows, checks = [], []
     for n, total, t, p in TABLE_2_PARAMETERS:
         own = secagg.connection_probability(n, total)

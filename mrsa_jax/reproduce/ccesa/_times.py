@@ -24,9 +24,7 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_f
 from mrsa_jax.reproduce.harness._figures import legend
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["STEPS", "draw_times", "running_times"]
 

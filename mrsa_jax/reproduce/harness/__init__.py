@@ -8,12 +8,7 @@ from mrsa_jax._late import late_names
 from mrsa_jax.reproduce.harness._rows import ANY, Miss, Row
 
 if TYPE_CHECKING:
-    from mrsa_jax.reproduce.harness._context import (
-        Context,
-        rows_to_frame,
-        schemes_for,
-        targets_of,
-    )
+    from mrsa_jax.reproduce.harness._context import Context, rows_to_frame, schemes_for, targets_of
     from mrsa_jax.reproduce.harness._datasets import is_data_of, substitution
     from mrsa_jax.reproduce.harness._figures import Draw, draw_seed_curves, drawn, save_figure
     from mrsa_jax.reproduce.harness._images import image_as_cells, image_from_text, stretched

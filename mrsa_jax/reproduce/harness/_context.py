@@ -15,20 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 from jaxtyping import Array, Key
 
-from mrsa_jax import data
+from mrsa_jax import data, study
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.availability import Availability, independent
 from mrsa_jax.selection import Selector
-from mrsa_jax.study import (
-    PopulationConfig,
-    Progress,
-    ResourceConfig,
-    SimulateConfig,
-    _build,
-    parse_scheme,
-)
+from mrsa_jax.study import Progress, _build
 from mrsa_jax.study._progress import Silent
 
 if TYPE_CHECKING:
@@ -78,7 +71,8 @@ class Context:
 
     def online(self, num_clients: int = 120) -> Availability:
         """Return who is online: independent dropouts at rates of .1 to .5, shuffled by the seed."""
-        return independent(_build.build_rates(self.seed, PopulationConfig(num_clients=num_clients)))
+        population = study.PopulationConfig(num_clients=num_clients)
+        return independent(_build.build_rates(self.seed, population))
 
     @functools.cached_property
     def images(self) -> data.Dataset:
@@ -88,7 +82,7 @@ class Context:
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh | None:
         """The devices over which a round's clients are spread; None for a single one."""
-        return _build.build_mesh(ResourceConfig())
+        return _build.build_mesh(study.ResourceConfig())
 
     @functools.cached_property
     def cache(self) -> dict[Any, Any]:
@@ -117,7 +111,7 @@ class Context:
 
 def schemes_for(num_clients: int = 120, cohort_size: int = 12) -> dict[str, Selector]:
     """Return the paper's six selectors for a population, by label."""
-    schemes = [parse_scheme(text) for text in SimulateConfig().schemes]
+    schemes = [study.parse_scheme(text) for text in study.SimulateConfig().schemes]
     return {scheme.label: scheme.build(num_clients, cohort_size) for scheme in schemes}
 
 

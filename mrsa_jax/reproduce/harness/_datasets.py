@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from mrsa_jax import data
-from mrsa_jax.reproduce.harness._rows import ANY, DATA_NAMES
+from mrsa_jax.reproduce.harness._rows import ANY, DATA
 
-__all__ = ["SAMPLES", "is_data_of", "substitution"]
-
-SAMPLES = {
-    "cifar100": (50_000, 100),
-    "cifar10": (50_000, 10),
-    "mnist": (60_000, 10),
-    "fashion_mnist": (60_000, 10),
-    "olivetti": (320, 40),
-}
-"""Training samples and classes; of the faces, four in five are trained on."""
+__all__ = ["is_data_of", "substitution"]
 
 
 def is_data_of(dataset: data.Dataset, known: str) -> bool:
@@ -31,7 +22,7 @@ def is_data_of(dataset: data.Dataset, known: str) -> bool:
     name = "".join(c for c in dataset.name.lower() if c.isalnum())
     rest = name.split(known.replace("_", ""))
     named = len(rest) > 1 and not rest[1][:1].isdigit() and not rest[0].endswith(("fashion", "e"))
-    return named and (len(dataset.train_labels), dataset.num_classes) == SAMPLES[known]
+    return named and (len(dataset.train_labels), dataset.num_classes) == DATA[known][1:]
 
 
 def substitution(dataset: data.Dataset, known: str) -> tuple[str, str]:
@@ -45,4 +36,4 @@ def substitution(dataset: data.Dataset, known: str) -> tuple[str, str]:
     """
     if known == ANY:
         return "", dataset.name
-    return DATA_NAMES[known], "" if is_data_of(dataset, known) else dataset.name
+    return DATA[known].words, "" if is_data_of(dataset, known) else dataset.name

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import plotting
-from mrsa_jax.plotting._style import (
-    MARKERS,
-    SHADES,
-    WARNING,
-    legend,
-    scheme_colour,
-    scheme_line,
-    short,
-)
+from mrsa_jax.plotting import scheme_colour
+from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, legend, scheme_line, short
 from mrsa_jax.reproduce.harness._images import image_from_text
 from mrsa_jax.reproduce.harness._intervals import interval
 from mrsa_jax.reproduce.harness._items import Item
@@ -27,13 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
+__all__ = [  # with types of what is drawn, and on what, for type checkers alone
     "COLOURS",
     "LINES",
     "MARKERS",
     "SHADES",
     "WARNING",
+    "Axes",
     "Draw",
+    "Figure",
     "beside",
     "by_scheme",
     "draw_image_grid",
@@ -44,6 +39,7 @@ __all__ = [
     "legend",
     "log_ticks",
     "panels",
+    "pd",
     "save_figure",
     "scheme_colour",
     "short",

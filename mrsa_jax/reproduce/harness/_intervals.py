@@ -24,6 +24,7 @@ __all__ = [
     "difference",
     "interval",
     "late_accuracy",
+    "late_by",
     "spread",
 ]
 
@@ -113,6 +114,12 @@ def bands(seeds: int) -> str:
 def difference(one: Any, other: Any) -> Interval:
     """Return the paired difference in points, from accuracies in [0, 1], seed by seed."""
     return interval(100 * (np.asarray(one, np.float64) - np.asarray(other, np.float64)))
+
+
+def late_by(frame: pd.DataFrame, curve: str, *, share: float = 0.1) -> dict[str, pd.Series]:
+    """Return each curve's late accuracies by the name that a column gives it."""
+    curves = frame.groupby(curve, sort=False)
+    return {str(name): late_accuracy(rows, share=share) for name, rows in curves}
 
 
 def late_accuracy(frame: pd.DataFrame, *, share: float = 0.1) -> pd.Series:

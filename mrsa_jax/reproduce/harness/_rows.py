@@ -7,21 +7,30 @@ names its functions, which load when the item is made.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["ANY", "DATA_NAMES", "Miss", "Row"]
+__all__ = ["ANY", "DATA", "Miss", "Row"]
 
 ANY = "any"
 """Data of an item that trains and is in no paper: it is the same claim on all."""
 
-DATA_NAMES = {
-    "cifar100": "CIFAR-100",
-    "cifar10": "CIFAR-10",
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "olivetti": "the AT&T faces",
+
+class PaperData(NamedTuple):
+    """A data set of a paper: its name in words, training samples and classes."""
+
+    words: str
+    samples: int
+    classes: int
+
+
+DATA = {
+    "cifar100": PaperData("CIFAR-100", 50_000, 100),
+    "cifar10": PaperData("CIFAR-10", 50_000, 10),
+    "mnist": PaperData("MNIST", 60_000, 10),
+    "fashion_mnist": PaperData("Fashion-MNIST", 60_000, 10),
+    "olivetti": PaperData("the AT&T faces", 320, 40),
 }
-"""The papers' data sets, in words."""
+"""The papers' data sets; of the faces, four in five are trained on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Row:
             >>> Row("Figure 6", 60, 5, "accuracy.table5", "accuracy.draw", "mnist").data_words
             'MNIST'
         """
-        return DATA_NAMES.get(self.data or "", "")
+        return DATA[self.data].words if self.data in DATA else ""
 
     @property
     def runtime(self) -> str:

@@ -17,13 +17,12 @@ from mrsa_jax import data, federated, hetero
 from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._experiment import Experiment, tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
-from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_accuracy
+from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, late_by
 from mrsa_jax.reproduce.heterosag import _training as training
 from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIENTS, layout_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["accuracy", "draw_accuracy"]
 
@@ -137,28 +136,18 @@ def seconds(scheme: str, dim: int) -> tuple[float, float]:
 
 
 def _late(
-    frame: pd.DataFrame,
-    scheme: str,
-    *,
-    classes: str = _SORTED,
-    factor: float = 1.0,
-    share: float = 0.1,
-) -> pd.Series:
-    """Return each seed's accuracy: the mean of the tests in the last tenth (or share) of rounds."""
-    own = frame[
-        (frame["scheme"] == scheme) & (frame["classes"] == classes) & (frame["factor"] == factor)
-    ]
-    return late_accuracy(own, share=share)
+    frame: pd.DataFrame, *, classes: str = _SORTED, factor: float = 1.0, share: float = 0.1
+) -> dict[str, pd.Series]:
+    """Return each scheme's accuracies in the last tenth (or share) of rounds, a value a seed."""
+    own = frame[(frame["classes"] == classes) & (frame["factor"] == factor)]
+    return late_by(own, "scheme", share=share)
 
 
 def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
-    late = {scheme: _late(frame, scheme) for scheme in SCHEMES}
+    late = _late(frame)
     over = {s: difference(late[s], late["K = 2"]) for s in ("SC", "MC")}
     under = {s: difference(late["K = 12"], late[s]) for s in ("SC", "MC")}
-    between, end = (
-        difference(_late(frame, "SC", share=share), _late(frame, "MC", share=share))
-        for share in (1.0, 0.1)
-    )
+    between, end = (difference(own["SC"], own["MC"]) for own in (_late(frame, share=1.0), late))
     read = f"means of {size.seeds} paired seeds with 95 % intervals, t = {size.rounds}"
     means = ", ".join(f"{s} {100 * late[s].mean():.1f} %" for s in SCHEMES)
     opened = f"clip range [-{width:g}, {width:g}]; the paper gives none. {means}"
@@ -174,15 +163,15 @@ def _accuracy_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator
                 tolerance=f"interval over all tests above 0; {read}")  # fmt: skip
 
 
-def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> tuple[Check, ...]:
+def _order_checks(frame: pd.DataFrame, size: _Size, width: float) -> Iterator[Check]:
     """Return what few rounds can show; the claims themselves are about a hundred."""
-    late = {scheme: float(_late(frame, scheme).mean()) for scheme in SCHEMES}
+    late = {scheme: float(own.mean()) for scheme, own in _late(frame).items()}
     best = all(late[scheme] < late["K = 12"] for scheme in SCHEMES[:-1])
-    return (
-        state(f"the best scheme after {size.rounds} rounds", best, paper="K = 12",
-              ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items()),
-              tolerance=f"means of {size.seeds} seeds; the claims about t = 100 need the full size",
-              note=f"clip range [-{width:g}, {width:g}]; the paper gives none"),
+    yield state(
+        f"the best scheme after {size.rounds} rounds", best, paper="K = 12",
+        ours=", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items()),
+        tolerance=f"means of {size.seeds} seeds; the claims about t = 100 need the full size",
+        note=f"clip range [-{width:g}, {width:g}]; the paper gives none",
     )  # fmt: skip
 
 
@@ -194,8 +183,8 @@ def _sweep(frame: pd.DataFrame, size: _Size) -> str:
     """Return what other clip ranges give: the claims hang on it."""
     parts = []
     for factor in size.factors:
-        late = {s: float(_late(frame, s, factor=factor).mean()) for s in SCHEMES}
-        words = ", ".join(f"{s} {100 * value:.1f} %" for s, value in late.items())
+        late = _late(frame, factor=factor)
+        words = ", ".join(f"{s} {100 * own.mean():.1f} %" for s, own in late.items())
         parts.append(f"at {factor:g} of the range: {words}")
     return "; ".join(parts)
 
@@ -204,10 +193,8 @@ def _other_classes(frame: pd.DataFrame, size: _Size) -> str:
     """Return what classes spread over groups give: the paper does not say which it has."""
     if not size.other_seeds:
         return ""
-    gaps = {}
-    for scheme in ("SC", "MC"):
-        spread = _late(frame, scheme, classes=_SPREAD)
-        gaps[scheme] = difference(spread, _late(frame, scheme)[spread.index])
+    late, spread = _late(frame), _late(frame, classes=_SPREAD)
+    gaps = {scheme: difference(own, late[scheme][own.index]) for scheme, own in spread.items()}
     return f" Spread instead of sorted: {_points(gaps, ' higher')} ({size.other_seeds} seeds)."
 
 

@@ -17,12 +17,11 @@ from mrsa_jax import data, federated, hetero
 from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._experiment import tests_of
 from mrsa_jax.reproduce.harness._figures import draw_seed_curves
-from mrsa_jax.reproduce.harness._intervals import bands, difference, late_accuracy, spread
+from mrsa_jax.reproduce.harness._intervals import bands, difference, late_by, spread
 from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["RUNS", "byzantine", "draw_byzantine"]
 
@@ -86,7 +85,7 @@ def _average(label: str, dim: int, width: float) -> Any:
 
 
 def _checks(frame: pd.DataFrame, read: str, name: str, width: float) -> Iterator[Check]:
-    late = {label: late_accuracy(frame[frame["run"] == label]) for label in RUNS}
+    late = late_by(frame, "run")
     median, mean = (difference(late[_CLEAN], late[label]) for label in (_MEDIAN, _MEAN))
     pads, pads_mean = (difference(late[_CLEAN], late[label]) for label in (_PADS, _PADS_MEAN))
     price = difference(late[_CLEAN], late[_CLEAN_MEDIAN])

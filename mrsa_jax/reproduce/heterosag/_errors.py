@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,7 @@ from mrsa_jax.reproduce.harness import _figures as draw
 from mrsa_jax.reproduce.heterosag import _training as training
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["costs", "draw_costs", "draw_errors", "draw_expansion", "error_bounds", "expansion"]
 
@@ -81,11 +79,14 @@ def _share(data: pd.DataFrame) -> str:
 def _counted(name: str, dim: int) -> float:
     """Return eq. (11), counted over users and segments as printed."""
     layout = training.layout_of(name, dim)
-    widths = [stop - start for start, stop in layout.bounds]
-    total = Fraction(0)
-    for width, levels in zip(widths, layout.levels_of().tolist(), strict=True):
-        total += sum(Fraction(width, (own - 1) ** 2) for own in levels)
-    return float(total / (4 * training.NUM_CLIENTS**2))
+    return _equation_11(layout.levels_of(), [stop - start for start, stop in layout.bounds])
+
+
+def _equation_11(levels: np.ndarray, widths: Iterable[int]) -> float:
+    """Return the bound for the levels of each segment's users, [segments, users]."""
+    rows = zip(widths, levels.tolist(), strict=True)
+    total = sum(Fraction(width, (own - 1) ** 2) for width, row in rows for own in row)
+    return float(total / (4 * levels.shape[1] ** 2))
 
 
 def _measured(seed: int, name: str, trials: int) -> list[dict[str, Any]]:
@@ -149,7 +150,9 @@ def _closed_forms(context: Context) -> Iterator[Check]:
         hybrid = [("hc", threshold) for threshold in range(2, total - 1)]
         for scheme, threshold in (("sc", None), ("mc", None), *hybrid):
             matrix = hetero.segment_matrix_plus(scheme, parts, threshold)
-            counted = _matrix_bound(matrix, np.repeat(levels, parts))
+            columns = np.repeat(levels, parts)  # of one user each; one coordinate a segment
+            own_levels = np.where(matrix < 0, columns, columns[np.maximum(matrix, 0)])
+            counted = _equation_11(own_levels, [1] * total)
             words: Any = {"subgroups": parts, "hybrid_threshold": threshold}
             is_equal, is_printed = (
                 math.isclose(
@@ -178,16 +181,8 @@ def _closed_forms(context: Context) -> Iterator[Check]:
     )  # fmt: skip
 
 
-def _matrix_bound(matrix: np.ndarray, columns: np.ndarray) -> float:
-    """Return eq. (11) for one user a column and one coordinate a segment."""
-    levels = np.where(matrix < 0, columns[None, :], columns[np.maximum(matrix, 0)])
-    total = sum(Fraction(1, (int(own) - 1) ** 2) for own in levels.ravel())
-    return float(total / (4 * len(columns) ** 2))
-
-
 def expansion(context: Context) -> Found:
     """Return Section VI-A's expansion factors, with whole bits and without."""
-    del context
     printed = (
         (2**16, "all 2^14 users", 2**14, 1.875),
         (2**16, "two subgroups of 7", 14, 1.25),

@@ -19,9 +19,7 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_f
 from mrsa_jax.reproduce.harness._figures import WARNING, panels
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["EXAMPLE_5", "draw_examples", "draw_matrices", "examples", "matrices"]
 
@@ -101,7 +99,6 @@ _FIRST_ROW = ((0, 1), (2, 4), (3,))  # Section V-A, of the 5 x 5 matrix of MC
 
 def matrices(context: Context) -> Found:
     """Return every printed matrix beside ours, row by row."""
-    del context
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
     for printed in _PRINTED:
@@ -195,7 +192,6 @@ _TABLE_II = np.asarray([
 
 def examples(context: Context) -> Found:
     """Return Example 1 with Table II by enumeration, and Example 5's numbers."""
-    del context
     tuples = [pads for pads in itertools.product(*map(range, _RANGES)) if sum(pads) % 6 == 0]
     rows = []
     for pads, codes in itertools.product(tuples, itertools.product(*map(range, _LEVELS))):

@@ -21,9 +21,7 @@ from mrsa_jax.reproduce.harness._figures import WARNING, beside, panels
 from mrsa_jax.reproduce.heterosag._matrices import EXAMPLE_5
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["draw_levels", "levels", "levels_plus", "segments_known"]
 
@@ -59,13 +57,9 @@ def _truth(scheme: str, size: int, threshold: int | None) -> tuple[Fraction, tup
 
 def levels(context: Context) -> Found:
     """Return Theorem 1: the privacy level claimed and true, for 2 to 15 groups."""
-    cases: list[tuple[str, int, int | None]] = []
-    for size in _SIZES:
-        cases += [("sc", size, None), ("mc", size, None)]
-        cases += [("hc", size, threshold) for threshold in range(2, size - 1)]
-    context.progress.stage("Theorem 1: privacy levels", len(cases))
+    cases = [(size, *own) for size in _SIZES for own in _schemes(size)]
     rows: list[dict[str, Any]] = []
-    for done, (scheme, size, threshold) in enumerate(cases):
+    for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
         claim = hetero.claimed_privacy_level(scheme, size, threshold)
         true, groups = _truth(scheme, size, threshold)
         rows.append({
@@ -73,7 +67,6 @@ def levels(context: Context) -> Found:
             "true": float(true), "claimed fraction": str(claim), "true fraction": str(true),
             "groups": " ".join(map(str, groups)), "holds": claim == true,
         })  # fmt: skip
-        context.progress.update(done + 1, len(cases))
     data = rows_to_frame(rows)
     return Found(
         (
@@ -169,17 +162,15 @@ def _growing(data: pd.DataFrame) -> Check:
 def levels_plus(context: Context) -> Found:
     """Return Theorem 3: levels over subgroups, and Algorithm 6 against the base scheme."""
     most = 7 if context.fast else 10
-    totals = range(2, most + 1)
-    context.progress.stage("Theorem 3: subgroups", most - 1)
     rows: list[dict[str, Any]] = []
     runs, equal = 0, 0
-    for done, total in enumerate(totals):
+    for total in context.steps("Theorem 3: subgroups", range(2, most + 1)):
         cuts = [counts for counts in _compositions(total) if len(counts) <= 4]
-        for counts, (_, own) in itertools.product(cuts, _thresholds(total)):
+        for counts, own in itertools.product(cuts, range(2, total - 1)):
             runs += 1
             ours = hetero.segment_matrix_plus("hc", counts, own)
             equal += bool((_algorithm_6(counts, own) == ours).all())
-        for scheme, threshold in (("sc", None), ("mc", None), *_thresholds(total)):
+        for scheme, threshold in _schemes(total):
             true, _ = _truth(scheme, total, threshold)
             claim = hetero.claimed_privacy_level(scheme, total, threshold)
             rows.append({
@@ -187,7 +178,6 @@ def levels_plus(context: Context) -> Found:
                 "claimed": float(claim), "true": float(true), "ways to cut": len(cuts),
                 "holds": claim == true,
             })  # fmt: skip
-        context.progress.update(done + 1, most - 1)
     data = rows_to_frame(rows)
     return Found(
         (
@@ -209,8 +199,9 @@ def levels_plus(context: Context) -> Found:
     )
 
 
-def _thresholds(total: int) -> list[tuple[str, int]]:
-    return [("hc", threshold) for threshold in range(2, total - 1)]
+def _schemes(size: int) -> list[tuple[str, int | None]]:
+    """Return SC, MC, and HC with each of its thresholds."""
+    return [("sc", None), ("mc", None), *(("hc", own) for own in range(2, size - 1))]
 
 
 def _compositions(total: int) -> list[tuple[int, ...]]:

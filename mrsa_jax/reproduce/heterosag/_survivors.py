@@ -12,8 +12,7 @@ from mrsa_jax.reproduce.harness._figures import COLOURS, LINES, WARNING, in_turn
 from mrsa_jax.reproduce.harness._intervals import binomial_interval
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["attackers", "draw_attackers", "draw_survival", "dropouts"]
 

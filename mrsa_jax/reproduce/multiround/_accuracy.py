@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 
 from mrsa_jax import data
 from mrsa_jax.reproduce.harness import Check, Context, Found, bands, interval, late_accuracy
-from mrsa_jax.reproduce.harness._datasets import SAMPLES, is_data_of
+from mrsa_jax.reproduce.harness._datasets import is_data_of
 from mrsa_jax.reproduce.harness._figures import by_scheme, draw_seeds, panels, short
-from mrsa_jax.reproduce.harness._rows import DATA_NAMES
+from mrsa_jax.reproduce.harness._rows import DATA
 from mrsa_jax.reproduce.multiround import ROWS
 from mrsa_jax.reproduce.multiround import _claims as claims
 from mrsa_jax.reproduce.multiround import _training as training
 from mrsa_jax.reproduce.multiround._training import Setting
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = [
     "PUBLISHED",
@@ -181,7 +179,7 @@ def _setting(context: Context, item: str, split: str) -> Setting:
         rounds=rounds,
         every=max(1, rounds // size.tests),
         batch=100 if own == "mnist" else 50,
-        samples=SAMPLES[own][0],
+        samples=DATA[own].samples,
         rate=_RATE if context.fast else None,
         decays=own != "mnist",
     )
@@ -200,7 +198,7 @@ def _caption(
     """Say what was run, and where it is not what the paper ran."""
     dataset, first = context.images, settings[0]
     own = is_own(dataset, item)
-    paper = f"The paper: {DATA_NAMES[_data(item)]}"
+    paper = f"The paper: {DATA[_data(item)].words}"
     paper += " with VGG-11" if item == "table3" else ""
     where = (
         f"{dataset.name}, the paper's data set"
@@ -264,7 +262,7 @@ def draw_curves(ax: Axes, data: pd.DataFrame) -> None:
         look["label"] = f"{short(name)}: {interval(late)} %"
         if "published" in rows:
             look["label"] += f" (paper {rows['published'].iloc[0]:.2f})"
-        draw_seeds(ax, rows, look | {"lw": 1.6}, alpha=0.13, limits=(0, 100))
+        draw_seeds(ax, rows, look | {"lw": 1.6}, alpha=0.13, limits=(0.0, 100.0))
     ax.set(xlabel="rounds", ylabel="test accuracy (%)", xlim=(0, None), ylim=(0, 100))
     tight = {"fontsize": 8, "columnspacing": 1.2, "handlelength": 2.6, "handletextpad": 0.6}
     ax.legend(loc="upper center", bbox_to_anchor=(0.46, -0.13), ncols=2, **tight)

@@ -20,8 +20,7 @@ from mrsa_jax.reproduce.multiround import _windows as played
 from mrsa_jax.reproduce.multiround._windows import RANDOM, RECOVERED, Plan, label_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["draw_errors", "draw_errors_of_models", "models_of_2021", "updates_over_a_window"]
 

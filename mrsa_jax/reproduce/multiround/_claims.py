@@ -11,14 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mrsa_jax.reproduce.harness._intervals import (
-    Interval,
-    difference,
-    interval,
-    late_accuracy,
-    spread,
-)
-from mrsa_jax.reproduce.harness._items import Check, compare, state
+from mrsa_jax.reproduce.harness import Check, Interval, compare, difference, interval, state
+from mrsa_jax.reproduce.harness._intervals import late_by, spread
 from mrsa_jax.reproduce.multiround._training import LATE
 
 if TYPE_CHECKING:
@@ -172,11 +166,7 @@ def of_accuracies(
 
 def late_by_scheme(frame: pd.DataFrame, panel: str) -> dict[str, pd.Series]:
     """Return each scheme's accuracy of each seed, late in its trainings."""
-    own = frame[frame["panel"] == panel]
-    return {
-        str(scheme): late_accuracy(rows, share=LATE)
-        for scheme, rows in own.groupby("scheme", sort=False)
-    }
+    return late_by(frame[frame["panel"] == panel], "scheme", share=LATE)
 
 
 def trained_share(frame: pd.DataFrame, panel: str, scheme: str) -> float:

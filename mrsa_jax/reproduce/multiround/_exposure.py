@@ -23,9 +23,7 @@ from mrsa_jax.reproduce.multiround import _windows as played
 from mrsa_jax.reproduce.multiround._windows import RECOVERED, Plan, label_of, selector_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["confusion", "draw_exposure", "exposed_and_recovered"]
 

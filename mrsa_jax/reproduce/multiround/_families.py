@@ -15,8 +15,7 @@ from mrsa_jax.reproduce.harness import Context, Found, compare, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import WARNING, beside, scheme_colour, short
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["draw_family", "draw_family_sizes", "family_figure", "family_sizes"]
 
@@ -36,7 +35,6 @@ _FIGURE_2 = ("11110000", "11001100", "11000011", "00111100", "00110011", "000011
 
 def family_sizes(context: Context) -> Found:
     """Return Table 1: how many cohorts each scheme can choose from."""
-    del context
     checks, rows = [], []
     for scheme, target, printed in _TABLE_1:
         size = selection.family_size(120, 12, target)
@@ -57,7 +55,6 @@ def family_sizes(context: Context) -> Found:
 
 def family_figure(context: Context) -> Found:
     """Return Figure 2: the family B of N = 8, K = 4, T = 2, every entry compared."""
-    del context
     printed = np.array([[int(bit) for bit in row] for row in _FIGURE_2], dtype=np.bool_)
     ours = selection.enumerate_family(8, 4, 2)
     wrong = int((printed != ours).sum()) if printed.shape == ours.shape else printed.size

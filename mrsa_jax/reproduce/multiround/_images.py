@@ -27,8 +27,7 @@ from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround._windows import selector_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["PADDED", "draw_images", "draw_motion", "images_against_motion", "images_from_sums"]
 

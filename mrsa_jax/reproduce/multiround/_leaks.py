@@ -17,8 +17,7 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, compare, rows_to_f
 from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = ["draw_early_leaks", "early_leaks"]
 

@@ -14,9 +14,7 @@ from mrsa_jax.reproduce.multiround import _attacks as windows
 from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["draw_motion", "error_against_motion"]
 

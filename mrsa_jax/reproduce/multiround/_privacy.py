@@ -18,9 +18,7 @@ from mrsa_jax.reproduce.harness._items import Check, Found, state
 from mrsa_jax.reproduce.multiround._echelon import echelon_estimate
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = ["draw_echelon", "draw_privacy", "echelon_against_truth", "privacy_over_rounds"]
 

@@ -15,20 +15,12 @@ import numpy as np
 
 from mrsa_jax import plotting, selection
 from mrsa_jax.availability import assign_rates, independent
-from mrsa_jax.reproduce.harness._context import (
-    RATES,
-    Context,
-    rows_to_frame,
-    schemes_for,
-    targets_of,
-)
+from mrsa_jax.reproduce.harness import Check, Found, rows_to_frame, schemes_for, state, targets_of
+from mrsa_jax.reproduce.harness._context import RATES, Context
 from mrsa_jax.reproduce.harness._figures import by_scheme, legend
-from mrsa_jax.reproduce.harness._items import Check, Found, state
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
 __all__ = [
     "cardinality_over_rounds",

@@ -15,19 +15,12 @@ import numpy as np
 
 from mrsa_jax import modular, selection
 from mrsa_jax.availability import independent
+from mrsa_jax.reproduce.harness import Check, Found, compare, schemes_for, state, targets_of
 from mrsa_jax.reproduce.harness import _figures as draw
-from mrsa_jax.reproduce.harness._context import (
-    RATES,
-    Context,
-    rows_to_frame,
-    schemes_for,
-    targets_of,
-)
-from mrsa_jax.reproduce.harness._items import Check, Found, compare, state
+from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from mrsa_jax.reproduce.harness._figures import Figure, pd
 
 __all__ = [
     "draw_cardinality",

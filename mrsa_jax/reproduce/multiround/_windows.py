@@ -205,26 +205,17 @@ def played_window(context: Context, plan: Plan, start: Start, target: int, speed
     sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
     sums[learnt.any(axis=1)] = seen.aggregates
     places = np.flatnonzero(learnt.any(axis=1))
-    changes = [
-        _relative(updates_at(model, int(index)) - updates, updates)
-        for model, index in _models_at(
-            start.parameters, learnt, sums, places[[-1, len(places) // 2]]
-        )
-    ]
+    steps = sums / np.maximum(learnt.sum(axis=1), 1)[:, None].astype(np.float32)
+    changes = []
+    for index in places[[-1, len(places) // 2]].tolist():
+        model = start.parameters + steps[:index].sum(axis=0)  # with which the round began
+        changes.append(_relative(updates_at(model, index) - updates, updates))
     exact = learnt[first].astype(np.float32) @ updates
     return Window(
         target, speed, learnt, sums, updates, start.parameters, float(np.sqrt(np.mean(changes))),
         float(np.sqrt(_relative((sums[first] - exact)[None], exact[None]))),
         float(np.nanmax(seen.clipped_fraction)), seen.diverged_round is not None,
     )  # fmt: skip
-
-
-def _models_at(
-    parameters: np.ndarray, learnt: np.ndarray, sums: np.ndarray, places: np.ndarray
-) -> list[tuple[np.ndarray, int]]:
-    """Return the global model with which each of some rounds began."""
-    steps = sums / np.maximum(learnt.sum(axis=1), 1)[:, None].astype(np.float32)
-    return [(parameters + steps[:index].sum(axis=0), int(index)) for index in places]
 
 
 def _relative(change: np.ndarray, whole: np.ndarray) -> float:
