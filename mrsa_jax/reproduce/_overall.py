@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 
 from mrsa_jax.reproduce._config import Target
-from mrsa_jax.study import Notes, Progress
+from mrsa_jax.study import Progress
+from mrsa_jax.study._progress import Notes
 
 __all__ = ["Overall", "duration"]
 

@@ -35,14 +35,12 @@ _TOTAL = 0.1  # q_total of the counted rounds
 _HISTORIES = 32  # of dropouts on each graph
 _CLOSE = 0.05  # of the fitted exponent: finite n leave constants beside the leading term
 
-Growth = Callable[[float], float]
-
 
 def _root(n: float | int) -> float:
     return math.sqrt(n * math.log(n))
 
 
-_GROWTHS: dict[str, Growth] = {
+_GROWTHS: dict[str, Callable[[float], float]] = {
     "n": lambda n: n,
     "n^2": lambda n: n * n,
     "n log n": lambda n: n * math.log(n),

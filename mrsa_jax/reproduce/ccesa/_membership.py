@@ -81,10 +81,6 @@ class _Setting:
     shadows: int
     ratio_shadows: int  # of the likelihood ratio, at the smallest set alone
 
-    @property
-    def smallest(self) -> int:
-        return min(self.sizes)
-
 
 def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
     """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
@@ -117,7 +113,7 @@ def _attacked(
     guesses = []
     for method in _METHODS:
         is_ratio = method == "likelihood_ratio"
-        if is_ratio and size != setting.smallest:
+        if is_ratio and size != min(setting.sizes):
             continue
         count = setting.ratio_shadows if is_ratio else setting.shadows
         attack = attacks.membership(method, trainer, num_shadows=count, shadow_size=size)

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32, Key, UInt32
+from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import attacks, graphs, quantize, secagg
 from mrsa_jax._streams import Stream, round_key
@@ -103,7 +103,8 @@ def wire(
     own = []
     for number, (name, graph) in enumerate(drawn.items()):
         adjacency = graph.sample(round_key(key, round_index, Stream.ASSIGNMENT))
-        material = secagg.key_material(b"reproduce wire" + bytes(_words(key)) + bytes([number]))
+        words = np.asarray(jax.random.key_data(key), np.uint32)
+        material = secagg.key_material(b"reproduce wire" + bytes(words) + bytes([number]))
         pairs = graphs.edges(adjacency)
         seeds = secagg.derive_seeds(material, np.arange(n), round_index, pairs)
         uploads[name] = np.asarray(secagg.pad_inputs(seeds, codes, plan, round_index))
@@ -115,10 +116,6 @@ def wire(
 def ccesa_name(chance: float) -> str:
     """Return the name of CCESA at p."""
     return f"CCESA, p = {chance:.3g}"
-
-
-def _words(key: Key[Array, ""]) -> UInt32[np.ndarray, " words"]:
-    return np.asarray(jax.random.key_data(key), np.uint32)
 
 
 def chance_check(

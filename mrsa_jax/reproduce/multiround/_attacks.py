@@ -152,8 +152,7 @@ def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]
 
 
 def _words(values: list[float]) -> str:
-    own = interval(values)
-    return own.text(".3g")
+    return interval(values).text(".3g")
 
 
 def _printed(context: Context, known: str, number: str) -> str:

@@ -123,7 +123,7 @@ def _above(
         any(holds),
         paper=read.printed("above", published[scheme] - published[RANDOM]),
         ours="; ".join(
-            f"{words} {_signed(gap)} points" for words, gap in zip(how, gaps, strict=False)
+            f"{words} {gap.text('+.1f')} points" for words, gap in zip(how, gaps, strict=False)
         ),
         tolerance=f"above: an interval over 0{under}; {read.words}",
         note=opened + accuracies,
@@ -206,7 +206,7 @@ def _comparable(
 ) -> Check:
     gap = difference(late[scheme], late[other])
     return state(f"{scheme} against {other.lower()}, {panel}", is_comparable(gap, within),
-                 paper=words, ours=f"{_signed(gap)} points", note=note,
+                 paper=words, ours=f"{gap.text('+.1f')} points", note=note,
                  tolerance=f"at most {within:g} points below, or an interval that holds 0; "
                  f"{read.words}")  # fmt: skip
 
@@ -230,7 +230,7 @@ def _as_its_table(
     alike = abs(gap.mean) <= max(_COMPARABLE, gap.half)
     return state(f"{T6} against random, {panel}", alike or gap.mean * paper > 0,
                  paper=read.printed("above" if paper > 0 else "below", paper),
-                 ours=f"{_signed(gap)} points",
+                 ours=f"{gap.text('+.1f')} points",
                  tolerance=f"the same sign, at most {_COMPARABLE:g} point apart, or an interval "
                  f"that holds 0; {read.words}",
                  note="the text speaks of all Multi-RoundSecAgg schemes; for T = 6 its own table "
@@ -249,9 +249,5 @@ def _worst(late: Mapping[str, pd.Series], panel: str, read: Reading) -> Check:
     rest = min((s for s in means if s != PARTITION), key=lambda s: means[s])
     gap = difference(late[PARTITION], late[rest])
     return state(f"worst scheme, {panel}", gap.high < 0, paper="user partition",
-                 ours=f"user partition {_signed(gap)} points against the next worst, {rest}",
+                 ours=f"user partition {gap.text('+.1f')} points against the next worst, {rest}",
                  tolerance=f"an interval below 0; {read.words}")  # fmt: skip
-
-
-def _signed(gap: Interval) -> str:
-    return gap.text("+.1f")
