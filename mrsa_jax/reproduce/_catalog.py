@@ -5,8 +5,6 @@ from __future__ import annotations
 from mrsa_jax.reproduce import ccesa, heterosag, multiround
 from mrsa_jax.reproduce.harness._rows import Row
 
-__all__ = ["ALIASES", "ITEMS", "PAPERS"]
-
 PAPERS = {"multiround": "Multi-RoundSecAgg", "ccesa": "CCESA", "heterosag": "HeteroSAg"}
 """The papers' names."""
 

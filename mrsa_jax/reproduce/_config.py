@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.reproduce._catalog import ALIASES, ITEMS
 
-__all__ = ["ReproduceConfig", "Target", "check_targets", "item_config"]
-
 Target = tuple[str, str]
 """A paper and the name of one of its items."""
 

@@ -27,8 +27,6 @@ from mrsa_jax.reproduce.harness import Check, Context, Found, Item, Row, rows_to
 from mrsa_jax.reproduce.harness._items import on_other_data
 from mrsa_jax.study import Progress, _store, report
 
-__all__ = ["SavedReproduction", "function_of", "remake", "run_and_save"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SavedReproduction:

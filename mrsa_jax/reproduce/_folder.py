@@ -18,8 +18,6 @@ from mrsa_jax.reproduce.harness._figures import Draw, save_figure
 from mrsa_jax.reproduce.harness._items import Check, Item, on_other_data
 from mrsa_jax.study import _store
 
-__all__ = ["Made", "check_folder", "is_made", "kept_item", "write_file", "written_item"]
-
 _RECORD = "item.json"
 
 

@@ -12,8 +12,6 @@ from mrsa_jax.reproduce._config import Target
 from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Notes
 
-__all__ = ["Overall", "duration"]
-
 
 class Overall:
     """Passes the progress of items on, and says how many are done and what is left."""

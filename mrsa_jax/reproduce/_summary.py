@@ -11,8 +11,6 @@ from mrsa_jax.reproduce._config import ReproduceConfig
 from mrsa_jax.reproduce._folder import Made
 from mrsa_jax.reproduce.harness._items import VERDICTS, Check
 
-__all__ = ["Judged", "Standing", "SummaryRow", "judged", "standing", "summary", "verdicts"]
-
 Standing = Literal["as expected", "explained", "missed", "holds after all", "no data"]
 """A verdict against what was expected. `explained`: an expected miss; `missed`: an unexpected one;
 `holds after all`: an expected miss that was reproduced."""

@@ -8,15 +8,6 @@ from mrsa_jax.reproduce._config import ReproduceConfig
 from mrsa_jax.reproduce._folder import Made
 from mrsa_jax.reproduce._summary import SummaryRow, judged, summary
 
-__all__ = [
-    "CLAIM_HEADINGS",
-    "SUMMARY_HEADINGS",
-    "claim_cells",
-    "markdown",
-    "summary_cells",
-    "totals",
-]
-
 SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
 CLAIM_HEADINGS = ("Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why it differs", "Note")
 

@@ -25,8 +25,6 @@ from mrsa_jax.reproduce.harness._figures import beside, legend, log_ticks, panel
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["PROTOCOLS", "bandwidths", "draw_bandwidths", "draw_growth", "growth"]
-
 PROTOCOLS = {"SecAgg": "#E69F00", "CCESA": "#0072B2"}
 """Their colours."""
 

@@ -16,8 +16,6 @@ from jaxtyping import Float
 from mrsa_jax._student import half_interval
 from mrsa_jax.reproduce.harness._intervals import binomial_interval
 
-__all__ = ["Guesses", "Method", "curve_rows", "score_rows"]
-
 Method = Literal["shadow", "loss", "likelihood_ratio"]
 
 

@@ -27,8 +27,6 @@ from mrsa_jax.reproduce.harness._items import Check, Found, state
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["draw_inverted", "inversion"]
-
 _CLIENTS, _ROUNDS, _SHOWN = 40, 50, 10
 _TOTAL = "sum of all"
 _PRINTED_SHARE = 0.4

@@ -29,8 +29,6 @@ from mrsa_jax.reproduce.harness._figures import LINES, in_turn, log_ticks
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["draw_members", "members", "sum_size"]
-
 _COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _STYLES: tuple[Any, ...] = (*LINES, (0, (1, 1)))

@@ -22,8 +22,6 @@ from mrsa_jax.reproduce.harness._intervals import Interval, bands, difference, l
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["draw_reliability", "faces", "objects"]
-
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 IID, SHARDS, OWN = "IID", "two sorted shards each", "one class each"
 _CLOSE = 1.0  # points below SecAgg that still count as its accuracy

@@ -20,20 +20,6 @@ from mrsa_jax.reproduce.harness._figures import MARKERS, beside, in_turn, legend
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = [
-    "COLOURS",
-    "SIZES",
-    "TABLE_2_PARAMETERS",
-    "TOTALS",
-    "bandwidth_share",
-    "draw_bounds",
-    "draw_unmasking",
-    "error_bounds",
-    "step_rate",
-    "thresholds_of",
-    "unmasking",
-]
-
 SIZES = tuple(range(100, 1001, 100))
 TOTALS = (0.0, 0.01, 0.05, 0.1)
 

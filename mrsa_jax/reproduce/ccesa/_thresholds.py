@@ -19,8 +19,6 @@ from mrsa_jax.reproduce.harness._figures import in_turn, legend
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["draw_probabilities", "draw_thresholds", "share_thresholds", "threshold_probabilities"]
-
 # Table G.2: p* for each q_total over n = 100, ..., 1000, as printed.
 _TABLE_G2 = {
     0.0: (0.636, 0.484, 0.411, 0.365, 0.333, 0.308, 0.289, 0.273, 0.260, 0.248),

@@ -26,8 +26,6 @@ from mrsa_jax.reproduce.harness._figures import legend
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["STEPS", "draw_times", "running_times"]
-
 _DIM, _BITS = 10_000, 16
 STEPS = ("Step 0", "Step 1", "Step 2", "Step 3", "Server")
 

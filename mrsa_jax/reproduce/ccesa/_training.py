@@ -23,8 +23,6 @@ from mrsa_jax.reproduce.ccesa._theory import step_rate
 from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._experiment import Experiment, Split, tests_of
 
-__all__ = ["Runs", "first_samples"]
-
 _LEVELS = 2**16
 
 

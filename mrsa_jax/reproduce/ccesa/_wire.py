@@ -20,8 +20,6 @@ from mrsa_jax._streams import Stream, round_key
 from mrsa_jax.reproduce.harness._intervals import binomial_interval
 from mrsa_jax.reproduce.harness._items import Check, state
 
-__all__ = ["CLIP", "LEVELS", "PLAIN", "SECAGG", "Wire", "ccesa_name", "chance_check", "wire"]
-
 PLAIN, SECAGG = "no pads (FedAvg)", "SecAgg"
 LEVELS, CLIP = 2**16, 4.0
 _LEVEL = 0.99  # of the intervals that verdicts are read from

@@ -27,8 +27,6 @@ from mrsa_jax.study._progress import Silent
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RATES", "Context", "rows_to_frame", "schemes_for", "targets_of"]
-
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Dropout rates of the paper's clients."""
 

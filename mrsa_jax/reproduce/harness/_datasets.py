@@ -5,8 +5,6 @@ from __future__ import annotations
 from mrsa_jax import data
 from mrsa_jax.reproduce.harness._rows import ANY, DATA
 
-__all__ = ["is_data_of", "substitution"]
-
 
 def is_data_of(dataset: data.Dataset, known: str) -> bool:
     """Return whether a data set is a known one, whatever it was read from.

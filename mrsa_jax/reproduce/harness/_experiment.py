@@ -18,8 +18,6 @@ from jaxtyping import Array, Key
 from mrsa_jax import data, federated
 from mrsa_jax.reproduce.harness._context import Context
 
-__all__ = ["Experiment", "Split", "tests_of"]
-
 Split = Callable[[Key[Array, ""], data.Dataset], data.ClientData]
 """Spreads a data set over the clients, from a seed's key."""
 

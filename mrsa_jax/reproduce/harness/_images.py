@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["image_as_cells", "image_from_text", "stretched"]
-
 
 def image_as_cells(image: Any) -> dict[str, str]:
     """Return an image as two cells: its shape, and its pixels in [0, 1] as 0 to 255.

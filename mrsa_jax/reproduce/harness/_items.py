@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["VERDICTS", "Check", "Found", "Item", "Verdict", "compare", "on_other_data", "state"]
-
 Verdict = Literal["reproduced", "holds on other data", "paper errs", "differs", "no data"]
 """How a claim fared. `holds on other data`: what was trained on stands in for the paper's data
 set, which reproduces nothing; `paper errs`: ours differs from the print and is proven right;

@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, NamedTuple
 
-__all__ = ["ANY", "DATA", "Miss", "Row"]
-
 ANY = "any"
 """Data of an item that trains and is in no paper: it is the same claim on all."""
 

@@ -24,8 +24,6 @@ from mrsa_jax.reproduce.heterosag._training import GROUP_SIZE, LEVELS, NUM_CLIEN
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["accuracy", "draw_accuracy"]
-
 SCHEMES = ("K = 2", "SC", "MC", "K = 12")
 _SLOWEST_RATE = 1e6  # bits a second of the slowest group
 _SORTED, _SPREAD = "sorted classes", "spread classes"

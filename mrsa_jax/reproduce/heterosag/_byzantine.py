@@ -23,8 +23,6 @@ from mrsa_jax.reproduce.heterosag import _training as training
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["RUNS", "byzantine", "draw_byzantine"]
-
 _FULL, _FAST = (100, 5, 5), (20, 4, 2)  # rounds, rounds between tests, seeds
 _STD = 0.1  # of the paper's model of a distorted segment
 _CLEAN = "no attacker, mean"

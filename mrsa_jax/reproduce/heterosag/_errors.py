@@ -23,8 +23,6 @@ from mrsa_jax.reproduce.heterosag import _training as training
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["costs", "draw_costs", "draw_errors", "draw_expansion", "error_bounds", "expansion"]
-
 _DIM = 199_210
 # Experiment 1's bounds over (r2 - r1)^2, by another program.
 _VERIFIED = {

@@ -21,8 +21,6 @@ from mrsa_jax.reproduce.harness._figures import WARNING, panels
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["EXAMPLE_5", "draw_examples", "draw_matrices", "examples", "matrices"]
-
 _PALE = ("#BFE3F7", "#F6DDA6", "#B5E3D3", "#F3C9DD", "#F7F0A8", "#F3C7A8")
 
 EXAMPLE_5 = (1, 2, 2)

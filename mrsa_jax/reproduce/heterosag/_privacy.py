@@ -23,8 +23,6 @@ from mrsa_jax.reproduce.heterosag._matrices import EXAMPLE_5
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["draw_levels", "levels", "levels_plus", "segments_known"]
-
 _SIZES = tuple(range(2, 16))
 
 

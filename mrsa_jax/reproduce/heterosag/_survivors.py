@@ -14,8 +14,6 @@ from mrsa_jax.reproduce.harness._intervals import binomial_interval
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["attackers", "draw_attackers", "draw_survival", "dropouts"]
-
 _RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 

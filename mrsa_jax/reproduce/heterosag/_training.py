@@ -18,18 +18,6 @@ from mrsa_jax import data, federated, hetero
 from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._experiment import Experiment, Split
 
-__all__ = [
-    "GROUP_SIZE",
-    "LEVELS",
-    "NUM_CLIENTS",
-    "SCHEMES",
-    "clip_range",
-    "experiment_of",
-    "layout_of",
-    "one_class_each",
-    "ordered",
-]
-
 NUM_CLIENTS = 20
 GROUP_SIZE = 4
 LEVELS = (2, 4, 8, 10, 12)

@@ -24,17 +24,6 @@ from mrsa_jax.reproduce.multiround._training import Setting
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = [
-    "PUBLISHED",
-    "draw_accuracy",
-    "draw_curves",
-    "is_own",
-    "more_clients",
-    "table3",
-    "table4",
-    "table5",
-]
-
 LABELS = (
     "Random",
     "Weighted random",

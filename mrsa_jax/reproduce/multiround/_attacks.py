@@ -22,8 +22,6 @@ from mrsa_jax.reproduce.multiround._windows import RANDOM, RECOVERED, Plan, labe
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["draw_errors", "draw_errors_of_models", "models_of_2021", "updates_over_a_window"]
-
 SMALL = 0.05
 """Mean relative squared error below which a server has the updates; the paper found 6.7e-3."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from mrsa_jax.reproduce.multiround._training import Setting
 
-__all__ = ["Reading", "of_accuracies", "of_figure8", "of_iid", "of_non_iid"]
-
 RANDOM, WEIGHTED, PARTITION = "Random", "Weighted random", "User partition"
 T6, T4, T3 = (f"Multi-RoundSecAgg (T={t})" for t in (6, 4, 3))
 

@@ -14,8 +14,6 @@ from jaxtyping import Int32
 from mrsa_jax._arrays import as_integers
 from mrsa_jax._errors import require
 
-__all__ = ["echelon_estimate"]
-
 _ZERO = 1e-12  # entries no larger count as zero, as in a reduction without scaling
 
 

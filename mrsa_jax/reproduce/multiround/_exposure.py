@@ -25,8 +25,6 @@ from mrsa_jax.reproduce.multiround._windows import RECOVERED, Plan, label_of, se
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["confusion", "draw_exposure", "exposed_and_recovered"]
-
 _PLAN = Plan("logistic", "shards", 60_000, 100, 0.03, False, 100, (40,), 1, (1,))
 _LOST = (0.0, 0.05)  # chance that a member of a cohort is lost before the sum
 _ERROR = "relative squared error of a client"

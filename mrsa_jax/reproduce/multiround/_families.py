@@ -17,8 +17,6 @@ from mrsa_jax.reproduce.harness._figures import WARNING, beside, scheme_colour, 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["draw_family", "draw_family_sizes", "family_figure", "family_sizes"]
-
 # Table 1 at N = 120, K = 12: scheme, T, printed size.
 _TABLE_1 = (
     ("Random", 1, 1e16),

@@ -29,8 +29,6 @@ from mrsa_jax.reproduce.multiround._windows import selector_of
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["PADDED", "draw_images", "draw_motion", "images_against_motion", "images_from_sums"]
-
 PADDED = "one padded upload"
 _TARGETS = (1, 2, 4)
 _CLIENTS, _COHORT, _ROUNDS = 16, 8, 80

@@ -19,8 +19,6 @@ from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = ["draw_early_leaks", "early_leaks"]
-
 _N, _K = 60, 10
 
 

@@ -16,8 +16,6 @@ from mrsa_jax.reproduce.multiround._windows import RANDOM, Plan
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["draw_motion", "error_against_motion"]
-
 _MOTION = Plan(
     "logistic", "shards", 60_000, 100, 0.03, False, 100, (40, 45, 50, 60, 80), 5, (1, 2, 4, 8),
     (1.0, 0.1, 0.01, windows.SLOW),

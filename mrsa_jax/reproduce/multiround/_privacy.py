@@ -20,8 +20,6 @@ from mrsa_jax.reproduce.multiround._echelon import echelon_estimate
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = ["draw_echelon", "draw_privacy", "echelon_against_truth", "privacy_over_rounds"]
-
 _RANDOM = ("Random", "Weighted random")
 _ALL = "all trials and rounds"
 

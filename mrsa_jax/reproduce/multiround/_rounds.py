@@ -22,16 +22,6 @@ from mrsa_jax.reproduce.harness._figures import by_scheme, legend
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Axes, Figure, pd
 
-__all__ = [
-    "cardinality_over_rounds",
-    "draw_cardinality",
-    "draw_fairness",
-    "draw_tradeoff",
-    "fairness_over_rounds",
-    "rollouts",
-    "tradeoff",
-]
-
 _BLOCKS = ("Multi-RoundSecAgg (T=6)", "Multi-RoundSecAgg (T=4)", "Multi-RoundSecAgg (T=3)")
 
 # "Almost the same C": the share of K by which C may fall short of random selection's.

@@ -22,15 +22,6 @@ from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
 
-__all__ = [
-    "draw_cardinality",
-    "draw_full_rank",
-    "draw_swaps",
-    "full_rank",
-    "swaps_within_blocks",
-    "theorem_1",
-]
-
 _TARGETS = (1, 2, 3, 4, 6, 12)
 
 # (N, K) of the Monte Carlo beside Theorem 3; the paper simulates (120, 12) and (40, 8) elsewhere.

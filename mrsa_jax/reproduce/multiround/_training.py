@@ -24,8 +24,6 @@ from mrsa_jax.reproduce.harness._intervals import late_accuracy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GRID", "LATE", "Setting", "best_rates", "curves", "ring_of", "shared_size"]
-
 GRID = federated.LEARNING_RATES
 """Learning rates of which the paper takes the best for each scheme."""
 

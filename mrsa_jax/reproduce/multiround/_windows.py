@@ -21,21 +21,6 @@ from mrsa_jax.availability import assign_rates, independent
 from mrsa_jax.reproduce.harness._context import RATES, Context
 from mrsa_jax.reproduce.multiround._training import Setting, ring_of
 
-__all__ = [
-    "RANDOM",
-    "RECOVERED",
-    "Plan",
-    "Start",
-    "Window",
-    "label_of",
-    "noise_gain",
-    "of_models",
-    "played_window",
-    "rows_of",
-    "selector_of",
-    "trained_start",
-]
-
 RANDOM = "Random"
 
 RECOVERED = 1e-12
