@@ -796,7 +796,7 @@ NO_ARRAYS = {
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
     """,
     "federated": """
-        LEARNING_RATES LocalTrainer RateSchedule TrainingResult checkpoints cnn
+        LocalTrainer RateSchedule TrainingResult checkpoints cnn
         decay_at lenet local_sgd logistic memory_estimate mlp num_parameters smooth_lenet
         vgg11
     """,

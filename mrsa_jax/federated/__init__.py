@@ -23,12 +23,11 @@ if TYPE_CHECKING:
         unflatten,
     )
     from mrsa_jax.federated._run import TrainingResult
-    from mrsa_jax.federated._schedule import LEARNING_RATES, RateSchedule, decay_at
+    from mrsa_jax.federated._schedule import RateSchedule, decay_at
     from mrsa_jax.federated._server import evaluate
     from mrsa_jax.federated._train import train
 
 __all__ = [
-    "LEARNING_RATES",
     "LocalSGD",
     "LocalTrainer",
     "RateSchedule",

@@ -15,9 +15,6 @@ import numpy as np
 from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._errors import require
 
-LEARNING_RATES = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-"""The papers' grid, of which each scheme gets its best (Multi-RoundSecAgg, Section 5)."""
-
 RateSchedule = Callable[[int], Any]
 
 _FACTOR = "must be a finite number from 0"

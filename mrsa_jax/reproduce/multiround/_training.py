@@ -24,7 +24,7 @@ from mrsa_jax.reproduce.harness._intervals import late_accuracy
 if TYPE_CHECKING:
     import pandas as pd
 
-GRID = federated.LEARNING_RATES
+GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 """Learning rates of which the paper takes the best for each scheme."""
 
 LATE = 0.2
