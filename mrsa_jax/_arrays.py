@@ -124,6 +124,17 @@ def check_integers(values: Any, argument: str, minimum: int) -> list[int]:
     return [check_integer(value, argument, minimum) for value in values]
 
 
+def check_thresholds(value: Any, argument: str, count: int) -> np.ndarray:
+    """Return int32[] or int32[count], each at least 1, or raise naming `argument`."""
+    limits = host_array(value, argument)
+    require(limits.dtype.kind in "iu", argument, "must be an integer", f"{limits.dtype}")
+    fits = limits.shape in ((), (count,))
+    require(fits, argument, f"must be one number or {count}, one a slot", limits.shape)
+    low, high = int(limits.min()), int(limits.max())
+    require(low >= 1 and high < 2**31, argument, "must lie in [1, 2**31)", low, high)
+    return limits.astype(np.int32)
+
+
 def number_or_vector(value: Any, argument: str) -> np.ndarray:
     """Return a finite number or a vector of them, one per client, as float64, or raise."""
     rule = "must be a number or one number per client"

@@ -19,6 +19,8 @@ from jaxtyping import Array, Key, UInt32
 from mrsa_jax._checks import is_integer
 from mrsa_jax._errors import require
 
+MAX_PAIRED = 92_681
+"""The most clients whose pairs 32 bits can number (`pair_words`)."""
 # The implementation is pinned: a user's JAX settings must not change what a seed means.
 _IMPLEMENTATION = "threefry2x32"
 
@@ -37,7 +39,7 @@ class Stream(enum.IntEnum):
     STEPS = 9
 
 
-def as_key(seed: int | Key[Array, ""]) -> Key[Array, ""]:
+def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:
     """Return a typed JAX key for an integer seed, or the key itself.
 
     Args:
@@ -212,7 +214,7 @@ def pair_words(
 
     Source: as `client_words`, at other counters.
     """
-    require(num_clients <= _MAX_PAIRED, "num_clients", f"must be at most {_MAX_PAIRED}")
+    require(num_clients <= MAX_PAIRED, "num_clients", f"must be at most {MAX_PAIRED}")
     keys = key_words(key)
     shape = (num_clients, num_clients, *key.shape)
     row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
@@ -234,7 +236,6 @@ def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
 
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
 _PAIRS = 0x70616900  # "pai\0": room for 256 words a pair
-_MAX_PAIRED = 92_681
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 

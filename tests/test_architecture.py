@@ -26,6 +26,7 @@ ORDER = (
     "_checks",
     "_slots",
     "_student",
+    "_binomial",
     "_cores",
     "_plugins",
     "_compile_cache",

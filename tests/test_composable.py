@@ -514,7 +514,6 @@ def hetero_rows() -> dict[str, Row]:
             VALUE, lambda own: hetero.align_groups(own, 2), jnp.asarray([[0, 0, 1, 1]] * 2)
         ),
         "blocks_of": _not(VALUE, hetero.blocks_of, matrix),
-        "check_matrix": _not(VALUE, hetero.check_matrix, matrix),
         "communication_times": _not(
             VALUE, lambda own: hetero.communication_times(layout, own), RATES
         ),
@@ -558,7 +557,6 @@ def hetero_rows() -> dict[str, Row]:
         "segment_participation": _not(
             VALUE, lambda own: hetero.segment_participation(layout, own), SURVIVORS[:, :2]
         ),
-        "subgroup_labels": _not(VALUE, hetero.subgroup_labels, jnp.asarray([[2, 1]] * 2)),
         "tolerated_byzantine": _not(VALUE, hetero.tolerated_byzantine, matrix),
         "unequal_moduli_failures": _not(
             VALUE,
@@ -779,16 +777,16 @@ NO_ARRAYS = {
         read_log
     """,
     "secagg": """
-        AggregateOut AggregateResult Aggregator AggregatorState Block FailureRates
-        LatencyModel OperationSeconds PlanOutcome RareRate RoundCosts Seeds SegmentPlan
-        Slowdown StepReport Transcript calibrate ccesa_bandwidth_bits complete_plan
+        AggregateOut AggregateResult Aggregator Block FailureRates
+        PlanOutcome RoundCosts Seeds SegmentPlan
+        Slowdown StepReport Transcript complete_plan
         edge_index expected_costs fedavg_costs key_material latency_model operation_seconds
-        proposition1_bound secagg_bandwidth_bits segment_plan turbo_aggregate_bandwidth_bits
-        wire_terms
+        segment_plan
+
     """,
     "hetero": """
-        SCHEMES AverageAttack Byzantine RateModel ResidueAttack RobustRule SegmentHistory
-        SegmentLayout UpdateAttack advise_num_groups claimed_privacy_level cohort_layouts
+        SCHEMES Byzantine RobustRule SegmentHistory SegmentLayout advise_num_groups
+        claimed_privacy_level cohort_layouts
         expansion_factor scheme_privacy_level segment_leakage segment_matrix
         survival_probability
     """,

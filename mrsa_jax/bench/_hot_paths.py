@@ -219,15 +219,15 @@ def _selection(quick: bool) -> Work:
 
 def _failures(quick: bool) -> Work:
     from mrsa_jax import availability, graphs
-    from mrsa_jax.secagg.failures import _judging
+    from mrsa_jax.secagg.failures import draw_arrays, judge_arrays
 
     trials, n = (32, 12) if quick else (8_192, 100)
     graph, steps = graphs.erdos_renyi(n, 0.6), availability.independent_steps(0.02)
     drawn = graph, steps, jax.random.key(0), jnp.uint32(0)
-    draw = Call(_judging._draw_arrays, drawn, {"chunk": trials})
+    draw = Call(draw_arrays, drawn, {"chunk": trials})
     edges, alive = Struct((trials, n, n), jnp.bool_), Struct((trials, 5, n), jnp.bool_)
     limits = jnp.full(n, n // 2, jnp.int32)
-    judge = Call(_judging._judge_arrays, (edges, alive, limits))
+    judge = Call(judge_arrays, (edges, alive, limits))
     return Work([draw, judge], trials)
 
 

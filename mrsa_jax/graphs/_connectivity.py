@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["component_labels", "degrees", "is_connected", "labels"]
+__all__ = ["component_labels", "degrees", "is_connected"]
 
 
 def component_labels(
@@ -45,7 +45,7 @@ def component_labels(
         >>> component_labels(path, [True, False, True]).tolist()
         [0, -1, 2]
     """
-    return labels(*_checked(adjacency, alive))
+    return _labels(*_checked(adjacency, alive))
 
 
 def is_connected(
@@ -111,7 +111,7 @@ def _checked(
 
 
 @jax.jit
-def labels(
+def _labels(
     adjacency: Bool[Array, "clients clients"], alive: Bool[Array, " clients"]
 ) -> Int32[Array, " clients"]:
     """Return `component_labels` of checked arrays.

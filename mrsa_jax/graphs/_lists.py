@@ -19,14 +19,18 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 
-__all__ = ["check_adjacency", "check_graphs", "edges", "neighbour_lists"]
+__all__ = ["check_adjacency", "edges", "neighbour_lists"]
 
 
-def check_adjacency(adjacency: ArrayLike | Sequence[Any]) -> Bool[np.ndarray, "clients clients"]:
+def check_adjacency(
+    adjacency: ArrayLike | Sequence[Any], *, batch: bool = False
+) -> Bool[np.ndarray | Array, "*rounds clients clients"]:
     """Return a graph as a NumPy matrix after checking that it is one.
 
     Args:
         adjacency: bool[n, n], n at least 1.
+        batch: Also take many graphs, along leading axes, and traced ones, of which only shape and
+            type are checked.
 
     Returns:
         bool[n, n].
@@ -39,22 +43,11 @@ def check_adjacency(adjacency: ArrayLike | Sequence[Any]) -> Bool[np.ndarray, "c
         >>> check_adjacency([[False, True], [True, False]]).sum()
         np.int64(2)
     """
-    matrix = np.asarray(check_graphs(host_array(adjacency, "adjacency")))
-    require(matrix.ndim == 2, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
-    return matrix
-
-
-def check_graphs(
-    adjacency: ArrayLike | Sequence[Any],
-) -> Bool[np.ndarray | Array, "*rounds clients clients"]:
-    """Return one graph or, along leading axes, many, after the checks of `check_adjacency`.
-
-    Of traced ones only shape and type are known.
-    """
-    is_traced = isinstance(adjacency, jax.core.Tracer)
+    is_traced = batch and isinstance(adjacency, jax.core.Tracer)
     matrix: Any = adjacency if is_traced else host_array(adjacency, "adjacency")
     require(matrix.dtype == np.bool_, "adjacency", "must hold bools", str(matrix.dtype))
-    square = matrix.ndim >= 2 and matrix.shape[-1] == matrix.shape[-2] > 0
+    is_matrix = matrix.ndim == 2 or (batch and matrix.ndim > 2)
+    square = is_matrix and matrix.shape[-1] == matrix.shape[-2] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
     if is_traced:
         return matrix
@@ -112,7 +105,7 @@ def neighbour_lists(
     size = check_integer(width, "width", 0)
     if isinstance(adjacency, jax.core.Tracer):
         return _neighbour_lists(adjacency, size)
-    matrix = check_adjacency(adjacency)
+    matrix = np.asarray(check_adjacency(adjacency))
     largest = int(matrix.sum(axis=1).max())
     require(largest <= size, "width", f"must be at least the largest degree, {largest}", size)
     return _neighbour_lists(jnp.asarray(matrix), size)

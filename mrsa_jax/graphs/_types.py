@@ -11,11 +11,9 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._checks import check_integer
+from mrsa_jax._streams import MAX_PAIRED
 
-__all__ = ["MAX_CLIENTS", "GraphModel", "check_num_clients"]
-
-# The words of pairs are numbered in 32 bits (`_streams.pair_words`).
-MAX_CLIENTS = 92_681
+__all__ = ["GraphModel", "check_num_clients"]
 
 
 @runtime_checkable
@@ -37,4 +35,4 @@ class GraphModel(Protocol):
 
 def check_num_clients(num_clients: object) -> int:
     """Return n as a Python int, or raise naming `num_clients`."""
-    return check_integer(num_clients, "num_clients", 1, MAX_CLIENTS)
+    return check_integer(num_clients, "num_clients", 1, MAX_PAIRED)

@@ -4,12 +4,9 @@ from mrsa_jax.hetero._advice import advise_num_groups
 from mrsa_jax.hetero._aggregate import aggregate
 from mrsa_jax.hetero._average import segment_average
 from mrsa_jax.hetero._byzantine import (
-    AverageAttack,
     Byzantine,
     GaussianAverage,
-    ResidueAttack,
     UniformResidues,
-    UpdateAttack,
     collusion,
     gaussian_blocks,
     scaling,
@@ -26,7 +23,6 @@ from mrsa_jax.hetero._costs import (
     survival_probability,
 )
 from mrsa_jax.hetero._grouping import (
-    RateModel,
     levels_for_rates,
     rate_classes,
     rate_groups,
@@ -51,11 +47,9 @@ from mrsa_jax.hetero._robust import (
 from mrsa_jax.hetero._segments import (
     SCHEMES,
     blocks_of,
-    check_matrix,
     format_matrix,
     segment_matrix,
     segment_matrix_plus,
-    subgroup_labels,
 )
 from mrsa_jax.hetero._theory import quantization_error, quantization_error_bound, scheme_error_bound
 from mrsa_jax.hetero._tolerance import tolerated_byzantine
@@ -63,21 +57,16 @@ from mrsa_jax.hetero._unequal import unequal_moduli_failures, unequal_moduli_tup
 
 __all__ = [
     "SCHEMES",
-    "AverageAttack",
     "Byzantine",
     "GaussianAverage",
-    "RateModel",
-    "ResidueAttack",
     "RobustRule",
     "SegmentHistory",
     "SegmentLayout",
     "UniformResidues",
-    "UpdateAttack",
     "advise_num_groups",
     "aggregate",
     "align_groups",
     "blocks_of",
-    "check_matrix",
     "claimed_privacy_level",
     "cohort_layouts",
     "collusion",
@@ -112,7 +101,6 @@ __all__ = [
     "segment_participation",
     "sign_flip",
     "slowed_rates",
-    "subgroup_labels",
     "survival_probability",
     "tolerated_byzantine",
     "trimmed_mean",

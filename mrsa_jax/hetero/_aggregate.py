@@ -18,14 +18,16 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
+from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.hetero._average import check_thresholds, clipped_share
-from mrsa_jax.hetero._coding import ValueRange, check_range, check_updates
+from mrsa_jax.hetero._average import clipped_share
+from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, check_updates
 from mrsa_jax.hetero._layout import SegmentLayout
+from mrsa_jax.hetero._robust import RobustRule
 from mrsa_jax.hetero._round import (
     Cast,
     Fidelity,
@@ -140,33 +142,32 @@ def aggregate(
     """
     known = fidelity in ("sets", "array", "real")
     require(known, "fidelity", 'must be "sets", "array" or "real"', fidelity)
-    is_layout = isinstance(layout, SegmentLayout)
-    require(is_layout, "layout", "must be a `SegmentLayout`, e.g. of `segment_layout`", layout)
-    rule = "must be callable on block averages and their weights"
-    require(combine is None or callable(combine), "combine", rule, combine)
+    check_parts(layout, combine)
     alive, graph, limits = _checked(layout, survivors, thresholds, adjacency)
     index = check_integer(round_index, "round_index", 0, 2**32 - 1)
     bounds = check_range(value_range)
     own = None if byzantine is None else _attackers(byzantine, layout)
     mine = None if own is None else own & alive[3]
-    key = round_key(as_key(_plain(seed)), jnp.uint32(index), Stream.QUANTIZATION)
+    key = round_key(as_key(seed), jnp.uint32(index), Stream.QUANTIZATION)
     members = jnp.arange(layout.num_participants, dtype=jnp.int32)
     widest = -(-layout.dim // layout.num_segments)
     draws = draw_keys(key, members, layout.rows.segment, widest)
-    cast = Cast(None if byzantine is None else key, draws, alive[3], byzantine, mine)
-    job = _Job(widest, layout, bounds, combine, cast, _reader(updates, layout), progress)
+    attack = None if byzantine is None else key
+    cast = Cast(bounds, draws, alive[3], attack, byzantine, mine, widest)
+    job = _Job(layout, combine, cast, _reader(updates, layout), progress)
     if fidelity == "real":
         return _real(job, graph, alive, limits, index)
     round_ = SummedRound(*map(np.asarray, judge(layout, graph, alive, limits)))
     seeds = None
     if fidelity == "array" and round_.counts.any():
-        seeds = _seeds(as_key(_plain(seed)), graph, layout, index)
+        seeds = _seeds(as_key(seed), graph, layout, index)
     totals, parts = [], []
     for span in job.spans:
         if seeds is None:
-            table = job.sums(span, round_)
+            table = job.run(sum_span, span, round_)
         else:
-            table = padded_span(seeds, job.codes(span), layout, span, np.uint32(index), round_)
+            codes = job.run(code_span, span)
+            table = padded_span(seeds, codes, layout, span, np.uint32(index), round_)
         own_blocks = span.rows.number < len(layout.blocks)
         totals += list(np.asarray(table)[own_blocks])
         if round_.status == Status.OK:
@@ -179,10 +180,8 @@ def aggregate(
 class _Job:
     """What all fidelities do with a span of segments."""
 
-    widest: int
     layout: SegmentLayout
-    bounds: Array
-    combine: Any
+    combine: RobustRule | None
     cast: Cast
     read: Callable[[Span], tuple[Any, int]]
     progress: Callable[[int, int], None] | None
@@ -192,20 +191,12 @@ class _Job:
     def spans(self) -> list[Span]:
         return spans_of(self.layout)
 
-    def codes(self, span: Span) -> Array:
-        """Return the clients' residues of a span."""
-        return self._run(code_span, span)
-
-    def sums(self, span: Span, round_: SummedRound) -> Array:
-        """Return the plain ring sums of a span."""
-        return self._run(sum_span, span, round_)
-
-    def _run(self, program: Any, span: Span, *more: Any) -> Any:
+    def run(self, program: Any, span: Span, *more: Any) -> Any:
+        """Return the clients' residues of a span, or their ring sums."""
         values, start = self.read(span)
         result, outside, has_nan = program(
-            jnp.asarray(values), start, span.rows, self.cast, self.bounds, *more, width=span.width,
-            widest=self.widest,
-        )  # fmt: skip
+            jnp.asarray(values), start, span.rows, self.cast, *more, width=span.width
+        )
         bad = np.asarray(has_nan)
         if bad.any():
             number = int(bad.any(axis=1).argmax())
@@ -223,9 +214,7 @@ class _Job:
                 self.progress(number + 1, self.layout.num_segments)
 
     def update(self, table: Any, span: Span, round_: SummedRound) -> np.ndarray:
-        return np.asarray(
-            update_span(table, span.rows, self.cast, round_, self.bounds, self.combine)
-        )
+        return np.asarray(update_span(table, span.rows, self.cast, round_, self.combine))
 
     def result(
         self,
@@ -254,7 +243,7 @@ def _real(
     """Run the round with real messages: all codes at once."""
     every = []
     for span in job.spans:
-        every.append(np.asarray(job.codes(span)))
+        every.append(np.asarray(job.run(code_span, span)))
         job.tell(span)
     codes = np.concatenate(every, axis=1)
     if graph is None:
@@ -283,10 +272,6 @@ def _seeds(key: Array, graph: np.ndarray | None, layout: SegmentLayout, index: i
     return derive_seeds(material, np.arange(layout.num_participants), np.uint32(index), pairs)
 
 
-def _plain(seed: Any) -> Any:
-    return int(seed) if isinstance(seed, np.integer) else seed
-
-
 def _checked(
     layout: SegmentLayout, survivors: Any, thresholds: Any, adjacency: Any
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
@@ -297,7 +282,7 @@ def _checked(
         alive = np.tile(alive, (5, 1))
     limits = None
     if thresholds is not None:
-        limits = np.broadcast_to(check_thresholds(thresholds, layout, "thresholds"), (count,))
+        limits = np.broadcast_to(check_thresholds(thresholds, "thresholds", count), (count,))
     complete = ~np.eye(count, dtype=bool)
     graph = complete if adjacency is None else np.asarray(adjacency)
     rule = f"must be {count} x {count}, the slots of the layout"

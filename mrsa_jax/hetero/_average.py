@@ -18,12 +18,13 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
+from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
-from mrsa_jax.hetero._coding import ValueRange, check_range, range_bounds
+from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.hetero._round import (
     Cast,
@@ -37,14 +38,8 @@ from mrsa_jax.hetero._round import (
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, mapped, spans_of
 from mrsa_jax.quantize import ClipRule, StochasticQuantizer, stochastic
-from mrsa_jax.secagg import AggregatorState, Seeds, derive_seeds
-from mrsa_jax.secagg._aggregator_state import (
-    first_state,
-    key_words,
-    next_state,
-    present_quantizer,
-    survivors_by_step,
-)
+from mrsa_jax.secagg import Seeds, derive_seeds
+from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
 
 __all__ = ["SegmentAverage", "SegmentOut", "segment_average"]
 
@@ -117,7 +112,7 @@ class SegmentAverage:
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
-        return first_state(self)
+        return AggregatorState.first(self.clip_rule, self.quantizer)
 
     def aggregate(
         self,
@@ -158,16 +153,17 @@ class SegmentAverage:
         values, ids = jnp.asarray(updates), jnp.asarray(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-        alive, slot_of = survivors_by_step(self, key, survivors), None
+        alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
+        slot_of = None
         if self.by_client:
             self._check_clients(ids, alive)
             slot_of, ids, alive, values = _seated(ids, alive, values)
-        quantizer = present_quantizer(self, state)
+        quantizer = state.present(self.clip_rule, self.quantizer)
         widest = -(-self.layout.dim // self.layout.num_segments)
         draws = draw_keys(key, ids, self.layout.rows.segment, widest)
-        cast = _cast(key, draws, self.byzantine, ids, alive[3])
+        cast = _cast(key, draws, self.byzantine, ids, alive[3], range_bounds(quantizer), widest)
         round_ = judge(self.layout, None, alive, self.threshold)
-        run = _Run(self, state.round_index, range_bounds(quantizer), ids, cast, round_)
+        run = _Run(self, state.round_index, ids, cast, round_)
         update, learned, clipped = run.segments(values)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
@@ -175,7 +171,7 @@ class SegmentAverage:
             update, round_.status, learned, share, summed, components, total, round_.counts,
             round_.block_status,
         )  # fmt: skip
-        return out, next_state(self, state, update, round_.status == _OK)
+        return out, state.after(self.clip_rule, update, round_.status == _OK)
 
     def _check_clients(self, ids: Array, alive: Array) -> None:
         if is_traced(ids, alive):
@@ -191,7 +187,6 @@ class _Run(NamedTuple):
 
     average: SegmentAverage
     index: Any
-    bounds: Array
     ids: Array
     cast: Cast
     round_: SummedRound
@@ -203,35 +198,27 @@ class _Run(NamedTuple):
         widest = max(span.width for span in spans)
         if self.average.fidelity == "array":
             seeds = derive_seeds(self.average.key_material, self.ids, self.index)
-            parts = [self._padded(values, seeds, span, widest) for span in spans]
+            parts = [self._padded(values, seeds, span) for span in spans]
         elif is_traced(self) and len(spans) > 1:
-            parts = mapped(functools.partial(self._plain, values, widest), spans)
+            parts = mapped(functools.partial(self._plain, values), spans)
         else:
-            parts = [self._plain(values, widest, span.rows, span.start, span.width)
-                     for span in spans]  # fmt: skip
+            parts = [self._plain(values, span.rows, span.start, span.width) for span in spans]
         if len(spans) == 1:
             return parts[0]
         return _joined(parts, widest)
 
-    def _plain(self, values: Array, widest: int, rows: SegmentRows, start: Any, width: int) -> Any:
-        totals, outside, _ = sum_span(
-            values, start, rows, self.cast, self.bounds, self.round_, width=width,
-            widest=widest,
-        )  # fmt: skip
+    def _plain(self, values: Array, rows: SegmentRows, start: Any, width: int) -> Any:
+        totals, outside, _ = sum_span(values, start, rows, self.cast, self.round_, width=width)
         return self._update(totals, rows), totals, outside
 
-    def _padded(self, values: Array, seeds: Seeds, span: Span, widest: int) -> Any:
-        codes, outside, _ = code_span(
-            values, span.start, span.rows, self.cast, self.bounds, width=span.width,
-            widest=widest,
-        )  # fmt: skip
+    def _padded(self, values: Array, seeds: Seeds, span: Span) -> Any:
+        codes, outside, _ = code_span(values, span.start, span.rows, self.cast, width=span.width)
         layout = self.average.layout
         totals = padded_span(seeds, codes, layout, span, self.index, self.round_)
         return self._update(totals, span.rows), totals, outside
 
     def _update(self, totals: Any, rows: SegmentRows) -> Array:
-        combine = self.average.combine
-        return update_span(totals, rows, self.cast, self.round_, self.bounds, combine)
+        return update_span(totals, rows, self.cast, self.round_, self.average.combine)
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
@@ -256,11 +243,20 @@ def _seated(ids: Array, alive: Array, values: Array) -> tuple[Array, ...]:
     return slot_of, places, alive[:, kept] & (slot_of >= 0)[None], values[kept]
 
 
-@jax.jit
-def _cast(key: Array, draws: Array, byzantine: Any, ids: Array, sent: Array) -> Cast:
+@functools.partial(jax.jit, static_argnames=("widest",))
+def _cast(
+    key: Array,
+    draws: Array,
+    byzantine: Any,
+    ids: Array,
+    sent: Array,
+    bounds: Array,
+    widest: int,
+) -> Cast:
     if byzantine is None:
-        return Cast(None, draws, sent)
-    return Cast(key, draws, sent, byzantine, jnp.asarray(byzantine.is_byzantine)[ids] & sent)
+        return Cast(bounds, draws, sent, widest=widest)
+    mine = jnp.asarray(byzantine.is_byzantine)[ids] & sent
+    return Cast(bounds, draws, sent, key, byzantine, mine, widest)
 
 
 @jax.jit
@@ -343,27 +339,16 @@ def segment_average(
 
     Source: HeteroSAg, Sections II-C and III; V-A for `combine`.
     """
-    is_layout = isinstance(layout, SegmentLayout)
-    require(is_layout, "layout", "must be a `SegmentLayout`, e.g. of `segment_layout`", layout)
+    check_parts(layout, combine)
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
-    rule = "must be callable on block averages and their weights"
-    require(combine is None or callable(combine), "combine", rule, combine)
     lower, upper = np.asarray(check_range(value_range)).tolist()
     quantizer: StochasticQuantizer = stochastic(2, value_range=(lower, upper))
-    limits = None if threshold is None else check_thresholds(threshold, layout, "threshold")
+    limits = (
+        None
+        if threshold is None
+        else check_thresholds(threshold, "threshold", layout.num_participants)
+    )
     return SegmentAverage(
         quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
         steps, None if limits is None else jnp.asarray(limits), clip_rule,
     )  # fmt: skip
-
-
-def check_thresholds(thresholds: Any, layout: SegmentLayout, argument: str) -> np.ndarray:
-    """Return int32[] or int32[n], at least 1, or raise."""
-    limits = np.asarray(thresholds)
-    require(limits.dtype.kind in "iu", argument, "must be an integer", limits.dtype)
-    count = layout.num_participants
-    fits = limits.shape in ((), (count,))
-    require(fits, argument, f"must be one number or {count}, one a slot", limits.shape)
-    low, high = int(limits.min()), int(limits.max())
-    require(low >= 1 and high < 2**31, argument, "must lie in [1, 2**31)", low, high)
-    return limits.astype(np.int32)

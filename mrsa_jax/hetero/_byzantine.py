@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,46 +41,23 @@ __all__ = [
 ]
 
 _Clients = ArrayLike | Sequence[Any]
+_Key = Key[Array, ""]
+_Mine = Bool[Array, " participants"]
+_Updates = Float32[Array, "participants dim"]
+_Codes = UInt32[Array, "participants dim"]
+_Modulus = UInt32[Array, ""]
+_Average = Float32[Array, " dim"]
+_Touched = Bool[Array, ""]
 
+UpdateAttack = Callable[[_Key, _Updates, _Mine], _Updates]
+"""(key, updates, mine) -> what attackers make of updates; the others' rows must not change.
 
-class UpdateAttack(Protocol):
-    """What attackers make of updates; the others' rows must not change.
-
-    Rows of clients that are not there are zeros, marked `mine`; what is made of them is not read.
-    """
-
-    def __call__(
-        self,
-        key: Key[Array, ""],
-        updates: Float32[Array, "participants dim"],
-        mine: Bool[Array, " participants"],
-    ) -> Float32[Array, "participants dim"]:
-        """Return the updates that the round goes on with."""
-        ...
-
-
-class ResidueAttack(Protocol):
-    """What attackers send in place of their codes; the others' rows must not change."""
-
-    def __call__(
-        self,
-        key: Key[Array, ""],
-        codes: UInt32[Array, "participants dim"],
-        modulus: UInt32[Array, ""],
-        mine: Bool[Array, " participants"],
-    ) -> UInt32[Array, "participants dim"]:
-        """Return the residues that the ring sum goes on with."""
-        ...
-
-
-class AverageAttack(Protocol):
-    """What becomes of the average of a block that an attacker sits in."""
-
-    def __call__(
-        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
-    ) -> Float32[Array, " dim"]:
-        """Return the average that the server goes on with."""
-        ...
+Rows of clients that are not there are zeros, marked `mine`; what is made of them is not read.
+"""
+ResidueAttack = Callable[[_Key, _Codes, _Modulus, _Mine], _Codes]
+"""(key, codes, modulus, mine) -> what is sent; the others' rows must not change."""
+AverageAttack = Callable[[_Key, _Average, _Touched], _Average]
+"""(key, average, is_touched) -> what becomes of the average of a block."""
 
 
 @jax.tree_util.register_dataclass
@@ -102,38 +79,21 @@ class Byzantine:
     on_residues: Any = None
     on_averages: Any = None
 
-    def mine(self, members: Integer[Array, " participants"]) -> Bool[Array, " participants"]:
+    def mine(self, members: Integer[Array, " participants"]) -> _Mine:
         """Return which slots of a round attack, given the client of each."""
         return self.is_byzantine[members]
 
-    def corrupt_updates(
-        self,
-        key: Key[Array, ""],
-        updates: Float32[Array, "participants dim"],
-        mine: Bool[Array, " participants"],
-    ) -> Float32[Array, "participants dim"]:
+    def corrupt_updates(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
         """Return the updates that are quantized: attackers' rows replaced, the others kept."""
         return updates if self.on_updates is None else self.on_updates(key, updates, mine)
 
-    def corrupt_residues(
-        self,
-        key: Key[Array, ""],
-        codes: UInt32[Array, "participants dim"],
-        modulus: UInt32[Array, ""],
-        mine: Bool[Array, " participants"],
-    ) -> UInt32[Array, "participants dim"]:
+    def corrupt_residues(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
         """Return what is sent, pads apart, in a ring of `modulus` elements (0 for 2**32)."""
-        if self.on_residues is None:
-            return codes
-        return self.on_residues(key, codes, modulus, mine)
+        return codes if self.on_residues is None else self.on_residues(key, codes, modulus, mine)
 
-    def corrupt_average(
-        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
-    ) -> Float32[Array, " dim"]:
+    def corrupt_average(self, key: _Key, average: _Average, is_touched: _Touched) -> _Average:
         """Return a block's average as the server has it; `is_touched`: an attacker is in it."""
-        if self.on_averages is None:
-            return average
-        return self.on_averages(key, average, is_touched)
+        return average if self.on_averages is None else self.on_averages(key, average, is_touched)
 
 
 @jax.tree_util.register_dataclass
@@ -147,12 +107,7 @@ class Scaling:
 
     factor: Array
 
-    def __call__(
-        self,
-        key: Key[Array, ""],
-        updates: Float32[Array, "participants dim"],
-        mine: Bool[Array, " participants"],
-    ) -> Float32[Array, "participants dim"]:
+    def __call__(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
         """Return the updates that the round goes on with."""
         del key
         return jnp.where(mine[:, None], self.factor * updates, updates)
@@ -171,12 +126,7 @@ class Collusion:
     mean_factor: Array
     sigma_factor: Array
 
-    def __call__(
-        self,
-        key: Key[Array, ""],
-        updates: Float32[Array, "participants dim"],
-        mine: Bool[Array, " participants"],
-    ) -> Float32[Array, "participants dim"]:
+    def __call__(self, key: _Key, updates: _Updates, mine: _Mine) -> _Updates:
         """Return the updates that the round goes on with."""
         del key
         honest = ~mine
@@ -196,13 +146,7 @@ class Collusion:
 class UniformResidues:
     """Send uniform residues: what a client's input is under pads that nobody can remove."""
 
-    def __call__(
-        self,
-        key: Key[Array, ""],
-        codes: UInt32[Array, "participants dim"],
-        modulus: UInt32[Array, ""],
-        mine: Bool[Array, " participants"],
-    ) -> UInt32[Array, "participants dim"]:
+    def __call__(self, key: _Key, codes: _Codes, modulus: _Modulus, mine: _Mine) -> _Codes:
         """Return the residues that the ring sum goes on with."""
         return jnp.where(mine[:, None], _uniform_residues(key, codes.shape, modulus), codes)
 
@@ -218,9 +162,7 @@ class GaussianAverage:
 
     std: Array
 
-    def __call__(
-        self, key: Key[Array, ""], average: Float32[Array, " dim"], is_touched: Bool[Array, ""]
-    ) -> Float32[Array, " dim"]:
+    def __call__(self, key: _Key, average: _Average, is_touched: _Touched) -> _Average:
         """Return the average that the server goes on with."""
         noise = self.std * jax.random.normal(key, average.shape, jnp.float32)
         return jnp.where(is_touched, noise, average)

@@ -26,7 +26,15 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import spans_of
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 
-__all__ = ["check_range", "check_updates", "client_ids", "decode", "encode", "range_bounds"]
+__all__ = [
+    "check_parts",
+    "check_range",
+    "check_updates",
+    "client_ids",
+    "decode",
+    "encode",
+    "range_bounds",
+]
 
 ValueRange = tuple[float | int | np.floating, float | int | np.floating]
 
@@ -75,11 +83,10 @@ def encode(
     spans = spans_of(layout)
     widest = max(span.width for span in spans)
     draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)
-    cast = Cast(None, draws, np.ones(layout.num_participants, np.bool_))
+    everybody = np.ones(layout.num_participants, np.bool_)
+    cast = Cast(bounds, draws, everybody, widest=widest)
     codes, outside = zip(*(
-        code_span(values, span.start, span.rows, cast, bounds, width=span.width,
-                  widest=widest)[:2]
-        for span in spans
+        code_span(values, span.start, span.rows, cast, width=span.width)[:2] for span in spans
     ), strict=True)  # fmt: skip
     return jnp.concatenate(codes, axis=1), _share(outside, layout.dim)
 
@@ -138,8 +145,7 @@ def decode(
         first = int(span.rows.number.min())
         size = int((span.rows.number < len(arrays)).sum())
         table = table_of(arrays[first : first + size], span.rows, first, number)
-        part = update_span(table, span.rows, Cast(None, None, None), round_, bounds, combine)
-        parts.append(part)
+        parts.append(update_span(table, span.rows, Cast(bounds), round_, combine))
     return jnp.concatenate(parts)
 
 
@@ -171,6 +177,14 @@ def _checked_counts(counts: Any, layout: SegmentLayout) -> Any:
         within = bool(((number >= 0) & (number <= sizes)).all())
         require(within, "counts", rule, number.tolist())
     return number.astype(np.int32)
+
+
+def check_parts(layout: Any, combine: Any) -> None:
+    """Raise for what is no layout or no rule."""
+    is_layout = isinstance(layout, SegmentLayout)
+    require(is_layout, "layout", "must be a `SegmentLayout`, e.g. of `segment_layout`", layout)
+    rule = "must be callable on block averages and their weights"
+    require(combine is None or callable(combine), "combine", rule, combine)
 
 
 def check_range(value_range: Any) -> Float32[Array, " 2"]:

@@ -16,9 +16,10 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
+from mrsa_jax.hetero._costs import segment_costs
 from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.protocol import MaskedInput, residue_bits
+from mrsa_jax.protocol import MaskedInput
 
 __all__ = ["CommunicationTimes", "communication_times"]
 
@@ -120,17 +121,16 @@ def communication_times(
     number = layout.num_participants
     fits = len(rates) == number
     require(fits, "rates_bits_per_second", "must have one rate for each slot", len(rates), number)
-    bits, plain = np.zeros(number, np.int64), np.zeros(number, np.int64)
-    needed = np.zeros(number, np.float64)
+    plain, needed = np.zeros(number, np.int64), np.zeros(number, np.float64)
     stretches: list[list[tuple[int, int]]] = [[] for _ in range(number)]
     for block in layout.blocks:
         width, members = block.stop - block.start, list(block.members)
-        bits[members] += width * residue_bits(block.modulus)
-        plain[members] += width * residue_bits(block.num_levels)
+        plain[members] += width * (block.num_levels - 1).bit_length()
         needed[members] += width * np.log2(block.num_levels)
         for slot in members:
             stretches[slot].append((width, block.modulus))
     sizes = np.asarray([MaskedInput.size(own) for own in stretches], np.int64)
+    bits = segment_costs(layout).payload_bits
     return CommunicationTimes(bits, plain, sizes, rates, layout.columns, bits / needed)
 
 

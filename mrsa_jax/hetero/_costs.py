@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from mrsa_jax._chance import check_chances
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.quantize import ring_size
@@ -262,7 +263,7 @@ def segment_costs(
     for block in layout.blocks:
         members = np.asarray(block.members)
         width = block.stop - block.start
-        of_pad = width * (1 if block.modulus & (block.modulus - 1) == 0 else 2)
+        of_pad = width * words_per_residue(block.modulus)
         mates[np.ix_(members, members)] = True
         words[members] += of_pad * len(members)
         bits[members] += width * (block.modulus - 1).bit_length()

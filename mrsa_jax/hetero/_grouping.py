@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,6 @@ from mrsa_jax.secagg import Slowdown
 __all__ = [
     "UPLINK_RATES",
     "RateClasses",
-    "RateModel",
     "SlowedRates",
     "levels_for_rates",
     "rate_classes",
@@ -41,15 +40,6 @@ _Numbers = ArrayLike | Sequence[Any]
 
 UPLINK_RATES: Mapping[str, float] = MappingProxyType({"3g": 1e6, "4g": 1e7, "wifi": 3e7, "5g": 5e7})
 """Round figures for the uplink of common networks, bits per second; not measurements."""
-
-
-@runtime_checkable
-class RateModel(Protocol):
-    """A distribution of transmission rates: a pytree whose numbers are leaves."""
-
-    def sample(self, key: Key[Array, ""], num_clients: int) -> Float32[Array, " clients"]:
-        """Return the rate of each client, bits per second."""
-        ...
 
 
 @jax.tree_util.register_dataclass

@@ -24,8 +24,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_matrix
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
-from mrsa_jax.secagg._admission import heeded, holders, memberships
-from mrsa_jax.secagg._outcome import judged
 
 __all__ = ["SegmentBlock", "SegmentLayout", "SegmentRows", "segment_layout"]
 
@@ -179,7 +177,10 @@ class SegmentLayout:
     @functools.cached_property
     def memberships(self) -> np.ndarray:
         """Return bool[blocks, n], who is in which block."""
-        return memberships(self.plan, self.num_participants)
+        inside = np.zeros((len(self.blocks), self.num_participants), np.bool_)
+        for row, block in zip(inside, self.blocks, strict=True):
+            row[list(block.members)] = True
+        return inside
 
     def outcome(
         self,
@@ -214,8 +215,7 @@ class SegmentLayout:
         limits: Any = thresholds
         if thresholds is None:
             limits = np.maximum((graph.sum(axis=1) + 1) // 2 + 1, 2)
-        alive = heeded(self.plan, graph, survivors, limits)
-        return judged(graph, alive, holders(graph, alive[4]) >= limits, self.plan)
+        return PlanOutcome.of(graph, survivors, limits, self.plan)
 
     def column_of(self) -> np.ndarray:
         """Return int32[n], the column of each slot."""
@@ -226,10 +226,7 @@ class SegmentLayout:
 
     def levels_of(self) -> np.ndarray:
         """Return int32[segments, n], the K with which each slot quantizes each segment."""
-        found = np.zeros((self.num_segments, self.num_participants), np.int32)
-        for block in self.blocks:
-            found[block.segment, list(block.members)] = block.num_levels
-        return found
+        return self.rows.levels.copy()
 
 
 @needs_values
@@ -327,9 +324,7 @@ def _cut(
             len(counts), len(groups))  # fmt: skip
     columns, own = [], []
     for group, level, count in zip(groups, levels, counts, strict=True):
-        size, rest = divmod(len(group), count)
-        starts = [part * size + min(part, rest) for part in range(count + 1)]
-        columns += [group[a:b] for a, b in itertools.pairwise(starts)]
+        columns += [tuple(part.tolist()) for part in np.array_split(group, count)]
         own += [level] * count
     return tuple(columns), tuple(own)
 

@@ -109,19 +109,21 @@ class SegmentLeakage:
     @property
     def strong(self) -> int | None:
         """Return the least strong privacy of any segment, None where nothing was learnt."""
-        return min((own.strong for own in self.segments if own.strong is not None), default=None)
+        return self._least("strong")
 
     @property
     def weak_lower(self) -> int | None:
         """Return what the weak privacy of every segment is at least, None where not known."""
-        found = [own.weak_lower for own in self.segments if own.weak_lower is not None]
-        return min(found, default=None)
+        return self._least("weak_lower")
 
     @property
     def weak_upper(self) -> int | None:
         """Return what the least weak privacy of any segment is at most, None where not known."""
-        found = [own.weak_upper for own in self.segments if own.weak_upper is not None]
-        return min(found, default=None)
+        return self._least("weak_upper")
+
+    def _least(self, name: str) -> int | None:
+        found = [getattr(own, name) for own in self.segments]
+        return min((value for value in found if value is not None), default=None)
 
     @property
     def exposed_segments(self) -> Int32[np.ndarray, " clients"]:
@@ -194,9 +196,8 @@ def segment_participation(
         rule = "must be more than every client in `members`"
         count = check_integer(num_clients, "num_clients", largest + 1, rule=rule)
     bounds = _pieces([own.layout for own in known])
-    rows: list[list[np.ndarray]] = [[np.zeros((0, count), np.bool_)] for _ in bounds]
-    rounds: list[list[np.ndarray]] = [[np.zeros(0, np.int32)] for _ in bounds]
-    blocks: list[list[np.ndarray]] = [[np.zeros(0, np.int32)] for _ in bounds]
+    nothing = (np.zeros((0, count), np.bool_), np.zeros(0, np.int32), np.zeros(0, np.int32))
+    pieces = [[nothing] for _ in bounds]  # rows, their rounds and blocks
     plain = np.zeros((len(played), count), np.bool_)
     starts = np.asarray([start for start, _ in bounds])
     for number, own in enumerate(played):
@@ -209,16 +210,11 @@ def segment_participation(
         segments = np.searchsorted([start for start, _ in own.layout.bounds], starts, "right") - 1
         for piece, segment in enumerate(segments):
             chosen = np.flatnonzero(is_learnt & (segment_of == segment)).astype(np.int32)
-            rows[piece].append(learnt[chosen])
-            rounds[piece].append(np.full(len(chosen), number, np.int32))
-            blocks[piece].append(chosen)
-    return SegmentHistory(
-        bounds,
-        tuple(np.concatenate(found) for found in rows),
-        tuple(np.concatenate(found) for found in rounds),
-        tuple(np.concatenate(found) for found in blocks),
-        plain,
-    )
+            when = np.full(len(chosen), number, np.int32)
+            pieces[piece].append((learnt[chosen], when, chosen))
+    joined = [[np.concatenate(parts) for parts in zip(*own, strict=True)] for own in pieces]
+    rows, rounds, blocks = (tuple(column) for column in zip(*joined, strict=True))
+    return SegmentHistory(bounds, rows, rounds, blocks, plain)
 
 
 @needs_values
@@ -320,14 +316,20 @@ def _number_of_rounds(given: dict[str, Any], num_rounds: Any) -> int:
     return expected
 
 
+def _checked(
+    given: Any, argument: str, rule: str, shapes: tuple[Any, ...], kinds: str, *where: str
+) -> np.ndarray:
+    array = np.asarray(given)
+    proper = array.shape in shapes and array.dtype.kind in kinds
+    require(proper, argument, rule, f"{array.dtype} of shape {array.shape}", *where)
+    return array
+
+
 def _clients(given: Any, size: int, number: int) -> np.ndarray:
     if given is None:
         return np.arange(size)
-    clients = np.asarray(given)
-    rule = "must be one client for each slot"
-    proper = clients.shape == (size,) and clients.dtype.kind in "iu"
-    require(proper, "members", rule, f"{clients.dtype} of shape {clients.shape}", f"round {number}",
-            f"{size} slots")  # fmt: skip
+    rule, where = "must be one client for each slot", (f"round {number}", f"{size} slots")
+    clients = _checked(given, "members", rule, ((size,),), "iu", *where)
     different = len(np.unique(clients)) == size and int(clients.min()) >= 0
     require(different, "members", "must be different numbers from 0", clients.tolist())
     return clients.astype(np.int64)
@@ -336,11 +338,9 @@ def _clients(given: Any, size: int, number: int) -> np.ndarray:
 def _sends(given: Any, size: int, number: int) -> np.ndarray:
     if given is None:
         return np.ones(size, np.bool_)
-    rows = np.asarray(given)
-    proper = rows.shape in ((size,), (5, size)) and rows.dtype.kind in "biu"
     rule = "must be V3, or V0 to V4, as zeros and ones for each slot"
-    require(proper, "survivors", rule, f"{rows.dtype} of shape {rows.shape}", f"round {number}",
-            f"{size} slots")  # fmt: skip
+    where = (f"round {number}", f"{size} slots")
+    rows = _checked(given, "survivors", rule, ((size,), (5, size)), "biu", *where)
     require(bool(((rows == 0) | (rows == 1)).all()), "survivors", rule, int(rows.max()))
     return (rows if rows.ndim == 1 else rows[3]).astype(np.bool_)
 
@@ -349,11 +349,9 @@ def _worked(given: Any, num_blocks: int, number: int) -> np.ndarray:
     """Return bool[blocks], which blocks of a round the server was able to unmask."""
     if given is None:
         return np.ones(num_blocks, np.bool_)
-    codes = np.asarray(given)
-    proper = codes.shape in ((), (num_blocks,)) and codes.dtype.kind in "iu"
     rule = "must be a code for each round, or for each of its blocks"
-    require(proper, "status", rule, f"{codes.dtype} of shape {codes.shape}", f"round {number}",
-            f"{num_blocks} blocks")  # fmt: skip
+    where = (f"round {number}", f"{num_blocks} blocks")
+    codes = _checked(given, "status", rule, ((), (num_blocks,)), "iu", *where)
     return np.broadcast_to(codes == int(Status.OK), (num_blocks,))
 
 
@@ -369,15 +367,12 @@ def _pieces(layouts: list[Any]) -> tuple[tuple[int, int], ...]:
 def _learnt(own: Any, num_clients: int) -> tuple[np.ndarray, np.ndarray]:
     """Return bool[blocks, N], who is in each block's sum, and which of the sums were learnt."""
     blocks = own.layout.blocks
-    inside = np.zeros((len(blocks), len(own.clients)), np.bool_)
-    for row, block in zip(inside, blocks, strict=True):
-        row[list(block.members)] = True
-    left = own.sends
+    inside, left = own.layout.memberships, own.sends
     if ((inside & left).sum(axis=1) == 1).any():
         plan = tuple(Block(block.members, block.start, block.stop, block.modulus)
                      for block in blocks)  # fmt: skip
         left = admitted(plan, left)
-    inside &= left
+    inside = inside & left
     rows = np.zeros((len(blocks), num_clients), np.bool_)
     rows[:, own.clients] = inside
     return rows, own.ok & inside.any(axis=1)

@@ -15,9 +15,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._checks import check_integer
-from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.hetero._privacy_search import most_learned
-from mrsa_jax.hetero._segments import SCHEMES, blocks_of, segment_matrix
+from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
 
 __all__ = [
     "PrivacyReport",
@@ -204,22 +203,6 @@ def scheme_privacy_level(
     if size % 2 == 0:
         of_coset -= threshold // 2
     return 1 - Fraction(max(threshold, of_coset), size)
-
-
-def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
-    """Return G and T (1 but for "hc") of a known scheme, or raise."""
-    if scheme not in SCHEMES:
-        raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(scheme, SCHEMES)}"
-        )
-    size = check_integer(num_groups, "num_groups", 2)
-    given = hybrid_threshold is not None
-    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
-            hybrid_threshold)  # fmt: skip
-    if not given:
-        return size, 1
-    rule = "must lie in [1, num_groups - 1]"
-    return size, check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
 
 
 def _smallest_factor(number: int) -> int:

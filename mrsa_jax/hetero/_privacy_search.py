@@ -91,25 +91,21 @@ class _Best:
 class _Sides(NamedTuple):
     """Some groups on a side each: `inside` as bits, `free` those on none.
 
-    `alive` are the rows not split yet; `lost_inside[g]` those that it would split to put g
-    inside, `lost_outside[g]` outside.
+    `alive` are the rows not split yet; `lost[side][g]` those that it would split to put g
+    outside (0) or inside (1).
     """
 
     alive: int
-    lost_inside: list[int]
-    lost_outside: list[int]
+    lost: tuple[list[int], list[int]]
     free: list[int]
     inside: int
 
     def put(self, group: int, is_inside: bool, shared: list[list[int]]) -> _Sides:
-        free = [other for other in self.free if other != group]
-        if is_inside:
-            lost = [old | new for old, new in zip(self.lost_outside, shared[group], strict=True)]
-            alive = self.alive & ~self.lost_inside[group]
-            return _Sides(alive, self.lost_inside, lost, free, self.inside | 1 << group)
-        lost = [old | new for old, new in zip(self.lost_inside, shared[group], strict=True)]
-        alive = self.alive & ~self.lost_outside[group]
-        return _Sides(alive, lost, self.lost_outside, free, self.inside)
+        own, other = self.lost[is_inside], self.lost[not is_inside]
+        after = [old | new for old, new in zip(other, shared[group], strict=True)]
+        lost = (after, own) if is_inside else (own, after)
+        free = [another for another in self.free if another != group]
+        return _Sides(self.alive & ~own[group], lost, free, self.inside | is_inside << group)
 
 
 class _ByGroup:
@@ -120,7 +116,8 @@ class _ByGroup:
         self._shared, self._best = shared, best
         self._all = (1 << size) - 1
         # a union and its complement are learnt in the same rows: group 0 is inside
-        start = _Sides((1 << num_rows) - 1, [0] * size, list(shared[0]), list(range(1, size)), 1)
+        lost = (list(shared[0]), [0] * size)
+        start = _Sides((1 << num_rows) - 1, lost, list(range(1, size)), 1)
         self._stack = [start]
 
     def bound(self) -> int:
@@ -142,11 +139,11 @@ class _ByGroup:
 
     def _settle(self, sides: _Sides) -> _Sides | None:
         """Put a group where it must go and return what follows, or branch and return None."""
-        alive, _, _, free, _ = sides
+        alive, (lost_outside, lost_inside), free, _ = sides
         chosen, least = free[0], (-1, -1)
         for group in free:
-            inside = (alive & ~sides.lost_inside[group]).bit_count()
-            outside = (alive & ~sides.lost_outside[group]).bit_count()
+            inside = (alive & ~lost_inside[group]).bit_count()
+            outside = (alive & ~lost_outside[group]).bit_count()
             low, high = (inside, outside) if inside < outside else (outside, inside)
             if low <= self._best.count:
                 if high <= self._best.count:

@@ -20,14 +20,15 @@ __all__ = [
     "weighted_mean_of",
 ]
 
+_Values = Float32[Array, "blocks dim"]
+_Weights = Float32[Array, " blocks"]
+_Combined = Float32[Array, " dim"]
 # two sums of n weights that are equal on paper differ by less than n half units in the last place
 _HALF_UNIT = 2.0**-24
 
 
 @jax.jit
-def weighted_mean_of(
-    values: Float32[Array, "blocks dim"], weights: Float32[Array, " blocks"]
-) -> Float32[Array, " dim"]:
+def weighted_mean_of(values: _Values, weights: _Weights) -> _Combined:
     """Return the weighted mean; 0 of nobody."""
     total = jnp.sum(weights)
     shares = weights / jnp.where(total > jnp.float32(0), total, jnp.float32(1))
@@ -50,9 +51,7 @@ def _coordinates(values: Array, weights: Array) -> tuple[Array, Array, float]:
 
 
 @jax.jit
-def coordinate_median_of(
-    values: Float32[Array, "blocks dim"], weights: Float32[Array, " blocks"]
-) -> Float32[Array, " dim"]:
+def coordinate_median_of(values: _Values, weights: _Weights) -> _Combined:
     """Return the middle of the lower and the upper weighted median of each coordinate."""
     values, spread, rounding = _coordinates(values, weights)
 
@@ -81,11 +80,7 @@ def _least(values: Array, among: Array) -> Array:
 
 
 @jax.jit
-def trimmed_mean_of(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    trim: Float32[Array, ""],
-) -> Float32[Array, " dim"]:
+def trimmed_mean_of(values: _Values, weights: _Weights, trim: Float32[Array, ""]) -> _Combined:
     """Return the mean of each coordinate over the weight from trim W to (1 - trim) W."""
     values, spread, rounding = _coordinates(values, weights)
 
@@ -121,11 +116,8 @@ def _whole_blocks(values: Array, weights: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def geometric_median_of(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    num_iterations: Array,
-    smoothing: Float32[Array, ""],
-) -> Float32[Array, " dim"]:
+    values: _Values, weights: _Weights, num_iterations: Array, smoothing: Float32[Array, ""]
+) -> _Combined:
     """Return Weiszfeld's point after so many steps from the coordinate-wise median."""
     values, weights = _whole_blocks(values, weights)
     total = jnp.sum(weights)
@@ -197,11 +189,8 @@ def _power(exponent: Array) -> Array:
 
 @jax.jit
 def krum_of(
-    values: Float32[Array, "blocks dim"],
-    weights: Float32[Array, " blocks"],
-    num_byzantine: Array,
-    num_selected: Array,
-) -> Float32[Array, " dim"]:
+    values: _Values, weights: _Weights, num_byzantine: Array, num_selected: Array
+) -> _Combined:
     """Return the weighted mean of the blocks of lowest score."""
     values, weights = _whole_blocks(values, weights)
     present = weights > jnp.float32(0)

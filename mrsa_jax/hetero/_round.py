@@ -7,6 +7,7 @@ shares that come back give away. Symbols: V0 to V4 -> rows of `survivors`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from mrsa_jax._device import is_bound_by_memory, is_traced
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._robust import RobustRule
 from mrsa_jax.hetero._row_kernels import (
     block_averages,
     combine_row,
@@ -70,22 +72,28 @@ class SummedRound(NamedTuple):
         return self.survivors[3] & (self.status == _OK)
 
 
-class Cast(NamedTuple):
-    """Who plays in a round, and by which dice.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Cast:
+    """Who plays in a round, by which dice, and what is the same in all of its segments.
 
     Attributes:
-        key: Of the attacks; None without attackers.
-        draws: Keys [segments, n, parts] of the rounding (`draw_keys`).
+        bounds: float32[2], r1 and r2.
+        draws: Keys [segments, n, parts] of the rounding (`draw_keys`); None to decode only.
         sent: bool[n], V3.
+        key: Of the attacks; None without attackers.
         byzantine: A `Byzantine`, or None.
         mine: bool[n], attackers who send; None without attackers.
+        widest: Coordinates of the widest segment (static).
     """
 
-    key: Any
-    draws: Any
-    sent: Any
+    bounds: Array
+    draws: Any = None
+    sent: Any = None
+    key: Any = None
     byzantine: Any = None
     mine: Any = None
+    widest: int = dataclasses.field(default=0, metadata={"static": True})
 
 
 # ---- what is learnt
@@ -154,58 +162,49 @@ def _lonely(inside: Array, left: Array) -> Array:
 # ---- what is sent
 
 
-@functools.partial(jax.jit, static_argnames=("width", "widest"))
+@functools.partial(jax.jit, static_argnames=("width",))
 def code_span(
-    values: Float32[Array, "n dim"],
-    start: Any,
-    rows: SegmentRows,
-    cast: Cast,
-    bounds: Float32[Array, " 2"],
-    *,
-    width: int,
-    widest: int,
+    values: Float32[Array, "n dim"], start: Any, rows: SegmentRows, cast: Cast, *, width: int
 ) -> tuple[UInt32[Array, "n span"], Int32[Array, "segments n"], Bool[Array, "segments n"]]:
     """Return what the clients put under their pads, how many values were clipped, and NaNs.
 
     Reads the span's coordinates from `start` on; rows outside V3 count as zeros.
     """
-    codes, outside, has_nan = _coded(values, start, rows, cast, bounds, width, widest)
+    codes, outside, has_nan = _coded(values, start, rows, cast, width)
     return codes.swapaxes(0, 1).reshape(values.shape[0], -1), outside, has_nan
 
 
 def _coded(
-    values: Array, start: Any, rows: SegmentRows, cast: Cast, bounds: Array,
-    width: int, widest: int,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    values: Array, start: Any, rows: SegmentRows, cast: Cast, width: int
+) -> tuple[Array, Array, Array]:
     # as when compiled apart: what makes the updates, or takes the mean, may round as it likes
-    values, bounds = lax.optimization_barrier((values, bounds))
+    values, bounds = lax.optimization_barrier((values, cast.bounds))
     count, clients = rows.segment.shape[0], values.shape[0]
     own = lax.dynamic_slice_in_dim(values, start, count * width, axis=1)
     own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(clients, count, width)
     own = own.swapaxes(0, 1)
 
     def one(values: Array, row: SegmentRows) -> tuple[Array, Array, Array]:
-        return _code_row(values, row, cast, bounds, widest)
+        return _code_row(values, row, cast, bounds)
 
     codes, outside, has_nan = jax.vmap(one)(own, rows)
     return codes, outside, has_nan
 
 
 def _code_row(
-    values: Array, row: SegmentRows, cast: Cast, bounds: Array, widest: int
+    values: Array, row: SegmentRows, cast: Cast, bounds: Array
 ) -> tuple[Array, Array, Array]:
     """Code one segment; attackers change their update before it is rounded, or their residues.
 
     They see the rows of V3 and no others: what colludes goes by the honest clients' mean. Rows
     that are not there pass as attackers' own, and what becomes of them is not read.
     """
-    key, draws, sent, byzantine, mine = cast
-    keys = draws[row.segment]
+    byzantine, mine, keys = cast.byzantine, cast.mine, cast.draws[row.segment]
     if byzantine is None:
-        return encode_row(keys, values, row.levels, bounds, widest)
-    attack = fold(key, int(Stream.ATTACK), _ATTACK + row.segment)
-    values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~sent)
-    codes, outside, has_nan = encode_row(keys, values, row.levels, bounds, widest)
+        return encode_row(keys, values, row.levels, bounds, cast.widest)
+    attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
+    values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~cast.sent)
+    codes, outside, has_nan = encode_row(keys, values, row.levels, bounds, cast.widest)
 
     def strike(codes: Array, ring: Array) -> tuple[Array, None]:
         own = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
@@ -227,29 +226,26 @@ def sum_span(
     start: Any,
     rows: SegmentRows,
     cast: Cast,
-    bounds: Float32[Array, " 2"],
     round_: SummedRound,
     *,
     width: int,
-    widest: int,
 ) -> tuple[Array, Int32[Array, "segments n"], Bool[Array, "segments n"]]:
     """Return the ring sums uint32[segments, B, w] without pads, and what `code_span` counts.
 
     Zeros where a sum is withheld.
     """
     if is_bound_by_memory():
-        return _fused_sums(values, start, rows, cast, bounds, round_, width=width, widest=widest)
-    codes, *counted = code_span(values, start, rows, cast, bounds, width=width, widest=widest)
+        return _fused_sums(values, start, rows, cast, round_, width=width)
+    codes, *counted = code_span(values, start, rows, cast, width=width)
     return _plain_sums(codes, rows, cast.byzantine is None, round_), counted[0], counted[1]
 
 
-@functools.partial(jax.jit, static_argnames=("width", "widest"))
+@functools.partial(jax.jit, static_argnames=("width",))
 def _fused_sums(
-    values: Array, start: Any, rows: SegmentRows, cast: Cast, bounds: Array, round_: SummedRound,
-    *, width: int, widest: int,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    values: Array, start: Any, rows: SegmentRows, cast: Cast, round_: SummedRound, *, width: int
+) -> tuple[Array, Array, Array]:
     """Code and sum in one program, so that no code need ever be in memory."""
-    codes, outside, has_nan = _coded(values, start, rows, cast, bounds, width, widest)
+    codes, outside, has_nan = _coded(values, start, rows, cast, width)
     return _totals(codes, rows, cast.byzantine is None, round_), outside, has_nan
 
 
@@ -304,32 +300,30 @@ def update_span(
     rows: SegmentRows,
     cast: Cast,
     round_: SummedRound,
-    bounds: Float32[Array, " 2"],
-    combine: Any,
+    combine: RobustRule | None,
 ) -> Float32[Array, " span"]:
     """Return a span of the update: the plain mean, or a rule over the blocks' averages.
 
     Zeros unless the round's status is OK. A rule that is a function is called for each segment.
     """
     if combine is None or not is_function(combine):
-        return _updates(totals, rows, cast, round_, bounds, combine)
-    averages, counts = _averages(totals, rows, cast, round_, bounds)
+        return _updates(totals, rows, cast, round_, combine)
+    averages, counts = _averages(totals, rows, cast, round_)
     parts = [combine_row(combine, *own) for own in zip(averages, counts, strict=True)]
     return jnp.where(round_.status == _OK, jnp.concatenate(parts), jnp.float32(0))
 
 
 @jax.jit
 def _updates(
-    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, bounds: Array,
-    combine: Any,
-) -> Array:  # fmt: skip
+    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, combine: RobustRule | None
+) -> Array:
     if combine is None and cast.byzantine is None:
-        totals, bounds = lax.optimization_barrier((totals, bounds))
+        totals, bounds = lax.optimization_barrier((totals, cast.bounds))
         counts = _counts_of(rows, round_.counts)
         decode = functools.partial(decode_row, bounds=bounds)
         parts = by_parts(decode, totals, counts, rows.block_levels)
     else:
-        averages, counts = _averages(totals, rows, cast, round_, bounds)
+        averages, counts = _averages(totals, rows, cast, round_)
         parts = by_parts(lambda *own: combine_row(combine, *own), averages, counts)
     parts = jnp.where(round_.status == _OK, parts, jnp.float32(0))
     return lax.optimization_barrier(parts.reshape(-1))
@@ -337,10 +331,10 @@ def _updates(
 
 @jax.jit
 def _averages(
-    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound, bounds: Array
+    totals: Array, rows: SegmentRows, cast: Cast, round_: SummedRound
 ) -> tuple[Array, Array]:
     """Return the averages of blocks that a rule sees, and their counts."""
-    totals, bounds = lax.optimization_barrier((totals, bounds))
+    totals, bounds = lax.optimization_barrier((totals, cast.bounds))
     counts = _counts_of(rows, round_.counts)
     average = jax.vmap(block_averages, in_axes=(0, 0, 0, None))
     averages = average(totals, counts, rows.block_levels, bounds)

@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 
 from mrsa_jax._streams import fold_over, joined_words
+from mrsa_jax.hetero._robust import RobustRule
 
 __all__ = [
     "block_averages",
@@ -29,6 +30,9 @@ __all__ = [
 # Coordinates of a segment whose rounding one key draws: part of what a seed means.
 _DRAWS_OF_A_KEY = 65_536
 _FEW = 24
+_Totals = UInt32[Array, "blocks w"]
+_Counts = Int32[Array, " blocks"]
+_Bounds = Float32[Array, " 2"]
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
@@ -111,9 +115,7 @@ def _sum_of_few(values: UInt32[Array, "blocks members w"]) -> UInt32[Array, "blo
     return jnp.sum(lax.optimization_barrier(some), axis=1, dtype=jnp.uint32)
 
 
-def _centred(
-    totals: UInt32[Array, "blocks w"], counts: Int32[Array, " blocks"], levels: Array, bounds: Array
-) -> Array:
+def _centred(totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds) -> Array:
     """Return each block's sum less its count times the middle of the range."""
     top = (levels - jnp.int32(1)).astype(jnp.uint32)
     span = (counts.astype(jnp.uint32) * top)[:, None]
@@ -125,10 +127,7 @@ def _centred(
 
 
 def decode_row(
-    totals: UInt32[Array, "blocks w"],
-    counts: Int32[Array, " blocks"],
-    levels: Int32[Array, " blocks"],
-    bounds: Float32[Array, " 2"],
+    totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds
 ) -> Float32[Array, " w"]:
     """Return the mean over all summed clients of one segment; zeros if there are none."""
     number = jnp.sum(counts, dtype=jnp.int32)
@@ -139,10 +138,7 @@ def decode_row(
 
 
 def block_averages(
-    totals: UInt32[Array, "blocks w"],
-    counts: Int32[Array, " blocks"],
-    levels: Int32[Array, " blocks"],
-    bounds: Float32[Array, " 2"],
+    totals: _Totals, counts: _Counts, levels: _Counts, bounds: _Bounds
 ) -> Float32[Array, "blocks w"]:
     """Return the mean of each block's summed clients; zeros where there are none."""
     middle = (bounds[0] + bounds[1]) * jnp.float32(0.5)
@@ -158,7 +154,7 @@ def is_function(rule: Any) -> bool:
 
 
 def combine_row(
-    rule: Any, averages: Float32[Array, "blocks w"], counts: Int32[Array, " blocks"]
+    rule: RobustRule | None, averages: Float32[Array, "blocks w"], counts: Int32[Array, " blocks"]
 ) -> Float32[Array, " w"]:
     """Return what a rule makes of a row's averages (their weighted mean without a rule)."""
     weights = counts.astype(jnp.float32)

@@ -24,6 +24,7 @@ __all__ = [
     "SchemeName",
     "blocks_of",
     "check_matrix",
+    "check_scheme",
     "format_matrix",
     "segment_matrix",
     "segment_matrix_plus",
@@ -71,24 +72,13 @@ def segment_matrix(
     Source: HeteroSAg, Algorithms 1 and 3; Algorithm 2 is lost and is the inner loop of
     Algorithm 3: in row l the partner of group i is (l + 1 - i) mod G.
     """
-    if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise ConfigurationError(
-            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(str(scheme), SCHEMES)}"
-        )
-    size = check_integer(num_groups, "num_groups", 2)
+    size, threshold = check_scheme(scheme, num_groups, hybrid_threshold)
     require(size <= _MOST_GROUPS, "num_groups", f"must be at most {_MOST_GROUPS}", size)
-    given = hybrid_threshold is not None
-    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
-            hybrid_threshold)  # fmt: skip
     matrix = np.full((size, size), ALONE, np.int32)
     if scheme == "sc":
         for group in range(size):
             matrix[group, [group, (group + 1) % size]] = group % (size - 1)
         return matrix
-    threshold = 1
-    if hybrid_threshold is not None:
-        rule = "must lie in [1, num_groups - 1]"
-        threshold = check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
     first_of_chain = size - threshold - 1
     for group in range(size - 1):
         if group < first_of_chain:
@@ -97,6 +87,22 @@ def segment_matrix(
         else:
             matrix[(first_of_chain + group) % size, [group, group + 1]] = group
     return matrix
+
+
+def check_scheme(scheme: str, num_groups: Any, hybrid_threshold: Any) -> tuple[int, int]:
+    """Return G and T (1 but for "hc") of a known scheme, or raise."""
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise ConfigurationError(
+            f"`scheme` must be a known scheme; got {scheme!r}; {nearest(str(scheme), SCHEMES)}"
+        )
+    size = check_integer(num_groups, "num_groups", 2)
+    given = hybrid_threshold is not None
+    require(given == (scheme == "hc"), "hybrid_threshold", 'must be given for "hc" alone', scheme,
+            hybrid_threshold)  # fmt: skip
+    if not given:
+        return size, 1
+    rule = "must lie in [1, num_groups - 1]"
+    return size, check_integer(hybrid_threshold, "hybrid_threshold", 1, size - 1, rule=rule)
 
 
 @needs_values

@@ -20,8 +20,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
-from mrsa_jax.hetero._privacy import check_scheme
-from mrsa_jax.hetero._segments import blocks_of
+from mrsa_jax.hetero._segments import blocks_of, check_scheme
 
 __all__ = ["quantization_error", "quantization_error_bound", "scheme_error_bound"]
 

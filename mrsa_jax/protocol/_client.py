@@ -6,6 +6,7 @@ one's own share of b_i sent too (docs/errata.md); n, t_i, Adj(i), c_i, s_i, b_i 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterable, Mapping
 
@@ -18,6 +19,7 @@ from mrsa_jax.protocol._errors import (
     AuthenticationError,
     BothSecretsRequestedError,
     KeyAgreementError,
+    ProtocolError,
     TooFewSurvivorsError,
     UnexpectedMessageError,
 )
@@ -216,19 +218,13 @@ class Client:
 
     def _answer(self, step: int, message: bytes, build: Callable[[bytes], bytes]) -> bytes:
         """Answer each step once, in order; the same message again gets the same bytes."""
-        if self._has_stopped:
-            raise UnexpectedMessageError(f"client {self.client} has left the round")
+        self._expect(not self._has_stopped, "has left the round")
         if step in self._answers:
             before, answer = self._answers[step]
-            if message != before:
-                raise UnexpectedMessageError(
-                    f"client {self.client} got a second, different message for step {step}"
-                )
+            self._expect(message == before, f"got a second, different message for step {step}")
             return answer
-        if len(self._answers) != step:
-            raise UnexpectedMessageError(
-                f"client {self.client} is at step {len(self._answers)}, not {step}"
-            )
+        at = len(self._answers)
+        self._expect(at == step, f"is at step {at}, not {step}")
         try:
             answer = build(message)
         except (AuthenticationError, KeyAgreementError):
@@ -237,18 +233,20 @@ class Client:
         self._answers[step] = (message, answer)
         return answer
 
+    def _expect(
+        self, condition: bool, problem: str, error: type[ProtocolError] = UnexpectedMessageError
+    ) -> None:
+        """Refuse a message unless a condition holds."""
+        if not condition:
+            raise error(f"client {self.client} {problem}")
+
     def _check_round(self, round_index: int) -> None:
-        if round_index != self.round_index:
-            raise UnexpectedMessageError(
-                f"client {self.client} is in round {self.round_index}, not {round_index}"
-            )
+        own = self.round_index
+        self._expect(round_index == own, f"is in round {own}, not {round_index}")
 
     def _check_known(self, ids: Iterable[int], known: Iterable[int], what: str) -> None:
         strangers = sorted(set(ids) - set(known))
-        if strangers:
-            raise UnexpectedMessageError(
-                f"client {self.client} was sent {what} of {strangers[:3]}, unknown to it"
-            )
+        self._expect(not strangers, f"was sent {what} of {strangers[:3]}, unknown to it")
 
     def _advertise(self, _: bytes) -> bytes:
         self._channel = KeyPair(self._entropy.draw(KEY_BYTES))
@@ -261,13 +259,10 @@ class Client:
         key_list = KeyList.from_bytes(message)
         self._check_round(key_list.round_index)
         self._check_known([other for other, _ in key_list.keys], self.neighbours, "keys")
-        keys = [self._channel.public_key, self._pads.public_key]
-        keys += [key for _, both in key_list.keys for key in (both[:KEY_BYTES], both[KEY_BYTES:])]
-        if len(set(keys)) != len(keys):
-            raise UnexpectedMessageError(f"client {self.client} was sent one public key twice")
-        self._others = {
-            other: (both[:KEY_BYTES], both[KEY_BYTES:]) for other, both in key_list.keys
-        }
+        others = {other: (both[:KEY_BYTES], both[KEY_BYTES:]) for other, both in key_list.keys}
+        keys = [self._channel.public_key, self._pads.public_key, *itertools.chain(*others.values())]
+        self._expect(len(set(keys)) == len(keys), "was sent one public key twice")
+        self._others = others
         self._self_seed = self._entropy.draw(KEY_BYTES)
         holders = sorted((*self._others, self.client))
         shares = share_all(
@@ -362,10 +357,8 @@ class Client:
         return UnmaskShares(self.round_index, self.client, own, keys).to_bytes()
 
     def _check_request(self, request: SurvivorList) -> None:
-        if request.num_survivors < FEWEST_IN_A_SUM:
-            raise TooFewSurvivorsError(
-                f"client {self.client} is asked to unmask a sum over {request.num_survivors} client"
-            )
+        problem = f"is asked to unmask a sum over {request.num_survivors} client"
+        self._expect(request.num_survivors >= FEWEST_IN_A_SUM, problem, TooFewSurvivorsError)
         self._check_company(request)
         self._check_floor(len(self._held.keys() & set(request.survivors)))
 
@@ -374,11 +367,9 @@ class Client:
 
         An honest server's list is that short only where nobody could unmask the sum with it.
         """
-        if count < self.threshold:
-            raise TooFewSurvivorsError(
-                f"client {self.client} is told that {count} of it and its neighbours are left, "
-                f"fewer than its threshold of {self.threshold}"
-            )
+        problem = (f"is told that {count} of it and its neighbours are left, fewer than its "
+                   f"threshold of {self.threshold}")  # fmt: skip
+        self._expect(count >= self.threshold, problem, TooFewSurvivorsError)
 
     def _check_company(self, request: SurvivorList) -> None:
         """Refuse if in one of its own blocks nobody else can be summed, as far as it can see.
@@ -396,10 +387,8 @@ class Client:
                 continue
             others = listed.intersection(block.members) - {self.client}
             strangers = has_unseen and not seen.issuperset(block.members)
-            if not others and not strangers:
-                raise TooFewSurvivorsError(
-                    f"client {self.client} is asked to unmask its input alone in block {number}"
-                )
+            problem = f"is asked to unmask its input alone in block {number}"
+            self._expect(bool(others or strangers), problem, TooFewSurvivorsError)
 
     def _request(self, message: bytes) -> SurvivorList:
         request = SurvivorList.from_bytes(message)
@@ -410,15 +399,12 @@ class Client:
             strangers = self._known_signers.keys() - set(self.neighbours)
             known = self._held.keys() | strangers
             self._check_known(request.survivors, known, "a request for shares")
-        if self.client not in request.survivors:
-            raise UnexpectedMessageError(f"client {self.client} is asked about a sum without it")
+        self._expect(self.client in request.survivors, "is asked about a sum without it")
         return request
 
     def _refuse_other_request(self, message: bytes) -> None:
         """Raise `BothSecretsRequestedError` if a second request turns a survivor into a dropout."""
         before = set(SurvivorList.from_bytes(self._answers[3][0]).survivors)
         turned = sorted(before ^ set(self._request(message).survivors))
-        if turned:
-            raise BothSecretsRequestedError(
-                f"client {self.client} is asked for shares of both secrets of {turned[:3]}"
-            )
+        problem = f"is asked for shares of both secrets of {turned[:3]}"
+        self._expect(not turned, problem, BothSecretsRequestedError)

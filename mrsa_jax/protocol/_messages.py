@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from mrsa_jax.modular import SHAMIR_PRIME
 from mrsa_jax.protocol._packing import Layout, pack_residues, residue_bits, unpack_residues
-from mrsa_jax.protocol._shamir import PRIME
 from mrsa_jax.protocol._wire import (
     COUNT_BYTES,
     HEADER_BYTES,
@@ -23,7 +23,6 @@ from mrsa_jax.protocol._wire import (
     SEALED_BYTES,
     SHARE_BYTES,
     SIGNATURE_BYTES,
-    WORD,
     Reader,
     check,
     check_ascending,
@@ -38,6 +37,7 @@ __all__ = [
     "AdvertiseKeys",
     "KeyList",
     "MaskedInput",
+    "Message",
     "ShareKeys",
     "ShareList",
     "SignatureList",
@@ -46,12 +46,73 @@ __all__ = [
     "UnmaskShares",
 ]
 
-
 SATURATED = 2**16 - 1
+Entries = tuple[tuple[int, bytes], ...]
+_Kind = TypeVar("_Kind", bound="Message")
 
 
 @dataclasses.dataclass(frozen=True)
-class AdvertiseKeys:
+class Message:
+    """A message by the table of its fields.
+
+    On the wire come the header, the client (if there is one), the length of each list, what has
+    a fixed length, and the lists.
+
+    Attributes:
+        round_index: Round.
+        KIND: Its number in the header.
+        FIXED: Fields that are bytes, with their lengths.
+        WORDS: Fields that are one uint32 each: the sender.
+        LISTS: Fields that are lists, with the bytes that follow each id.
+        NEEDS: What is said where a fixed length is wrong.
+    """
+
+    round_index: int
+    KIND: ClassVar[int]
+    WORDS: ClassVar[tuple[str, ...]] = ()
+    FIXED: ClassVar[tuple[tuple[str, int], ...]] = ()
+    LISTS: ClassVar[tuple[tuple[str, int], ...]] = ()
+    NEEDS: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_words(name, self.round_index, *(getattr(self, own) for own in self.WORDS))
+        fits = all(len(getattr(self, own)) == size for own, size in self.FIXED)
+        check(fits, name, self.NEEDS)
+        for own, size in self.LISTS:
+            check_entries(name, getattr(self, own), size)
+
+    @classmethod
+    def size(cls, *counts: int) -> int:
+        """Return the bytes on the wire, given how many entries each list has."""
+        fixed = HEADER_BYTES + ID_BYTES * len(cls.WORDS) + sum(size for _, size in cls.FIXED)
+        lists = zip(counts, cls.LISTS, strict=True)
+        return fixed + sum(COUNT_BYTES + count * (ID_BYTES + size) for count, (_, size) in lists)
+
+    def to_bytes(self) -> bytes:
+        """Return the message as bytes."""
+        lists: list[Entries] = [getattr(self, own) for own, _ in self.LISTS]
+        words = [*(getattr(self, own) for own in self.WORDS), *map(len, lists)]
+        fixed = b"".join(getattr(self, own) for own, _ in self.FIXED)
+        start = header(self.KIND, self.round_index) + struct.pack(f"<{len(words)}I", *words)
+        return start + fixed + b"".join(map(pack_entries, lists))
+
+    @classmethod
+    def from_bytes(cls: type[_Kind], data: bytes) -> _Kind:
+        """Read the message; raise `MalformedMessageError` for anything else."""
+        reader = Reader(cls.__name__, cls.KIND, data)
+        words, counts = reader.words(len(cls.WORDS)), reader.words(len(cls.LISTS))
+        fixed = [reader.take(size) for _, size in cls.FIXED]
+        lists = [
+            reader.entries(count, size) for count, (_, size) in zip(counts, cls.LISTS, strict=True)
+        ]
+        message = cls(reader.round_index, *words, *fixed, *lists)
+        reader.end()
+        return message
+
+
+@dataclasses.dataclass(frozen=True)
+class AdvertiseKeys(Message):
     """Step 0, up: a client's two public keys.
 
     Attributes:
@@ -59,175 +120,76 @@ class AdvertiseKeys:
         client: Who sends.
         channel_key: c_i^PK, 32 bytes: for the encryption of shares.
         pad_key: s_i^PK, 32 bytes: for the seeds of pair pads.
+
+    Examples:
+        >>> AdvertiseKeys.size()
+        76
     """
 
-    round_index: int
     client: int
     channel_key: bytes
     pad_key: bytes
-    KIND: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        check_words("AdvertiseKeys", self.round_index, self.client)
-        keys = len(self.channel_key) == len(self.pad_key) == KEY_BYTES
-        check(keys, "AdvertiseKeys", f"needs two keys of {KEY_BYTES} bytes")
-
-    @staticmethod
-    def size() -> int:
-        """Return the bytes on the wire.
-
-        Examples:
-            >>> AdvertiseKeys.size()
-            76
-        """
-        return HEADER_BYTES + ID_BYTES + 2 * KEY_BYTES
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + WORD.pack(self.client)
-        return start + self.channel_key + self.pad_key
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> AdvertiseKeys:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("AdvertiseKeys", cls.KIND, data)
-        (client,) = reader.words(1)
-        keys = reader.take(KEY_BYTES), reader.take(KEY_BYTES)
-        message = cls(reader.round_index, client, *keys)
-        reader.end()
-        return message
+    KIND = 1
+    WORDS = ("client",)
+    FIXED = (("channel_key", KEY_BYTES), ("pad_key", KEY_BYTES))
+    NEEDS = f"needs two keys of {KEY_BYTES} bytes"
 
 
 @dataclasses.dataclass(frozen=True)
-class KeyList:
+class KeyList(Message):
     """Step 0, down: the public keys of the recipient's neighbours in V1.
 
     Attributes:
         round_index: Round.
         keys: (client, channel key and pad key as 64 bytes), ascending.
+
+    Examples:
+        >>> KeyList.size(3)
+        216
     """
 
-    round_index: int
-    keys: tuple[tuple[int, bytes], ...]
-    KIND: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        check_words("KeyList", self.round_index)
-        check_entries("KeyList", self.keys, 2 * KEY_BYTES)
-
-    @staticmethod
-    def size(count: int) -> int:
-        """Return the bytes on the wire for so many neighbours.
-
-        Examples:
-            >>> KeyList.size(3)
-            216
-        """
-        return HEADER_BYTES + COUNT_BYTES + count * (ID_BYTES + 2 * KEY_BYTES)
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + WORD.pack(len(self.keys))
-        return start + pack_entries(self.keys)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> KeyList:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("KeyList", cls.KIND, data)
-        (count,) = reader.words(1)
-        message = cls(reader.round_index, reader.entries(count, 2 * KEY_BYTES))
-        reader.end()
-        return message
+    keys: Entries
+    KIND = 2
+    LISTS = (("keys", 2 * KEY_BYTES),)
 
 
 @dataclasses.dataclass(frozen=True)
-class ShareKeys:
+class ShareKeys(Message):
     """Step 1, up: a client's shares for its neighbours, each sealed for one of them.
 
     Attributes:
         round_index: Round.
         client: Who sends.
         ciphertexts: (recipient, 88 bytes), ascending.
+
+    Examples:
+        >>> ShareKeys.size(2)
+        200
     """
 
-    round_index: int
     client: int
-    ciphertexts: tuple[tuple[int, bytes], ...]
-    KIND: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        check_words("ShareKeys", self.round_index, self.client)
-        check_entries("ShareKeys", self.ciphertexts, SEALED_BYTES)
-
-    @staticmethod
-    def size(count: int) -> int:
-        """Return the bytes on the wire for so many recipients.
-
-        Examples:
-            >>> ShareKeys.size(2)
-            200
-        """
-        return HEADER_BYTES + ID_BYTES + COUNT_BYTES + count * (ID_BYTES + SEALED_BYTES)
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        start = header(self.KIND, self.round_index)
-        return (
-            start
-            + struct.pack("<II", self.client, len(self.ciphertexts))
-            + pack_entries(self.ciphertexts)
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ShareKeys:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("ShareKeys", cls.KIND, data)
-        client, count = reader.words(2)
-        message = cls(reader.round_index, client, reader.entries(count, SEALED_BYTES))
-        reader.end()
-        return message
+    ciphertexts: Entries
+    KIND = 3
+    WORDS = ("client",)
+    LISTS = (("ciphertexts", SEALED_BYTES),)
 
 
 @dataclasses.dataclass(frozen=True)
-class ShareList:
+class ShareList(Message):
     """Step 1, down: the sealed shares that the recipient's neighbours in V2 sent it.
 
     Attributes:
         round_index: Round.
         ciphertexts: (sender, 88 bytes), ascending.
+
+    Examples:
+        >>> ShareList.size(2)
+        196
     """
 
-    round_index: int
-    ciphertexts: tuple[tuple[int, bytes], ...]
-    KIND: ClassVar[int] = 4
-
-    def __post_init__(self) -> None:
-        check_words("ShareList", self.round_index)
-        check_entries("ShareList", self.ciphertexts, SEALED_BYTES)
-
-    @staticmethod
-    def size(count: int) -> int:
-        """Return the bytes on the wire for so many senders.
-
-        Examples:
-            >>> ShareList.size(2)
-            196
-        """
-        return HEADER_BYTES + COUNT_BYTES + count * (ID_BYTES + SEALED_BYTES)
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + WORD.pack(len(self.ciphertexts))
-        return start + pack_entries(self.ciphertexts)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ShareList:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("ShareList", cls.KIND, data)
-        (count,) = reader.words(1)
-        message = cls(reader.round_index, reader.entries(count, SEALED_BYTES))
-        reader.end()
-        return message
+    ciphertexts: Entries
+    KIND = 4
+    LISTS = (("ciphertexts", SEALED_BYTES),)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -290,7 +252,7 @@ class MaskedInput:
 
 
 @dataclasses.dataclass(frozen=True)
-class SurvivorList:
+class SurvivorList(Message):
     """Step 2, down: who of the recipient and its neighbours is in V3.
 
     For those listed the server asks for the share of b_i, for the recipient's other neighbours
@@ -301,28 +263,26 @@ class SurvivorList:
         num_survivors: |V3| of the whole round, as the server says; in the header's spare field,
             where 65535 stands for all larger numbers too.
         survivors: Ids, ascending; with the consistency check all of V3, not only neighbours.
+
+    Examples:
+        >>> SurvivorList.size(3)
+        24
     """
 
-    round_index: int
     num_survivors: int
     survivors: tuple[int, ...]
-    KIND: ClassVar[int] = 6
+    KIND = 6
 
     def __post_init__(self) -> None:
-        check_words("SurvivorList", self.round_index)
+        super().__post_init__()
         check_ascending("SurvivorList", self.survivors)
         enough = min(len(self.survivors), SATURATED) <= self.num_survivors
         check(enough, "SurvivorList", f"lists more than {self.num_survivors} survivors")
 
-    @staticmethod
-    def size(count: int) -> int:
-        """Return the bytes on the wire for so many survivors.
-
-        Examples:
-            >>> SurvivorList.size(3)
-            24
-        """
-        return HEADER_BYTES + COUNT_BYTES + count * ID_BYTES
+    @classmethod
+    def size(cls, *counts: int) -> int:
+        """Return the bytes on the wire for so many survivors."""
+        return HEADER_BYTES + COUNT_BYTES + sum(counts) * ID_BYTES
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
@@ -341,7 +301,7 @@ class SurvivorList:
 
 
 @dataclasses.dataclass(frozen=True)
-class UnmaskShares:
+class UnmaskShares(Message):
     """Step 3, up: the shares that a client holds and the server may see.
 
     Attributes:
@@ -349,129 +309,61 @@ class UnmaskShares:
         client: Who sends, the holder.
         self_shares: (owner in V3, share of b_owner as 36 bytes), ascending; its own among them.
         key_shares: (owner in V2 but not V3, share of s_owner^SK as 36 bytes), ascending.
+
+    Examples:
+        >>> UnmaskShares.size(3, 0)
+        140
     """
 
-    round_index: int
     client: int
-    self_shares: tuple[tuple[int, bytes], ...]
-    key_shares: tuple[tuple[int, bytes], ...]
-    KIND: ClassVar[int] = 7
+    self_shares: Entries
+    key_shares: Entries
+    KIND = 7
+    WORDS = ("client",)
+    LISTS = (("self_shares", SHARE_BYTES), ("key_shares", SHARE_BYTES))
 
     def __post_init__(self) -> None:
-        check_words("UnmaskShares", self.round_index, self.client)
-        check_entries("UnmaskShares", self.self_shares, SHARE_BYTES)
-        check_entries("UnmaskShares", self.key_shares, SHARE_BYTES)
+        super().__post_init__()
         limbs = limbs_of([share for _, share in (*self.self_shares, *self.key_shares)])
-        check(bool((limbs < PRIME).all()), "UnmaskShares", "holds a limb outside the field")
-
-    @staticmethod
-    def size(num_self_shares: int, num_key_shares: int) -> int:
-        """Return the bytes on the wire for so many shares of both kinds.
-
-        Examples:
-            >>> UnmaskShares.size(3, 0)
-            140
-        """
-        shares = num_self_shares + num_key_shares
-        return HEADER_BYTES + ID_BYTES + 2 * COUNT_BYTES + shares * (ID_BYTES + SHARE_BYTES)
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        counts = (len(self.self_shares), len(self.key_shares))
-        start = header(self.KIND, self.round_index) + struct.pack("<III", self.client, *counts)
-        return start + pack_entries(self.self_shares) + pack_entries(self.key_shares)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> UnmaskShares:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("UnmaskShares", cls.KIND, data)
-        client, first, second = reader.words(3)
-        own, keys = reader.entries(first, SHARE_BYTES), reader.entries(second, SHARE_BYTES)
-        reader.end()
-        return cls(reader.round_index, client, own, keys)
+        inside = bool((limbs < SHAMIR_PRIME).all())
+        check(inside, "UnmaskShares", "holds a limb outside the field")
 
 
 @dataclasses.dataclass(frozen=True)
-class SignedSurvivors:
+class SignedSurvivors(Message):
     """Consistency check, up: a client's signature of the survivors that it was told.
 
     Attributes:
         round_index: Round.
         client: Who signs.
         signature: Ed25519, 64 bytes.
+
+    Examples:
+        >>> SignedSurvivors.size()
+        76
     """
 
-    round_index: int
     client: int
     signature: bytes
-    KIND: ClassVar[int] = 8
-
-    def __post_init__(self) -> None:
-        check_words("SignedSurvivors", self.round_index, self.client)
-        fits = len(self.signature) == SIGNATURE_BYTES
-        check(fits, "SignedSurvivors", f"needs a signature of {SIGNATURE_BYTES} bytes")
-
-    @staticmethod
-    def size() -> int:
-        """Return the bytes on the wire.
-
-        Examples:
-            >>> SignedSurvivors.size()
-            76
-        """
-        return HEADER_BYTES + ID_BYTES + SIGNATURE_BYTES
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        return header(self.KIND, self.round_index) + WORD.pack(self.client) + self.signature
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> SignedSurvivors:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("SignedSurvivors", cls.KIND, data)
-        (client,) = reader.words(1)
-        message = cls(reader.round_index, client, reader.take(SIGNATURE_BYTES))
-        reader.end()
-        return message
+    KIND = 8
+    WORDS = ("client",)
+    FIXED = (("signature", SIGNATURE_BYTES),)
+    NEEDS = f"needs a signature of {SIGNATURE_BYTES} bytes"
 
 
 @dataclasses.dataclass(frozen=True)
-class SignatureList:
+class SignatureList(Message):
     """Consistency check, down: the signatures of the recipient's neighbours.
 
     Attributes:
         round_index: Round.
         signatures: (signer, 64 bytes), ascending.
+
+    Examples:
+        >>> SignatureList.size(2)
+        148
     """
 
-    round_index: int
-    signatures: tuple[tuple[int, bytes], ...]
-    KIND: ClassVar[int] = 9
-
-    def __post_init__(self) -> None:
-        check_words("SignatureList", self.round_index)
-        check_entries("SignatureList", self.signatures, SIGNATURE_BYTES)
-
-    @staticmethod
-    def size(count: int) -> int:
-        """Return the bytes on the wire for so many signers.
-
-        Examples:
-            >>> SignatureList.size(2)
-            148
-        """
-        return HEADER_BYTES + COUNT_BYTES + count * (ID_BYTES + SIGNATURE_BYTES)
-
-    def to_bytes(self) -> bytes:
-        """Return the message as bytes."""
-        start = header(self.KIND, self.round_index) + WORD.pack(len(self.signatures))
-        return start + pack_entries(self.signatures)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> SignatureList:
-        """Read the message; raise `MalformedMessageError` for anything else."""
-        reader = Reader("SignatureList", cls.KIND, data)
-        (count,) = reader.words(1)
-        message = cls(reader.round_index, reader.entries(count, SIGNATURE_BYTES))
-        reader.end()
-        return message
+    signatures: Entries
+    KIND = 9
+    LISTS = (("signatures", SIGNATURE_BYTES),)

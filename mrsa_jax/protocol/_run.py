@@ -6,6 +6,7 @@ holds its own secrets only, and nothing but bytes passes between them.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
@@ -28,12 +28,10 @@ from mrsa_jax.secagg import (
     SegmentPlan,
     StepReport,
     Transcript,
-    check_round,
     unmasking_risk,
 )
-from mrsa_jax.secagg._checks import check_inputs
-from mrsa_jax.secagg._round_costs import CHECK, STEPS, STEPS_WITH_CHECK
-from mrsa_jax.secagg._seeds import setting_digest
+from mrsa_jax.secagg._checks import RoundSetting, check_setting
+from mrsa_jax.secagg.costs import CHECK, STEPS, STEPS_WITH_CHECK
 
 __all__ = ["run"]
 
@@ -134,9 +132,10 @@ def run(
     The consistency check: Bonawitz et al., "Practical secure aggregation for privacy-preserving
     machine learning" (CCS 2017), Figure 4.
     """
-    graph, script, limits = check_round(adjacency, survivors, thresholds)
-    values, blocks = check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
-    number = check_integer(round_index, "round_index", 0, 2**32 - 1)
+    setting = check_setting(
+        inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
+    )
+    graph, script, limits, values, blocks, index = setting
     carrier = disturbed() if network is None else network
     bound = [b""] * len(graph) if contexts is None else list(contexts)
     is_bytes = len(bound) == len(graph) and all(isinstance(one, bytes) for one in bound)
@@ -144,55 +143,43 @@ def run(
     require(is_bytes, "contexts", rule, len(bound), f"{len(graph)} clients")
     digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in bound)).digest()
     digest += bytes([consistency])
-    seed = setting_entropy(entropy, setting_digest(graph, limits, blocks) + digest)
-    round_ = _Round(
-        values, graph, script, limits, blocks, seed, number, carrier, progress, bound, consistency
-    )
-    return round_.play()
+    seed = setting_entropy(entropy, setting.digest + digest)
+    keys: dict[int, SigningKey] = {}
+    if consistency:
+        sources = [Entropy(seed, client=_SIGNERS - i) for i in range(len(graph))]
+        keys = {i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)}
+    known = {i: key.public_key for i, key in keys.items()} or None
+    server = Server(graph, limits, script[0], blocks, index, bound, known)
+    clients = {
+        i: Client(i, np.flatnonzero(graph[i]).tolist(), int(limits[i]), values[i], blocks,
+                  index, seed, bound[i], keys.get(i), known)
+        for i in np.flatnonzero(script[0]).tolist()
+    }  # fmt: skip
+    steps = STEPS_WITH_CHECK if consistency else STEPS
+    return _Round(setting, server, clients, carrier, progress, steps).play()
 
 
+@dataclasses.dataclass
 class _Round:
     """All parties of one round, and a stopwatch."""
 
-    def __init__(
-        self,
-        values: np.ndarray,
-        graph: np.ndarray,
-        script: np.ndarray,
-        thresholds: np.ndarray,
-        plan: SegmentPlan,
-        entropy: bytes | None,
-        round_index: int,
-        network: Network,
-        progress: Progress | None,
-        contexts: list[bytes],
-        consistency: bool,
-    ) -> None:
-        self._graph, self._script, self._thresholds = graph, script, thresholds
-        self._network, self._progress = network, progress
-        keys: dict[int, SigningKey] = {}
-        if consistency:
-            sources = [Entropy(entropy, client=_SIGNERS - i) for i in range(len(graph))]
-            keys = {i: SigningKey(source.draw(KEY_BYTES)) for i, source in enumerate(sources)}
-        known = {i: key.public_key for i, key in keys.items()} or None
-        self._server = Server(graph, thresholds, script[0], plan, round_index, contexts, known)
-        self._clients = {
-            i: Client(i, np.flatnonzero(graph[i]).tolist(), int(thresholds[i]), values[i], plan,
-                      round_index, entropy, contexts[i], keys.get(i), known)
-            for i in np.flatnonzero(script[0]).tolist()
-        }  # fmt: skip
-        self._steps = STEPS_WITH_CHECK if consistency else STEPS
+    setting: RoundSetting
+    server: Server
+    clients: dict[int, Client]
+    network: Network
+    progress: Progress | None
+    steps: tuple[str, ...]
 
     def play(self) -> AggregateResult:
-        server = self._server
+        server = self.server
         close: list[Callable[[], Any]] = [
             server.advertise_keys, server.share_keys, server.masked_input, server.unmask
         ]  # fmt: skip
-        if len(self._steps) > len(close):
+        if len(self.steps) > len(close):
             close.insert(3, server.sign_survivors)
-        inbox = {i: [b""] for i in self._clients}
+        inbox = {i: [b""] for i in self.clients}
         reports = []
-        for step, name in enumerate(self._steps):
+        for step, name in enumerate(self.steps):
             client_seconds, server_seconds, bytes_up, late = self._collect(step, inbox)
             start = time.perf_counter()
             answers: Any = close[step]()
@@ -207,7 +194,7 @@ class _Round:
                 StepReport(name, count, client_seconds, server_seconds, bytes_up, bytes_down)
             )
             inbox = {
-                i: list(self._network.carry(step + 1, SERVER, i, message))
+                i: list(self.network.carry(step + 1, SERVER, i, message))
                 for i, message in outbox.items()
             }
         return self._result(tuple(reports))
@@ -227,44 +214,45 @@ class _Round:
             answers = self._answers(step, i, received)
             middle = time.perf_counter()
             client_seconds += middle - start
-            if self._script[min(step + 1, 4), i]:
+            if self.setting.survivors[min(step + 1, 4), i]:
                 for answer in answers:
-                    for message in self._network.carry(step, i, SERVER, answer):
+                    for message in self.network.carry(step, i, SERVER, answer):
                         bytes_up += len(message)
                         self._receive(step, i, message)
-                    delayed = self._network.carry_late(step, i, SERVER, answer)
+                    delayed = self.network.carry_late(step, i, SERVER, answer)
                     late += [(i, message) for message in delayed]
             server_seconds += time.perf_counter() - middle
-            if self._progress is not None:
-                self._progress(self._steps[step], done + 1, len(inbox))
+            if self.progress is not None:
+                self.progress(self.steps[step], done + 1, len(inbox))
         return client_seconds, server_seconds, bytes_up, late
 
     def _answers(self, step: int, i: int, received: list[bytes]) -> list[bytes]:
         """Return a client's messages: one, unless it was sent copies or refuses."""
-        client = self._clients[i]
+        client = self.clients[i]
         acts = (lambda _: client.advertise_keys(), client.share_keys, client.masked_input,
                 client.sign_survivors, client.unmask)  # fmt: skip
-        act = dict(zip(STEPS_WITH_CHECK, acts, strict=True))[self._steps[step]]
+        act = dict(zip(STEPS_WITH_CHECK, acts, strict=True))[self.steps[step]]
         answers: list[bytes] = []
         for message in received:
             try:
                 answer = act(message)
             except ProtocolError as error:
-                self._network.refused(Refusal(step, i, False, error))
+                self.network.refused(Refusal(step, i, False, error))
             else:
                 answers += [] if answer in answers else [answer]
         return answers
 
     def _receive(self, step: int, i: int, message: bytes) -> None:
         try:
-            self._server.receive(i, message)
+            self.server.receive(i, message)
         except ProtocolError as error:
-            self._network.refused(Refusal(step, i, True, error))
+            self.network.refused(Refusal(step, i, True, error))
 
     def _result(self, reports: tuple[StepReport, ...]) -> AggregateResult:
-        server = self._server
+        server = self.server
         assert server.status is not None  # the last step sets it
         transcript = Transcript(server.survivors, server.padded_inputs, server.is_recovered)
+        risk = unmasking_risk(self.setting.graph, self.setting.thresholds).any()
         return AggregateResult(
             totals=server.totals,
             status=server.status,
@@ -274,7 +262,7 @@ class _Round:
             learned_block=server.learned_block,
             is_reliable=server.is_removable(),
             is_private=server.is_private(),
-            unmasking_risk=bool(unmasking_risk(self._graph, self._thresholds).any()),
+            unmasking_risk=bool(risk),
             transcript=transcript,
             seeds=self._seeds(),
             steps=reports,
@@ -282,11 +270,11 @@ class _Round:
 
     def _seeds(self) -> Seeds:
         """Return every client's seeds: zeros for those who drew none, edges never agreed."""
-        n = len(self._graph)
+        n = len(self.setting.graph)
         self_seed = np.zeros((n, 8), np.uint32)
-        edges = np.argwhere(np.triu(self._graph)).astype(np.int32)
+        edges = np.argwhere(np.triu(self.setting.graph)).astype(np.int32)
         pair_seed = np.zeros((len(edges), 8), np.uint32)
-        drawn = {i: client for i, client in self._clients.items() if client.self_seed is not None}
+        drawn = {i: client for i, client in self.clients.items() if client.self_seed is not None}
         for i, client in drawn.items():
             assert client.self_seed is not None
             self_seed[i] = np.frombuffer(client.self_seed, "<u4")

@@ -34,8 +34,7 @@ from mrsa_jax.protocol._primitives import (
 from mrsa_jax.protocol._shamir import recover
 from mrsa_jax.protocol._unmasking import Unmasking
 from mrsa_jax.protocol._wire import kind_of, limbs_of
-from mrsa_jax.secagg import SegmentPlan, admitted
-from mrsa_jax.secagg._checks import check_plan
+from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
 
 __all__ = ["Server"]
 
@@ -99,7 +98,7 @@ class Server:
             ConfigurationError: If the plan is none of n clients, or not all of them are in it.
         """
         n = len(adjacency)
-        self._plan = check_plan(plan, n)
+        self._plan = segment_plan(plan, n)
         self._layouts: list[list[int]] = [[] for _ in range(n)]  # each client's blocks
         for number, block in enumerate(self._plan):
             for i in block.members:
@@ -168,21 +167,16 @@ class Server:
             AuthenticationError: If a signature is not one of the list that it sent.
         """
         kind = kind_of(message)
-        if kind not in self._kinds:
-            raise UnexpectedMessageError(f"client {client} sent a message of the server")
+        _expect(kind in self._kinds, client, "sent a message of the server")
         step = self._kinds.index(kind)
         if step < self.step:
             return False
-        if step > self.step:
-            raise UnexpectedMessageError(f"client {client} is at step {step}, not {self.step}")
-        if not self._is_in(step, client):
-            raise UnexpectedMessageError(f"client {client} is not in V{step}")
-        if step >= 3 and not self.summed[client]:
-            raise UnexpectedMessageError(f"client {client} counts as lost")
+        _expect(step == self.step, client, f"is at step {step}, not {self.step}")
+        _expect(self._is_in(step, client), client, f"is not in V{step}")
+        _expect(step < 3 or bool(self.summed[client]), client, "counts as lost")
         if client in self._inbox:
-            if self._inbox[client] == message:
-                return False
-            raise UnexpectedMessageError(f"client {client} sent two different messages")
+            _expect(self._inbox[client] == message, client, "sent two different messages")
+            return False
         self._takes[step](client, message)
         self._inbox[client] = message
         return True
@@ -252,7 +246,9 @@ class Server:
         if self._unmasking is None or not self.summed.any():
             self.status = Status.TOO_FEW_SURVIVORS
             return self.status
-        self._recover(self._unmasking)
+        for is_key, held in ((False, self._self_shares), (True, self._key_shares)):
+            for owner, shares in held.items():
+                self._recover(self._unmasking, owner, shares, is_key=is_key)
         for number in range(len(self._plan)):
             parts = self._unmasking.components(number)
             rows = [part for part in parts if self._unmasking.is_open(number, part)]
@@ -351,23 +347,19 @@ class Server:
 
     def _check_sender(self, client: int, message: AdvertiseKeys | ShareKeys | MaskedInput |
                       SignedSurvivors | UnmaskShares) -> None:  # fmt: skip
-        if message.client != client:
-            raise UnexpectedMessageError(f"client {client} writes as client {message.client}")
-        if message.round_index != self.round_index:
-            raise UnexpectedMessageError(
-                f"client {client} is in round {message.round_index}, not {self.round_index}"
-            )
+        _expect(message.client == client, client, f"writes as client {message.client}")
+        number, own = message.round_index, self.round_index
+        _expect(number == own, client, f"is in round {number}, not {own}")
 
     def _check_ids(self, client: int, ids: Iterable[int], expected: Iterable[int]) -> None:
-        if set(ids) != set(expected):
-            raise UnexpectedMessageError(f"client {client} does not send the entries it should")
+        _expect(set(ids) == set(expected), client, "does not send the entries it should")
 
     def _take_keys(self, client: int, data: bytes) -> None:
         message = AdvertiseKeys.from_bytes(data)
         self._check_sender(client, message)
         keys = (message.channel_key, message.pad_key)
-        if keys[0] == keys[1] or self._seen_keys & set(keys):
-            raise UnexpectedMessageError(f"client {client} repeats a public key")
+        is_new = keys[0] != keys[1] and not self._seen_keys & set(keys)
+        _expect(is_new, client, "repeats a public key")
         for key in keys:
             refuse_small_order(key)
         self._seen_keys.update(keys)
@@ -411,13 +403,7 @@ class Server:
         for owner, share in message.key_shares:
             self._key_shares.setdefault(owner, []).append((client, share))
 
-    def _recover(self, known: Unmasking) -> None:
-        for owner, shares in self._self_shares.items():
-            self._recover_one(known, owner, shares, is_key=False)
-        for owner, shares in self._key_shares.items():
-            self._recover_one(known, owner, shares, is_key=True)
-
-    def _recover_one(
+    def _recover(
         self, known: Unmasking, owner: int, shares: list[tuple[int, bytes]], *, is_key: bool
     ) -> None:
         """Recover one secret if enough shares came back and none is found to be forged."""
@@ -440,3 +426,9 @@ class Server:
             self.rejected.append(error)
         else:
             self.is_recovered[owner] = True
+
+
+def _expect(condition: bool, client: int, problem: str) -> None:
+    """Refuse a client's message unless a condition holds."""
+    if not condition:
+        raise UnexpectedMessageError(f"client {client} {problem}")

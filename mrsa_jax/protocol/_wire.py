@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mrsa_jax.modular import LIMBS
 from mrsa_jax.protocol._errors import MalformedMessageError
-from mrsa_jax.protocol._shamir import LIMBS
 
 VERSION = 1
 HEADER_BYTES = 8
@@ -36,19 +36,22 @@ def header(kind: int, round_index: int, spare: int = 0) -> bytes:
     return _HEADER.pack(kind, VERSION, spare, round_index)
 
 
+def check(condition: bool, name: str, problem: str) -> None:
+    """Raise `MalformedMessageError` unless a condition holds."""
+    if not condition:
+        raise MalformedMessageError(f"{name} {problem}")
+
+
 def kind_of(data: bytes) -> int:
     """Return the kind of a message of our version.
 
     Raises:
         MalformedMessageError: If it is too short, or of another version or unknown kind.
     """
-    if len(data) < HEADER_BYTES:
-        raise MalformedMessageError(f"a message is cut off after {len(data)} bytes")
+    check(len(data) >= HEADER_BYTES, "a message", f"is cut off after {len(data)} bytes")
     kind, version, _, _ = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise MalformedMessageError(f"a message has version {version}, not {VERSION}")
-    if not 1 <= kind <= 9:
-        raise MalformedMessageError(f"a message is of unknown kind {kind}")
+    check(version == VERSION, "a message", f"has version {version}, not {VERSION}")
+    check(1 <= kind <= 9, "a message", f"is of unknown kind {kind}")
     return kind
 
 
@@ -64,21 +67,16 @@ class Reader:
     def __init__(self, name: str, kind: int, data: bytes, *, may_spare: bool = False) -> None:
         """Read the header of a message that must be of one kind."""
         found = kind_of(data)
-        if found != kind:
-            raise MalformedMessageError(f"{name} is of kind {kind}, not {found}")
+        check(found == kind, name, f"is of kind {kind}, not {found}")
         _, _, self.spare, self.round_index = _HEADER.unpack_from(data)
-        if self.spare and not may_spare:
-            raise MalformedMessageError(f"{name} has {self.spare} in its spare field")
+        check(may_spare or not self.spare, name, f"has {self.spare} in its spare field")
         self.name, self._data, self._at = name, data, HEADER_BYTES
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
         start, self._at = self._at, self._at + count
         left = len(self._data) - start
-        if count > left:
-            raise MalformedMessageError(
-                f"{self.name} is cut off: {count} bytes expected, {left} left"
-            )
+        check(count <= left, self.name, f"is cut off: {count} bytes expected, {left} left")
         return self._data[start : self._at]
 
     def words(self, count: int) -> tuple[int, ...]:
@@ -92,37 +90,29 @@ class Reader:
     def end(self) -> None:
         """Refuse bytes that are left over."""
         over = len(self._data) - self._at
-        if over:
-            raise MalformedMessageError(f"{self.name} has {over} bytes too many")
+        check(over == 0, self.name, f"has {over} bytes too many")
 
 
-def check(condition: bool, name: str, problem: str) -> None:
-    """Raise `MalformedMessageError` unless a condition holds."""
-    if not condition:
-        raise MalformedMessageError(f"{name} {problem}")
-
-
-def check_words(name: str, round_index: int, client: int = 0) -> None:
+def check_words(name: str, round_index: int, *clients: int) -> None:
     """Check that a round and a client are uint32s."""
-    if not 0 <= round_index < _LIMIT:
-        raise MalformedMessageError(f"{name} has round {round_index}, not in [0, {_LIMIT})")
-    if not 0 <= client < _LIMIT:
-        raise MalformedMessageError(f"{name} has client {client}, not in [0, {_LIMIT})")
+    check(0 <= round_index < _LIMIT, name, f"has round {round_index}, not in [0, {_LIMIT})")
+    for client in clients:
+        check(0 <= client < _LIMIT, name, f"has client {client}, not in [0, {_LIMIT})")
 
 
 def check_ascending(name: str, ids: Sequence[int]) -> None:
     """Check that ids ascend and are uint32s."""
-    if not all(low < high for low, high in itertools.pairwise(ids)):
-        raise MalformedMessageError(f"{name} lists ids that are not ascending")
-    if ids and not 0 <= ids[0] <= ids[-1] < _LIMIT:
-        raise MalformedMessageError(f"{name} has an id that is not in [0, {_LIMIT})")
+    ascending = all(low < high for low, high in itertools.pairwise(ids))
+    check(ascending, name, "lists ids that are not ascending")
+    inside = not ids or 0 <= ids[0] <= ids[-1] < _LIMIT
+    check(inside, name, f"has an id that is not in [0, {_LIMIT})")
 
 
 def check_entries(name: str, entries: Sequence[tuple[int, bytes]], size: int) -> None:
     """Check that entries ascend by id and have one size."""
     check_ascending(name, [entry[0] for entry in entries])
-    if any(len(entry[1]) != size for entry in entries):
-        raise MalformedMessageError(f"{name} needs {size} bytes an entry")
+    fits = all(len(entry[1]) == size for entry in entries)
+    check(fits, name, f"needs {size} bytes an entry")
 
 
 def pack_entries(entries: Sequence[tuple[int, bytes]]) -> bytes:

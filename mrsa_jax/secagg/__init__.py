@@ -1,13 +1,7 @@
 """Secure aggregation as array operations: real pads, ring sums and the average they carry."""
 
 from mrsa_jax.secagg._admission import admitted
-from mrsa_jax.secagg._aggregator import (
-    AggregateOut,
-    Aggregator,
-    AggregatorState,
-    RingAverage,
-    ring_average,
-)
+from mrsa_jax.secagg._aggregator import AggregateOut, Aggregator, RingAverage, ring_average
 from mrsa_jax.secagg._conditions import (
     check_round,
     informative,
@@ -32,28 +26,22 @@ from mrsa_jax.secagg._types import (
     edge_index,
     segment_plan,
 )
-from mrsa_jax.secagg.costs._bandwidth import (
-    ccesa_bandwidth_bits,
-    secagg_bandwidth_bits,
-    turbo_aggregate_bandwidth_bits,
-    wire_terms,
-)
-from mrsa_jax.secagg.costs._calibrate import calibrate
-from mrsa_jax.secagg.costs._latency import (
-    LatencyModel,
-    OperationSeconds,
+from mrsa_jax.secagg.costs import (
+    Slowdown,
+    exponential_tail,
     latency_model,
+    lognormal,
     operation_seconds,
+    pareto,
     round_latency,
+    steady,
 )
-from mrsa_jax.secagg.costs._stragglers import Slowdown, exponential_tail, lognormal, pareto, steady
 from mrsa_jax.secagg.failures._monte_carlo import FailureRates, failure_rates, failure_rates_of
-from mrsa_jax.secagg.failures._rare import RareRate, rare_failure_rates
+from mrsa_jax.secagg.failures._rare import rare_failure_rates
 from mrsa_jax.secagg.failures._theory import (
     connection_probability,
     privacy_bound,
     private_connection_threshold,
-    proposition1_bound,
     reliability_bound,
     reliable_connection_threshold,
     share_threshold,
@@ -71,14 +59,10 @@ __all__ = [
     "AggregateOut",
     "AggregateResult",
     "Aggregator",
-    "AggregatorState",
     "Block",
     "FailureRates",
     "GraphRule",
-    "LatencyModel",
-    "OperationSeconds",
     "PlanOutcome",
-    "RareRate",
     "RingAverage",
     "RoundCosts",
     "Seeds",
@@ -88,8 +72,6 @@ __all__ = [
     "Transcript",
     "admitted",
     "aggregate",
-    "calibrate",
-    "ccesa_bandwidth_bits",
     "check_round",
     "complete_plan",
     "connection_probability",
@@ -118,7 +100,6 @@ __all__ = [
     "plan_outcome",
     "privacy_bound",
     "private_connection_threshold",
-    "proposition1_bound",
     "rare_failure_rates",
     "reliability_bound",
     "reliability_first_moment",
@@ -127,13 +108,10 @@ __all__ = [
     "ring_sum",
     "round_costs",
     "round_latency",
-    "secagg_bandwidth_bits",
     "segment_plan",
     "share_threshold",
     "share_threshold_real",
     "steady",
-    "turbo_aggregate_bandwidth_bits",
     "unmasking_bound",
     "unmasking_risk",
-    "wire_terms",
 ]

@@ -28,21 +28,14 @@ from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
-from mrsa_jax.secagg._aggregator_state import (
-    AggregatorState,
-    first_state,
-    key_words,
-    next_state,
-    present_quantizer,
-    survivors_by_step,
-)
+from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
 
-__all__ = ["AggregateOut", "Aggregator", "AggregatorState", "RingAverage", "ring_average"]
+__all__ = ["AggregateOut", "Aggregator", "RingAverage", "ring_average"]
 
 
 class AggregateOut(NamedTuple):
@@ -133,7 +126,7 @@ class RingAverage:
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
-        return first_state(self)
+        return AggregatorState.first(self.clip_rule, self.quantizer)
 
     def aggregate(
         self,
@@ -175,10 +168,10 @@ class RingAverage:
                 negative, or more than its budget together.
         """
         members, values = jnp.asarray(members).astype(jnp.int32), jnp.asarray(updates)
-        alive = survivors_by_step(self, key, jnp.asarray(survivors))
+        alive = survivors_by_step(self.steps, key, jnp.asarray(survivors), self.num_participants)
         shape = (self.num_participants, self.plan[0].stop - (self.total_weight is not None))
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-        quantizer = present_quantizer(self, state)
+        quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
         round_ = _decide(self.rule, graph_key, alive, members)
         codes, clipped = _encode(quantizer, key, values, members, alive[3])
@@ -189,7 +182,7 @@ class RingAverage:
         status = jnp.where(round_.status == _OK, result.status[0], round_.status)
         total, weight = _totals(result.total, round_.summed, status, dim)
         update = _decode(quantizer, total, weight, status)
-        after = next_state(self, state, update, (status == _OK) & (weight > 0))
+        after = state.after(self.clip_rule, update, (status == _OK) & (weight > 0))
         out = AggregateOut(update, status, total, clipped, round_.summed, round_.components, weight)
         return out, after
 
@@ -306,7 +299,7 @@ _OK = np.int32(Status.OK)
 
 
 @jax.jit
-def _decide(rule: Any, key: Array, alive: Array, members: Array) -> SlotRound:
+def _decide(rule: GraphRule | None, key: Array, alive: Array, members: Array) -> SlotRound:
     """Decide what is learnt; without a rule, the sum over V3 of the complete graph."""
     if rule is not None:
         return rule.decide(key, alive, members)

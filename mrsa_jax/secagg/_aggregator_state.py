@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,7 @@ from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer
 from mrsa_jax.secagg._seeds import key_material as material_of
 
-__all__ = [
-    "AggregatorState",
-    "first_state",
-    "key_words",
-    "next_state",
-    "present_quantizer",
-    "survivors_by_step",
-]
+__all__ = ["AggregatorState", "key_words", "survivors_by_step"]
 
 
 class AggregatorState(NamedTuple):
@@ -36,57 +29,37 @@ class AggregatorState(NamedTuple):
     round_index: Array
     half_width: Array | None = None
 
+    @classmethod
+    def first(cls, clip_rule: ClipRule | None, quantizer: Quantizer) -> AggregatorState:
+        """Return the state before the first round."""
+        return cls(jnp.int32(0), None if clip_rule is None else clip_rule.init(quantizer))
 
-@runtime_checkable
-class _Average(Protocol):
-    """An aggregator whose clip range may move, and whose steps may lose clients."""
+    def present(self, clip_rule: ClipRule | None, quantizer: Any) -> Any:
+        """Return the quantizer with the clip range of this round."""
+        if clip_rule is None or self.half_width is None:
+            return quantizer
+        return clip_rule.apply(quantizer, self.half_width)
 
-    @property
-    def num_participants(self) -> int: ...
-    @property
-    def quantizer(self) -> Quantizer: ...
-    @property
-    def steps(self) -> StepDropout | None: ...
-    @property
-    def clip_rule(self) -> ClipRule | None: ...
-
-
-def first_state(average: _Average) -> AggregatorState:
-    """Return the state before the first round."""
-    rule = average.clip_rule
-    return AggregatorState(jnp.int32(0), None if rule is None else rule.init(average.quantizer))
-
-
-def present_quantizer(average: _Average, state: AggregatorState) -> Any:
-    """Return the quantizer with the clip range of this round."""
-    if average.clip_rule is None or state.half_width is None:
-        return average.quantizer
-    return average.clip_rule.apply(average.quantizer, state.half_width)
-
-
-def next_state(
-    average: _Average, state: AggregatorState, update: Array, is_learnt: Array
-) -> AggregatorState:
-    """Return the state after a round."""
-    width = state.half_width
-    if average.clip_rule is not None:
-        width = _advance(average.clip_rule, width, update, is_learnt)
-    return AggregatorState(state.round_index + jnp.int32(1), width)
+    def after(self, clip_rule: ClipRule | None, update: Array, is_learnt: Array) -> AggregatorState:
+        """Return the state after a round."""
+        width = self.half_width
+        if clip_rule is not None:
+            width = _advance(clip_rule, width, update, is_learnt)
+        return AggregatorState(self.round_index + jnp.int32(1), width)
 
 
 def survivors_by_step(
-    average: _Average, key: Key[Array, ""], survivors: Any
+    steps: StepDropout | None, key: Key[Array, ""], survivors: Any, count: int
 ) -> Bool[Array, "5 participants"]:
-    """Return V0 to V4 by slot: as given, or of those asked by the average's own steps."""
+    """Return V0 to V4 by slot: as given, or of those asked by an average's own steps."""
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
-    count = average.num_participants
     rule = f"must have one row, or V0 to V4, of {count} slots"
     require(survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape)
     own = jnp.asarray(survivors)
     if own.ndim == 2:
         return own
-    if average.steps is not None:
-        return _sample(average.steps, fold(key, int(Stream.STEPS)), own)
+    if steps is not None:
+        return _sample(steps, fold(key, int(Stream.STEPS)), own)
     return jnp.broadcast_to(own, (5, count))
 
 

@@ -1,8 +1,9 @@
-"""Checks of a round's plan and inputs, the same for real messages and for arrays."""
+"""Checks of a round's arguments, the same for real messages and for arrays."""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +13,75 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
-from mrsa_jax.secagg._types import Block, SegmentPlan, complete_plan, segment_plan
+from mrsa_jax.secagg._conditions import check_round
+from mrsa_jax.secagg._types import SegmentPlan, complete_plan, segment_plan
 
-__all__ = ["check_inputs", "check_plan", "check_residues", "check_ring", "nonce_word"]
+__all__ = ["RoundSetting", "check_setting", "nonce_word"]
 
 
-def check_inputs(
+class RoundSetting(NamedTuple):
+    """A checked round: who shares with whom, who is there, what is summed.
+
+    Attributes:
+        graph: bool[n, n].
+        survivors: bool[5, n], V0 to V4.
+        thresholds: int32[n].
+        inputs: uint32[n, d].
+        plan: Blocks of the round.
+        number: Of the round.
+    """
+
+    graph: np.ndarray
+    survivors: np.ndarray
+    thresholds: np.ndarray
+    inputs: np.ndarray
+    plan: SegmentPlan
+    number: int
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that tell apart who shares with whom, at which thresholds, in which blocks.
+
+        Mixed into what a round's secrets come from, so that one seed gives other secrets where
+        they would be shared or used in another way.
+        """
+        blocks = [(block.members, block.start, block.stop, block.modulus) for block in self.plan]
+        edges = np.packbits(np.triu(self.graph)).tobytes()
+        text = repr((len(self.graph), self.thresholds.tolist(), blocks)).encode()
+        return hashlib.sha256(hashlib.sha256(text).digest() + edges).digest()
+
+
+def check_setting(
+    inputs: Any, adjacency: Any, survivors: Any, thresholds: Any,
+    modulus_bits: Any, modulus: Any, plan: Any, round_index: Any,
+) -> RoundSetting:  # fmt: skip
+    """Return what a round is given, or raise."""
+    graph, alive, limits = check_round(adjacency, survivors, thresholds)
+    values, blocks = _check_inputs(inputs, len(graph), modulus_bits, modulus, plan)
+    number = check_integer(round_index, "round_index", 0, 2**32 - 1)
+    return RoundSetting(graph, alive, limits, values, blocks, number)
+
+
+def _check_inputs(
     inputs: Any, num_clients: int, modulus_bits: Any, modulus: Any, plan: Any
 ) -> tuple[np.ndarray, SegmentPlan]:
     """Return uint32[n, d] and the checked plan; d is where the plan's last block ends."""
+    values = host_array(inputs, "inputs")
+    exact = np.issubdtype(values.dtype, np.integer)
+    require(exact, "inputs", "must hold integers", str(values.dtype))
+    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
+    require(values.size > 0, "inputs", "must not be empty", values.shape)
+    rule = "must have a row for each client"
+    require(len(values) == num_clients, "inputs", rule, len(values), num_clients)
     if plan is None:
-        ring = check_ring(modulus_bits, modulus)
-        values = check_residues(inputs, ring)
-        _check_rows(values, num_clients)
+        ring = _check_ring(modulus_bits, modulus)
+        _check_range(values, ring, "")
+        values = values.astype(np.uint32, copy=False)
         return values, complete_plan(num_clients, values.shape[1], ring)
     rule = "must be given without `modulus_bits` and `modulus`: each block has its own ring"
     alone = modulus_bits is None and modulus is None
     require(alone, "plan", rule, modulus_bits, modulus)
-    values = _integers(inputs)
-    _check_rows(values, num_clients)
-    checked = check_plan(plan, num_clients)
+    checked = segment_plan(plan, num_clients)
     width = max(block.stop for block in checked)
     fits = values.shape[1] >= width
     require(fits, "inputs", "must have a column for each coordinate", values.shape[1], width)
@@ -56,7 +106,7 @@ def nonce_word(value: Any, name: str) -> Any:
     return values.astype(np.uint32)
 
 
-def check_ring(modulus_bits: Any, modulus: Any) -> int:
+def _check_ring(modulus_bits: Any, modulus: Any) -> int:
     """Return R from exactly one of b, for 2**b, and R itself."""
     rule = "must be given, or else `modulus`, and not both"
     require((modulus_bits is None) != (modulus is None), "modulus_bits", rule, modulus_bits,
@@ -66,40 +116,7 @@ def check_ring(modulus_bits: Any, modulus: Any) -> int:
     return 2 ** check_integer(modulus_bits, "modulus_bits", 1, 32)
 
 
-def check_residues(inputs: Any, modulus: int) -> np.ndarray:
-    """Return uint32[n, d] after checking shape, kind and range."""
-    values = _integers(inputs)
-    _check_range(values, modulus, "")
-    return values.astype(np.uint32, copy=False)
-
-
-def check_plan(plan: Any, num_clients: int) -> SegmentPlan:
-    """Return a plan whose blocks together hold all clients; d is where its last block ends."""
-    blocks = tuple(plan) if isinstance(plan, tuple | list) else ()
-    proper = len(blocks) > 0 and all(isinstance(block, Block) for block in blocks)
-    require(proper, "plan", "must be a tuple of `Block`s", plan)
-    checked = segment_plan(blocks, num_clients, max(int(block.stop) for block in blocks))
-    missing = set(range(num_clients)).difference(*(block.members for block in checked))
-    rule = "must put each client into a block"
-    require(not missing, "plan", rule, f"client {min(missing, default=0)} in none")
-    return checked
-
-
-def _integers(inputs: Any) -> np.ndarray:
-    values = host_array(inputs, "inputs")
-    exact = np.issubdtype(values.dtype, np.integer)
-    require(exact, "inputs", "must hold integers", str(values.dtype))
-    require(values.ndim == 2, "inputs", "must have the shape [clients, dim]", values.shape)
-    require(values.size > 0, "inputs", "must not be empty", values.shape)
-    return values
-
-
 def _check_range(values: np.ndarray, modulus: int, where: str) -> None:
     rule = f"must lie in [0, {modulus}), the ring's residues{where}"
     inside = values.min() >= 0 and values.max() < modulus
     require(bool(inside), "inputs", rule, int(values.min()), int(values.max()))
-
-
-def _check_rows(values: np.ndarray, num_clients: int) -> None:
-    rule = "must have a row for each client"
-    require(len(values) == num_clients, "inputs", rule, len(values), num_clients)

@@ -23,12 +23,11 @@ from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.graphs import check_adjacency
-from mrsa_jax.graphs._connectivity import labels
-from mrsa_jax.graphs._lists import check_graphs
+from mrsa_jax.graphs import check_adjacency, component_labels
 
 __all__ = [
     "check_round",
+    "check_rounds",
     "informative",
     "is_private",
     "is_reliable",
@@ -38,6 +37,10 @@ __all__ = [
 ]
 
 _Matrix = ArrayLike | Sequence[Any]
+# one round of checked arrays
+_Graph = Bool[Array, "n n"]
+_Alive = Bool[Array, "5 n"]
+_Limits = Int32[Array, " n"]
 
 
 def is_reliable(
@@ -266,7 +269,7 @@ def check_round(
         >>> check_round([[False]], [[True]] * 5, 1)[2]
         array([1], dtype=int32)
     """
-    matrix = check_adjacency(adjacency)
+    matrix = np.asarray(check_adjacency(adjacency))
     clients = len(matrix)
     alive = _check_survivors(survivors, clients)
     require(alive.ndim == 2, "survivors", f"must have shape (5, {clients})", alive.shape)
@@ -309,35 +312,36 @@ def _check_thresholds(thresholds: _Matrix, shape: tuple[int, ...], *, batch: boo
     return limits.astype(np.int32)
 
 
-def _check_rounds(
-    adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
-    graphs = check_graphs(adjacency)
+def check_rounds(adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix) -> tuple[Any, ...]:
+    """Return the checked arrays of one round or, along leading axes, of many; maybe traced."""
+    graphs = check_adjacency(adjacency, batch=True)
     clients = graphs.shape[-1]
     alive = _check_survivors(survivors, clients)
-    limits = _check_thresholds(thresholds, (clients,), batch=True)
+    return graphs, alive, _check_thresholds(thresholds, (clients,), batch=True)
+
+
+def _check_rounds(*given: _Matrix) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Return checked arrays with one broadcast leading axis, and the rounds' shape."""
+    graphs, alive, limits = check_rounds(*given)
     xp = jnp if is_traced(graphs, alive, limits) else np
-    limits = xp.broadcast_to(limits, limits.shape or (clients,))
+    limits = xp.broadcast_to(limits, limits.shape or graphs.shape[-1:])
     try:
         rounds = np.broadcast_shapes(graphs.shape[:-2], alive.shape[:-2], limits.shape[:-1])
     except ValueError:
         shapes = [str(a) for a in (graphs.shape, alive.shape, limits.shape)]
         require(False, "survivors", "must have leading axes that broadcast with the rest", *shapes)
+    owns = [array.shape[array.ndim - own :]
+            for array, own in ((graphs, 2), (alive, 2), (limits, 1))]  # fmt: skip
     return tuple(
-        xp.broadcast_to(a, (*rounds, *a.shape[a.ndim - own :])).reshape(
-            -1, *a.shape[a.ndim - own :]
-        )
-        for a, own in ((graphs, 2), (alive, 2), (limits, 1))
+        xp.broadcast_to(array, (*rounds, *own)).reshape(-1, *own)
+        for array, own in zip((graphs, alive, limits), owns, strict=True)
     ), rounds
 
 
-def _verdict(
-    core: Callable[..., Array], adjacency: _Matrix, survivors: _Matrix, thresholds: _Matrix
-) -> Any:
+def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
-    arrays, rounds = _check_rounds(adjacency, survivors, thresholds)
-    program = _mapped(core) if rounds else _jitted(core)
+    arrays, rounds = _check_rounds(*given)
+    program = _program(core, bool(rounds))
     found = program(*(jnp.asarray(a if rounds else a[0]) for a in arrays))
     if is_traced(found):
         return found.reshape(rounds)
@@ -347,66 +351,52 @@ def _verdict(
 def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
     """Apply a function of one round: NumPy's, or of traced arguments an array of JAX."""
     if not is_traced(given):
-        return np.asarray(_jitted(core)(*(jnp.asarray(a) for a in check_round(*given))))
+        return np.asarray(_program(core)(*(jnp.asarray(a) for a in check_round(*given))))
     arrays, rounds = _check_rounds(*given)
     rule = "must be those of one round; use `vmap` for several"
     require(rounds == (), "survivors", rule, f"leading axes {rounds}")
-    return _jitted(core)(*(jnp.asarray(a[0]) for a in arrays))
+    return _program(core)(*(jnp.asarray(a[0]) for a in arrays))
 
 
 @functools.cache
-def _jitted(core: Callable[..., Array]) -> Callable[..., Array]:
-    return jax.jit(core)
+def _program(core: Callable[..., Array], is_mapped: bool = False) -> Callable[..., Array]:
+    return jax.jit(jax.vmap(core) if is_mapped else core)
 
 
-@functools.cache
-def _mapped(core: Callable[..., Array]) -> Callable[..., Array]:
-    return jax.jit(jax.vmap(core))
-
-
-def _informative(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
-) -> Bool[Array, " n"]:
+def _informative(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, " n"]:
     """Return `informative` of checked arrays."""
     answered = survivors[4]
     from_others = jnp.sum(adjacency & answered[None, :], axis=1, dtype=jnp.int32)
     return from_others + answered.astype(jnp.int32) >= thresholds
 
 
-def _reliable(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
-) -> Bool[Array, ""]:
+def _reliable(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, ""]:
     """Return `is_reliable` of checked arrays."""
     summed = survivors[3]
     beside = survivors[2] & jnp.any(adjacency & summed[None, :], axis=1)
     return jnp.all(_informative(adjacency, survivors, thresholds) | ~(summed | beside))
 
 
-def _private(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
-) -> Bool[Array, ""]:
+def _private(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> Bool[Array, ""]:
     """Return `is_private` of checked arrays."""
-    label = labels(adjacency, survivors[3])
+    label = component_labels(adjacency, survivors[3])
     index = jax.lax.iota(jnp.int32, label.shape[0])
     connected = jnp.sum(label == index, dtype=jnp.int32) <= 1
     return connected | ~jnp.any(_unmasked(adjacency, survivors, thresholds, label))
 
 
 def _learnt_components(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
 ) -> Int32[Array, " n"]:
     """Return `learnt_components` of checked arrays."""
-    label = labels(adjacency, survivors[3])
+    label = component_labels(adjacency, survivors[3])
     enough = jnp.sum(survivors[3], dtype=jnp.int32) >= FEWEST_IN_A_SUM
     learnt = _unmasked(adjacency, survivors, thresholds, label) & enough
     return jnp.where(learnt, label, jnp.int32(-1))
 
 
 def _unmasked(
-    adjacency: Bool[Array, "n n"],
-    survivors: Bool[Array, "5 n"],
-    thresholds: Int32[Array, " n"],
-    label: Int32[Array, " n"],
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits, label: Int32[Array, " n"]
 ) -> Bool[Array, " n"]:
     """Return who is in a component of G_3 all of whose C_l+ is informative."""
     silent = ~_informative(adjacency, survivors, thresholds)

@@ -17,7 +17,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
-from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
@@ -32,13 +31,13 @@ from mrsa_jax.modular import (
     words_of_limbs,
 )
 from mrsa_jax.secagg._admission import admitted, heeded, signing
-from mrsa_jax.secagg._checks import check_inputs
-from mrsa_jax.secagg._conditions import check_round, unmasking_risk
+from mrsa_jax.secagg._checks import check_setting
+from mrsa_jax.secagg._conditions import unmasking_risk
 from mrsa_jax.secagg._outcome import judged
 from mrsa_jax.secagg._result import AggregateResult, StepReport, Transcript
-from mrsa_jax.secagg._ring_sum import padded_and_sum
+from mrsa_jax.secagg._ring_sum import checked_round, padded_and_sum
 from mrsa_jax.secagg._round_costs import STEPS, STEPS_WITH_CHECK, round_costs
-from mrsa_jax.secagg._seeds import derive_seeds, key_material, setting_digest
+from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds, SegmentPlan
 
@@ -129,47 +128,45 @@ def aggregate(
     Source: CCESA, Algorithm 1 and eq. (4); differs from the paper in sending one's own share of
     b_i (docs/errata.md) and in the signs of its eq. (2).
     """
-    graph, alive, limits = check_round(adjacency, survivors, thresholds)
-    n = len(graph)
-    values, blocks = check_inputs(inputs, n, modulus_bits, modulus, plan)
+    setting = check_setting(
+        inputs, adjacency, survivors, thresholds, modulus_bits, modulus, plan, round_index
+    )
+    graph, alive, limits, values, blocks, index = setting
+    n, number = len(graph), np.uint32(index)
     require(n <= MOST_POINTS, "adjacency", "must join at most 65,535 clients", n)
-    number = np.uint32(check_integer(round_index, "round_index", 0, 2**32 - 1))
     alive = heeded(blocks, graph, alive, limits)
     signs: np.ndarray | None = None
     if consistency:
         alive, signs = signing(graph, alive, limits)
     sums = alive.copy()  # the round as the sums see it: who would be alone in a block is lost
     sums[_V3] = admitted(blocks, alive[_V3])
-    clock = _Clock()
-    material = _material(seed, setting_digest(graph, limits, blocks))
+    clock = [time.perf_counter()]
+    material = _material(seed, setting.digest)
     edges = graphs.edges(graph)
-    seeds = _seeds(material, n, edges, number) if seeds is None else _fitting(seeds, n, edges)
+    if seeds is None:
+        seeds = derive_seeds(material, np.arange(n, dtype=np.int32), number, edges)
+    else:
+        _check_fits(seeds, n, edges)
     keys = _secret_keys(material, n, number)
-    clock.stop()
+    clock.append(time.perf_counter())
     holders = _Holders.of(graph)
     shares = _share(material, seeds.self_seed, keys, holders, limits, number)
-    clock.stop()
+    clock.append(time.perf_counter())
     padded, totals = _padded_and_totals(seeds, values, blocks, number, alive, sums, keep_padded)
-    clock.stop()
+    clock.append(time.perf_counter())
     recovered = _recovered(shares, (seeds.self_seed, keys), holders, sums, limits)
-    clock.stop()
+    clock.append(time.perf_counter())
     outcome = judged(graph, alive, recovered, blocks)
     for total, status in zip(totals, outcome.block_status, strict=True):
         if status != Status.OK:
             total[:] = 0
     return AggregateResult(
-        totals=totals,
-        status=outcome.status,
-        block_status=outcome.block_status,
-        summed=outcome.summed,
-        learned=outcome.learned,
-        learned_block=outcome.learned_block,
-        is_reliable=outcome.is_reliable,
-        is_private=outcome.is_private,
-        unmasking_risk=bool(unmasking_risk(graph, limits).any()),
-        transcript=Transcript(alive, padded, recovered),
-        seeds=seeds,
-        steps=_reports(clock, graph, alive, limits, blocks, signs),
+        totals,
+        *outcome,
+        bool(unmasking_risk(graph, limits).any()),
+        Transcript(alive, padded, recovered),
+        seeds,
+        _reports(np.diff(clock).tolist(), graph, alive, limits, blocks, signs),
     )
 
 
@@ -183,29 +180,12 @@ def _padded_and_totals(
     keep_padded: bool,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """Return what V3 sent, and the sums over those of V3 who do not count as lost."""
-    same = np.array_equal(sent, sums)
-    padded, result = padded_and_sum(
-        seeds, values, plan, round_index, survivors=sent if keep_padded else sums,
-        padded=keep_padded,
-    )  # fmt: skip
-    if keep_padded and not same:  # rare: what was sent and what is summed are two sets
-        result = padded_and_sum(
-            seeds, values, plan, round_index, survivors=sums, padded=False
-        )[1]  # fmt: skip
+    alive = sent if keep_padded else sums
+    round_ = checked_round(seeds, values, plan, round_index, survivors=alive)
+    padded, result = padded_and_sum(round_, plan, padded=keep_padded)
+    if keep_padded and not np.array_equal(sent, sums):  # rare: what was sent and what is summed
+        result = padded_and_sum(round_._replace(sends=sums[_V3]), plan, padded=False)[1]
     return np.asarray(padded), tuple(np.array(total) for total in result.totals)
-
-
-class _Clock:
-    """Seconds of one stage after the other."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._last = time.perf_counter()
-
-    def stop(self) -> None:
-        now = time.perf_counter()
-        self.seconds.append(now - self._last)
-        self._last = now
 
 
 class _Holders(NamedTuple):
@@ -238,11 +218,7 @@ def _material(seed: Any, setting: bytes) -> Array:
     return key_material(np.asarray(key_material(seed)).astype("<u4").tobytes() + setting)
 
 
-def _seeds(material: Array, n: int, edges: np.ndarray, round_index: np.uint32) -> Seeds:
-    return derive_seeds(material, np.arange(n, dtype=np.int32), round_index, edges)
-
-
-def _fitting(seeds: Seeds, n: int, edges: np.ndarray) -> Seeds:
+def _check_fits(seeds: Seeds, n: int, edges: np.ndarray) -> None:
     """Check that seeds given belong to this graph, slots being clients."""
     shapes = (tuple(seeds.self_seed.shape), tuple(seeds.pair_seed.shape))
     expected = ((n, 8), (len(edges), 8))
@@ -251,7 +227,6 @@ def _fitting(seeds: Seeds, n: int, edges: np.ndarray) -> Seeds:
     require(same, "seeds", "must belong to the edges of `adjacency`, in lexicographic order")
     ids = np.array_equal(seeds.client_ids, np.arange(n))
     require(ids, "seeds", "must number the clients from 0", np.asarray(seeds.client_ids).tolist())
-    return seeds
 
 
 @functools.partial(jax.jit, static_argnames=("n",))
@@ -350,7 +325,7 @@ def _interpolated(
 
 
 def _reports(
-    clock: _Clock,
+    seconds: list[float],
     graph: np.ndarray,
     survivors: np.ndarray,
     thresholds: np.ndarray,
@@ -360,7 +335,7 @@ def _reports(
     costs = round_costs(graph, survivors, thresholds, plan=plan, signers=signs)
     up, down, counts = costs.server_bytes_up, costs.server_bytes_down, costs.sends.sum(axis=-1)
     names, nan = STEPS if signs is None else STEPS_WITH_CHECK, float("nan")
-    times = [(seconds, nan) for seconds in clock.seconds[:3]] + [(nan, clock.seconds[3])]
+    times = [(own, nan) for own in seconds[:3]] + [(nan, seconds[3])]
     if signs is not None:
         times.insert(3, (nan, nan))  # nothing is signed here
     return tuple(

@@ -17,6 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._round_rules import (
@@ -180,11 +181,5 @@ def graph_rule(
     require(slots <= clients, "num_clients", "must be at least the graph's", clients, slots)
     bounds = None
     if threshold is not None:
-        array = np.asarray(threshold)
-        require(array.dtype.kind in "iu", "threshold", "must be an integer", f"{array.dtype}")
-        fits = array.shape in ((), (slots,))
-        require(fits, "threshold", f"must be one number or {slots}, one a slot", array.shape)
-        low, high = int(array.min()), int(array.max())
-        require(low >= 1 and high < 2**31, "threshold", "must lie in [1, 2**31)", low, high)
-        bounds = jnp.asarray(array, jnp.int32)
+        bounds = jnp.asarray(check_thresholds(threshold, "threshold", slots))
     return GraphRule(graph, bounds, block_labels(blocks, clients), check_policy(policy))

@@ -15,9 +15,8 @@ from jaxtyping import Bool
 
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._admission import admitted, heeded, holders
-from mrsa_jax.secagg._checks import check_plan
 from mrsa_jax.secagg._conditions import check_round
-from mrsa_jax.secagg._types import Block, SegmentPlan
+from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 
 __all__ = ["PlanOutcome", "judged", "plan_outcome"]
 
@@ -46,6 +45,18 @@ class PlanOutcome(NamedTuple):
     learned_block: np.ndarray
     is_reliable: bool
     is_private: bool
+
+    @classmethod
+    def of(
+        cls,
+        adjacency: Bool[np.ndarray, "n n"],
+        survivors: Bool[np.ndarray, "5 n"],
+        thresholds: ArrayLike,
+        plan: SegmentPlan,
+    ) -> PlanOutcome:
+        """Return `plan_outcome` of what is checked."""
+        alive = heeded(plan, adjacency, survivors, thresholds)
+        return judged(adjacency, alive, holders(adjacency, alive[_V4]) >= thresholds, plan)
 
 
 def plan_outcome(
@@ -94,9 +105,7 @@ def plan_outcome(
     block; HeteroSAg, Section VI-B, says nothing about clients who are left alone.
     """
     graph, alive, limits = check_round(adjacency, survivors, thresholds)
-    checked = check_plan(plan, len(graph))
-    alive = heeded(checked, graph, alive, limits)
-    return judged(graph, alive, holders(graph, alive[_V4]) >= limits, checked)
+    return PlanOutcome.of(graph, alive, limits, segment_plan(plan, len(graph)))
 
 
 def judged(

@@ -32,7 +32,7 @@ from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
-__all__ = ["Fidelity", "pad_inputs", "padded_and_sum", "plain_sums", "ring_sum"]
+__all__ = ["Fidelity", "checked_round", "pad_inputs", "padded_and_sum", "plain_sums", "ring_sum"]
 
 Fidelity = Literal["array", "sets"]
 
@@ -74,7 +74,8 @@ def pad_inputs(
 
     Source: CCESA, eq. (3); with the complete graph Bonawitz et al. (2017), eq. (1) there.
     """
-    return padded_and_sum(seeds, inputs, plan, round_index, present, survivors)[0]
+    round_ = checked_round(seeds, inputs, plan, round_index, present, survivors)
+    return padded_and_sum(round_, plan)[0]
 
 
 def ring_sum(
@@ -132,29 +133,17 @@ def ring_sum(
     Source: CCESA, eq. (4).
     """
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
-    if fidelity == "array":
-        return padded_and_sum(
-            seeds, inputs, plan, round_index, present, survivors, padded=False,
-            first_block=first_block,
-        )[1]  # fmt: skip
-    round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
-    return plain_sums(round_.inputs, round_.sends, plan)
+    round_ = checked_round(seeds, inputs, plan, round_index, present, survivors)
+    if fidelity == "sets":
+        return plain_sums(round_.inputs, round_.sends, plan)
+    round_ = round_._replace(first=nonce_word(first_block, "first_block"))
+    return padded_and_sum(round_, plan, padded=False)[1]
 
 
 def padded_and_sum(
-    seeds: Seeds,
-    inputs: ArrayLike,
-    plan: SegmentPlan,
-    round_index: ArrayLike,
-    present: ArrayLike | None = None,
-    survivors: ArrayLike | None = None,
-    *,
-    padded: bool = True,
-    first_block: ArrayLike = 0,
+    round_: Round, plan: SegmentPlan, *, padded: bool = True
 ) -> tuple[Array, RingResult]:
     """Return the padded inputs (no rows unless `padded`) and the sums, from one set of pads."""
-    round_ = _checked(seeds, inputs, plan, round_index, present, survivors)
-    round_ = round_._replace(first=nonce_word(first_block, "first_block"))
     if chosen_form(("loops", "xla", "pallas"), round_) == "loops":
         return _compiled(round_, plan, padded)
     if not is_traced(round_):
@@ -163,14 +152,15 @@ def padded_and_sum(
     return pads_by_arrays(round_, everything, plan, padded)
 
 
-def _checked(
+def checked_round(
     seeds: Seeds,
     inputs: ArrayLike,
     plan: SegmentPlan,
     round_index: ArrayLike,
-    present: ArrayLike | None,
-    survivors: ArrayLike | None,
+    present: ArrayLike | None = None,
+    survivors: ArrayLike | None = None,
 ) -> Round:
+    """Return a round after checking that its parts fit."""
     values = inputs if isinstance(inputs, np.ndarray | jax.Array) else np.asarray(inputs)
     require(values.dtype == np.uint32, "inputs", "must be uint32", values.dtype)
     require(values.ndim == 2, "inputs", "must have the shape [participants, dim]", values.shape)

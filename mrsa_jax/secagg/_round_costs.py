@@ -20,8 +20,8 @@ from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._admission import admitted, memberships
-from mrsa_jax.secagg._checks import check_plan
-from mrsa_jax.secagg._types import Block, SegmentPlan
+from mrsa_jax.secagg._conditions import check_rounds
+from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 
 __all__ = [
     "STEPS",
@@ -76,6 +76,9 @@ class Operations:
     prg_words: np.ndarray
     interpolation_products: np.ndarray
     signatures: np.ndarray
+
+
+_KINDS = tuple(field.name for field in dataclasses.fields(Operations))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -160,7 +163,8 @@ def round_costs(
     Source: CCESA, Algorithm 1 and Appendix D; differs from the paper in counting ids, headers,
     tags and one's own share (docs/errata.md).
     """
-    edges, alive, t = _checked(adjacency, survivors, thresholds)
+    edges, alive, limits = check_rounds(adjacency, survivors, thresholds)
+    t = limits.astype(np.int64)
     blocks = _blocks(plan, edges.shape[-1], dim, modulus)
     residue_bytes, own_words, words = _pads_of(blocks, edges.shape[-1])
     summed = admitted(blocks, alive[..., 3, :])
@@ -209,9 +213,8 @@ def _with_check(
     down[..., 2, :] += IDENTITY * summed * (everybody - near3 - 1)
     signatures = inserted(costs.client.signatures, signs)
     signatures[..., 4, :] = costs.sends[..., 3, :] * near
-    fields = [field.name for field in dataclasses.fields(Operations)]
-    client = {name: inserted(getattr(costs.client, name), 0) for name in fields}
-    server = {name: inserted(getattr(costs.server, name), 0, -1) for name in fields}
+    client = {name: inserted(getattr(costs.client, name), 0) for name in _KINDS}
+    server = {name: inserted(getattr(costs.server, name), 0, -1) for name in _KINDS}
     server["signatures"][..., 3] = signs.sum(axis=-1)
     return RoundCosts(
         inserted(costs.sends, signs),
@@ -240,7 +243,7 @@ def _blocks(plan: Any, num_clients: int, dim: Any, modulus: Any) -> SegmentPlan:
         return (Block(tuple(range(num_clients)), 0, d, ring),)
     rule = "must be given without `dim` and `modulus`"
     require(dim is None and modulus is None, "plan", rule, dim, modulus)
-    return check_plan(plan, num_clients)
+    return segment_plan(plan, num_clients)
 
 
 def _pads_of(plan: SegmentPlan, num_clients: int) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -338,9 +341,8 @@ def fedavg_costs(
     nothing = np.zeros((4, n), np.int64)
     up = nothing.copy()
     up[2] = residue_bytes
-    idle = {field.name: nothing for field in dataclasses.fields(Operations)}
-    server = {name: np.zeros(4, np.int64) for name in idle}
-    return RoundCosts(up > 0, up, nothing, Operations(**idle), Operations(**server))
+    idle, server = (Operations(*[own] * len(_KINDS)) for own in (nothing, nothing[:, 0]))
+    return RoundCosts(up > 0, up, nothing, idle, server)
 
 
 class _Counts(NamedTuple):
@@ -376,66 +378,36 @@ def _assemble(
         listed + IDENTITY * (near3 + 1),
         zero,
     )
-    products = _SECRETS * LIMBS * t * (near1 + 1)
-    client = Operations(
-        key_pairs=_by_step(sends, zero + _SECRETS, zero, zero, zero),
-        key_agreements=_by_step(sends, zero, near1, counts.near_in_block, zero),
-        share_products=_by_step(sends, zero, products, zero, zero),
-        encryptions=_by_step(sends, zero, near1, near2, zero),
-        prg_words=_by_step(sends, zero, zero, counts.pad_words, zero),
-        interpolation_products=_by_step(sends, zero, zero, zero, zero),
-        signatures=_by_step(sends, zero, zero, zero, zero),
-    )
+    # at which steps who does what
+    client: dict[str, dict[int, Any]] = {
+        "key_pairs": {0: zero + _SECRETS},
+        "key_agreements": {1: near1, 2: counts.near_in_block},
+        "share_products": {1: _SECRETS * LIMBS * t * (near1 + 1)},
+        "encryptions": {1: near1, 2: near2},
+        "prg_words": {2: counts.pad_words},
+    }
+    server: dict[str, dict[int, Any]] = {
+        "key_agreements": {3: counts.agreements},
+        "prg_words": {3: counts.removed_words},
+        "interpolation_products": {3: counts.products},
+    }
     none = np.zeros_like(counts.removed_words)
-    server = Operations(
-        key_pairs=_last(none),
-        key_agreements=_last(counts.agreements),
-        share_products=_last(none),
-        encryptions=_last(none),
-        prg_words=_last(counts.removed_words),
-        interpolation_products=_last(counts.products),
-        signatures=_last(none),
+    bytes_up = sends * np.stack(up, axis=-2)
+    return RoundCosts(
+        np.broadcast_to(sends, bytes_up.shape),
+        bytes_up,
+        sends * np.stack(down, axis=-2),
+        Operations(*(sends * _by_step(client.get(name, {}), zero, -2) for name in _KINDS)),
+        Operations(*(_by_step(server.get(name, {}), none, -1) for name in _KINDS)),
     )
-    bytes_up = _by_step(sends, *up)
-    everyone = np.broadcast_to(sends, bytes_up.shape)
-    return RoundCosts(everyone, bytes_up, _by_step(sends, *down), client, server)
 
 
-def _by_step(sends: np.ndarray, *steps: np.ndarray) -> np.ndarray:
-    return sends * np.stack(steps, axis=-2)
-
-
-def _last(value: np.ndarray) -> np.ndarray:
-    """Return [..., 4] with `value` at the last step."""
-    return np.stack([np.zeros_like(value)] * 3 + [value], axis=-1)
+def _by_step(given: dict[int, Any], zero: np.ndarray, axis: int) -> np.ndarray:
+    """Return what is done at each of the four steps, zeros where nothing is given."""
+    return np.stack([given.get(step, zero) for step in range(4)], axis=axis)
 
 
 def _residues(dim: int | np.integer, modulus: int | np.integer) -> tuple[int, int]:
     """Return the bytes of one packed input and the keystream words of one pad."""
     d, ring = check_integer(dim, "dim", 1), check_modulus(modulus)
-    words = 1 if ring & (ring - 1) == 0 else 2
-    return -(-d * (ring - 1).bit_length() // 8), d * words
-
-
-def _checked(
-    adjacency: ArrayLike | Sequence,
-    survivors: ArrayLike | Sequence,
-    thresholds: ArrayLike | Sequence,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    edges, alive, t = (np.asarray(value) for value in (adjacency, survivors, thresholds))
-    require(edges.dtype == np.bool_, "adjacency", "must hold bools", edges.dtype)
-    square = edges.ndim >= 2 and edges.shape[-1] == edges.shape[-2]
-    require(square, "adjacency", "must be square", edges.shape)
-    n = edges.shape[-1]
-    symmetric = bool((edges == np.swapaxes(edges, -1, -2)).all())
-    require(symmetric, "adjacency", "must be symmetric")
-    loops = bool(np.diagonal(edges, axis1=-2, axis2=-1).any())
-    require(not loops, "adjacency", "must have an empty diagonal")
-    require(alive.dtype == np.bool_, "survivors", "must hold bools", alive.dtype)
-    require(alive.shape[-2:] == (5, n), "survivors", f"must be [..., 5, {n}]", alive.shape)
-    nested = bool((alive[..., 1:, :] <= alive[..., :-1, :]).all())
-    require(nested, "survivors", "must be nested: each of V0 to V4 within the one before")
-    require(np.issubdtype(t.dtype, np.integer), "thresholds", "must hold integers", t.dtype)
-    require(t.ndim == 0 or t.shape[-1] == n, "thresholds", f"must be one or [..., {n}]", t.shape)
-    require(bool((t >= 1).all()), "thresholds", "must be at least 1", int(t.min()) if t.size else 0)
-    return edges, alive, t.astype(np.int64)
+    return -(-d * (ring - 1).bit_length() // 8), d * words_per_residue(ring)

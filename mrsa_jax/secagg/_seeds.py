@@ -20,9 +20,9 @@ from mrsa_jax._errors import require
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._shapes import padded_length
-from mrsa_jax.secagg._types import Seeds, SegmentPlan
+from mrsa_jax.secagg._types import Seeds
 
-__all__ = ["derive_seeds", "key_material", "setting_digest"]
+__all__ = ["derive_seeds", "key_material"]
 
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.
@@ -59,18 +59,6 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         payload = b"int\x00" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
     digest = hashlib.sha256(_TAG + payload).digest()
     return jnp.asarray(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
-
-
-def setting_digest(adjacency: np.ndarray, thresholds: np.ndarray, plan: SegmentPlan) -> bytes:
-    """Return 32 bytes that tell apart who shares with whom, at which thresholds, in which blocks.
-
-    Mixed into what a round's secrets come from, so that one seed gives other secrets where they
-    would be shared or used in another way.
-    """
-    blocks = [(block.members, block.start, block.stop, block.modulus) for block in plan]
-    edges = np.packbits(np.triu(adjacency)).tobytes()
-    text = repr((len(adjacency), np.asarray(thresholds).tolist(), blocks)).encode()
-    return hashlib.sha256(hashlib.sha256(text).digest() + edges).digest()
 
 
 def derive_seeds(

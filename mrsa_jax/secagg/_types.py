@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from typing import Any
 
 import jax
 import numpy as np
@@ -138,14 +138,14 @@ def complete_plan(
 
 
 def segment_plan(
-    blocks: Iterable[Block], num_participants: int | np.integer, dim: int | np.integer
+    blocks: Any, num_participants: int | np.integer, dim: int | np.integer | None = None
 ) -> SegmentPlan:
     """Check blocks against a round's sizes and against each other.
 
     Args:
-        blocks: At least one; two that share a participant may not share a coordinate.
+        blocks: `Block`s, at least one; two that share a participant may not share a coordinate.
         num_participants: n.
-        dim: d.
+        dim: d; if None, where the last block ends, and then each participant must be in a block.
 
     Returns:
         The blocks as a static, hashable plan.
@@ -160,7 +160,7 @@ def segment_plan(
         [256, 37]
     """
     participants = check_integer(num_participants, "num_participants", 1)
-    width = check_integer(dim, "dim", 1)
+    width = _width(blocks) if dim is None else check_integer(dim, "dim", 1)
     plan = tuple(_checked(block, participants, width) for block in blocks)
     require(len(plan) > 0, "blocks", "must hold at least one block")
     for number, block in enumerate(plan):
@@ -169,7 +169,19 @@ def segment_plan(
                 apart = set(block.members).isdisjoint(other.members)
                 require(apart, "blocks", "must not cover a participant's coordinate twice", other,
                         block)  # fmt: skip
+    missing = set(range(participants)).difference(*(block.members for block in plan))
+    first = f"client {min(missing, default=0)} in none"
+    whole = dim is not None or not missing
+    require(whole, "plan", "must put each client into a block", first)
     return plan
+
+
+def _width(blocks: Any) -> int:
+    """Return where the last of some blocks ends."""
+    given = tuple(blocks) if isinstance(blocks, tuple | list) else ()
+    proper = len(given) > 0 and all(isinstance(block, Block) for block in given)
+    require(proper, "plan", "must be a tuple of `Block`s", blocks)
+    return max(int(block.stop) for block in given)
 
 
 def _checked(block: Block, num_participants: int, dim: int) -> Block:

@@ -13,7 +13,7 @@ import mrsa_jax as mj
 from mrsa_jax import hetero
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.hetero import aggregate, encode, segment_layout
-from mrsa_jax.secagg import Block, Seeds, derive_seeds, key_material, segment_plan
+from mrsa_jax.secagg import Block, Seeds, derive_seeds, key_material, pad_inputs, segment_plan
 from mrsa_jax.secagg import _ring_sum as masking
 
 LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)  # ragged: widths 3, 2, 2
@@ -255,12 +255,13 @@ def test_a_plan_in_parts_has_the_pads_of_the_whole(engine, modulus, monkeypatch)
     first, last = Block((0, 1), 0, 5, 64), Block((0, 1, 2), 5, 9, modulus)
     inputs = np.random.default_rng(0).integers(0, 64, (3, 9)).astype(np.uint32)
     seeds = derive_seeds(key_material(0), np.arange(3), 2)
-    padded = masking.padded_and_sum(seeds, inputs, segment_plan([first, last], 3, 9), 2)[0]
+    padded = pad_inputs(seeds, inputs, segment_plan([first, last], 3, 9), 2)
     part = (Block((0, 1, 2), 0, 4, modulus),)
-    own, sums = masking.padded_and_sum(seeds, inputs[:, 5:], part, 2, first_block=1)
+    round_ = masking.checked_round(seeds, inputs[:, 5:], part, 2)
+    own, sums = masking.padded_and_sum(round_._replace(first=np.uint32(1)), part)
     assert np.array_equal(own, padded[:, 5:])
     assert np.array_equal(sums.total, inputs[:, 5:].sum(axis=0) % modulus)
-    other = masking.padded_and_sum(seeds, inputs[:, 5:], part, 2)[0]
+    other = pad_inputs(seeds, inputs[:, 5:], part, 2)
     assert not np.array_equal(other, own)
 
 

@@ -138,7 +138,7 @@ def test_levels_use_what_the_slowest_group_leaves(rates, slowest, summed):
 def test_rate_classes_have_their_shares():
     """Counts within 4.9 standard deviations: false failure 1e-6 each."""
     model = hetero.rate_classes({"3g": 0.25, "5g": 0.6, 2e7: 0.15})
-    assert isinstance(model, hetero.RateModel)
+    assert callable(model.sample)
     count = 20_000
     rates = np.asarray(model.sample(jax.random.key(1), count))
     for rate, share in ((1e6, 0.25), (5e7, 0.6), (2e7, 0.15)):

@@ -18,7 +18,8 @@ def parse(text):
 
 def parse_pairs(text, subgroups):
     """Read a printed matrix of pairs such as 10 for (1,0), and '*'."""
-    order = {f"{g}{d}": z for z, (g, d) in enumerate(hetero.subgroup_labels(subgroups))}
+    pairs = [(g, d) for g, count in enumerate(subgroups) for d in range(count)]
+    order = {f"{g}{d}": z for z, (g, d) in enumerate(pairs)}
     return [[-1 if cell == "*" else order[cell] for cell in line.split()] for line in text]
 
 
@@ -33,12 +34,12 @@ def parse_pairs(text, subgroups):
         (lambda: hetero.segment_matrix("hc", 5, 5), r"`hybrid_threshold` must lie in \[1, num_gr"),
         (lambda: hetero.segment_matrix_plus("sc", []), "`subgroups` must hold a number"),
         (lambda: hetero.segment_matrix_plus("sc", [2, 0]), "`subgroups` must be at least 1; got 0"),
-        (lambda: hetero.check_matrix([[0.0, 0.0]]), "`matrix` must hold integers; got .*float64"),
-        (lambda: hetero.check_matrix([0, 0]), r"must have the shape \[segments, groups\]; got"),
-        (lambda: hetero.check_matrix([[-2, -1]]), "must hold -1 or labels of groups; got -2"),
-        (lambda: hetero.check_matrix([[0, 2]]), "must hold -1 or labels of groups; got 0 and 2"),
-        (lambda: hetero.check_matrix([[0, -1]]), "by the smallest of them; got 'label 0 in row 0'"),
-        (lambda: hetero.check_matrix([[1, 1]]), "by the smallest of them; got 'label 1 in row 0'"),
+        (lambda: hetero.blocks_of([[0.0, 0.0]]), "`matrix` must hold integers; got .*float64"),
+        (lambda: hetero.blocks_of([0, 0]), r"must have the shape \[segments, groups\]; got"),
+        (lambda: hetero.blocks_of([[-2, -1]]), "must hold -1 or labels of groups; got -2"),
+        (lambda: hetero.blocks_of([[0, 2]]), "must hold -1 or labels of groups; got 0 and 2"),
+        (lambda: hetero.blocks_of([[0, -1]]), "by the smallest of them; got 'label 0 in row 0'"),
+        (lambda: hetero.blocks_of([[1, 1]]), "by the smallest of them; got 'label 1 in row 0'"),
         (lambda: hetero.format_matrix([[0, 0]], [1, 2]), "`subgroups` must add up to the columns"),
     ],
 )  # fmt: skip
@@ -192,4 +193,4 @@ def test_blocks_partition_every_row_and_labels_give_the_matrix_back(subgroups, d
             if len(block) > 1:
                 again[segment, list(block)] = block[0]
     assert (again == matrix).all()
-    assert (hetero.check_matrix(matrix.tolist()) == matrix).all()
+    assert hetero.blocks_of(matrix.tolist()) == hetero.blocks_of(matrix)

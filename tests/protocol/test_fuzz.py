@@ -16,15 +16,13 @@ from mrsa_jax.protocol import (
     MaskedInput,
     ProtocolError,
     Server,
-    ShareKeys,
     ShareList,
-    SignatureList,
-    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
     disturbed,
     run,
 )
+from mrsa_jax.protocol._messages import ShareKeys, SignatureList, SignedSurvivors
 from mrsa_jax.protocol._primitives import SigningKey
 from mrsa_jax.secagg import Block, segment_plan
 

@@ -19,7 +19,6 @@ from mrsa_jax.protocol import (
     Client,
     MaskedInput,
     ShareList,
-    SignatureList,
     SurvivorList,
     TooFewSurvivorsError,
     UnexpectedMessageError,
@@ -28,6 +27,7 @@ from mrsa_jax.protocol import (
     recover,
     run,
 )
+from mrsa_jax.protocol._messages import SignatureList
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed
 
 N, DIM, MODULUS, VICTIM = 10, 5, 2**16, 3

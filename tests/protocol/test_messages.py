@@ -9,21 +9,15 @@ import numpy as np
 import pytest
 
 from mrsa_jax.protocol import (
-    HEADER_BYTES,
-    SEALED_BYTES,
-    SHARE_BYTES,
     AdvertiseKeys,
     KeyList,
     MalformedMessageError,
     MaskedInput,
-    ShareKeys,
     ShareList,
-    SignatureList,
-    SignedSurvivors,
     SurvivorList,
     UnmaskShares,
-    residue_bits,
 )
+from mrsa_jax.protocol import _messages as messages
 
 PRIME = 2**31 - 1
 LAYOUT = ((5, 37), (3, 2**16))
@@ -38,15 +32,15 @@ MESSAGES = [
     AdvertiseKeys(2**32 - 1, 7, body(32), body(32, 9)),
     KeyList(0, ((0, body(64)), (2**32 - 1, body(64, 5)))),
     KeyList(1, ()),
-    ShareKeys(2, 3, ((1, body(88)), (2, body(88, 3)))),
-    ShareKeys(2, 3, ()),
+    messages.ShareKeys(2, 3, ((1, body(88)), (2, body(88, 3)))),
+    messages.ShareKeys(2, 3, ()),
     ShareList(2, ((1, body(88)), (2, body(88, 3)))),
     MaskedInput(5, 1, LAYOUT, RESIDUES),
     SurvivorList(6, 3, (0, 4)),
     UnmaskShares(7, 4, ((0, body(36)), (4, body(36, 1))), ((2, body(36, 2)),)),
     UnmaskShares(7, 4, (), ()),
-    SignedSurvivors(8, 3, body(64)),
-    SignatureList(9, ((0, body(64)), (2, body(64, 1)))),
+    messages.SignedSurvivors(8, 3, body(64)),
+    messages.SignatureList(9, ((0, body(64)), (2, body(64, 1)))),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 
@@ -120,14 +114,14 @@ def test_documented_bytes_by_hand():
 
 
 def test_sizes():
-    assert (HEADER_BYTES, SHARE_BYTES, SEALED_BYTES) == (8, 36, 88)
+    assert (messages.HEADER_BYTES, messages.SHARE_BYTES, messages.SEALED_BYTES) == (8, 36, 88)
     sizes = [76, 12 + 2 * 68, 12, 16 + 2 * 92, 16, 12 + 2 * 92, 16 + 10, 12 + 8, 20 + 3 * 40, 20]
     sizes += [76, 12 + 2 * 68]
     assert [len(message.to_bytes()) for message in MESSAGES] == sizes
-    counted = [AdvertiseKeys.size(), KeyList.size(2), KeyList.size(0), ShareKeys.size(2)]
-    counted += [ShareKeys.size(0), ShareList.size(2), MaskedInput.size(LAYOUT)]
+    counted = [AdvertiseKeys.size(), KeyList.size(2), KeyList.size(0), messages.ShareKeys.size(2)]
+    counted += [messages.ShareKeys.size(0), ShareList.size(2), MaskedInput.size(LAYOUT)]
     counted += [SurvivorList.size(2), UnmaskShares.size(2, 1), UnmaskShares.size(0, 0)]
-    counted += [SignedSurvivors.size(), SignatureList.size(2)]
+    counted += [messages.SignedSurvivors.size(), messages.SignatureList.size(2)]
     assert counted == sizes
 
 
@@ -135,7 +129,7 @@ def test_sizes():
 @pytest.mark.parametrize("width", [1, 7, 8, 9])
 def test_residues_take_ceil_log2_bits(modulus, width):
     bits = next(b for b in range(33) if 2**b >= modulus)
-    assert residue_bits(modulus) == bits
+    assert messages.residue_bits(modulus) == bits
     values = np.random.default_rng(modulus).integers(0, modulus, width).astype(np.uint32)
     values[0] = modulus - 1
     message = MaskedInput(0, 0, ((width, modulus),), values)
@@ -193,7 +187,7 @@ def test_lists_must_ascend(ids):
     makers = [
         lambda: build(KeyList, 64),
         lambda: build(ShareList, 88),
-        lambda: ShareKeys(0, 0, tuple((i, body(88)) for i in ids)),
+        lambda: messages.ShareKeys(0, 0, tuple((i, body(88)) for i in ids)),
         lambda: SurvivorList(0, 9, ids),
         lambda: UnmaskShares(0, 0, tuple((i, body(36)) for i in ids), ()),
         lambda: UnmaskShares(0, 0, (), tuple((i, body(36)) for i in ids)),

@@ -19,7 +19,6 @@ from mrsa_jax.protocol import (
     MalformedMessageError,
     MaskedInput,
     Server,
-    ShareKeys,
     ShareList,
     SurvivorList,
     TooFewSurvivorsError,
@@ -29,6 +28,7 @@ from mrsa_jax.protocol import (
 )
 from mrsa_jax.secagg import Block, Seeds, complete_plan, pad_inputs, segment_plan
 
+ShareKeys = mj.protocol._messages.ShareKeys
 N, DIM, MODULUS = 4, 6, 2**8
 PLAN = complete_plan(N, DIM, MODULUS)
 COMPLETE = ~np.eye(N, dtype=bool)

@@ -20,7 +20,6 @@ from mrsa_jax.protocol import (
     KeyList,
     MaskedInput,
     Server,
-    ShareKeys,
     ShareList,
     SurvivorList,
     UnmaskShares,
@@ -28,6 +27,7 @@ from mrsa_jax.protocol import (
 )
 from mrsa_jax.secagg import Block
 
+ShareKeys = mj.protocol._messages.ShareKeys
 EVERYBODY = np.ones((5, 3), bool)
 COMPLETE = ~np.eye(3, dtype=bool)
 INPUTS = np.asarray([[1, 2], [10, 20], [100, 200]])

@@ -15,7 +15,6 @@ import pytest
 
 from mrsa_jax import ConfigurationError, graphs, secagg
 from mrsa_jax.secagg import (
-    _conditions,
     check_round,
     informative,
     is_private,
@@ -251,7 +250,7 @@ def test_readings_differ_in_many_rounds() -> None:
 
 
 _labels = jax.jit(jax.vmap(graphs.component_labels))
-_learnt = jax.jit(jax.vmap(_conditions._learnt_components))
+_learnt = jax.jit(jax.vmap(learnt_components))
 
 
 def _index(members: np.ndarray) -> np.ndarray:
@@ -375,14 +374,9 @@ def test_leading_axes_are_rounds() -> None:
 def test_cores_are_traced() -> None:
     """Each core maps, and gives the same without jit and with wide integers."""
     rounds = oracle.random_rounds(np.random.default_rng(8), 4, 24)
-    for core in (
-        _conditions._informative,
-        _conditions._reliable,
-        _conditions._private,
-        _conditions._learnt_components,
-    ):
+    for core in (informative, is_reliable, is_private, learnt_components):
         mapped = np.asarray(jax.jit(jax.vmap(core))(*rounds))
-        alone = [np.asarray(core(*(jnp.asarray(a[b]) for a in rounds))) for b in (0, 7, 23)]
+        alone = [np.asarray(core(*(a[b] for a in rounds))) for b in (0, 7, 23)]
         assert all(np.array_equal(mapped[b], a) for b, a in zip((0, 7, 23), alone, strict=True))
         with jax.enable_x64(True):
             wide = np.asarray(jax.jit(jax.vmap(core))(*rounds))

@@ -48,6 +48,12 @@ BOTH = pytest.mark.parametrize(
 )
 
 
+def padded_and_sum(seeds, inputs, plan, index, present=None, *, survivors=None, first_block=0):
+    """What is sent and what is summed, from one set of pads."""
+    round_ = masking.checked_round(seeds, inputs, plan, index, present, survivors)
+    return masking.padded_and_sum(round_._replace(first=np.uint32(first_block)), plan)
+
+
 @pytest.fixture
 def engine(request, monkeypatch):
     """How the pads are made: "compiled" or "xla"."""
@@ -258,7 +264,7 @@ def test_every_form_gives_the_same_bits(monkeypatch):
         found = []
         for form in ("loops", "xla", "pallas"):
             with mj.use_form(form):
-                found.append(masking.padded_and_sum(seeds, inputs, plan, 4, survivors=alive,
+                found.append(padded_and_sum(seeds, inputs, plan, 4, survivors=alive,
                                                     first_block=first))  # fmt: skip
         for padded, sums in found[1:]:
             assert np.array_equal(padded, found[0][0])
@@ -320,7 +326,7 @@ def test_traced_rounds_equal_single_ones_in_every_form(form):
     here = jnp.asarray([[True] * 5, [True, False, True, True, True]])
 
     def run(seeds, values, index, present):
-        padded, sums = masking.padded_and_sum(seeds, values, TWO, index, present)
+        padded, sums = padded_and_sum(seeds, values, TWO, index, present)
         return padded, sums.totals, sums.status
 
     with mj.use_form("loops"):
@@ -348,7 +354,7 @@ def test_many_clients_and_coordinates_give_the_same_bits_either_way(monkeypatch)
         results = []
         for compiled in (True, False):
             monkeypatch.setenv("MRSA_JAX_FORM", "loops" if compiled else "xla")
-            results.append(masking.padded_and_sum(seeds, inputs, plan, 2, survivors=survivors))
+            results.append(padded_and_sum(seeds, inputs, plan, 2, survivors=survivors))
         assert np.array_equal(results[0][0], results[1][0])
         assert np.array_equal(results[0][1].total, results[1][1].total)
         assert np.array_equal(results[0][1].total,
@@ -464,7 +470,7 @@ def test_blocks_of_about_one_size_share_a_program(monkeypatch):
     seeds = derive_seeds(key_material(3), np.arange(9), 1)
     inputs = inputs_for(plan, n=9, d=44)
     before = padded_blocks._cache_size()
-    padded, sums = masking.padded_and_sum(seeds, inputs, plan, 1)
+    padded, sums = padded_and_sum(seeds, inputs, plan, 1)
     assert padded_blocks._cache_size() == before + 1
     assert np.array_equal(padded, expected_padded(seeds, inputs, plan, 1, [True] * 9))
     for block, total in zip(plan, sums.totals, strict=True):

@@ -17,15 +17,17 @@ import mrsa_jax as mj
 from mrsa_jax.secagg import (
     Block,
     RoundCosts,
-    ccesa_bandwidth_bits,
     expected_costs,
     fedavg_costs,
     round_costs,
+)
+from mrsa_jax.secagg.costs import (
+    STEPS,
+    ccesa_bandwidth_bits,
     secagg_bandwidth_bits,
     turbo_aggregate_bandwidth_bits,
     wire_terms,
 )
-from mrsa_jax.secagg._round_costs import STEPS
 
 ALL = np.ones((5, 3), bool)
 
@@ -38,20 +40,23 @@ def _complete(n: int) -> np.ndarray:
     ("call", "message"),
     [
         (lambda: round_costs(np.ones((3, 3)), ALL, 2, 1, 16), "`adjacency` must hold bools"),
-        (lambda: round_costs(np.ones((3, 2), bool), ALL, 2, 1, 16), "`adjacency` must be square"),
-        (lambda: round_costs(np.ones((3, 3), bool), ALL, 2, 1, 16), "`adjacency` .* diagonal"),
+        (lambda: round_costs(np.ones((3, 2), bool), ALL, 2, 1, 16), "`adjacency` must be a sq"),
+        (lambda: round_costs(np.ones((3, 3), bool), ALL, 2, 1, 16), "`adjacency` must not join"),
         (lambda: round_costs(np.eye(3, k=1) > 0, ALL, 2, 1, 16), "`adjacency` must be symmetric"),
-        (lambda: round_costs(_complete(3), ALL[:4], 2, 1, 16), r"`survivors` must be \[..., 5, 3"),
+        (
+            lambda: round_costs(_complete(3), ALL[:4], 2, 1, 16),
+            r"`survivors` must have shape \(5, 3",
+        ),
         (
             lambda: round_costs(_complete(3), np.arange(15).reshape(5, 3) > 3, 2, 1, 16),
             "`survivors` must be nested",
         ),
         (
             lambda: round_costs(_complete(3), ALL, 0, 1, 16),
-            "`thresholds` must be at least 1",
+            r"`thresholds` must lie in \[1, 2",
         ),
-        (lambda: round_costs(_complete(3), ALL, 1.5, 1, 16), "`thresholds` must hold integers"),
-        (lambda: round_costs(_complete(3), ALL, [1, 2], 1, 16), "`thresholds` must be one or"),
+        (lambda: round_costs(_complete(3), ALL, 1.5, 1, 16), "`thresholds` must be an integer"),
+        (lambda: round_costs(_complete(3), ALL, [1, 2], 1, 16), "`thresholds` must be one for"),
         (lambda: round_costs(_complete(3), ALL, 2, 0, 16), "`dim` must be at least 1; got 0"),
         (lambda: round_costs(_complete(3), ALL, 2, 1, 2**31 + 1), "`modulus` must"),
         (lambda: expected_costs(1, 0, 1, 1, 16), "`num_clients` must be at least 2"),

@@ -188,8 +188,9 @@ def bandwidths(context: Context) -> Found:
     for n in SIZES:
         p = secagg.connection_probability(n, 0.0)
         degree = (n - 1) * p
-        wire = [8 * sum(secagg.wire_terms(k).values()) for k in (degree, n - 1)]
-        paper = (secagg.ccesa_bandwidth_bits(degree), secagg.secagg_bandwidth_bits(n))
+        wire = [8 * sum(secagg.costs.wire_terms(k).values()) for k in (degree, n - 1)]
+        costs = secagg.costs
+        paper = (costs.ccesa_bandwidth_bits(degree), costs.secagg_bandwidth_bits(n))
         rows.append(dict(zip(_BITS, (n, p, *paper, *wire), strict=True)))
     data = rows_to_frame(rows)
     data["ratio"] = data["B_CCESA"] / data["B_SA"]
@@ -204,7 +205,9 @@ def bandwidths(context: Context) -> Found:
 
 
 def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
-    equal = all(secagg.ccesa_bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES)
+    equal = all(
+        secagg.costs.ccesa_bandwidth_bits(n - 1) == (2 * n + 5 * n - 4) * 256 for n in SIZES
+    )
     ratios = ", ".join(
         f"{row['ratio']:.3f} at n = {int(row['n'])}"
         for _, row in data[data["n"].isin((100, 300, 500, 1000))].iterrows()
@@ -245,10 +248,10 @@ def _formula_checks(data: pd.DataFrame) -> Iterator[Check]:
 
 def _turbo_checks() -> Iterator[Check]:
     """Section 1: n = 100, m = 10^6, R = 32, L = 10, a_K = a_S = 256."""
-    turbo = secagg.turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10)
+    turbo = secagg.costs.turbo_aggregate_bandwidth_bits(100, 10**6, 32, 10)
     printed = math.sqrt(100 * math.log(100)) * (2 * 256 + 5 * 256) + 32e6
     degree = 99 * secagg.connection_probability(100, 0.0)
-    exact = secagg.ccesa_bandwidth_bits(degree) + 32e6
+    exact = secagg.costs.ccesa_bandwidth_bits(degree) + 32e6
     yield compare("Turbo-aggregate, 4 m n R / L (bits)", 1.28e9, turbo)
     yield compare(
         "CCESA / Turbo-aggregate (%), by Section 1's formula",

@@ -54,7 +54,7 @@ def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
 
 def bandwidth_share(n: int, p: float) -> float:
     """Return CCESA's additional bandwidth over SecAgg's, by Appendix D.1's count."""
-    return secagg.ccesa_bandwidth_bits((n - 1) * p) / secagg.secagg_bandwidth_bits(n)
+    return secagg.costs.ccesa_bandwidth_bits((n - 1) * p) / secagg.costs.secagg_bandwidth_bits(n)
 
 
 def error_bounds(context: Context) -> Found:
@@ -161,7 +161,7 @@ def unmasking(context: Context) -> Found:
     rows = []
     for total, n in itertools.product(TOTALS, SIZES):
         p, _, t = thresholds_of(n, total)
-        exact, bound = secagg.unmasking_bound(n, p, t), secagg.proposition1_bound(n)
+        exact, bound = secagg.unmasking_bound(n, p, t), secagg.failures.proposition1_bound(n)
         chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
         rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
     data = rows_to_frame(rows)

@@ -44,16 +44,10 @@ def calibrate(budget_seconds: float | int = 0.2) -> OperationSeconds:
     budget = float(budget_seconds)
     fits = 0.0 < budget < float("inf")
     require(fits, "budget_seconds", "must be positive and finite", budget_seconds)
-    field = _least(_field_step(), budget) / (_FIELD[0] * _FIELD[1])
-    return operation_seconds(
-        key_pairs=_least(_draw_keys(), budget),
-        key_agreements=_least(_agree(), budget),
-        share_products=field,
-        encryptions=_least(_seal(), budget),
-        prg_words=_least(_expand(), budget) / _WORDS,
-        interpolation_products=field,
-        signatures=_least(_check_signature(), budget),
-    )
+    seconds = {name: _least(operation, budget) for name, operation in _operations().items()}
+    field = seconds.pop("field") / (_FIELD[0] * _FIELD[1])
+    seconds["prg_words"] /= _WORDS
+    return operation_seconds(share_products=field, interpolation_products=field, **seconds)
 
 
 def _least(operation: Callable[[], Any], budget: float, batch: int = 10) -> float:
@@ -70,50 +64,32 @@ def _least(operation: Callable[[], Any], budget: float, batch: int = 10) -> floa
             return best
 
 
-def _draw_keys() -> Callable[[], Any]:
+def _operations() -> dict[str, Callable[[], Any]]:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return lambda: X25519PrivateKey.generate().public_key().public_bytes_raw()
-
-
-def _agree() -> Callable[[], Any]:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
-    return lambda: HKDF(SHA256(), 32, None, b"pad").derive(own.exchange(other))
-
-
-def _seal() -> Callable[[], Any]:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return lambda: AESGCM(bytes(32)).encrypt(bytes(12), bytes(72), b"")
-
-
-def _check_signature() -> Callable[[], Any]:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    own = Ed25519PrivateKey.generate()
-    signature, public = own.sign(bytes(400)), own.public_key()
-    return lambda: public.verify(signature, bytes(400))
-
-
-def _expand() -> Callable[[], Any]:
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
+    signer = Ed25519PrivateKey.generate()
+    signature, public = signer.sign(bytes(400)), signer.public_key()
     zeros, total = bytes(4 * _WORDS), np.zeros(_WORDS, np.uint32)
 
     def add_pad() -> np.ndarray:
         stream = Cipher(ChaCha20(bytes(32), bytes(16)), None).encryptor().update(zeros)
         return np.add(total, np.frombuffer(stream, "<u4"), out=total)
 
-    return add_pad
-
-
-def _field_step() -> Callable[[], Any]:
     values = np.full(_FIELD, _PRIME - 2, np.uint64)
     points = np.arange(1, _FIELD[0] + 1, dtype=np.uint64)[:, None]
     row, prime = np.full(_FIELD[1], _PRIME - 3, np.uint64)[None], np.uint64(_PRIME)
-    return lambda: (values * points + row) % prime
+    return {
+        "key_pairs": lambda: X25519PrivateKey.generate().public_key().public_bytes_raw(),
+        "key_agreements": lambda: HKDF(SHA256(), 32, None, b"pad").derive(own.exchange(other)),
+        "field": lambda: (values * points + row) % prime,
+        "encryptions": lambda: AESGCM(bytes(32)).encrypt(bytes(12), bytes(72), b""),
+        "prg_words": add_pad,
+        "signatures": lambda: public.verify(signature, bytes(400)),
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -256,9 +256,7 @@ def round_latency(
     return Latency(np.asarray(seconds), np.asarray(late))
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Amounts:
+class _Amounts(NamedTuple):
     """Costs as arrays: bytes [..., 4, n]; operations with their kinds as last axis."""
 
     sends: Array

@@ -23,30 +23,22 @@ from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import at_once, chosen_form, cores_for, over_cores
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, key_words, round_key, trial_key
-from mrsa_jax.availability import IndependentSteps, independent_steps
-from mrsa_jax.graphs import Complete, ErdosRenyi
+from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
+from mrsa_jax.graphs import Complete, ErdosRenyi, GraphModel
 from mrsa_jax.secagg.failures._planting import Planted
 from mrsa_jax.secagg.failures._verdicts import (
-    DISCONNECTED,
     MOST_IN_REGISTERS,
-    NOT_PRIVATE,
-    PLANTED_FIRST,
-    UNMASKABLE,
-    UNRELIABLE,
     planted_verdict,
     verdict,
     verdicts_in_registers,
 )
 
 __all__ = [
-    "DISCONNECTED",
-    "NOT_PRIVATE",
-    "PLANTED_FIRST",
-    "UNMASKABLE",
-    "UNRELIABLE",
     "default_chunk",
+    "draw_arrays",
     "edge_limit",
     "is_compiled",
+    "judge_arrays",
     "judge_planted",
     "judge_trials",
     "over_ranges",
@@ -64,7 +56,7 @@ def default_chunk(num_clients: int, compiled: bool) -> int:
     return at_once(kind, max(num_clients**2, least_bytes))
 
 
-def is_compiled(graph: Any, steps: Any) -> bool:
+def is_compiled(graph: GraphModel, steps: StepDropout) -> bool:
     """Return whether rounds of these models run in compiled loops."""
     kinds = isinstance(graph, ErdosRenyi | Complete) and isinstance(steps, IndependentSteps)
     return kinds and _runs_loops()
@@ -80,8 +72,8 @@ def edge_limit(graph: ErdosRenyi | Complete) -> np.uint32:
 
 
 def judge_trials(
-    graph: Any,
-    steps: Any,
+    graph: GraphModel,
+    steps: StepDropout,
     thresholds: np.ndarray,
     key: Array,
     first: int,
@@ -93,22 +85,17 @@ def judge_trials(
 
     With a mesh the chunk is dealt out to its devices, of which it is a multiple.
     """
-    start = jnp.uint32(first)
-    if mesh is not None:
+    start, limits = jnp.uint32(first), jnp.asarray(thresholds)
+    if mesh is None and is_compiled(graph, steps):
+        return _judge_loops(graph, steps, thresholds, _loop_keys(key, start, chunk), count)
+    if mesh is None:
+        judged = judge_arrays(*draw_arrays(graph, steps, key, start, chunk), limits)
+    else:
         trials = np.uint32(first) + np.arange(chunk, dtype=np.uint32)
-        judged = _judge_over_mesh((graph, steps, key, jnp.asarray(thresholds)), trials, mesh)
-        verdicts, sums = (np.asarray(each)[:count] for each in judged)
-        return verdicts, sums
-    if not is_compiled(graph, steps):
-        drawn = _draw_arrays(graph, steps, key, start, chunk)
-        judged = _judge_arrays(*drawn, jnp.asarray(thresholds))
-        verdicts, sums = (np.asarray(each)[:count] for each in judged)
-        return verdicts, sums
-    graph_keys, step_keys = (np.asarray(k)[:count] for k in _loop_keys(key, start, chunk))
-    shape = (4, graph.num_clients)
-    rates = np.asarray(steps.thresholds).reshape(4, -1)
-    rates = np.ascontiguousarray(np.broadcast_to(rates, shape))
-    return _judge_loops(graph_keys, step_keys, edge_limit(graph), rates, thresholds)
+        drawn = _draw_over_mesh(graph, steps, key, trials, mesh)
+        judged = _judge_drawn_over_mesh(limits, *drawn, mesh)
+    verdicts, sums = (np.asarray(each)[:count] for each in judged)
+    return verdicts, sums
 
 
 def round_keys(key: Key[Array, ""], trial: Array) -> tuple[Array, Array]:
@@ -130,13 +117,17 @@ def _loop_keys(
 # Drawing and judging are executables of their own: in one, XLA draws a graph's words again for
 # each of its uses, in loops without vectors (measured: five times slower).
 @functools.partial(jax.jit, static_argnames="chunk")
-def _draw_arrays(
-    graph: Any, steps: Any, key: Key[Array, ""], first: UInt32[Array, ""], chunk: int
+def draw_arrays(
+    graph: GraphModel,
+    steps: StepDropout,
+    key: Key[Array, ""],
+    first: UInt32[Array, ""],
+    chunk: int,
 ) -> tuple[Bool[Array, "trials n n"], Bool[Array, "trials 5 n"]]:
     return _drawn(graph, steps, key, first + jax.lax.iota(jnp.uint32, chunk))
 
 
-def _drawn(graph: Any, steps: Any, key: Array, trials: Array) -> tuple[Array, Array]:
+def _drawn(graph: GraphModel, steps: StepDropout, key: Array, trials: Array) -> tuple[Array, Array]:
     everybody = jnp.ones(graph.num_clients, jnp.bool_)
 
     def one(trial: Array) -> tuple[Array, Array]:
@@ -146,30 +137,23 @@ def _drawn(graph: Any, steps: Any, key: Array, trials: Array) -> tuple[Array, Ar
     return jax.vmap(one)(trials)
 
 
-def _judge_over_mesh(
-    shared: tuple[Any, Any, Array, Array], trials: np.ndarray, mesh: Mesh
-) -> tuple[Array, Array]:
-    """Draw and judge trials, each device its share."""
-    graph, steps, key, thresholds = shared
-    drawn = _draw_over_mesh(graph, steps, key, trials, mesh)
-    return _judge_drawn_over_mesh(thresholds, *drawn, mesh)
-
-
 @functools.partial(jax.jit, static_argnames="mesh")
-def _draw_over_mesh(graph: Any, steps: Any, key: Array, trials: Array, mesh: Mesh) -> Any:
+def _draw_over_mesh(
+    graph: GraphModel, steps: StepDropout, key: Array, trials: Array, mesh: Mesh
+) -> Any:
     return spread(_drawn, mesh, 3, 1)(graph, steps, key, trials)
 
 
 @functools.partial(jax.jit, static_argnames="mesh")
 def _judge_drawn_over_mesh(thresholds: Array, edges: Array, alive: Array, mesh: Mesh) -> Any:
     def share(thresholds: Array, edges: Array, alive: Array) -> Any:
-        return _judge_arrays(edges, alive, thresholds)
+        return judge_arrays(edges, alive, thresholds)
 
     return spread(share, mesh, 1, 2)(thresholds, edges, alive)
 
 
 @jax.jit
-def _judge_arrays(
+def judge_arrays(
     adjacency: Bool[Array, "trials n n"],
     survivors: Bool[Array, "trials 5 n"],
     thresholds: Int32[Array, " n"],
@@ -183,29 +167,20 @@ def _judge_arrays(
 
 
 def _judge_loops(
-    graph_keys: np.ndarray,
-    step_keys: np.ndarray,
-    limit: np.uint32,
-    step_limits: np.ndarray,
-    thresholds: np.ndarray,
+    graph: Any, steps: Any, thresholds: np.ndarray, keys: tuple[Array, Array], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     from mrsa_jax.secagg.failures import _loops
 
-    verdicts = np.zeros(len(graph_keys), np.uint8)
-    sums = np.zeros(len(graph_keys), np.int32)
+    graph_keys, step_keys = (np.asarray(own)[:count] for own in keys)
+    limit, rates = edge_limit(graph), np.asarray(steps.thresholds).reshape(4, -1)
+    rates = np.ascontiguousarray(np.broadcast_to(rates, (4, graph.num_clients)))
+    verdicts, sums = np.zeros(count, np.uint8), np.zeros(count, np.int32)
 
     def part(rows: slice) -> None:
-        _loops.judge_rounds(
-            graph_keys[rows],
-            step_keys[rows],
-            limit,
-            step_limits,
-            thresholds,
-            verdicts[rows],
-            sums[rows],
-        )
+        drawn = (graph_keys[rows], step_keys[rows])
+        _loops.judge_rounds(*drawn, limit, rates, thresholds, verdicts[rows], sums[rows])
 
-    over_ranges(part, len(graph_keys))
+    over_ranges(part, count)
     return verdicts, sums
 
 
@@ -215,26 +190,18 @@ def judge_planted(
     """Return the bytes of the first `count` rounds, of which all but the free edges is given."""
     if not _runs_loops():
         everybody_stays = independent_steps(0.0)
-        drawn, _ = _draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
+        drawn, _ = draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
         arrays = (jnp.asarray(each) for each in (*rounds, thresholds))
         return np.asarray(_judge_planted_arrays(drawn, *arrays))[:count]
     from mrsa_jax.secagg.failures import _loops
 
     graph_keys = np.asarray(_loop_keys(key, jnp.uint32(first), len(rounds.client))[0])
     alive, cuts, given = (_packed(each) for each in (rounds.survivors, rounds.cut, rounds.row))
-    verdicts = np.zeros(count, np.uint8)
+    verdicts, limit = np.zeros(count, np.uint8), edge_limit(graph)
 
     def part(rows: slice) -> None:
-        _loops.judge_planted(
-            graph_keys[rows],
-            edge_limit(graph),
-            alive[rows],
-            cuts[rows],
-            rounds.client[rows],
-            given[rows],
-            thresholds,
-            verdicts[rows],
-        )
+        planted = (alive[rows], cuts[rows], rounds.client[rows], given[rows])
+        _loops.judge_planted(graph_keys[rows], limit, *planted, thresholds, verdicts[rows])
 
     over_ranges(part, count)
     return verdicts

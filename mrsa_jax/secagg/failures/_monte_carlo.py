@@ -18,18 +18,17 @@ from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
 from mrsa_jax._arrays import host_array
+from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._chance import check_chances
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax._streams import as_key
+from mrsa_jax._streams import MAX_PAIRED, as_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
-from mrsa_jax.graphs._types import MAX_CLIENTS
-from mrsa_jax.secagg.failures import _judging
-from mrsa_jax.secagg.failures._binomial import binomial_interval
+from mrsa_jax.secagg.failures import _judging, _verdicts
 
 __all__ = ["FailureRates", "Rate", "check_thresholds", "failure_rates", "failure_rates_of"]
 
@@ -142,7 +141,7 @@ def failure_rates(
     Source: CCESA, Section 4.3 (independent losses with one rate q, one threshold t).
     """
     n = check_integer(n, "n", 2)
-    require(n <= MAX_CLIENTS, "n", f"must be at most {MAX_CLIENTS}", n)
+    require(n <= MAX_PAIRED, "n", f"must be at most {MAX_PAIRED}", n)
     graph = graphs.erdos_renyi(n, check_chance(p, "p"))
     losses = check_chances(q, "q")
     rule = f"must be one rate or {n}, one for each client"
@@ -214,9 +213,9 @@ def check_thresholds(value: Any, argument: str, num_clients: int) -> np.ndarray:
 
 def _count(
     seed: Any,
-    graph: Any,
-    steps: Any,
-    thresholds: np.ndarray,
+    graph: graphs.GraphModel,
+    steps: StepDropout,
+    limits: np.ndarray,
     num_trials: Any,
     chunk_size: Any,
     progress: Any,
@@ -239,7 +238,7 @@ def _count(
         for first in range(0, trials, chunk):
             count = min(chunk, trials - first)
             verdicts, sums = _judging.judge_trials(
-                graph, steps, thresholds, key, first, count, -(-chunk // devices) * devices, over
+                graph, steps, limits, key, first, count, -(-chunk // devices) * devices, over
             )
             bytes_seen += np.bincount(verdicts, minlength=256)
             survivors += int(sums.sum(dtype=np.int64))
@@ -254,8 +253,8 @@ def _count(
 
 def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) -> FailureRates:
     flags = np.arange(256)
-    unreliable = (flags & _judging.UNRELIABLE) != 0
-    not_private = (flags & _judging.NOT_PRIVATE) != 0
+    unreliable = (flags & _verdicts.UNRELIABLE) != 0
+    not_private = (flags & _verdicts.NOT_PRIVATE) != 0
 
     def rate(chosen: np.ndarray) -> Rate:
         return Rate.of(int(bytes_seen[chosen].sum()), trials)
@@ -266,8 +265,8 @@ def _summary(bytes_seen: np.ndarray, trials: int, survivors: int, too_few: int) 
         not_private=rate(not_private),
         failed=rate(unreliable | not_private),
         both=rate(unreliable & not_private),
-        disconnected=rate((flags & _judging.DISCONNECTED) != 0),
-        unmaskable=rate((flags & _judging.UNMASKABLE) != 0),
+        disconnected=rate((flags & _verdicts.DISCONNECTED) != 0),
+        unmaskable=rate((flags & _verdicts.UNMASKABLE) != 0),
         too_few=Rate.of(too_few, trials),
         mean_survivors=survivors / trials,
     )

@@ -62,7 +62,7 @@ def isolated_cuts(n: int, p: float, q: float) -> np.ndarray:
 def plant_cuts(key: Array, first: int, count: int, table: np.ndarray, q: float) -> Planted:
     """Return rounds each with a cut of V3 without edges, chosen by its chance in `table`."""
     n = len(table) - 1
-    client, scalar = _words(key, first, count, n)
+    client, scalar = map(np.array, _draw(key, jnp.uint32(first), count, n))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
     summed, size = np.divmod(cell, table.shape[1])
     place = _places(client[0])
@@ -100,7 +100,7 @@ def plant_lost_secrets(
 ) -> Planted:
     """Return rounds each with a client of too few shares, chosen by its chance in `table`."""
     n = len(table)
-    words, scalar = _words(key, first, count, n)
+    words, scalar = map(np.array, _draw(key, jnp.uint32(first), count, n))
     cell = _choose(table.ravel(), _unit(scalar[0], scalar[1]))
     client, level, shares = np.unravel_index(cell, table.shape)
     own = np.arange(n) == client[:, None]
@@ -149,16 +149,11 @@ def _unit(high: np.ndarray, low: np.ndarray | None = None) -> np.ndarray:
     return (value * 2.0**21 + (low >> np.uint32(11)).astype(np.float64)) * 2.0**-53
 
 
-def _words(key: Array, first: int, count: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return words of clients [3, B, n] and of trials [2, B]."""
-    client, scalar = _draw(key, jnp.uint32(first), count, n)
-    return np.array(client), np.array(scalar)
-
-
 @functools.partial(jax.jit, static_argnames=("count", "n"))
 def _draw(
     key: Key[Array, ""], first: UInt32[Array, ""], count: int, n: int
 ) -> tuple[UInt32[Array, "words count n"], UInt32[Array, "2 count"]]:
+    """Return words of clients and of trials."""
     trials = first + jax.lax.iota(jnp.uint32, count)
     keys = jax.vmap(lambda trial: round_key(trial_key(key, trial), 0, Stream.STEPS))(trials)
     client = jnp.stack([client_words(keys, n, word).T for word in range(_WORDS)])

@@ -16,13 +16,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.secagg.failures import _judging
-from mrsa_jax.secagg.failures._binomial import binomial_interval, log_sum
+from mrsa_jax.secagg.failures import _judging, _verdicts
+from mrsa_jax.secagg.failures._binomial import log_chance, log_sum
 from mrsa_jax.secagg.failures._monte_carlo import check_thresholds
 from mrsa_jax.secagg.failures._planting import (
     Planted,
@@ -91,9 +92,9 @@ class RareRate:
             log_factor,
             count,
             trials,
-            log_factor + _log(share),
-            log_factor + _log(lower),
-            min(0.0, log_factor + _log(upper)),
+            log_factor + log_chance(share),
+            log_factor + log_chance(lower),
+            min(0.0, log_factor + log_chance(upper)),
         )
 
 
@@ -219,8 +220,8 @@ def _summary(
     by_client: np.ndarray,
 ) -> RareFailureRates:
     flags = np.arange(256)
-    kept = (flags & _judging.PLANTED_FIRST) != 0
-    exposed = kept & ((flags & _judging.NOT_PRIVATE) != 0)
+    kept = (flags & _verdicts.PLANTED_FIRST) != 0
+    exposed = kept & ((flags & _verdicts.NOT_PRIVATE) != 0)
     return RareFailureRates(
         trials=trials,
         unreliable=RareRate.of(log_sum(lost.ravel()), int(by_client[kept].sum()), trials),
@@ -230,7 +231,3 @@ def _summary(
         log_disconnected=log_disconnected,
         log_cuts=log_sum(cuts.ravel()),
     )
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0.0 else (-math.inf if value == 0.0 else math.nan)

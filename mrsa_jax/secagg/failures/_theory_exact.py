@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax.secagg.failures._binomial import (
+    log_chance,
     log_factorials,
     log_sum,
     log_tail_above,
@@ -110,17 +111,13 @@ def _lost_secrets(n: int, p: float, q: float, t: float) -> tuple[float, float, f
     lasts = p * kept**4
     few = log_tail_below(n - 1, lasts, t)
     # A client of V2 \ V3 without a neighbour in V3 is not needed; it has no share left at all.
-    alone = (n - 1) * _log(1.0 - p * kept**3)
+    alone = (n - 1) * log_chance(1.0 - p * kept**3)
     needed = few + math.log(-math.expm1(alone - few)) if alone < few else -math.inf
     return (
-        4 * _log(kept) + log_tail_below(n - 1, lasts, t - 1.0),
-        3 * _log(kept) + _log(q) + few,
-        2 * _log(kept) + _log(q) + needed,
+        4 * log_chance(kept) + log_tail_below(n - 1, lasts, t - 1.0),
+        3 * log_chance(kept) + log_chance(q) + few,
+        2 * log_chance(kept) + log_chance(q) + needed,
     )
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0.0 else -math.inf
 
 
 def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
@@ -145,7 +142,7 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
         >>> import mrsa_jax as mj
         >>> n, p = 100, 0.6362
         >>> t = mj.secagg.share_threshold(n, p)
-        >>> unmasking_bound(n, p, t) < mj.secagg.proposition1_bound(n)
+        >>> unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
         True
         >>> unmasking_bound(100, 0.5, 51)  # two majorities of 100 holders would meet
         -inf

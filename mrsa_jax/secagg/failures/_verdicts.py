@@ -31,19 +31,21 @@ UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 1
 
 MOST_IN_REGISTERS = 128  # clients of a round that one program of the kernel holds
 _BITS = 32
+_Graph = Bool[Array, "n n"]
+_Limits = Int32[Array, " n"]
+# V0 to V4 as rows, or each by itself: a kernel has no arrays of five rows
+_Alive = Bool[Array, "5 n"] | tuple[Bool[Array, " n"], ...]
 
 
-def verdict(
-    adjacency: Bool[Array, "n n"], survivors: Bool[Array, "5 n"], thresholds: Int32[Array, " n"]
-) -> UInt8[Array, ""]:
+def verdict(adjacency: _Graph, survivors: _Alive, thresholds: _Limits) -> UInt8[Array, ""]:
     """Return the byte of one round."""
     return _judged(adjacency, survivors, thresholds)[0]
 
 
 def planted_verdict(
-    adjacency: Bool[Array, "n n"],
+    adjacency: _Graph,
     survivors: Bool[Array, "5 n"],
-    thresholds: Int32[Array, " n"],
+    thresholds: _Limits,
     cut: Bool[Array, " n"],
     client: Int32[Array, ""],
 ) -> UInt8[Array, ""]:
@@ -94,24 +96,13 @@ def verdicts_in_registers(
         limits = triton.load(thresholds_ref.at[everybody], mask=is_client, other=2**31 - 1)
         bytes_ref[trial] = _judged(edges, alive, limits)[0].astype(jnp.int32)
 
-    (found,) = launch(
-        "judge",
-        kernel,
-        (num_trials,),
-        [jax.ShapeDtypeStruct((num_trials,), jnp.int32)],
-        adjacency,
-        survivors,
-        thresholds,
-    )
+    shapes = [jax.ShapeDtypeStruct((num_trials,), jnp.int32)]
+    (found,) = launch("judge", kernel, (num_trials,), shapes, adjacency, survivors, thresholds)
     return found.astype(jnp.uint8)
 
 
-# V0 to V4 as rows, or each by itself: a kernel has no arrays of five rows
-_Alive = Bool[Array, "5 n"] | tuple[Bool[Array, " n"], ...]
-
-
 def _judged(
-    adjacency: Bool[Array, "n n"], survivors: _Alive, thresholds: Int32[Array, " n"]
+    adjacency: _Graph, survivors: _Alive, thresholds: _Limits
 ) -> tuple[UInt8[Array, ""], Bool[Array, " n"], UInt32[Array, " words"]]:
     """Return a round's byte, whose needed secrets are lost, and the first one's component."""
     rows = _packed(adjacency)
@@ -161,7 +152,7 @@ def _joined(rows: UInt32[Array, "n words"], part: UInt32[Array, " words"]) -> Bo
 
 
 def _silent_and_lost(
-    rows: UInt32[Array, "n words"], survivors: _Alive, thresholds: Int32[Array, " n"]
+    rows: UInt32[Array, "n words"], survivors: _Alive, thresholds: _Limits
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """Return who is not informative, and who of them is in V3+."""
     shares = _sizes(rows & _packed(survivors[4])[None, :]) + survivors[4].astype(jnp.int32)

@@ -9,6 +9,7 @@ from typing import Any
 
 from mrsa_jax import availability, secagg
 from mrsa_jax._errors import require
+from mrsa_jax.secagg.failures import RareRate
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress
 from mrsa_jax.study._secagg_config import SecaggConfig
@@ -119,7 +120,7 @@ def _rare(
     return {name: _rare_rate(getattr(found, name)) for name in names}
 
 
-def _rare_rate(rate: secagg.RareRate) -> dict[str, Any]:
+def _rare_rate(rate: RareRate) -> dict[str, Any]:
     logs = {"rate": rate.log_rate, "lower": rate.log_lower, "upper": rate.log_upper}
     return {
         "count": rate.count,

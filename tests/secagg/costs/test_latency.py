@@ -12,19 +12,17 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax.secagg import (
+from mrsa_jax.secagg import RoundCosts, expected_costs, round_costs
+from mrsa_jax.secagg.costs import (
     LatencyModel,
     OperationSeconds,
-    RoundCosts,
     Slowdown,
     calibrate,
-    expected_costs,
     exponential_tail,
     latency_model,
     lognormal,
     operation_seconds,
     pareto,
-    round_costs,
     round_latency,
     steady,
 )

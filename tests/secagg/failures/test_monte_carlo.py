@@ -13,9 +13,9 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import _device
+from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax.secagg.failures import _judging, _planting
-from mrsa_jax.secagg.failures._binomial import binomial_interval
+from mrsa_jax.secagg.failures import _judging, _planting, _verdicts
 
 SURE = 1.0 - 1e-6  # intervals in these tests fail to cover once in a million
 
@@ -49,10 +49,10 @@ def judge(adjacency, survivors, thresholds):
     apart = len(parts) > 1
     unmaskable = any(2 * thresholds[i] <= len(beside[i]) + 1 for i in range(n))
     return (
-        _judging.UNRELIABLE * (not needed <= informative)
-        | _judging.NOT_PRIVATE * (apart and bool(learnt))
-        | _judging.DISCONNECTED * apart
-        | _judging.UNMASKABLE * unmaskable
+        _verdicts.UNRELIABLE * (not needed <= informative)
+        | _verdicts.NOT_PRIVATE * (apart and bool(learnt))
+        | _verdicts.DISCONNECTED * apart
+        | _verdicts.UNMASKABLE * unmaskable
     )
 
 
@@ -184,9 +184,9 @@ def test_trials_are_the_documented_rounds_judged_by_the_definitions(
         assert verdicts[trial] == judge(adjacency, survivors, thresholds)
         assert sums[trial] == survivors[3].sum()
     seen = np.bitwise_or.reduce(verdicts)
-    assert seen & _judging.UNRELIABLE  # the settings show something
+    assert seen & _verdicts.UNRELIABLE  # the settings show something
     if p < 0.5:
-        assert seen & _judging.NOT_PRIVATE
+        assert seen & _verdicts.NOT_PRIVATE
 
 
 def test_counts_are_those_of_the_public_predicates(backend):
@@ -212,10 +212,10 @@ def test_other_graphs_are_drawn_and_judged_alike():
     rounds = zip(*drawn_rounds(5, 120, graph, steps), strict=True)
     bytes_ = [judge(*each, [3] * 6) for each in rounds]
     for name, flag in [
-        ("unreliable", _judging.UNRELIABLE),
-        ("not_private", _judging.NOT_PRIVATE),
-        ("disconnected", _judging.DISCONNECTED),
-        ("unmaskable", _judging.UNMASKABLE),
+        ("unreliable", _verdicts.UNRELIABLE),
+        ("not_private", _verdicts.NOT_PRIVATE),
+        ("disconnected", _verdicts.DISCONNECTED),
+        ("unmaskable", _verdicts.UNMASKABLE),
     ]:
         assert getattr(rates, name).count == sum(bool(byte & flag) for byte in bytes_)
 
@@ -247,10 +247,10 @@ def test_rates_are_those_of_full_enumeration(t):
     trials = 20_000
     rates = mj.secagg.failure_rates(11, 4, 3 / 5, 1 / 8, t, trials)
     for rate, flag in [
-        (rates.unreliable, _judging.UNRELIABLE),
-        (rates.not_private, _judging.NOT_PRIVATE),
-        (rates.disconnected, _judging.DISCONNECTED),
-        (rates.unmaskable, _judging.UNMASKABLE),
+        (rates.unreliable, _verdicts.UNRELIABLE),
+        (rates.not_private, _verdicts.NOT_PRIVATE),
+        (rates.disconnected, _verdicts.DISCONNECTED),
+        (rates.unmaskable, _verdicts.UNMASKABLE),
     ]:
         chance = exact_chance(flag, *setting)
         assert covers(rate.count, trials, chance)
@@ -318,7 +318,7 @@ def test_progress_is_told_after_each_chunk():
 def test_a_sweep_compiles_once(monkeypatch):
     monkeypatch.setenv("MRSA_JAX_FORM", "xla")
     mj.secagg.failure_rates(0, 6, 0.5, 0.1, 2, 30)
-    functions = (_judging._draw_arrays, _judging._judge_arrays)
+    functions = (_judging.draw_arrays, _judging.judge_arrays)
     compiled = [function._cache_size() for function in functions]
     for seed, p, q, t in [(1, 0.2, 0.0, 1), (2, 1.0, 0.3, 4), (3, 0.0, 1.0, 9)]:
         mj.secagg.failure_rates(seed, 6, p, q, t, 30)
@@ -413,11 +413,11 @@ def test_planted_rounds_hold_what_was_planted(backend, kind):
         assert (client >= 0) == (kind == "client")
         adjacency = planted_graph(drawn[trial], cut, survivors[3], client, row)
         first = first_failure(adjacency, survivors, thresholds, cut, client)
-        expected = judge(adjacency, survivors, thresholds) | _judging.PLANTED_FIRST * first
+        expected = judge(adjacency, survivors, thresholds) | _verdicts.PLANTED_FIRST * first
         assert bytes_[trial] == expected
         if kind == "cut":
             assert 1 <= (cut & survivors[3]).sum() == cut.sum() < survivors[3].sum()
-            assert expected & _judging.DISCONNECTED
+            assert expected & _verdicts.DISCONNECTED
         else:
             shares = (row & survivors[4]).sum() + survivors[4][client]
             assert shares < thresholds[client]
@@ -436,9 +436,9 @@ def close_to(rare, chance):
 def test_rare_rates_are_those_of_full_enumeration(t):
     setting = (4, Fraction(3, 5), Fraction(1, 8), t)
     rare = mj.secagg.rare_failure_rates(1, 4, 3 / 5, 1 / 8, t, 20_000)
-    assert close_to(rare.not_private, exact_chance(_judging.NOT_PRIVATE, *setting))
-    assert close_to(rare.unreliable, exact_chance(_judging.UNRELIABLE, *setting))
-    exact = exact_chance(_judging.DISCONNECTED, *setting)
+    assert close_to(rare.not_private, exact_chance(_verdicts.NOT_PRIVATE, *setting))
+    assert close_to(rare.unreliable, exact_chance(_verdicts.UNRELIABLE, *setting))
+    exact = exact_chance(_verdicts.DISCONNECTED, *setting)
     assert math.exp(rare.log_disconnected) == pytest.approx(exact, rel=1e-9)
 
 
@@ -511,6 +511,6 @@ def test_rare_rates_at_the_ends_of_the_ranges():
     assert covers(apart.not_private.trials, 2_000, 1 / 3)  # one of three cuts is the first
     beyond = mj.secagg.rare_failure_rates(0, 4, 1.0, 0.0, 5, 2_000)
     assert close_to(beyond.unreliable, 1.0)
-    none = mj.secagg.RareRate.of(-50.0, 0, 0)
+    none = mj.secagg.failures.RareRate.of(-50.0, 0, 0)
     assert math.isnan(none.log_rate)
     assert (none.log_lower, none.log_upper) == (-math.inf, -50.0)

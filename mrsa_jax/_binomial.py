@@ -1,0 +1,35 @@
+"""Exact intervals of chances that were counted."""
+
+from __future__ import annotations
+
+__all__ = ["binomial_interval"]
+
+
+def binomial_interval(count: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a chance seen `count` times in `trials`.
+
+    It covers the true chance with at least the stated probability, whatever that chance is.
+    The ends solve P(X >= count) = (1 - level)/2 and P(X <= count) = (1 - level)/2.
+
+    Args:
+        count: In [0, trials].
+        trials: At least 1.
+        level: In (0, 1).
+
+    Returns:
+        The ends, in [0, 1]; exactly 0 or 1 where nothing or everything was counted.
+
+    Examples:
+        >>> lower, upper = binomial_interval(0, 10)
+        >>> lower, round((1 - upper) ** 10, 12)  # nothing seen: P(X = 0) is 2.5 % at the end
+        (0.0, 0.025)
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
+    """
+    from scipy import special
+
+    tail, misses = (1.0 - level) / 2.0, trials - count
+    # P(X >= count) is I_p(count, misses + 1), and P(X <= count) is 1 - I_p(count + 1, misses)
+    lower = special.betaincinv(count, misses + 1, tail) if count > 0 else 0.0
+    upper = special.betainccinv(count + 1, misses, tail) if misses > 0 else 1.0
+    return float(lower), float(upper)
