@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["binomial_interval"]
-
 
 def binomial_interval(count: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a chance seen `count` times in `trials`.

@@ -17,8 +17,6 @@ from jaxtyping import Array, Bool, Int32
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 
-__all__ = ["component_labels", "degrees", "is_connected"]
-
 
 def component_labels(
     adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]

@@ -18,8 +18,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import client_words
 from mrsa_jax.graphs._types import check_num_clients
 
-__all__ = ["Harary", "check_degree", "circulant", "harary", "random_places"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,6 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 
-__all__ = ["check_adjacency", "edges", "neighbour_lists"]
-
 
 def check_adjacency(
     adjacency: ArrayLike | Sequence[Any], *, batch: bool = False

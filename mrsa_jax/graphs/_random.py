@@ -20,8 +20,6 @@ from mrsa_jax._streams import pair_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs._types import check_num_clients
 
-__all__ = ["Complete", "ErdosRenyi", "complete", "erdos_renyi"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,6 @@ from mrsa_jax._streams import client_words, fold
 from mrsa_jax.graphs._harary import check_degree, random_places
 from mrsa_jax.graphs._types import check_num_clients
 
-__all__ = ["RandomRegular", "random_regular"]
-
 _STEPS = 100
 
 

@@ -18,9 +18,6 @@ from jaxtyping import Float64
 from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
 
-__all__ = ["SecAggPlusParameters", "log_tails", "secagg_plus_parameters"]
-
-
 # Up to here counts are exact in float64 and tails sum few enough terms.
 _MAX_CLIENTS = 10**9
 

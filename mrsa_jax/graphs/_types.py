@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax._checks import check_integer
 from mrsa_jax._streams import MAX_PAIRED
 
-__all__ = ["GraphModel", "check_num_clients"]
-
 
 @runtime_checkable
 class GraphModel(Protocol):

@@ -15,8 +15,6 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.hetero._privacy import claimed_privacy_level, scheme_privacy_level
 
-__all__ = ["GroupAdvice", "GroupOption", "advise_num_groups"]
-
 
 @dataclasses.dataclass(frozen=True)
 class GroupOption:

@@ -43,8 +43,6 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, plan_of, spans_of
 from mrsa_jax.secagg import AggregateResult, Seeds, check_round, derive_seeds, key_material
 
-__all__ = ["SegmentResult", "aggregate"]
-
 _Updates = ArrayLike | Sequence[Any] | Callable[[int, int], ArrayLike]
 
 

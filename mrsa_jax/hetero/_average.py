@@ -41,8 +41,6 @@ from mrsa_jax.quantize import ClipRule, StochasticQuantizer, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
 
-__all__ = ["SegmentAverage", "SegmentOut", "segment_average"]
-
 _OK = np.int32(Status.OK)
 
 

@@ -24,22 +24,6 @@ from mrsa_jax._products import multiply_wide
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
 
-__all__ = [
-    "AverageAttack",
-    "Byzantine",
-    "Collusion",
-    "GaussianAverage",
-    "ResidueAttack",
-    "Scaling",
-    "UniformResidues",
-    "UpdateAttack",
-    "collusion",
-    "gaussian_blocks",
-    "scaling",
-    "sign_flip",
-    "wrong_pads",
-]
-
 _Clients = ArrayLike | Sequence[Any]
 _Key = Key[Array, ""]
 _Mine = Bool[Array, " participants"]

@@ -26,16 +26,6 @@ from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import spans_of
 from mrsa_jax.quantize import StochasticQuantizer, stochastic
 
-__all__ = [
-    "check_parts",
-    "check_range",
-    "check_updates",
-    "client_ids",
-    "decode",
-    "encode",
-    "range_bounds",
-]
-
 ValueRange = tuple[float | int | np.floating, float | int | np.floating]
 
 

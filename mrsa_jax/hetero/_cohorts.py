@@ -23,15 +23,6 @@ from mrsa_jax._round_rules import block_labels
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import ModulusRule, SegmentLayout, segment_layout
 
-__all__ = [
-    "CohortGroups",
-    "SmallGroups",
-    "align_groups",
-    "cohort_layouts",
-    "fixed_groups",
-    "ranked_groups",
-]
-
 SmallGroups = Literal["merge", "sit_out", "skip"]
 _RULES = typing.get_args(SmallGroups)
 _APART = -1  # the group of a client who takes no part

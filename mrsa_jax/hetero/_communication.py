@@ -21,8 +21,6 @@ from mrsa_jax.hetero._grouping import check_rates
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.protocol import MaskedInput
 
-__all__ = ["CommunicationTimes", "communication_times"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CommunicationTimes:

@@ -23,14 +23,6 @@ from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import admitted
 
-__all__ = [
-    "SegmentCosts",
-    "expansion_factor",
-    "loss_probability",
-    "segment_costs",
-    "survival_probability",
-]
-
 
 def expansion_factor(
     num_levels: int | np.integer, num_summed: int | np.integer, *, rounded: bool = True

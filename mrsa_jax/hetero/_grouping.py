@@ -26,16 +26,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import largest_levels
 from mrsa_jax.secagg import Slowdown
 
-__all__ = [
-    "UPLINK_RATES",
-    "RateClasses",
-    "SlowedRates",
-    "levels_for_rates",
-    "rate_classes",
-    "rate_groups",
-    "slowed_rates",
-]
-
 _Numbers = ArrayLike | Sequence[Any]
 
 UPLINK_RATES: Mapping[str, float] = MappingProxyType({"3g": 1e6, "4g": 1e7, "wifi": 3e7, "5g": 5e7})

@@ -25,8 +25,6 @@ from mrsa_jax.hetero._segments import SCHEMES, blocks_of, check_matrix, segment_
 from mrsa_jax.quantize import ring_size
 from mrsa_jax.secagg import Block, PlanOutcome, SegmentPlan, segment_plan
 
-__all__ = ["SegmentBlock", "SegmentLayout", "SegmentRows", "segment_layout"]
-
 ModulusRule = Literal["exact", "power_of_two"]
 # as in `quantize.stochastic`: float32 tells no more apart
 _MAX_LEVELS = 2**23

@@ -24,14 +24,6 @@ from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.secagg import Block, admitted
 
-__all__ = [
-    "SegmentHistory",
-    "SegmentLeakage",
-    "SumLeakage",
-    "segment_leakage",
-    "segment_participation",
-]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SegmentHistory:

@@ -18,14 +18,6 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax.hetero._privacy_search import most_learned
 from mrsa_jax.hetero._segments import blocks_of, check_scheme, segment_matrix
 
-__all__ = [
-    "PrivacyReport",
-    "claimed_privacy_level",
-    "privacy_level",
-    "privacy_report",
-    "scheme_privacy_level",
-]
-
 # The law of HC was compared with the search for every T up to here.
 _CHECKED_GROUPS = 64
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-__all__ = ["Found", "most_learned"]
-
 Blocks = tuple[tuple[tuple[int, ...], ...], ...]
 _FIRST_TURN = 64
 

@@ -28,20 +28,6 @@ from mrsa_jax.hetero._robust_kernels import (
     weighted_mean_of,
 )
 
-__all__ = [
-    "CoordinateMedian",
-    "GeometricMedian",
-    "Krum",
-    "RobustRule",
-    "TrimmedMean",
-    "WeightedMean",
-    "coordinate_median",
-    "geometric_median",
-    "krum",
-    "trimmed_mean",
-    "weighted_mean",
-]
-
 _Values = ArrayLike | Sequence[Any]
 
 

@@ -11,15 +11,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float32
 
-__all__ = [
-    "coordinate_median_of",
-    "geometric_median_of",
-    "krum_of",
-    "trimmed_mean_of",
-    "unit_weights",
-    "weighted_mean_of",
-]
-
 _Values = Float32[Array, "blocks dim"]
 _Weights = Float32[Array, " blocks"]
 _Combined = Float32[Array, " dim"]

@@ -33,18 +33,6 @@ from mrsa_jax.hetero._row_kernels import (
 from mrsa_jax.hetero._spans import Span, by_parts, plan_of
 from mrsa_jax.secagg import Seeds, ring_sum
 
-__all__ = [
-    "Cast",
-    "Fidelity",
-    "SummedRound",
-    "code_span",
-    "judge",
-    "padded_span",
-    "sum_span",
-    "table_of",
-    "update_span",
-]
-
 Fidelity = Literal["sets", "array", "real"]
 # Second step of an attack's random path; a client's second step is a segment's number.
 _ATTACK = 0x61747400

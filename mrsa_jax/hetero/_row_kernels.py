@@ -17,16 +17,6 @@ from jaxtyping import Array, Bool, Float32, Int32, Key, UInt32
 from mrsa_jax._streams import fold_over, joined_words
 from mrsa_jax.hetero._robust import RobustRule
 
-__all__ = [
-    "block_averages",
-    "combine_row",
-    "decode_row",
-    "draw_keys",
-    "encode_row",
-    "is_function",
-    "plain_row",
-]
-
 # Coordinates of a segment whose rounding one key draws: part of what a seed means.
 _DRAWS_OF_A_KEY = 65_536
 _FEW = 24

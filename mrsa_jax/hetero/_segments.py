@@ -19,18 +19,6 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._tracing import needs_values
 
-__all__ = [
-    "SCHEMES",
-    "SchemeName",
-    "blocks_of",
-    "check_matrix",
-    "check_scheme",
-    "format_matrix",
-    "segment_matrix",
-    "segment_matrix_plus",
-    "subgroup_labels",
-]
-
 SchemeName = Literal["sc", "mc", "hc"]
 SCHEMES: tuple[SchemeName, ...] = ("sc", "mc", "hc")
 ALONE = -1

@@ -17,8 +17,6 @@ from mrsa_jax._device import at_once
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
 from mrsa_jax.secagg import Block, SegmentPlan
 
-__all__ = ["Span", "by_parts", "mapped", "plan_of", "spans_of"]
-
 
 class Span(NamedTuple):
     """Neighbouring segments of one width.

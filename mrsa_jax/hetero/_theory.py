@@ -22,8 +22,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
 from mrsa_jax.hetero._segments import blocks_of, check_scheme
 
-__all__ = ["quantization_error", "quantization_error_bound", "scheme_error_bound"]
-
 _Integers = Sequence[int | np.integer] | np.ndarray
 _Range = tuple[float | int, float | int]
 

@@ -20,8 +20,6 @@ from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._segments import blocks_of
 
-__all__ = ["ByzantineTolerance", "tolerated_byzantine"]
-
 _Numbers = ArrayLike | Sequence[Any]
 
 

@@ -17,8 +17,6 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 
-__all__ = ["UnequalFailures", "unequal_moduli_failures", "unequal_moduli_tuples"]
-
 _MOST = 10**7
 
 

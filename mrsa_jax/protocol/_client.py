@@ -52,8 +52,6 @@ from mrsa_jax.protocol._shamir import share_all
 from mrsa_jax.protocol._wire import SHARE_BYTES, header
 from mrsa_jax.secagg import SegmentPlan
 
-__all__ = ["Client"]
-
 
 class Client:
     """One client's state in one round.

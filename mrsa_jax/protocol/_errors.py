@@ -8,17 +8,6 @@ from __future__ import annotations
 
 from mrsa_jax._errors import MrsaError
 
-__all__ = [
-    "AuthenticationError",
-    "BothSecretsRequestedError",
-    "ForgedShareError",
-    "KeyAgreementError",
-    "MalformedMessageError",
-    "ProtocolError",
-    "TooFewSurvivorsError",
-    "UnexpectedMessageError",
-]
-
 
 class ProtocolError(MrsaError):
     """Base of everything that a client or the server refuses to accept from the other side."""

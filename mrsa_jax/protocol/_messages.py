@@ -33,19 +33,6 @@ from mrsa_jax.protocol._wire import (
     pack_entries,
 )
 
-__all__ = [
-    "AdvertiseKeys",
-    "KeyList",
-    "MaskedInput",
-    "Message",
-    "ShareKeys",
-    "ShareList",
-    "SignatureList",
-    "SignedSurvivors",
-    "SurvivorList",
-    "UnmaskShares",
-]
-
 SATURATED = 2**16 - 1
 Entries = tuple[tuple[int, bytes], ...]
 _Kind = TypeVar("_Kind", bound="Message")

@@ -13,8 +13,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from mrsa_jax._errors import require
 from mrsa_jax.protocol._errors import ProtocolError
 
-__all__ = ["SERVER", "Network", "Refusal", "ScriptedNetwork", "Tamper", "disturbed"]
-
 SERVER = -1
 """The server's place where a client's id would stand."""
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from mrsa_jax.protocol._errors import MalformedMessageError
 
-__all__ = ["Layout", "pack_residues", "residue_bits", "unpack_residues"]
-
 Layout = Sequence[tuple[int, int]]
 """(length, modulus) of each stretch of residues."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from mrsa_jax._residues import is_power_of_two
 from mrsa_jax.protocol._primitives import chacha20_stream
 
-__all__ = ["PAIR_PAD", "SELF_PAD", "PadSum"]
-
 # First nonce word: pair and self streams can never meet, whatever the seeds.
 PAIR_PAD, SELF_PAD = 1, 2
 # Bytes of keystream made at a time: a chunk and the residues it meets stay in cache.

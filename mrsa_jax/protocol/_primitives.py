@@ -19,21 +19,6 @@ from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax.protocol._errors import AuthenticationError, KeyAgreementError
 
-__all__ = [
-    "Entropy",
-    "KeyPair",
-    "SigningKey",
-    "channel_key",
-    "check_signature",
-    "hkdf",
-    "open_sealed",
-    "pad_seed",
-    "refuse_small_order",
-    "seal",
-    "setting_entropy",
-    "survivors_statement",
-]
-
 KEY_BYTES = 32
 _DOMAIN = b"mrsa_jax protocol v1 "
 

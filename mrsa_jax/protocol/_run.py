@@ -33,8 +33,6 @@ from mrsa_jax.secagg import (
 from mrsa_jax.secagg._checks import RoundSetting, check_setting
 from mrsa_jax.secagg.costs import CHECK, STEPS, STEPS_WITH_CHECK
 
-__all__ = ["run"]
-
 Progress = Callable[[str, int, int], None]
 _SIGNERS = 2**32 - 1  # streams of signing keys, counted down from here: no client's id
 

@@ -36,8 +36,6 @@ from mrsa_jax.protocol._unmasking import Unmasking
 from mrsa_jax.protocol._wire import kind_of, limbs_of
 from mrsa_jax.secagg import SegmentPlan, admitted, segment_plan
 
-__all__ = ["Server"]
-
 
 class Server:
     """The server's state in one round.

@@ -18,8 +18,6 @@ from mrsa_jax._errors import require
 from mrsa_jax.protocol._errors import ForgedShareError
 from mrsa_jax.protocol._primitives import Entropy
 
-__all__ = ["LIMBS", "PRIME", "recover", "share"]
-
 PRIME = 2**31 - 1
 LIMBS = 9
 _LIMB_BITS = 30

@@ -14,8 +14,6 @@ from mrsa_jax.protocol._pads import PAIR_PAD, SELF_PAD, PadSum
 from mrsa_jax.protocol._primitives import KeyPair, pad_seed
 from mrsa_jax.secagg import SegmentPlan
 
-__all__ = ["Unmasking"]
-
 
 class Unmasking:
     """The server's view of a round once Step 2 is closed; the recovered secrets are filled in.

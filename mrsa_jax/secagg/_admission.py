@@ -15,8 +15,6 @@ from jaxtyping import Bool, Int
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg._types import SegmentPlan
 
-__all__ = ["admitted", "heeded", "holders", "memberships", "signing"]
-
 
 @needs_values
 def admitted(

@@ -35,8 +35,6 @@ from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
 
-__all__ = ["AggregateOut", "Aggregator", "RingAverage", "ring_average"]
-
 
 class AggregateOut(NamedTuple):
     """What a round gives.

@@ -15,8 +15,6 @@ from mrsa_jax.availability import StepDropout
 from mrsa_jax.quantize import ClipRule, Quantizer
 from mrsa_jax.secagg._seeds import key_material as material_of
 
-__all__ = ["AggregatorState", "key_words", "survivors_by_step"]
-
 
 class AggregatorState(NamedTuple):
     """What the next round needs.

@@ -16,8 +16,6 @@ from mrsa_jax.modular import check_modulus
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import SegmentPlan, complete_plan, segment_plan
 
-__all__ = ["RoundSetting", "check_setting", "nonce_word"]
-
 
 class RoundSetting(NamedTuple):
     """A checked round: who shares with whom, who is there, what is summed.

@@ -25,17 +25,6 @@ from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import check_adjacency, component_labels
 
-__all__ = [
-    "check_round",
-    "check_rounds",
-    "informative",
-    "is_private",
-    "is_reliable",
-    "learned_sets",
-    "learnt_components",
-    "unmasking_risk",
-]
-
 _Matrix = ArrayLike | Sequence[Any]
 # one round of checked arrays
 _Graph = Bool[Array, "n n"]

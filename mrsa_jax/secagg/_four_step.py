@@ -41,8 +41,6 @@ from mrsa_jax.secagg._seeds import derive_seeds, key_material
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds, SegmentPlan
 
-__all__ = ["aggregate"]
-
 # First nonce word of a derivation, after those of `_seeds`: secret keys and sharing polynomials.
 _SECRET_KEY, _SELF_SHARES, _KEY_SHARES = 3, 4, 5
 _V2, _V3, _V4 = 2, 3, 4

@@ -33,8 +33,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.secagg._conditions import _learnt_components
 
-__all__ = ["GraphRule", "SlotRound", "graph_rule"]
-
 
 class SlotRound(NamedTuple):
     """One round in the slots of its participants.

@@ -18,8 +18,6 @@ from mrsa_jax.secagg._admission import admitted, heeded, holders
 from mrsa_jax.secagg._conditions import check_round
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 
-__all__ = ["PlanOutcome", "judged", "plan_outcome"]
-
 _V2, _V3, _V4 = 2, 3, 4
 
 

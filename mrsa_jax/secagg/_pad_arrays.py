@@ -32,8 +32,6 @@ from mrsa_jax.secagg._pad_tables import (
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, SegmentPlan
 
-__all__ = ["classes_of", "edge_places", "padded_blocks", "pads_by_arrays"]
-
 
 def edge_places(block: Block, round_: Round) -> Any:
     """Return each edge's two places among the block's members, -1 for those outside."""

@@ -12,8 +12,6 @@ import numpy as np
 from mrsa_jax._chacha20_loops import LANES, TILE, keystream_tile, residue_tile
 from mrsa_jax._compiled import compiled
 
-__all__ = ["pad_tiles"]
-
 
 @compiled
 def _add(row, pad, modulus):

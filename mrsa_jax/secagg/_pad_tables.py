@@ -19,21 +19,6 @@ from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax.modular import Ring, reduce_words, subtract
 from mrsa_jax.secagg._types import Seeds
 
-__all__ = [
-    "PAIR_PAD",
-    "SELF_PAD",
-    "Edges",
-    "Place",
-    "Round",
-    "Table",
-    "nothing",
-    "residues_of",
-    "settled",
-    "status_of",
-    "table_of",
-    "tallied",
-]
-
 # First nonce word of a pad: pair and self streams can never meet, whatever the seeds.
 PAIR_PAD, SELF_PAD = 1, 2
 

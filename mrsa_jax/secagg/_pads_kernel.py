@@ -35,8 +35,6 @@ from mrsa_jax.secagg._pad_tables import (
     tallied,
 )
 
-__all__ = ["blocks_by_kernel"]
-
 
 def blocks_by_kernel(
     round_: Round,

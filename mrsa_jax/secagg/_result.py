@@ -11,8 +11,6 @@ from mrsa_jax._html import Markup, card, shown, table
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._types import Seeds
 
-__all__ = ["AggregateResult", "StepReport", "Transcript"]
-
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:

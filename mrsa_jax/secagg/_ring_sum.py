@@ -32,8 +32,6 @@ from mrsa_jax.secagg._pad_tables import PAIR_PAD, SELF_PAD, Edges, Round, status
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Block, RingResult, Seeds, SegmentPlan, edge_rows
 
-__all__ = ["Fidelity", "checked_round", "pad_inputs", "padded_and_sum", "plain_sums", "ring_sum"]
-
 Fidelity = Literal["array", "sets"]
 
 

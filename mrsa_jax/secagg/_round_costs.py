@@ -23,15 +23,6 @@ from mrsa_jax.secagg._admission import admitted, memberships
 from mrsa_jax.secagg._conditions import check_rounds
 from mrsa_jax.secagg._types import Block, SegmentPlan, segment_plan
 
-__all__ = [
-    "STEPS",
-    "Operations",
-    "RoundCosts",
-    "expected_costs",
-    "fedavg_costs",
-    "round_costs",
-]
-
 STEPS = ("advertise keys", "share keys", "masked input", "unmask")
 """Names of the four steps, in order."""
 CHECK = "check survivors"

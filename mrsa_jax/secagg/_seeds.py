@@ -22,8 +22,6 @@ from mrsa_jax.secagg._checks import nonce_word
 from mrsa_jax.secagg._shapes import padded_length
 from mrsa_jax.secagg._types import Seeds
 
-__all__ = ["derive_seeds", "key_material"]
-
 _TAG = b"mrsa_jax secagg key material v1\x00"
 # First nonce word of a derivation: what the output is for.
 _PAIR_SEED, _SELF_SEED = 1, 2

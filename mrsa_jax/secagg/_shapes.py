@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["padded_length"]
-
 _LEAST, _STEPS = 8, 8
 
 

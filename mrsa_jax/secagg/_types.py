@@ -19,16 +19,6 @@ from mrsa_jax._errors import require
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize import check_fits
 
-__all__ = [
-    "Block",
-    "RingResult",
-    "Seeds",
-    "SegmentPlan",
-    "complete_plan",
-    "edge_index",
-    "segment_plan",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Block:

@@ -10,13 +10,6 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax.secagg._round_costs import COUNT, HEADER, IDENTITY, SHARE, TAG
 
-__all__ = [
-    "ccesa_bandwidth_bits",
-    "secagg_bandwidth_bits",
-    "turbo_aggregate_bandwidth_bits",
-    "wire_terms",
-]
-
 _KEY_BYTES = 32
 _SECRET_BYTES = 32
 

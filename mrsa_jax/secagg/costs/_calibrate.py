@@ -15,8 +15,6 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax.secagg.costs._latency import OperationSeconds, operation_seconds
 
-__all__ = ["calibrate"]
-
 _PRIME = 2**31 - 1
 _WORDS = 10_000  # of keystream, a pad of Table 2
 _FIELD = (50, 18)  # points and limbs: a step of sharing among 50 neighbours

@@ -23,15 +23,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
 from mrsa_jax.secagg.costs._stragglers import Slowdown, not_negative, positive, steady
 
-__all__ = [
-    "Latency",
-    "LatencyModel",
-    "OperationSeconds",
-    "latency_model",
-    "operation_seconds",
-    "round_latency",
-]
-
 _COMPUTE, _LINK = 1, 2  # streams of a round: slow-downs of compute and of links
 
 # Seconds for one operation on one core of a virtual machine of 2026, by `calibrate`.

@@ -16,18 +16,6 @@ from jaxtyping import Array, Float32, Key
 from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._streams import client_words
 
-__all__ = [
-    "ExponentialTail",
-    "LogNormal",
-    "Pareto",
-    "Slowdown",
-    "Steady",
-    "exponential_tail",
-    "lognormal",
-    "pareto",
-    "steady",
-]
-
 
 @runtime_checkable
 class Slowdown(Protocol):

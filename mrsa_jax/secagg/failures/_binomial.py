@@ -9,16 +9,6 @@ import math
 
 import numpy as np
 
-__all__ = [
-    "log_binomials",
-    "log_chance",
-    "log_factorials",
-    "log_pmf",
-    "log_sum",
-    "log_tail_above",
-    "log_tail_below",
-]
-
 
 def log_factorials(largest: int) -> np.ndarray:
     """Return log(i!) for i = 0..largest as float64."""

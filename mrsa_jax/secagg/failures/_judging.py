@@ -33,18 +33,6 @@ from mrsa_jax.secagg.failures._verdicts import (
     verdicts_in_registers,
 )
 
-__all__ = [
-    "default_chunk",
-    "draw_arrays",
-    "edge_limit",
-    "is_compiled",
-    "judge_arrays",
-    "judge_planted",
-    "judge_trials",
-    "over_ranges",
-    "round_keys",
-]
-
 
 def default_chunk(num_clients: int, compiled: bool) -> int:
     """Return how many rounds to run at once: megabytes of graphs on the CPU.

@@ -21,13 +21,6 @@ from mrsa_jax.secagg.failures._verdicts import (
     UNRELIABLE,
 )
 
-__all__ = [
-    "judge_planted",
-    "judge_round",
-    "judge_rounds",
-    "threefry_words",
-]
-
 _ALWAYS = np.uint32(ALWAYS)
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)

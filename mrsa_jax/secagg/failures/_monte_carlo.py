@@ -30,8 +30,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout, independent_steps
 from mrsa_jax.secagg.failures import _judging, _verdicts
 
-__all__ = ["FailureRates", "Rate", "check_thresholds", "failure_rates", "failure_rates_of"]
-
 Progress = Callable[[int, int], Any]
 
 

@@ -21,8 +21,6 @@ from mrsa_jax._streams import Stream, client_words, round_key, trial_key
 from mrsa_jax.secagg.failures._binomial import log_factorials, log_pmf, log_sum
 from mrsa_jax.secagg.failures._theory import _log_arrivals
 
-__all__ = ["Planted", "isolated_cuts", "lost_secrets", "plant_cuts", "plant_lost_secrets"]
-
 _LOG2 = math.log(2.0)
 _WORDS = 3  # a client: its place in a random order, how long it lasts, whether it is joined
 

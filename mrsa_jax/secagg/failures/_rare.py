@@ -34,8 +34,6 @@ from mrsa_jax.secagg.failures._planting import (
 )
 from mrsa_jax.secagg.failures._theory_exact import disconnection_probability
 
-__all__ = ["RareFailureRates", "RareRate", "rare_failure_rates"]
-
 _PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted
 _PRIVACY, _RELIABILITY = 1, 2
 

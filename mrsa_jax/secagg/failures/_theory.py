@@ -17,18 +17,6 @@ from mrsa_jax._checks import check_chance, check_integer, check_number
 from mrsa_jax._errors import require
 from mrsa_jax.secagg.failures._binomial import log_factorials, log_pmf, log_sum
 
-__all__ = [
-    "check_threshold",
-    "connection_probability",
-    "privacy_bound",
-    "private_connection_threshold",
-    "proposition1_bound",
-    "reliability_bound",
-    "reliable_connection_threshold",
-    "share_threshold",
-    "share_threshold_real",
-]
-
 _MOST_CLIENTS = 2**16
 
 

@@ -21,15 +21,6 @@ from mrsa_jax.secagg.failures._binomial import (
 )
 from mrsa_jax.secagg.failures._theory import _log_arrivals, check_threshold
 
-__all__ = [
-    "disconnection_probability",
-    "exact_reliability_union_bound",
-    "isolation_probability",
-    "log_disconnected",
-    "reliability_first_moment",
-    "unmasking_bound",
-]
-
 
 def exact_reliability_union_bound(
     n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike

@@ -14,18 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, UInt8, UInt32
 
-__all__ = [
-    "DISCONNECTED",
-    "MOST_IN_REGISTERS",
-    "NOT_PRIVATE",
-    "PLANTED_FIRST",
-    "UNMASKABLE",
-    "UNRELIABLE",
-    "planted_verdict",
-    "verdict",
-    "verdicts_in_registers",
-]
-
 # What a round's byte says; the compiled loops use the same.
 UNRELIABLE, NOT_PRIVATE, DISCONNECTED, UNMASKABLE, PLANTED_FIRST = 1, 2, 4, 8, 16
 
