@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tomllib
-import typing
 
 import pytest
 
@@ -379,16 +378,6 @@ def test_lazy_names_exist() -> None:
         _ = mrsa_jax.nothing
     packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
     assert packages - {"cli"} <= set(mrsa_jax.__all__)
-
-
-def test_configuration_literals_equal_the_registry() -> None:
-    from mrsa_jax.study import DataConfig, TrainingConfig, _build
-
-    def names(config: type, field: str) -> tuple[str, ...]:
-        return typing.get_args(typing.get_type_hints(config)[field])
-
-    assert names(TrainingConfig, "model") == tuple(_build.MODELS)
-    assert names(DataConfig, "partition") == tuple(_build.PARTITIONS)
 
 
 def test_hints_to_install_name_what_a_registry_has() -> None:

@@ -28,7 +28,7 @@ from mrsa_jax.privacy import Recipe, read_log
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, load_config
 from mrsa_jax.study._report_folder import _read as read_results
 from mrsa_jax.study.attack._sums import read_array
-from mrsa_jax.study.sweeps._axes import load_sweep
+from mrsa_jax.study.sweeps import load_sweep
 
 MEMORY_BYTES = 2**20  # that a history may take
 MOST_GROWTH = 2**29  # of the whole process, over all mutants

@@ -41,7 +41,8 @@ def admitted(
     members = memberships(plan, sends.shape[-1]).astype(np.float32)
     left = np.array(sends, bool)
     while True:
-        lonely = left & (((left.astype(np.float32) @ members.T == 1.0) @ members) > 0.0)
+        with np.errstate(invalid="ignore"):  # which OpenBLAS may report of finite numbers
+            lonely = left & (((left.astype(np.float32) @ members.T == 1.0) @ members) > 0.0)
         if not lonely.any():
             return left
         left &= ~lonely

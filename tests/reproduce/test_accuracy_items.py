@@ -17,7 +17,7 @@ from inside import inside
 from matplotlib.figure import Figure
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import ITEMS, ReproduceConfig, _driver, check_targets, remake, run_and_save
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, check_targets, remake, run_and_save
 from mrsa_jax.reproduce._summary import summary
 from mrsa_jax.reproduce._words import totals
 from mrsa_jax.reproduce.harness import (
@@ -445,6 +445,6 @@ def test_what_holds_on_other_data_is_counted_apart(
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "holds on other data" in page
     theirs = dataclasses.replace(config, overwrite=True, out=tmp_path / "own")
-    monkeypatch.setattr(_driver, "substitution", lambda dataset, known: ("MNIST", ""))
+    monkeypatch.setattr("mrsa_jax.reproduce._driver.substitution", lambda *_: ("MNIST", ""))
     own = summary(run_and_save(theirs).items, theirs)[1]
     assert (own.reproduced, own.on_other_data) == (2, 0)

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inside import inside
+from inside import function_of, inside
 
 import mrsa_jax as mj
 from mrsa_jax.reproduce import ITEMS, check_targets, echelon_estimate, remake
-from mrsa_jax.reproduce._driver import function_of
 from mrsa_jax.reproduce.harness import (
     Check,
     Context,

@@ -258,15 +258,13 @@ def test_a_failure_half_way_keeps_what_was_finished(
 def test_a_failure_in_the_middle_of_writing_leaves_no_half_item(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mrsa_jax.reproduce import _folder
-
     config = reproduce.ReproduceConfig(("multiround.fig2",), fast=True, out=tmp_path / "out")
 
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_folder, "write_file", full)
+        patch.setattr("mrsa_jax.reproduce._folder.write_file", full)
         with pytest.raises(OSError, match="no space"):
             reproduce.run_and_save(config)
     assert os.listdir(tmp_path / "out/items") == []

@@ -367,20 +367,18 @@ def test_the_clip_range_follows_what_was_learnt_only() -> None:
             assert float(state.half_width) == before
 
 
-def test_other_thresholds_graphs_and_ranges_compile_nothing_new() -> None:
-    from mrsa_jax.secagg import _aggregator
-
-    sizes = []
+def test_other_thresholds_graphs_and_ranges_compile_nothing_new(compilations) -> None:
+    compiled = []
     for p, t, rate in itertools.product((0.5, 0.9), (2, 3), (0.0, 0.1)):
         rule = graph_rule(graphs.erdos_renyi(4, p), 4, threshold=t)
         average = ring_average(
             stochastic(16, 1.0), 4, 3, rule=rule, steps=availability.independent_steps(rate),
             fidelity="sets", clip_rule=following_range(1.0 + p),
         )  # fmt: skip
-        run(average, np.zeros((4, 3)), [1] * 4)
-        cached = (_aggregator._decide, _aggregator._encode, _aggregator._decode)
-        sizes.append([function._cache_size() for function in cached])
-    assert sizes[0] == sizes[-1]
+        with compilations() as own:
+            run(average, np.zeros((4, 3)), [1] * 4)
+        compiled.append(own)
+    assert compiled[1:] == [[]] * 7
 
 
 @pytest.mark.parametrize("fidelity", ["array", "sets"])

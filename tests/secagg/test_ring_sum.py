@@ -16,7 +16,6 @@ import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax.secagg import (
     Block,
-    _pad_arrays,
     complete_plan,
     derive_seeds,
     key_material,
@@ -24,7 +23,6 @@ from mrsa_jax.secagg import (
     ring_sum,
     segment_plan,
 )
-from mrsa_jax.secagg import _pads_kernel as pads_kernel
 from mrsa_jax.secagg import _ring_sum as masking
 from mrsa_jax.secagg._pad_arrays import padded_blocks
 
@@ -257,7 +255,7 @@ def _rounds_of_seven():
 
 def test_every_form_gives_the_same_bits(monkeypatch):
     """Compiled loops, XLA and kernels, of which each program takes two of the clients."""
-    monkeypatch.setattr(pads_kernel, "num_programs", lambda threads: 16)
+    monkeypatch.setattr("mrsa_jax.secagg._pads_kernel.num_programs", lambda threads: 16)
     for plan, ids, edges, alive, first in _rounds_of_seven():
         inputs = inputs_for(plan, seed=first % 7, n=7, d=4151)
         seeds = derive_seeds(key_material(9), ids, 4, edges)
@@ -290,7 +288,7 @@ def test_a_round_whose_keystream_is_too_large_is_padded_in_smaller_chunks(monkey
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: to allocate 12.5GiB.")
         return padded_blocks(*arguments, chunk=chunk, **sizes)
 
-    monkeypatch.setattr(_pad_arrays, "padded_blocks", full)
+    monkeypatch.setattr("mrsa_jax.secagg._pad_arrays.padded_blocks", full)
     with mj.use_form("xla"):
         whole = _device.at_once("keystream", 64)
         words = (

@@ -12,14 +12,26 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
-from mrsa_jax.study import DataConfig, PopulationConfig, ResourceConfig, TrainingConfig
+from mrsa_jax._round_rules import SplitPolicy
+from mrsa_jax.study import (
+    AggregationConfig,
+    DataConfig,
+    PopulationConfig,
+    ProtocolConfig,
+    ResourceConfig,
+    TrainingConfig,
+    parse_scheme,
+)
 from mrsa_jax.study._build import (
+    CLIP_RULES,
+    GRAPHS,
     MODELS,
     PARTITIONS,
     build_clients,
     build_mesh,
     build_rate_schedule,
     build_rates,
+    build_rule,
     build_server,
     build_trainer,
 )
@@ -157,3 +169,25 @@ def test_servers_of_all_rates_share_their_update() -> None:
                 step, second = ours.update(gradient, states[1])
                 np.testing.assert_array_equal(step, expected)
                 states = first, second
+
+
+def test_names_are_those_of_the_registry() -> None:
+    hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
+    names = {field: typing.get_args(hint) for field, hint in hints.items()}
+    assert names["graph"] == tuple(GRAPHS)
+    assert names["clip_rule"] == tuple(CLIP_RULES)
+    assert names["split_policy"] == typing.get_args(SplitPolicy)
+
+
+def test_rules_have_the_configured_thresholds_and_blocks() -> None:
+    assert build_rule(ProtocolConfig(), parse_scheme("uniform").build(24, 12)) is None
+    config = ProtocolConfig("erdos_renyi", connection_probability=0.8)
+    rule = build_rule(config, parse_scheme("batch_partitioning:4").build(24, 12))
+    assert rule is not None
+    assert int(rule.threshold) == mj.secagg.share_threshold(12, 0.8)
+    assert rule.labels.tolist() == [i // 4 for i in range(24)]
+    config = ProtocolConfig("harary", degree=4, split_policy="abort")
+    rule = build_rule(config, parse_scheme("partition").build(24, 12))
+    assert rule is not None
+    assert (rule.threshold, rule.policy) == (None, "abort")
+    assert rule.labels.tolist() == [i // 12 for i in range(24)]

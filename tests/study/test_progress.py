@@ -7,7 +7,7 @@ import pytest
 
 from mrsa_jax import Status
 from mrsa_jax._memory import bytes_in_words
-from mrsa_jax.cli import _console
+from mrsa_jax.cli import Bars
 from mrsa_jax.study import Progress, _progress
 from mrsa_jax.study._progress import Meter, Notes, Silent, performance_words
 
@@ -89,8 +89,8 @@ def test_where_there_is_no_terminal_lines_come_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(_console.time, "perf_counter", lambda: now[0])
-    with _console.Bars() as bars:
+    monkeypatch.setattr("mrsa_jax.cli._console.time.perf_counter", lambda: now[0])
+    with Bars() as bars:
         assert isinstance(bars, Progress)
         assert isinstance(bars, Notes)
         assert not isinstance(Silent(), Notes)

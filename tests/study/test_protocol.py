@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import pathlib
-import typing
 
 import numpy as np
 import pytest
 
 import mrsa_jax as mj
-from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax.cli import main
 from mrsa_jax.study import (
     AggregationConfig,
     ProtocolConfig,
     TrainConfig,
-    _build,
     check,
     open_study,
-    parse_scheme,
     validate,
 )
 from mrsa_jax.study import validate as validate_without_jax
@@ -102,28 +98,6 @@ def test_clip_rules_are_checked() -> None:
     ):
         with pytest.raises(mj.ConfigurationError, match=message):
             validate(TrainConfig(aggregation=AggregationConfig(**changes)))
-
-
-def test_names_are_those_of_the_registry() -> None:
-    hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
-    names = {field: typing.get_args(hint) for field, hint in hints.items()}
-    assert names["graph"] == tuple(_build.GRAPHS)
-    assert names["clip_rule"] == tuple(_build.CLIP_RULES)
-    assert names["split_policy"] == typing.get_args(SplitPolicy)
-
-
-def test_rules_have_the_configured_thresholds_and_blocks() -> None:
-    assert _build.build_rule(ProtocolConfig(), parse_scheme("uniform").build(24, 12)) is None
-    config = ProtocolConfig("erdos_renyi", connection_probability=0.8)
-    rule = _build.build_rule(config, parse_scheme("batch_partitioning:4").build(24, 12))
-    assert rule is not None
-    assert int(rule.threshold) == mj.secagg.share_threshold(12, 0.8)
-    assert rule.labels.tolist() == [i // 4 for i in range(24)]
-    config = ProtocolConfig("harary", degree=4, split_policy="abort")
-    rule = _build.build_rule(config, parse_scheme("partition").build(24, 12))
-    assert rule is not None
-    assert (rule.threshold, rule.policy) == (None, "abort")
-    assert rule.labels.tolist() == [i // 12 for i in range(24)]
 
 
 def test_training_stores_failed_rounds_and_what_was_learnt(
