@@ -14,6 +14,7 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.federated import programs
+from mrsa_jax.federated._history import checked_order, slots
 
 _CLIENTS = 6
 
@@ -364,16 +365,12 @@ def test_learns_digits() -> None:
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [0, 1, 1, 2], [[0, 1, 2, 3]], [0.0, 1.0, 2.0, 3.0]])
 def test_slots_are_filled_with_each_client_once(order: list) -> None:
-    from mrsa_jax.federated._history import checked_order
-
     with pytest.raises(mj.ConfigurationError, match="`slot_order` must hold the clients 0 to 3"):
         checked_order(order, 4)
 
 
 def test_slots_follow_the_order_given() -> None:
     """By hand: cohorts {0, 2, 3} and {1} in the order 3, 1, 0, 2."""
-    from mrsa_jax.federated._history import slots
-
     rows = np.array([[1, 0, 1, 1], [0, 1, 0, 0]], bool)
     members, present = slots(rows, None, np.array([3, 1, 0, 2], np.int32))
     assert members.tolist() == [[3, 0, 2], [1, 0, 0]]

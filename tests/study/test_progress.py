@@ -8,7 +8,7 @@ import pytest
 from mrsa_jax import Status
 from mrsa_jax._memory import bytes_in_words
 from mrsa_jax.cli import Bars
-from mrsa_jax.study import Progress, _progress
+from mrsa_jax.study import Progress
 from mrsa_jax.study._progress import Meter, Notes, Silent, performance_words
 
 
@@ -33,7 +33,7 @@ class _Watcher:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Give a clock whose only entry is the time."""
     now = [100.0]
-    monkeypatch.setattr(_progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("mrsa_jax.study._progress.time.perf_counter", lambda: now[0])
     return now
 
 

@@ -17,7 +17,6 @@ from mrsa_jax.study._build import (
     build_selector,
     expected_cardinality,
 )
-from mrsa_jax.study._trial import learnt_sums
 
 
 def test_a_history_is_analysed_round_by_round() -> None:
@@ -66,8 +65,8 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_sum_of_one_is_withheld() -> None:
     cohorts = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], bool)
-    assert learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
-    assert (_trial.analyse(learnt_sums(cohorts)).first_exposure == -1).all()
+    assert _trial.learnt_sums(cohorts).tolist() == [[False] * 3, [True, True, False], [False] * 3]
+    assert (_trial.analyse(_trial.learnt_sums(cohorts)).first_exposure == -1).all()
 
 
 def test_one_label_shards_hold_one_label_and_equal_shards_may_hold_two() -> None:
@@ -114,7 +113,7 @@ def test_cardinality_lies_within_monte_carlo_error_of_its_expectation(text: str)
     selector = build_selector(scheme, population)
     mean, deviation = expected_cardinality(selector, rates)
     trials = mj.selection.rollout_trials(2, selector, mj.availability.independent(rates), 100, 40)
-    sizes = learnt_sums(trials).sum(axis=-1)
+    sizes = _trial.learnt_sums(trials).sum(axis=-1)
     assert abs(sizes.mean() - mean) <= 5 * deviation / np.sqrt(sizes.size) + 1e-9
 
 
