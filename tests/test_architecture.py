@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 
 import pytest
 
@@ -378,6 +379,40 @@ def test_lazy_names_exist() -> None:
         _ = mrsa_jax.nothing
     packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
     assert packages - {"cli"} <= set(mrsa_jax.__all__)
+
+
+def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:
+    """Return the names that a module takes from the package's modules, and that these lack."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    guards = [n for n in nodes if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    for_types = {id(line) for guard in guards for line in guard.body}
+    doors, missing = {}, []
+    for node in nodes:
+        is_own = isinstance(node, ast.ImportFrom) and str(node.module).startswith("mrsa_jax")
+        if not is_own or (id(node) in for_types and path.stem != "__init__"):
+            continue
+        for name in node.names:
+            full = f"{node.module}.{name.name}"
+            if full in modules:
+                doors[name.asname or name.name] = importlib.import_module(full)
+            elif not hasattr(importlib.import_module(node.module), name.name):
+                missing.append(full)
+    own = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            door = None if node.value.id in own else doors.get(node.value.id)
+            if door is not None and not hasattr(door, node.attr):
+                missing.append(f"{node.value.id}.{node.attr}")
+    return missing
+
+
+def test_names_reached_through_doors_exist(tmp_path: pathlib.Path) -> None:
+    """Type checkers do not see a name missing from a package whose names load late."""
+    modules = _arrows(MODULES).keys()
+    assert not [(str(path), name) for path in MODULES for name in _missing(path, modules)]
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()")
+    assert _missing(wrong, modules) == ["mrsa_jax.study.runn", "study.sweeep"]
 
 
 def test_hints_to_install_name_what_a_registry_has() -> None:
