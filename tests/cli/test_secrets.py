@@ -44,7 +44,7 @@ class Secrets:
         recording(mj.protocol._client, "seal", lambda call, _: [("AES key", call[0])])
         recording(mj.protocol._pads, "chacha20_stream", lambda call, _: [("pad", b"".join(call))])
         recording(mj.secagg._four_step, "_secret_keys", lambda call, keys: [("secret key", keys)])
-        recording(mj.secagg._four_step, "_seeds", lambda call, seeds: [
+        recording(mj.secagg._four_step, "derive_seeds", lambda call, seeds: [
             ("self seed", seeds.self_seed), ("pair seed", seeds.pair_seed)])  # fmt: skip
 
     def keep(self, place, value):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mrsa_jax as mj
+from mrsa_jax._residues import words_per_residue
 from mrsa_jax.modular import (
     add,
     check_modulus,
@@ -13,7 +14,6 @@ from mrsa_jax.modular import (
     ring_of,
     ring_sum_over,
     subtract,
-    words_per_residue,
 )
 
 MODULI = [2, 3, 37, 2**8, 255, 221, 2**16 + 1, 10**9 + 7, 2**30 + 2, 2**31 - 1, 2**31, 2**32]
