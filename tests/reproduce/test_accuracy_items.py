@@ -264,6 +264,8 @@ def test_trainings_are_paired_and_shared(tiny: Context, monkeypatch: pytest.Monk
         index="round", columns="seed", values="accuracy"
     )
     assert not np.allclose(random[0], random[1])
+    alone = training._train(tiny, BASE, "Random", [1], 0.1)  # side by side as by itself
+    assert [row["accuracy"] for row in alone] == random[1].tolist()
     ends = frame[frame["round"] == 4].set_index(["scheme", "seed"])["trained rounds"]
     for scheme in labels:
         for seed in (0, 1):
@@ -279,7 +281,8 @@ def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
 ) -> None:
     asked: list[tuple[str, int, float]] = []
 
-    def fake(context: Context, setting: Setting, scheme: str, trial: int, rate: float) -> list:
+    def fake(context: Context, setting: Setting, scheme: str, trials: list, rate: float) -> list:
+        (trial,) = trials
         asked.append((scheme, trial, rate))
         best = 0.03 if scheme == "Random" else 0.1
         value = 1 - abs(np.log(rate / best)) / 10
@@ -298,15 +301,16 @@ def test_each_scheme_gets_its_best_rate_on_a_seed_of_its_own(
 
 
 def _made_up(
-    context: Context, setting: Setting, scheme: str, trial: int, rate: float
+    context: Context, setting: Setting, scheme: str, trials: range, rate: float, *_: object
 ) -> list[dict[str, object]]:
-    """Return two tests of a training that never ran: partition is worst, the others alike."""
+    """Return two tests of trainings that never ran: partition is worst, the others alike."""
     is_worst = scheme == claims.PARTITION
-    value = 0.1 if is_worst else 0.9 - 0.001 * trial
     return [
         {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate, "round": index,
-         "trained rounds": 0 if is_worst else index, "accuracy": value, "loss": 1.0,
+         "trained rounds": 0 if is_worst else index,
+         "accuracy": 0.1 if is_worst else 0.9 - 0.001 * trial, "loss": 1.0,
          "diverged": False, "most clipped": 0.0001}
+        for trial in trials
         for index in (setting.rounds // 2, setting.rounds)
     ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -64,24 +64,37 @@ class Experiment:
     def train(
         self, seed: int, history: Any, aggregator: Any, clients: data.ClientData | None = None
     ) -> federated.TrainingResult:
-        """Train on a seed.
+        """Train on a seed: `train_seeds` of one."""
+        own = self.clients(seed) if clients is None else clients
+        return self.train_seeds([seed], [history], aggregator, [own])[0]
+
+    def train_seeds(
+        self,
+        seeds: Sequence[int],
+        histories: Sequence[Any],
+        aggregator: Any,
+        clients: Sequence[data.ClientData],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[federated.TrainingResult]:
+        """Train on several seeds, as many side by side as fill the device.
 
         Args:
-            seed: Which one.
-            history: Who takes part, bool [J, N], or the rounds of a `selection.RoundHistory`.
+            seeds: Which ones.
+            histories: Who takes part on each, bool [J, N], or the rounds of a
+                `selection.RoundHistory`.
             aggregator: Secure aggregation.
-            clients: In place of the split's.
+            clients: Of each seed.
+            progress: Called with the rounds that are trained, and with those to train.
         """
         images = self.context.images
-        result = federated.train(
-            self.context.key(seed), self.model,
-            self.clients(seed) if clients is None else clients, history,
-            trainer=self.trainer, aggregator=aggregator, rate_schedule=self.schedule,
+        results = federated.train_many(
+            [self.context.key(seed) for seed in seeds], self.model, list(clients), list(histories),
+            trainers=self.trainer, aggregators=aggregator, rate_schedule=self.schedule,
             test=(images.test_inputs, images.test_labels), evaluate_every=self.every,
-            mesh=self.mesh,
+            mesh=self.mesh, progress=progress,
         )  # fmt: skip
-        jax.block_until_ready(result.parameters)
-        return result
+        jax.block_until_ready([result.parameters for result in results])
+        return results
 
 
 def tests_of(result: federated.TrainingResult) -> Iterator[tuple[int, float, float]]:

@@ -127,12 +127,16 @@ def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
 
     def made() -> pd.DataFrame:
         rates = best_rates(context, setting, seeds)
-        jobs = [(scheme, trial) for scheme in rates for trial in range(seeds)]
-        return rows_to_frame(
-            row
-            for scheme, trial in context.steps(f"{setting.panel}: trainings", jobs)
-            for row in _train(context, setting, scheme, trial, rates[scheme])
-        )
+        whole = seeds * len(rates)
+        context.progress.stage(f"{setting.panel}: trainings", whole)
+        rows: list[dict[str, Any]] = []
+        for before, (scheme, rate) in enumerate(rates.items()):
+
+            def tell(done: int, all_rounds: int, before: int = before) -> None:
+                context.progress.update(seeds * before + seeds * done // all_rounds, whole)
+
+            rows += _train(context, setting, scheme, range(seeds), rate, tell)
+        return rows_to_frame(rows)
 
     return context.once(("curves", seeds, setting), made)
 
@@ -152,7 +156,7 @@ def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, floa
     )
 
     def score(label: str, rate: float) -> float:
-        rows = rows_to_frame(_train(context, base, label, pilot, rate))
+        rows = rows_to_frame(_train(context, base, label, [pilot], rate))
         return -1.0 if rows["diverged"].any() else float(late_accuracy(rows, share=LATE).iloc[0])
 
     def made() -> dict[str, float]:
@@ -198,21 +202,30 @@ def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
 
 
 def _train(
-    context: Context, setting: Setting, scheme: str, trial: int, rate: float
+    context: Context,
+    setting: Setting,
+    scheme: str,
+    trials: Sequence[int],
+    rate: float,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Train one scheme on one seed; yield a row for each test."""
+    """Train one scheme on some seeds; yield a row for each test."""
     experiment = setting.experiment(context, rate)
-    clients = experiment.clients(trial)
+    clients = [experiment.clients(trial) for trial in trials]
     selector = schemes_for(setting.num_clients, setting.cohort_size)[scheme]
-    history = setting.history(context.key(trial), selector, clients)
+    histories = [
+        setting.history(context.key(trial), selector, own)
+        for trial, own in zip(trials, clients, strict=True)
+    ]
     ring = ring_of(setting.cohort_size, experiment.dim)
-    result = experiment.train(trial, history, ring, clients)
-    trained = np.cumsum(history.any(axis=1))
-    clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
-    for done, accuracy, loss in tests_of(result):
-        yield {
-            "panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
-            "round": done, "trained rounds": int(trained[done - 1]), "accuracy": accuracy,
-            "loss": loss, "diverged": result.diverged_round is not None,
-            "most clipped": float(clipped.max(initial=0.0)),
-        }  # fmt: skip
+    results = experiment.train_seeds(trials, histories, ring, clients, progress)
+    for trial, history, result in zip(trials, histories, results, strict=True):
+        trained = np.cumsum(history.any(axis=1))
+        clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
+        for done, accuracy, loss in tests_of(result):
+            yield {
+                "panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
+                "round": done, "trained rounds": int(trained[done - 1]), "accuracy": accuracy,
+                "loss": loss, "diverged": result.diverged_round is not None,
+                "most clipped": float(clipped.max(initial=0.0)),
+            }  # fmt: skip
