@@ -46,11 +46,12 @@ def _context() -> Context:
 
 def _of_table(name: str) -> Callable[[Patch], tuple[Check, ...]]:
     def checks(patch: Patch) -> tuple[Check, ...]:
-        def train(_: Context, setting: Any, scheme: str, trial: int, rate: float) -> Any:
+        def train(_: Any, setting: Any, scheme: str, trials: range, rate: float, *__: Any) -> Any:
             return [
                 {"panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate, "round": r,
                  "trained rounds": r, "accuracy": 0.5, "loss": 1.0, "diverged": False,
                  "most clipped": 0.0}
+                for trial in trials
                 for r in (1, setting.rounds)
             ]  # fmt: skip
 
