@@ -138,9 +138,6 @@ class MembershipView:
     own_labels: Array
 
 
-AdversaryView = AggregateView | CountView | WireView | ModelView | UpdateView | MembershipView
-"""Any view."""
-
 _View = TypeVar("_View")
 
 

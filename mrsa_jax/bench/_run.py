@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax._errors import nearest, require
@@ -117,12 +117,6 @@ def check_topics(topics: Sequence[str]) -> tuple[str, ...]:
         rule = f"must be a known topic; {nearest(topic, TOPICS)}"
         require(topic in TOPICS, "topics", rule, topic)
     return tuple(dict.fromkeys(topics)) or tuple(TOPICS)
-
-
-def missing_peers(topics: Iterable[str]) -> list[str]:
-    """Return the systems that these topics are compared with and that have no environment here."""
-    wanted = dict.fromkeys(name for topic in topics for name in TOPICS[topic].peers)
-    return [name for name in wanted if python_of(name) is None]
 
 
 def run(

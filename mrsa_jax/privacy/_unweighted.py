@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 import secrets
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import CHEAP_SECONDS, Groups, collapse, ranks_of
 
-Coefficients = Literal["plain", "plus_minus"]
 _SIGNS: dict[str, int] = {"plain": 1, "plus_minus": 2}
 
 _ABOVE = 2**61  # all primes: sums of two residues fit a word

@@ -135,11 +135,6 @@ def build_rates(
     return np.asarray(rates)
 
 
-def build_availability(rates: np.ndarray) -> availability.Availability:
-    """Return the availability model of independent dropouts."""
-    return availability.independent(rates)
-
-
 def build_online(
     seed: int, population: PopulationConfig, clients: data.ClientData | None = None
 ) -> tuple[availability.Availability, np.ndarray]:
