@@ -19,7 +19,7 @@ from mrsa_jax._errors import require
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 
-def check_noise(noise: Any, rounds: int) -> Float64[np.ndarray, "..."] | None:
+def check_noise(noise: Any, rounds: int) -> Float64[np.ndarray, ...] | None:
     """Return the noise of sums as one of three forms, or raise.
 
     Args:
