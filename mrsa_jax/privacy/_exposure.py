@@ -18,8 +18,8 @@ from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
 from mrsa_jax._residues import residues
 from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._exposure_xla import first_rounds
-from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy.solver import column_codes
 
 # In flight for each entry of a history and prime: residues before and after a round.
@@ -28,7 +28,7 @@ _BYTES_AN_ENTRY = 8
 MOST_CLIENTS = 128
 
 
-def first_exposure(P: Any) -> Int32[Array, "... clients"]:
+def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"]:
     """Return the round from which on the server can solve for each client's own update.
 
     The definition is over the rationals: the smallest j with e_i in the row space of rows 0..j,
@@ -40,19 +40,23 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
             each sum that the server learnt, skipped rounds being zero rows.
+        coalition: Indices of clients who tell the server their own updates, known and not all:
+            they count as if they had taken no part.
 
     Returns:
-        int32 `[..., clients]`; -1 for a client that is never exposed (clients that never took
-        part among them). Under `jit`, where P is not known, two primes that never change decide: a
-        P made of their products deceives them.
+        int32 `[..., clients]`; -1 for a client that is never exposed (members of the coalition
+        and clients that never took part among them). Under `jit`, where P is not known, two primes
+        that never change decide: a P made of their products deceives them.
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
-            empty one; if the device's memory does not hold one history.
+            empty one; if a coalition is none; if the device's memory does not hold one history.
 
     Examples:
         >>> first_exposure([[1, 1, 0], [0, 0, 0], [0, 1, 0]]).tolist()
         [2, 2, -1]
+        >>> first_exposure([[1, 1, 0], [0, 1, 1]], coalition=[2]).tolist()
+        [1, 1, -1]
 
     Cost: two products mod p for each round that raises the rank and each entry of P; memory is
     that of a few such histories. Nothing where no column of a NumPy array differs from all others,
@@ -61,7 +65,7 @@ def first_exposure(P: Any) -> Int32[Array, "... clients"]:
     Source:
         Multi-RoundSecAgg, Remark 1 and Section 6 (least-squares reconstruction).
     """
-    array = as_history(P)
+    array = without(P, coalition)
     histories = array.reshape((-1, *array.shape[-2:]))
     if isinstance(histories, np.ndarray):
         found: np.ndarray | Array = _of_values(histories)

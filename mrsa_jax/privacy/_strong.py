@@ -20,15 +20,15 @@ from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._residues import codes
 from mrsa_jax._tracing import varying_like
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import column_codes
 
 
 @overload
-def strong_privacy(P: jax.core.Tracer) -> Int32[Array, ""]: ...
+def strong_privacy(P: jax.core.Tracer, *, coalition: Any = ()) -> Int32[Array, ""]: ...
 @overload
-def strong_privacy(P: Any) -> int | None: ...
-def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
+def strong_privacy(P: Any, *, coalition: Any = ()) -> int | None: ...
+def strong_privacy(P: Any, *, coalition: Any = ()) -> int | Int32[Array, ""] | None:
     """Return the strong multi-round privacy T of a participation history.
 
     Any combination of the learnt sums that involves a client involves at least T clients with
@@ -36,6 +36,8 @@ def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
 
     Args:
         P: Participation matrix, bools or integer weights, `[rounds, clients]`.
+        coalition: Indices of clients who tell the server their own updates, known and not all:
+            they count as if they had taken no part.
 
     Returns:
         T, or None when nobody took part. Inside `jit`, `vmap` or `shard_map` an int32, -1 when
@@ -43,7 +45,7 @@ def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has not two axes or an empty
-            one.
+            one; if a coalition is none.
 
     Edge cases: clients who never took part are left out; one client alone in a round gives 1.
 
@@ -60,7 +62,7 @@ def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
         Multi-RoundSecAgg, equation (5) with disjoint level sets S_i (the AAAI version; without
         them the definition is vacuous).
     """
-    history = as_history(P)
+    history = without(P, coalition)
     require(history.ndim == 2, "P", "must have two axes", history.shape)
     if is_traced(history):
         return strong_privacy_trajectory(history)[-1]
@@ -70,12 +72,13 @@ def strong_privacy(P: Any) -> int | Int32[Array, ""] | None:
     return min(classes.values(), default=None)
 
 
-def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
+def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, "... rounds"]:
     """Return the strong privacy T after each round.
 
     Args:
         P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading
             axes are separate histories.
+        coalition: As for `strong_privacy`.
 
     Returns:
         int32 `[..., rounds]`: entry j after rows 0..j, -1 while nobody took part. From
@@ -83,7 +86,7 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, or P has fewer than two axes or an
-            empty one.
+            empty one; if a coalition is none.
 
     Examples:
         >>> strong_privacy_trajectory([[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 0]]).tolist()
@@ -94,7 +97,7 @@ def strong_privacy_trajectory(P: Any) -> Int32[Array, "... rounds"]:
     Source:
         Multi-RoundSecAgg, equation (5).
     """
-    array = as_history(P)
+    array = without(P, coalition)
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
         weights = array.astype(jnp.int32)
     else:

@@ -23,8 +23,8 @@ from mrsa_jax._device import at_once, in_order, is_traced
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._prime import PRIMES, draw_primes, fields
 from mrsa_jax._residues import codes, host_residues, residues
+from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._curve import WeakPrivacyTrajectory, certify
-from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, check_effort
 from mrsa_jax.privacy.solver import Groups, Progress, bounds, collapse, random_projection
 
@@ -42,6 +42,7 @@ def weak_privacy_trajectory(
     method: Any = "certified",
     *,
     effort: Any = 1.0,
+    coalition: Any = (),
     memory_bytes: Any = DEFAULT_MEMORY_BYTES,
     progress: Progress | None = None,
 ) -> WeakPrivacyTrajectory:
@@ -59,6 +60,7 @@ def weak_privacy_trajectory(
             each sum that the server learnt, skipped rounds being zero rows.
         method: "certified" or "bounds".
         effort: For "certified": how much may be tried for each history, as in `weak_privacy`.
+        coalition: As in `weak_privacy`.
         memory_bytes: For "bounds": about how much may be used besides P and the result; histories
             run in chunks that fit, one at a time at least.
         progress: Called with what is done, parts done and their number.
@@ -71,7 +73,7 @@ def weak_privacy_trajectory(
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
-            empty one, or `method`, `effort` or `memory_bytes` is not as above.
+            empty one, or `method`, `effort`, `coalition` or `memory_bytes` is not as above.
 
     Edge cases: while nobody took part the rank is 0 and both bounds are -1.
 
@@ -89,7 +91,7 @@ def weak_privacy_trajectory(
         Multi-RoundSecAgg, Remark 1 and Figure 4a. Differs from the paper: both of its definitions
         index rounds 0..t-1; entry j here is after rows 0..j, as for all other metrics.
     """
-    history = as_history(P)
+    history = without(P, coalition)
     known = isinstance(method, str) and method in METHODS
     hint = nearest(str(method), METHODS)
     require(known, "method", f"must be one of 'certified', 'bounds' ({hint})", method)

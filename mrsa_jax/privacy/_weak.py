@@ -18,7 +18,7 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import card, shown
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
     Alone,
@@ -119,7 +119,9 @@ class WeakPrivacy:
         return card("Weak privacy", rows)
 
 
-def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None) -> WeakPrivacy:
+def weak_privacy(
+    P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
+) -> WeakPrivacy:
     """Return the fewest clients whose updates any combination of the learnt sums involves.
 
     Use it to say what a server that keeps all sums can solve for. T = 1 means that some client's
@@ -132,6 +134,8 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
         effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core,
             all together, as predicted before each starts. More effort narrows the interval, never
             widens it. 0 does only what is cheap.
+        coalition: Indices of clients who tell the server their own updates, known and not all:
+            they count as if they had taken no part.
         progress: Called with a search's name and predicted cost, the parts done and their number.
 
     Returns:
@@ -139,7 +143,7 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
 
     Raises:
         ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an empty one,
-            or `effort` is no finite number of at least 0.
+            `effort` is no finite number of at least 0, or a coalition is none.
 
     Edge cases: all-zero P gives None for both bounds, rank 0, and nothing exposed. Clients who
     never took part are in no combination.
@@ -150,6 +154,8 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
         (1, True, (0, 1, 2))
         >>> weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]]).upper
         2
+        >>> weak_privacy([[1, 1, 1, 1], [1, 1, 0, 0]], coalition=[0]).exposed
+        (1,)
 
     Cost: NP-hard in general. Exact within seconds wherever T or the number of groups less the
     rank is small, and for block designs.
@@ -158,18 +164,18 @@ def weak_privacy(P: Any, *, effort: Any = 1.0, progress: Progress | None = None)
         Multi-RoundSecAgg, Remark 1; the authors' published notebooks take the smallest row
         weight of a floating-point echelon form, which is only an upper bound.
     """
-    *_, last = weak_steps(P, effort=effort, progress=progress)
+    *_, last = weak_steps(P, effort=effort, coalition=coalition, progress=progress)
     return last
 
 
 def weak_steps(
-    P: Any, *, effort: Any = 1.0, progress: Progress | None = None
+    P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
 ) -> Iterator[WeakPrivacy]:
     """Yield what `weak_privacy` knows, each time it knows more; the last is its answer.
 
     The first comes after what costs least and matters most: who is exposed, and the lightest sum.
     """
-    array = host_array(as_history(P), "P")
+    array = host_array(without(P, coalition), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
     budget = Budget(SECONDS_PER_EFFORT * check_effort(effort))
     groups = collapse(array)
