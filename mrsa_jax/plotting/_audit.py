@@ -45,7 +45,7 @@ def plot_audit_exposure(
 
 
 def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot weak privacy T after each round of a log, and strong privacy T where it is known.
+    """Plot weak T after each round of a log, and strong T where it is known.
 
     Weak T lies in the band; a thick line is drawn where its edges meet.
 
@@ -71,8 +71,10 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                     drawstyle="steps-post", label="strong T", **mark)  # fmt: skip
         highest = float(np.nanmax(upper)) if np.isfinite(upper).any() else 1.0
         ax.axhline(2, color=WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
-        ax.set(xlabel=label, ylabel="privacy T (clients)", ylim=(0, max(1.1 * highest, 2.5)))
-        ax.set_title("Fewest clients in any combination of the sums")
+        ax.set(
+            xlabel=label, ylabel="weak and strong T (clients)", ylim=(0, max(1.1 * highest, 2.5))
+        )
+        ax.set_title("Fewest clients in any combination of the sums, or moving together")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
         whole_numbers(ax.xaxis, ax.yaxis)
     return ax

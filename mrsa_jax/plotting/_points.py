@@ -1,4 +1,4 @@
-"""Points of a sweep, or schemes of a study: a quantity over an axis, and T against C.
+"""Points of a sweep, or schemes of a study: a quantity over an axis, and strong T against C.
 
 Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LABELS = {
-    "strong_privacy": "strong privacy T (clients)",
+    "strong_privacy": "strong T (clients)",
     "aggregation_cardinality": "aggregation cardinality C (clients)",
     "exposed_clients": "exposed clients",
     "fairness_gap": "fairness gap F",
@@ -125,7 +125,7 @@ def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot T against C, a mark a point; where models were trained its shade is the accuracy.
+    """Plot strong T against C, a mark a point; where models were trained its shade is the accuracy.
 
     Args:
         table: Columns strong_privacy, aggregation_cardinality, and scheme and accuracy if any;
@@ -189,7 +189,7 @@ def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
 
 
 def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot the T that schemes keep against their C (columns scheme, T, C, C_low, C_high)."""
+    """Plot the strong T that schemes keep against their C (columns scheme, T, C, C_low, C_high)."""
     with drawing(ax) as ax:
         for i, (_, row) in enumerate(data.iterrows()):
             spread = np.array([[row["C"] - row["C_low"]], [row["C_high"] - row["C"]]])
@@ -205,7 +205,7 @@ def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                 ls="none",
             )
         ax.set(xlabel="average aggregation cardinality C (clients)", xlim=(0, 12.6))
-        ax.set(ylabel="privacy T kept for ever (clients)", ylim=(0, 13))
+        ax.set(ylabel="strong T kept for ever (clients)", ylim=(0, 13))
         ax.set_title("Privacy against cardinality (N = 120, K = 12)")
         legend(ax)
     return ax

@@ -21,8 +21,8 @@ _LOOKS = {
     "drop_block": ("#0072B2", "-.", "^", "drop block: sum over whole blocks"),
 }
 _LABELS = {
-    "weak": ("weak privacy T (clients)", "Fewest clients in any combination of sums"),
-    "strong": ("strong privacy T (clients)", "Fewest clients whose updates move only together"),
+    "weak": ("weak T (clients)", "Fewest clients in any combination of sums"),
+    "strong": ("strong T (clients)", "Fewest clients whose updates move only together"),
     "rounds_kept": ("rounds with a sum (%)", "Rounds that were not lost"),
     "cardinality": ("aggregation cardinality C (clients)", "Mean number of clients in a sum"),
 }

@@ -81,9 +81,9 @@ def _over_rounds(
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Plot strong multi-round privacy T over rounds, from the first sum on."""
+    """Plot strong T over rounds, from the first sum on."""
     title = "Fewest clients whose updates move only together"
-    label = "strong privacy T (clients)"
+    label = "strong T (clients)"
     return _over_rounds(results, "strong_privacy", ax, label, title, step=True)
 
 

@@ -113,7 +113,7 @@ class Audit:
         return "more than 99.9%" if is_almost_all else f"{leverage:.1%}"
 
     def over_rounds(self, log: ParticipationLog, progress: Progress | None = None) -> OverRounds:
-        """Return who was exposed, and between which bounds T lay, after every round of the log.
+        """Return who was exposed, and between which bounds weak T lay, after each round of a log.
 
         Args:
             log: The history that was audited.
@@ -148,9 +148,9 @@ class Audit:
         lower = self.strong if definition == "strong" else self.weak.lower
         upper = self.strong if definition == "strong" else self.weak.upper
         if lower is None or upper is None:
-            reason = "nobody took part, so T is undefined and nothing is proven"
+            reason = "nobody took part, so weak and strong T are undefined and nothing is proven"
             return Gate(target, definition, False, reason)
-        value = f"{definition} privacy T is {_interval(lower, upper)}"
+        value = f"{definition} T is {_interval(lower, upper)}"
         if definition == "weak" and self.weak.error_bits is not None:
             value += f" ({self.weak.surety})"
         if upper < target:
@@ -163,17 +163,19 @@ class Audit:
     def sentences(self) -> list[str]:
         """Return the findings in words, the most urgent first."""
         if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
-            nobody = "Nobody took part in any round: nothing is learnt, and T is undefined."
+            nobody = (
+                "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
+            )
             return [nobody, *self._columns()]
         sure = "proven" if self.weak.certified else self._unsure()
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
             *self._urgent(),
-            f"Weak privacy T is {interval} ({sure}): any combination of the sums involves at "
+            f"Weak T is {interval} ({sure}): any combination of the sums involves at "
             f"least {self.weak.lower} {_clients(self.weak.lower)}.",
             self.recipe.text(),
             *self._plain_sum(),
-            f"Strong privacy T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
             *self._columns(),
             *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]

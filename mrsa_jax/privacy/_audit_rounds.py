@@ -1,9 +1,9 @@
-"""What an audit found, round by round: who was exposed by then, and between which bounds T lay.
+"""What an audit found, round by round: who was exposed, and between which bounds weak T lay.
 
-Everything follows from first exposures, classes of equal columns, the
-lightest sum so far, the audit's own interval (a lower bound of T after the last round is one after
-every round), and the bounds in bulk where the history is small enough for them, whose primes are
-drawn for the call and err with a chance below 2**-30.
+Everything follows from first exposures, classes of equal columns, the lightest sum so far, the
+audit's own interval (a lower bound of weak T after the last round is one after every round), and
+the bounds in bulk where the history is small enough for them, whose primes are drawn for the call
+and err with a chance below 2**-30.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class OverRounds:
 
     Attributes:
         exposed: int32, clients whose own update could be solved for.
-        strong: int32, strong privacy T; -1 while nobody took part. None for a log too large.
-        lower: int32, weak privacy T is at least this; -1 while nobody took part.
-        upper: int32, weak privacy T is at most this; -1 while nobody took part.
+        strong: int32, strong T; -1 while nobody took part. None for a log too large.
+        lower: int32, weak T is at least this; -1 while nobody took part.
+        upper: int32, weak T is at most this; -1 while nobody took part.
     """
 
     exposed: np.ndarray

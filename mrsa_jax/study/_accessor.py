@@ -74,11 +74,11 @@ class StudyAccessor:
         return _cite.cite(self._checked())
 
     def plot_tradeoff(self, *, ax: Axes | None = None) -> Axes:
-        """Plot strong privacy T against cardinality C; where models were trained, by accuracy."""
+        """Plot strong T against cardinality C; where models were trained, by accuracy."""
         return plotting.plot_privacy_cost(self.table(), ax=ax)
 
     def plot_privacy(self, *, ax: Axes | None = None, **axes: str) -> Axes:
-        """Plot strong privacy T: over rounds for a study, over its axes for a sweep.
+        """Plot strong T: over rounds for a study, over its axes for a sweep.
 
         Args:
             ax: Where to draw; a figure of its own when None.
@@ -141,7 +141,7 @@ class StudyAccessor:
         return plot_any(self._results, table, variable, x, hue, ax)
 
     def explore(self) -> Explorer:
-        """Return a quick look at T, C and accuracy: linked pictures over a table to sort.
+        """Return a quick look at strong T, C and accuracy: linked pictures over a table to sort.
 
         A notebook shows it; `save(path)` writes it as a page. It needs no widgets and no network.
         """

@@ -56,10 +56,10 @@ class AuditConfig(Shown):
     """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
 
     fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
-    """Exit with status 3 unless privacy of at least this T is proven (2: nobody is exposed)."""
+    """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
 
     definition: Literal["weak", "strong"] = "weak"
-    """Of --fail-below: clients in any combination of sums, or clients who only move together."""
+    """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
 
     recipe_file: File = None
     """Where to write the whole recipe as CSV."""

@@ -88,7 +88,7 @@ def guaranteed_privacy(
     protocol: ProtocolConfig | None = None,
     segments: SegmentConfig | None = None,
 ) -> int:
-    """Return the T that a selector keeps however many rounds follow; 1 where it keeps none.
+    """Return the strong T that a selector keeps however many rounds follow; 1 where it keeps none.
 
     Blocks of T move together for ever where the selection never parts them and no sum does: nobody
     is lost inside a round, or the policy drops or aborts for whole blocks; the graph cannot fall

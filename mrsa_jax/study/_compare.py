@@ -45,8 +45,8 @@ def compare(
 
     Returns:
         Data set as of `run`, with `results.mrsa`: axes `scheme`, `trial`, `round`, `client`.
-        Expected C is nan where a selector or the availability model does not know it, and T is
-        guaranteed only of a selector that says so (`block_size`).
+        Expected C is nan where a selector or the availability model does not know it, and strong T
+        is guaranteed only of a selector that says so (`block_size`).
 
     Raises:
         ConfigurationError: If there is no scheme, one is no selector or no pytree, or they differ
@@ -95,7 +95,7 @@ def from_histories(histories: Mapping[str, Any]) -> xr.Dataset:
 
     Returns:
         Data set as of `run`, with `results.mrsa`; without an axis `trial` for histories [J, N].
-        Nothing is known of rates and expectations, and no T is guaranteed.
+        Nothing is known of rates and expectations, and no strong T is guaranteed.
 
     Raises:
         ConfigurationError: If there is no history, or one is no such array or of another shape.

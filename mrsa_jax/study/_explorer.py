@@ -1,4 +1,4 @@
-"""A quick look at T against C against accuracy: small linked pictures over a sortable table.
+"""A quick look at strong T against C against accuracy: small linked pictures over a sortable table.
 
 One piece of HTML without widgets, servers or anything to fetch. It shows in a notebook, in a
 report and from a file, offline; where scripts are not run, table and pictures still stand.
@@ -30,7 +30,7 @@ _LEFT, _BOTTOM, _TOP, _RIGHT = 66, 44, 12, 12
 
 _HEADINGS = {
     "scheme": "Scheme",
-    "strong_privacy": "T",
+    "strong_privacy": "Strong T",
     "aggregation_cardinality": "C",
     "accuracy": "Accuracy (%)",
     "exposed_clients": "Exposed",
@@ -43,7 +43,7 @@ _HEADINGS = {
     "seconds": "Seconds",
 }
 _AXES = {
-    "strong_privacy": "strong privacy T",
+    "strong_privacy": "strong T",
     "aggregation_cardinality": "cardinality C",
     "accuracy": "accuracy (%)",
 }
@@ -199,7 +199,7 @@ def _plots(table: pd.DataFrame, names: Sequence[str]) -> str:
 
 
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return which quantities are drawn against which; the first two there are, without T and C."""
+    """Return which quantities are drawn against which; the first two there are, without those."""
 
     def has(name: str) -> bool:
         return name in table and bool(table[name].notna().any())

@@ -132,7 +132,7 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
-        ("strong privacy T", str(found.strong), "exact"),
+        ("strong T", str(found.strong), "exact"),
         (
             "lightest combination so far",
             f"{weak.upper} client{'' if weak.upper == 1 else 's'}",
@@ -160,9 +160,9 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     return [
         exposed,
         ("maximum leverage", leverage, "float64"),
-        ("weak privacy T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
+        ("weak T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
          f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
         *plain,
-        ("strong privacy T", str(found.strong), "exact"),
+        ("strong T", str(found.strong), "exact"),
         ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
     ]  # fmt: skip

@@ -53,8 +53,8 @@ def columns_of(results: xr.Dataset, field: str) -> tuple[str, ...]:
 def points(results: xr.Dataset) -> pd.DataFrame:
     """Return a study as a table, a row a scheme or a point that is done.
 
-    Over trials each quantity is a mean, but T the smallest (the worst) and the first round that
-    exposes somebody the earliest; nan where there is none. Trajectories give their last entry.
+    Over trials each quantity is a mean, but strong T the smallest (the worst) and the first round
+    that exposes somebody the earliest; nan where there is none. Trajectories give their last entry.
     """
     import pandas as pd
 
@@ -150,21 +150,21 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
     if len(early):
         left = early["largest_rank"] - early["rank"]
         span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
-        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes T last: "
-                    f"rounds left, N - rank: {span}.")  # fmt: skip
+        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes strong T "
+                    f"last: rounds left, N - rank: {span}.")  # fmt: skip
     seeds = columns_of(results, "seed")
     settings = [name for name in names if name not in seeds]
     best = _most_useful(table, settings)
     if best is not None:
         where = ", ".join(f"{name} {_word(best[name])}" for name in settings) or "the only setting"
-        said.append(f"The most useful of those whose T lasts is {where}: {_use(best)}.")
+        said.append(f"The most useful of those whose strong T lasts is {where}: {_use(best)}.")
     return tuple(said)
 
 
 def _most_useful(table: pd.DataFrame, settings: list[str]) -> pd.Series[Any] | None:
-    """Return the setting that sums the most, or trains best, of those whose T lasts in all seeds.
+    """Return the setting that sums the most, or trains best, of those whose strong T always lasts.
 
-    What differs in its seed alone is one setting: means over the seeds, and the smallest T.
+    What differs in its seed alone is one setting: means over the seeds, and the smallest strong T.
     """
     own = table.assign(points=1)
     by = "accuracy" if "accuracy" in own and own["accuracy"].notna().any() else ""
@@ -185,7 +185,7 @@ def _mean(values: pd.Series[Any]) -> float:
 
 
 def _use(best: pd.Series[Any]) -> str:
-    what = f"T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
+    what = f"strong T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
     if "accuracy" in best:
         what += f", {100 * best['accuracy']:.1f} % test accuracy"
     return what + (f" (over {best['points']:.0f} seeds)" if best["points"] > 1 else "")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FORMS = {
     "Scheme": "{row.scheme}",
-    "T": "{row.strong_privacy:d}",
+    "Strong T": "{row.strong_privacy:d}",
     "Rank": "{row.rank:.4g}",
     "Exposed": "{row.exposed_clients:.4g}",
     "From": "{row.first_exposed_after:d}",
@@ -44,7 +44,7 @@ COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
 _CAPTIONS = {
-    "strong_privacy": "Strong multi-round privacy T: the fewest clients who only move together.",
+    "strong_privacy": "Strong T: the fewest clients who only move together.",
     "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
     "fairness_gap": "Fairness gap F: most minus least often summed client, divided by the rounds.",
     "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a round's sum,"
@@ -112,7 +112,7 @@ def study_page(
 
 
 def _cost(results: xr.Dataset) -> str:
-    """Return the pictures of T against C against accuracy; "" for a single scheme."""
+    """Return the pictures of strong T against C against accuracy; "" for a single scheme."""
     from mrsa_jax.study import _explorer, _points
 
     table = _points.points(results)
@@ -198,7 +198,7 @@ def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
 
 
 _READING = (
-    "T: strong multi-round privacy, the fewest clients whom the sums never separate. Rank: of the "
+    "Strong T: the fewest clients whom the sums never separate. Rank: of the "
     "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
     "update the server can solve for, and from which round on (counted from 1); ranks and exposure "
     "are decided modulo primes drawn at random, with error chance below 2^-30 a history. "

@@ -18,7 +18,7 @@ _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
 _CAPTIONS = {
     "exposed_clients": "Clients whose own update could be solved for after each round: a "
     "combination of the sums so far is theirs alone.",
-    "weak_privacy": "Weak privacy T after each round: the fewest clients in any combination of the "
+    "weak_privacy": "Weak T after each round: the fewest clients in any combination of the "
     "sums so far, between its bounds (before the last round with error chance below 2^-30); 1 "
     "means that somebody is exposed. Strong T: the fewest clients whom no combination tells apart.",
 }
@@ -92,7 +92,7 @@ def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:
     how = _CHECK.format(bytes=log.get("bytes", "?"), sha256=log.get("sha256", "?"))
     plain = _combination(folder / "plain_sum.csv")
     more = f"<h3>Of the smallest plain sum</h3>{plain}" if plain else ""
-    return f'<p class="note">{tidy(how)}</p><h3>Of weak privacy T</h3>{fewest}{more}'
+    return f'<p class="note">{tidy(how)}</p><h3>Of weak T</h3>{fewest}{more}'
 
 
 def _combination(path: pathlib.Path) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CURVES = {
-    "strong_privacy": "Strong multi-round privacy T.",
+    "strong_privacy": "Strong T: the fewest clients who only move together.",
     "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
     "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a sum.",
     "fairness_gap": "Fairness gap F.",
@@ -129,7 +129,7 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
         return pictures
     has = {str(name): None for name in table if table[name].notna().any()}
     if {"strong_privacy", "aggregation_cardinality"} <= set(has):
-        caption = "What privacy costs: strong privacy T against cardinality C."
+        caption = "What privacy costs: strong T against cardinality C."
         schemes = dict.fromkeys(_points.columns_of(results, "scheme"), "scheme")
         named = table.rename(columns=schemes)
         plot: Callable[..., Any] = functools.partial(plotting.plot_privacy_cost, named)

@@ -34,7 +34,7 @@ class Variable:
 # What is known of who took part, whatever command is swept: type, units, description.
 # The store holds -1 where an integer has no value, and `open_study` gives nan.
 _AT_END = {
-    "strong_privacy": ("int32", "clients", "Strong multi-round privacy T; nan before any sum"),
+    "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
     "rank": ("int32", "1", "Rank of the participation matrix"),
     "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
     "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
@@ -55,7 +55,7 @@ _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
     """Return what is known of who took part: at the end, after each round, and for ever."""
     found = {name: Variable(dims, *facts) for name, facts in _AT_END.items()}
-    words = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
+    words = "Strong T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
     found["guaranteed_privacy"] = Variable((), "int32", "clients", words)
     found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
     if by_round:

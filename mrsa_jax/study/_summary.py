@@ -22,7 +22,7 @@ class Row:
         strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
-        guaranteed_privacy: T that the scheme keeps whatever the rounds bring; 1 where nothing is
+        guaranteed_privacy: Strong T that lasts whatever the rounds bring; 1 where nothing is
             guaranteed, or the data set does not say.
         exposed_clients: Clients whose own update the server can solve for.
         first_exposed_after: Rounds after which the first was exposed (the earliest trial); None.
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def lasts(self) -> bool:
-        """Whether T stays above 1 however many rounds follow."""
+        """Whether strong T stays above 1 however many rounds follow."""
         return self.guaranteed_privacy > 1
 
     @property
@@ -162,10 +162,10 @@ def _segment_sentence(rows: tuple[Row, ...]) -> str:
     level = f"{levels.pop():.3g}" if len(levels) == 1 else "of its own for each scheme"
     text = (
         f"Updates are summed segment by segment, at privacy level {level} in one round (the share "
-        "of segments that stay hidden of any union of groups). T, rank and exposure are of the "
-        "worst segment over all rounds: a client counts as exposed once any segment of its update "
-        f"is. A round waits {first.round_seconds:.3g} s for the slowest group; a median over each "
-        f"segment's sums would bear {first.tolerated_byzantine} Byzantine client"
+        "of segments that stay hidden of any union of groups). Strong T, rank and exposure are of "
+        "the worst segment over all rounds: a client counts as exposed once any segment of its "
+        f"update is. A round waits {first.round_seconds:.3g} s for the slowest group; a median "
+        f"over each segment's sums would bear {first.tolerated_byzantine} Byzantine client"
     )
     return text + ("." if first.tolerated_byzantine == 1 else "s.")
 
@@ -214,8 +214,8 @@ def _yet_sentence(rows: list[Row]) -> str:
     ]
     its = "its" if len(rows) == 1 else "their"
     return (
-        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} T last, and after so "
-        "many more rounds with new sums, or sooner, every client's update can be solved for."
+        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} strong T last, and after "
+        "so many more rounds with new sums, or sooner, every client's update can be solved for."
     )
 
 
@@ -228,7 +228,7 @@ def _errors(rows: list[Row]) -> str:
 
 
 def _cost_sentence(rows: tuple[Row, ...]) -> str:
-    """Say what privacy costs; a scheme whose T does not last is never advised."""
+    """Say what privacy costs; a scheme whose strong T does not last is never advised."""
     exposed = [row for row in rows if row.exposed_clients > 0]
     kept = [
         row
@@ -240,15 +240,17 @@ def _cost_sentence(rows: tuple[Row, ...]) -> str:
     if not kept:
         return "None of the schemes both sums updates and protects every client for good."
     best = max(kept, key=_usefulness)
-    text = f"Of the schemes whose T lasts, {best.scheme} is the most useful, with {_use(best)}"
+    text = (
+        f"Of the schemes whose strong T lasts, {best.scheme} is the most useful, with {_use(best)}"
+    )
     if exposed:
         other = max(exposed, key=_usefulness)
         text += f" (against {_use(other)} under {other.scheme})"
     strictest = max(kept, key=lambda row: row.strong_privacy or 0)
     if strictest is not best:
         text += (
-            f", while {strictest.scheme}, whose T = {strictest.strong_privacy} is the highest, "
-            f"has {_use(strictest)}"
+            f", while {strictest.scheme}, whose strong T = {strictest.strong_privacy} is the "
+            f"highest, has {_use(strictest)}"
         )
     return text + "."
 

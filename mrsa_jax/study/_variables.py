@@ -35,8 +35,8 @@ def coordinates(labels: list[str], rounds: int, num_clients: int) -> dict[str, A
 def scheme_variables(
     rates: np.ndarray, expected: list[tuple[float, float]], kept: list[int]
 ) -> dict[str, Any]:
-    """Return the clients' dropout rates, what C of each scheme is expected to be, and its T."""
-    about = "T that the scheme keeps whatever the rounds bring; 1 where nothing is guaranteed"
+    """Return the clients' dropout rates, what C of each scheme is expected to be, and strong T."""
+    about = "Strong T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
     facts = {"units": "clients", "description": about}
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
@@ -68,7 +68,7 @@ def known_before(
 
 
 def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, np.ndarray]:
-    """Return what a sweep keeps of a point before it is played: the T that lasts, and N."""
+    """Return what a sweep keeps of a point before it is played: the strong T that lasts, and N."""
     selector = _build.build_selector(scheme, config.population)
     segments = None if isinstance(config, SimulateConfig) else config.hetero
     kept = _build.guaranteed_privacy(selector, config.protocol, segments)
@@ -80,7 +80,7 @@ def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, 
 
 # What has a value in some rounds, or of some clients, only: from which number on, and what it is.
 _SOME = {
-    "strong_privacy": (1, "Strong multi-round privacy T; nan before the first sum"),
+    "strong_privacy": (1, "Strong T; nan before the first sum"),
     "first_exposure": (0, "Round, from 0, that exposes the client; nan: never"),
 }
 _NAMES = ("strong_privacy", "rank", "exposed_clients", "first_exposure", "fairness_gap",
@@ -90,7 +90,7 @@ _NAMES = ("strong_privacy", "rank", "exposed_clients", "first_exposure", "fairne
 def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
     """Return what the server can know of each scheme's rounds; `axes` lie behind `scheme`.
 
-    What a trial has not (T before the first sum, the exposure of a client who never is) is nan.
+    What a trial has not (strong T before the first sum, the exposure of who never is) is nan.
     """
     found: dict[str, Any] = {}
     for name in _NAMES:

@@ -97,9 +97,9 @@ def test_the_findings_in_words(log: pathlib.Path, capsys: pytest.CaptureFixture[
         "1 of 5 clients are exposed",
         "client site-41 (from round 12 on)",
         "100.0% of the variance of client site-41's update",
-        "Weak privacy T is 1 (proven)",
+        "Weak T is 1 (proven)",
         "The sum of rounds 3 and 9 minus round 12 is client site-41's update alone.",
-        "Strong privacy T is 1",
+        "Strong T is 1",
     ]
     places = [said.index(finding) for finding in findings]
     assert places == sorted(places)  # the most urgent first
@@ -120,7 +120,7 @@ def test_json_is_all_that_is_printed(log: pathlib.Path, capsys: pytest.CaptureFi
         "target": 2,
         "definition": "weak",
         "passed": False,
-        "reason": "weak privacy T is 1, below 2",
+        "reason": "weak T is 1, below 2",
     }
 
 
@@ -182,7 +182,7 @@ def test_a_history_of_nobody_fails_every_gate(
     path = tmp_path / "zeros.csv"
     path.write_text("0,0\n0,0\n")
     assert main(["audit", str(path), *QUICK]) == 0
-    assert "T is undefined" in capsys.readouterr().out
+    assert "weak and strong T are undefined" in capsys.readouterr().out
     assert main(["audit", str(path), *QUICK, "--fail-below", "1", "--json"]) == 3
     content = json.loads(capsys.readouterr().out)
     assert content["weak_privacy"]["lower"] is None
@@ -386,7 +386,7 @@ def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib
     )
     try:
         assert process.stderr is not None
-        assert any("exposed clients: 0; strong privacy T: 1" in line for line in process.stderr)
+        assert any("exposed clients: 0; strong T: 1" in line for line in process.stderr)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         printed, said = process.communicate(timeout=60)

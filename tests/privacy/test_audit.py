@@ -79,7 +79,7 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     assert sentences[0].startswith("1 of 5 clients are exposed")
     assert "client 41 (from round 12 on)" in sentences[0]
     assert "100.0% of the variance of client 41's update, and 60.0%" in sentences[1]
-    assert sentences[2].startswith("Weak privacy T is 1 (proven)")
+    assert sentences[2].startswith("Weak T is 1 (proven)")
     assert stages[0][0] == "exposed clients"
     assert "leverage" in {stage[0] for stage in stages}
 
@@ -108,7 +108,7 @@ def test_nobody_took_part() -> None:
     assert (found.exposed, found.max_leverage, found.recipe) == ((), None, None)
     assert found.empty_rounds == 4
     assert found.sentences() == [
-        "Nobody took part in any round: nothing is learnt, and T is undefined."
+        "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
     ]
     assert found.to_dict()["weak_privacy"]["lower"] is None
     for definition in ("weak", "strong"):
@@ -123,7 +123,7 @@ def test_gates_fail_when_unsure() -> None:
     assert found.gate(3, "strong").passed
     below = found.gate(4)
     assert not below.passed
-    assert below.reason == "weak privacy T is 3, below 4"
+    assert below.reason == "weak T is 3, below 4"
     weak = dataclasses.replace(found.weak, lower=2, upper=5, certified=False)
     unsure = dataclasses.replace(found, weak=weak)
     assert unsure.gate(2).passed

@@ -42,14 +42,14 @@ def test_proven_bounds_get_a_line_only_where_they_meet() -> None:
     assert x.tolist() == [1, 2, 3]
     np.testing.assert_array_equal(y, [4, np.nan, 2])
     assert len(ax.collections) == 2  # a band a scheme
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rounds", "weak privacy T (clients)")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rounds", "weak T (clients)")
 
 
 def test_the_estimate_is_drawn_beside_the_bounds() -> None:
     data = _by_scheme(lower=[2, 2, 1], upper=[4, 2, 1], estimate=[4, 9, 1])
     lines = _lines(axes_of(privacy.draw_echelon, data))
     assert lines["Random: estimate"][1].tolist() == [4, 9, 1]
-    assert lines["Weighted random: T at most"][1].tolist() == [5, 3, 2]
+    assert lines["Weighted random: weak T at most"][1].tolist() == [5, 3, 2]
 
 
 def test_a_metric_has_a_line_and_a_band() -> None:

@@ -241,7 +241,7 @@ def audit_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     content = {
         "title": "log.csv: 9 rounds, 240 clients, plain sums",
         "sentences": [EVIL, "Somebody's update follows."],
-        "summary": [{"question": "weak privacy T", "answer": "1", "how_sure": "certified"}],
+        "summary": [{"question": "weak T", "answer": "1", "how_sure": "certified"}],
         "gate": {"target": 2, "definition": "weak", "passed": False, "reason": "T is 1, below 2"},
         "findings": {"exposed": exposed},
     }
@@ -365,7 +365,7 @@ def test_a_history_without_sums_has_no_privacy(results: xr.Dataset) -> None:
     nobody = results.assign(strong_privacy=xr.full_like(results["strong_privacy"], np.nan))
     (row, _) = study.summarise(nobody)
     assert row.strong_privacy is None
-    assert _report.cells(row)[_report.COLUMNS.index("T")] == "-"
+    assert _report.cells(row)[_report.COLUMNS.index("Strong T")] == "-"
 
 
 def test_cells_count_rounds_from_one(results: xr.Dataset) -> None:

@@ -133,6 +133,6 @@ def draw_early_leaks(figure: Figure, data: pd.DataFrame) -> None:
     ax.set_xticks(range(0, int(data["rounds"].max()) + 1, period))
     ax.grid(axis="x", color="#bbbbbb", ls=":")
     ax.set(xlabel=f"rounds (grid: multiples of N/K = {period})", ylim=(0, None))
-    ax.set_ylabel("trials with T below\nmin(K, N - rank + 1) so far (%)")
+    ax.set_ylabel("trials with weak T below\nmin(K, N - rank + 1) so far (%)")
     ax.set_title("Weighted random selection leaks earlier than random")
     legend(ax)

@@ -228,7 +228,7 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
     figure.set_size_inches(14, 3.9)
     left, middle, right = figure.subplots(1, 3)
     for axes, panel, title in (
-        (left, "bounds", "Bounds of T, means over trials"),
+        (left, "bounds", "Bounds of weak T, means over trials"),
         (middle, "one history", "One history each, with certificates"),
         (right, "echelon estimate", "Echelon-form estimate (dots: K)"),
     ):
@@ -237,7 +237,7 @@ def draw_privacy(figure: Figure, data: pd.DataFrame) -> None:
     for axes in (left, middle):
         axes.get_legend().remove()
         axes.set(ylim=(0, 13))
-    right.set(ylabel="estimate of T (clients)")
+    right.set(ylabel="estimate of weak T (clients)")
     right.axhline(12, color="#777777", lw=0.8, ls=":")
 
 
@@ -248,8 +248,8 @@ def _draw_bounds(ax: Axes, data: pd.DataFrame) -> None:
         ax.plot(rounds, upper, lw=0.6, color=look["color"], drawstyle="steps-post")
         exact = np.where(upper - lower < 1e-9, upper, np.nan)
         ax.plot(rounds, exact, drawstyle="steps-post", **look)
-    ax.set(xlabel="rounds", ylabel="weak privacy T (clients)", ylim=(0, None))
-    ax.set_title("Proven bounds of T (line: they meet)")
+    ax.set(xlabel="rounds", ylabel="weak T (clients)", ylim=(0, None))
+    ax.set_title("Proven bounds of weak T (line: they meet)")
     legend(ax)
 
 
@@ -267,13 +267,13 @@ def draw_echelon(figure: Figure, data: pd.DataFrame) -> None:
     for label, curve, look in by_scheme(data):
         rounds, _, upper = _draw_band(ax, curve, look["color"], 0.25)
         line = {"color": look["color"], "drawstyle": "steps-post"}
-        ax.plot(rounds, upper, label=f"{label}: T at most", **line)
+        ax.plot(rounds, upper, label=f"{label}: weak T at most", **line)
         words = f"{label}: estimate"
         ax.plot(rounds, curve["estimate"], ls=(0, (2, 1)), lw=1.4, label=words, **line)
     ax.set_yscale("log", base=2)
     ticks = (1, 2, 3, 6, 12, 24, 48)
     ax.set_yticks(ticks, [str(value) for value in ticks])
     ax.minorticks_off()
-    ax.set(xlabel="rounds", ylabel="weak privacy T (clients), log axis")
-    ax.set_title("Echelon-form estimate against proven bounds of T, one history each")
+    ax.set(xlabel="rounds", ylabel="weak T (clients), log axis")
+    ax.set_title("Echelon-form estimate against proven bounds of weak T, one history each")
     legend(ax)
