@@ -331,6 +331,8 @@ ENTRY_POINTS = {
     "selection.weighted": "num_clients cohort_size",
     "selection.partition": "num_clients cohort_size",
     "selection.batch_partitioning": "num_clients cohort_size privacy_target fairness",
+    "selection.crossing_partitions": "num_clients cohort_size privacy_target fairness",
+    "selection.from_lines": "lines cohort_size",
     "selection.bernoulli": "num_clients probability",
     "selection.register": "name factory label papers",
     "availability.independent": "dropout_rate",

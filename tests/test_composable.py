@@ -189,6 +189,7 @@ def selection_rows() -> dict[str, Row]:
     selectors = {
         "batch_partitioning()": blocks,
         "BernoulliSelection": selection.bernoulli(N, 0.5),
+        "crossing_partitions()": selection.crossing_partitions(N, 2, 2),
         "power_of_choice()": selection.power_of_choice(N, 2, 3),
         "minimum_separation()": selection.minimum_separation(selection.uniform(N, 2), 1),
     }
@@ -242,6 +243,7 @@ def selection_rows() -> dict[str, Row]:
             KEYS,
             SURVIVORS,
         ),
+        "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
         "learnt_rows": _not(SHAPE, selection.learnt_rows, _both(history)),
         "learnt_sums": _of(lambda alive: selection.learnt_sums(alive, 2, "drop_block"), SURVIVORS),
         "poisson": _not(CHECKED, lambda p: selection.poisson(N, p), RATES),

@@ -105,6 +105,8 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "selection.weighted": sizes,
         "selection.partition": sizes,
         "selection.batch_partitioning": target | {"fairness": "uniform"},
+        "selection.crossing_partitions": target | {"fairness": "uniform"},
+        "selection.from_lines": {"lines": np.eye(4, dtype=int), "cohort_size": 2},
         "selection.bernoulli": {"num_clients": 4, "probability": 0.5},
         "availability.independent": {"dropout_rate": 0.1},
         "selection.rollout": rolled,

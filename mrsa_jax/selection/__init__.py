@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
     from mrsa_jax.selection._checks import Fairness
     from mrsa_jax.selection._convergence import convergence_bound, convex_constants
+    from mrsa_jax.selection._lines import crossing_partitions, from_lines
     from mrsa_jax.selection._many import rollout_many
     from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
     from mrsa_jax.selection._own_schemes import register
@@ -51,12 +52,14 @@ __all__ = [
     "component_sums",
     "convergence_bound",
     "convex_constants",
+    "crossing_partitions",
     "enumerate_family",
     "expected_cardinality",
     "fairness_gap",
     "family_size",
     "family_size_bound",
     "form_blocks",
+    "from_lines",
     "full_rank_probability_bound",
     "learnt_rows",
     "learnt_sums",

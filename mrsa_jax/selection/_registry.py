@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
-from mrsa_jax.selection._checks import Fairness
+from mrsa_jax.selection._checks import Fairness, check_grids
 
 if TYPE_CHECKING:
     from mrsa_jax._selector import Selector
@@ -98,9 +98,9 @@ class Scheme:
         """Read a scheme as written in flags and files.
 
         The form is a name and its parameters: `uniform`, `weighted`, `partition`,
-        `batch_partitioning:T[:FAIRNESS]`, `bernoulli:CHANCE`, `poisson:CHANCE:CHANCE...` (dealt out
-        to the clients in turn), `power_of_choice:CANDIDATES`, `minimum_separation:ROUNDS:SCHEME`,
-        or the name of a scheme that `register` has added.
+        `batch_partitioning:T[:FAIRNESS]`, `crossing_partitions:T[:FAIRNESS]`, `bernoulli:CHANCE`,
+        `poisson:CHANCE:CHANCE...` (dealt out to the clients in turn), `power_of_choice:CANDIDATES`,
+        `minimum_separation:ROUNDS:SCHEME`, or the name of a scheme that `register` has added.
 
         Raises:
             ConfigurationError: For an unknown name (naming the nearest), or a missing or bad
@@ -195,7 +195,7 @@ def _hint(text: str) -> str:
 
 
 def _blocks(text: str, rest: list[str]) -> tuple[Any, ...]:
-    rule = "must give a privacy target, as in 'batch_partitioning:4'"
+    rule = f"must give a privacy target, as in '{text.split(':')[0]}:4'"
     require(1 <= len(rest) <= 2 and rest[0].isdigit(), "scheme", rule, text)
     target, (fairness, *_) = int(rest[0]), [*rest[1:], "least_used"]
     known = typing.get_args(Fairness)
@@ -252,6 +252,12 @@ def _whole_blocks(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
             )
 
 
+def _whole_grids(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
+    """Check that blocks fit, and that there is a grid of them."""
+    _whole_blocks(num_clients, cohort_size, scheme)
+    check_grids(num_clients, cohort_size, scheme.parameters[0])
+
+
 def _enough_candidates(num_clients: int, cohort_size: int, scheme: Scheme) -> None:
     (number,) = scheme.parameters
     rule = "must give from `cohort_size` to `num_clients` candidates"
@@ -271,6 +277,12 @@ def _by_name(name: str) -> Callable[..., Any]:
         return getattr(_blocks, name)(num_clients, cohort_size, *parameters)
 
     return build
+
+
+def _crossing(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
+    from mrsa_jax.selection._lines import crossing_partitions
+
+    return crossing_partitions(num_clients, cohort_size, *parameters)
 
 
 def _power_of_choice(num_clients: int, cohort_size: int, candidates: int) -> Any:
@@ -296,9 +308,14 @@ def _separation(num_clients: int, cohort_size: int, rounds: int, inner: Scheme) 
 # --- labels ---------------------------------------------------------------------------------------
 
 
-def _blocks_label(target: int | None = None, fairness: str = "") -> str:
-    rule = f", {fairness}" if fairness else ""
-    return "Multi-RoundSecAgg" + (f" (T={target}{rule})" if target is not None else "")
+def _blocks_label(words: str) -> Callable[..., str]:
+    """Return the label of words and, in parentheses, a privacy target and a rule if any."""
+
+    def label(target: int | None = None, fairness: str = "") -> str:
+        rule = f", {fairness}" if fairness else ""
+        return words + (f" (T={target}{rule})" if target is not None else "")
+
+    return label
 
 
 def label_of_words(words: str) -> Callable[..., str]:
@@ -321,10 +338,17 @@ ROWS: dict[str, Row] = {
     "partition": Row(_by_name("partition"), label_of_words("User partition"), check=_whole_blocks),
     "batch_partitioning": Row(
         _by_name("batch_partitioning"),
-        _blocks_label,
+        _blocks_label("Multi-RoundSecAgg"),
         _blocks,
         ("privacy_target", "fairness"),
         _whole_blocks,
+    ),
+    "crossing_partitions": Row(
+        _crossing,
+        _blocks_label("Crossing partitions"),
+        _blocks,
+        ("privacy_target", "fairness"),
+        _whole_grids,
     ),
     "bernoulli": Row(
         _poisson,

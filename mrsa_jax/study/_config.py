@@ -72,9 +72,10 @@ class DemoConfig(Shown):
     rounds: int = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
-    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
-    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
-    name of your own (--plugin)."""
+    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
+    crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
+    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
@@ -101,9 +102,10 @@ class SimulateConfig(Shown):
     trials: int = 50
     """Trials of each scheme."""
     schemes: tuple[str, ...] = SIX_SCHEMES
-    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
-    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
-    name of your own (--plugin)."""
+    """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
+    crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
+    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     json: bool = False
@@ -129,9 +131,10 @@ class TrainConfig(Shown):
     rounds: int = 150
     """Rounds, J."""
     scheme: str = "batch_partitioning:4"
-    """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness], bernoulli:CHANCE,
-    poisson:CHANCE:CHANCE..., power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the
-    name of your own (--plugin)."""
+    """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
+    crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
+    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)

@@ -18,7 +18,9 @@ from mrsa_jax.selection import Selector
 N, K = 12, 6
 _SEPARATED = selection.minimum_separation
 _POWER = selection.power_of_choice
+_CROSSING = selection.crossing_partitions
 _RATES = np.linspace(0, 1, N)
+_LINES = np.concatenate([np.roll(np.eye(4, dtype=int).repeat(3, 1), r, 1) for r in range(3)])
 # factory -> [(scheme, the same scheme with other numbers, block size, cohort size or None)]
 SELECTORS = {
     "uniform": [(selection.uniform(N, K), selection.uniform(N, 3), 1, K)],
@@ -33,6 +35,18 @@ SELECTORS = {
         )
         for t in (1, 2, 3, 6)
         for fairness in ("least_used", "uniform", "greedy")
+    ],
+    "crossing_partitions": [
+        (_CROSSING(N, K, 2), _CROSSING(N, 4, 2, "uniform"), 1, K),
+        (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),  # a grid and a block
+    ],
+    "from_lines": [
+        (
+            selection.from_lines(_LINES, K, fairness="greedy"),
+            selection.from_lines(_LINES[::-1], 3),
+            1,
+            K,
+        )
     ],
     "power_of_choice": [
         (_POWER(N, K, 8), _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5), 1, K),
@@ -110,8 +124,8 @@ def _factories(module: object, returned: type) -> set[str]:
 
 def test_every_factory_is_in_its_table() -> None:
     assert _factories(selection, Selector) == set(SELECTORS)
-    built_in = selection.Scheme.names()[: len(SELECTORS)]  # those of users come after
-    assert set(built_in) == set(SELECTORS)
+    named = set(SELECTORS) - {"from_lines"}  # a matrix has no place in a name
+    assert set(selection.Scheme.names()[: len(named)]) == named  # those of users come after
     assert _factories(availability, availability.Availability) == set(AVAILABILITY)
 
 
@@ -136,6 +150,16 @@ def _eligible(state: Any, available: np.ndarray) -> np.ndarray:
     """Who may be asked: the available clients, where the state knows of rest the rested ones."""
     rest = getattr(state, "rest", None)
     return available if rest is None else available & (np.asarray(rest) == 0)
+
+
+def _offered(selector: Any, free: np.ndarray) -> np.ndarray:
+    """How many clients can be asked together: those of whole blocks, or of lines of one class."""
+    if not hasattr(selector, "members"):
+        blocks = free.reshape(-1, block_size_of(selector), free.shape[1])
+        return block_size_of(selector) * blocks.all(1).sum(0)
+    lines = np.append(free, np.zeros_like(free[:1]), 0)[np.asarray(selector.members)].all(1)
+    most = lines.reshape(*selector.shape, -1).sum(2).max(1).sum(0)
+    return selector.members.shape[1] * most
 
 
 _select = jax.jit(lambda s, *a: s.select(*a))
@@ -174,8 +198,7 @@ def test_selector(selector: Selector, other: Selector, block: int, size: int | N
     blocks = cohorts.reshape(-1, block, trials)
     assert (blocks.all(1) == blocks.any(1)).all()
     if size is not None:
-        whole = free.reshape(-1, block, trials).all(1).sum(0)
-        assert (cohorts.sum(0) == np.where(whole >= size // block, size, 0)).all()
+        assert (cohorts.sum(0) == np.where(_offered(selector, free) >= size, size, 0)).all()
         assert set(cohorts.sum(0)) == {0, size}
 
     compiled = _mapped._cache_size()

@@ -174,6 +174,7 @@ def test_every_scheme_of_the_package_is_built_by_its_name() -> None:
     same = {
         "poisson:0.25:1": mj.selection.poisson(N, [0.25, 1.0] * 6),
         "bernoulli:0.25": mj.selection.bernoulli(N, 0.25),
+        "crossing_partitions:2:greedy": mj.selection.crossing_partitions(N, K, 2, "greedy"),
         "power_of_choice:6": mj.selection.power_of_choice(N, K, 6),
         "minimum_separation:3:batch_partitioning:2:greedy": mj.selection.minimum_separation(
             mj.selection.batch_partitioning(N, K, 2, "greedy"), 3

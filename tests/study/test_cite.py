@@ -16,8 +16,9 @@ from mrsa_jax.study import SecaggConfig, _cite
 from mrsa_jax.study._cite import PAPERS
 
 ALWAYS = ["mrsa_jax", "jax2018github"]
-SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning", "bernoulli", "poisson",
-           "power_of_choice", "minimum_separation")  # fmt: skip
+SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning",
+           "crossing_partitions", "bernoulli", "poisson", "power_of_choice",
+           "minimum_separation")  # fmt: skip
 
 
 def keys(spec: object) -> list[str]:

@@ -54,6 +54,11 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
         (DemoConfig(schemes=("minimum_separation:3",)), "`scheme` must give rounds and a scheme"),
         (DemoConfig(schemes=("minimum_separation:0:uniform",)), "must give rounds and a scheme"),
         (DemoConfig(schemes=("minimum_separation:2:unifrom",)), "did you mean 'uniform'"),
+        (DemoConfig(schemes=("crossing_partitions",)), "as in 'crossing_partitions:4'"),
+        (
+            DemoConfig(schemes=("crossing_partitions:12",)),
+            "`num_clients` must be at least `privacy_target` squared; got 120 and 12",
+        ),
         (
             DemoConfig(schemes=("minimum_separation:2:batch_partitioning:5",)),
             "`cohort_size` must be a multiple of `privacy_target`; got 12 and 5",
@@ -281,7 +286,8 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
     "text",
     ["uniform", "partition", "batch_partitioning:4", "batch_partitioning:4:greedy", "bernoulli:0.1",
      "bernoulli:1", "poisson:0.1:0.25", "power_of_choice:24", "minimum_separation:3:weighted",
-     "minimum_separation:2:batch_partitioning:4:greedy"],
+     "minimum_separation:2:batch_partitioning:4:greedy", "crossing_partitions:3:uniform",
+     "minimum_separation:2:crossing_partitions:2"],
 )  # fmt: skip
 def test_a_scheme_is_written_as_it_was_read(text: str) -> None:
     assert parse_scheme(text).written == text
