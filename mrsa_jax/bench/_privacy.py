@@ -1,4 +1,4 @@
-"""What a history leaks: exact questions, bounds in bulk, and certificates."""
+"""What a history leaks: exact questions, bounds in bulk, certificates, and coalitions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from mrsa_jax import availability, privacy, selection
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
+from mrsa_jax.privacy._collusion import sums_judge
 
 _CLIENTS, _COHORT = 120, 12
 
@@ -108,6 +109,45 @@ def _hard(case: str, clients: int, cohort: int, rounds: int, note: str) -> Measu
     return _timed(case, lambda: privacy.weak_privacy_trajectory(history), 1, note, _certified)
 
 
+def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int) -> Measurement:
+    """Time random coalitions of a tenth and of 3 in 10 clients, both halves of the work."""
+    history = _history(selection.uniform(clients, clients // 10), rounds)
+    draw = np.random.default_rng(0)
+    sizes = np.repeat([clients // 10, 3 * clients // 10], compared // 2)
+    members = draw.random((compared, clients)).argsort(axis=1).argsort(axis=1) < sizes[:, None]
+
+    def peer() -> np.ndarray:
+        """Return whom each coalition exposes by a decomposition of what it leaves of the sums."""
+        import threadpoolctl  # type: ignore[import-untyped]
+
+        exposed = np.zeros_like(members)
+        with threadpoolctl.threadpool_limits(1):  # its better setting for matrices so small
+            for own, found in zip(members, exposed, strict=True):
+                decomposed: Any = np.linalg.svd(history[:, ~own].astype(float), full_matrices=False)
+                values = decomposed.S
+                kept = decomposed.Vh[: (values > values[0] * rounds * 1e-15).sum()]
+                found[~own] = (kept**2).sum(axis=0) > 1 - 1e-6
+        return exposed
+
+    def check(_: Any, theirs: np.ndarray) -> None:
+        ours = sums_judge(history, compared)(members, np.zeros(compared, np.uint64))
+        np.testing.assert_array_equal(ours, theirs)
+
+    return compare(
+        "privacy",
+        case,
+        lambda: privacy.collusion_risk(0, history, [0.1, 0.3], count // 2),
+        peer,
+        work=count,
+        unit="coalitions",
+        peer_work=compared,
+        peer_name="numpy.linalg.svd, loop",
+        check=check,
+        repeats=3,
+        note="aim: 2,000 coalitions a second on two cores",
+    )
+
+
 def cases(quick: bool) -> list[Case]:
     """Return exact questions, many histories at once, and the hardest single ones."""
     wide = (100, 2_000) if quick else (1000, 100_000)
@@ -130,6 +170,9 @@ def cases(quick: bool) -> list[Case]:
             lambda name: _in_bulk(name, sizes, proven, "certified", exact, _certified),
         ),
     ]
+    coalitions = (36, 24, 512, 40) if quick else (_CLIENTS, 90, 20_000, 200)
+    drawn = f"random coalitions, [{coalitions[1]}, {coalitions[0]}]"
+    found.append(Case(drawn, lambda name: _coalitions(name, *coalitions)))
     if quick:
         return found
     return [

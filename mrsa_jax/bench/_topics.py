@@ -52,8 +52,8 @@ TOPICS: dict[str, Topic] = {
         "a loop over numpy.linalg.matrix_rank",
     ),
     "privacy": Topic(
-        "exact questions, bounds in bulk and certificates",
-        "nothing; times aimed at stand in the notes",
+        "exact questions, bounds in bulk, certificates and coalitions",
+        "NumPy's decomposition for each coalition; else times aimed at",
     ),
     "pads": Topic(
         "bytes of ChaCha20 pads a second inside a ring sum",

@@ -1,6 +1,7 @@
 """What any participation history leaks, computed exactly."""
 
 from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
+from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
@@ -14,6 +15,7 @@ from mrsa_jax.privacy.logs import ParticipationLog, read_log
 
 __all__ = [
     "Audit",
+    "CollusionRisk",
     "Gate",
     "ParticipationLog",
     "PolicyPrivacy",
@@ -22,6 +24,7 @@ __all__ = [
     "WeakPrivacy",
     "audit",
     "audit_steps",
+    "collusion_risk",
     "first_exposure",
     "integer_weights",
     "leverage",

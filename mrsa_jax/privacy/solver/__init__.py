@@ -3,7 +3,12 @@
 from mrsa_jax.privacy.solver._bounds import bounds, random_projection
 from mrsa_jax.privacy.solver._candidates import few_rounds, information_sets, sparse_remainder
 from mrsa_jax.privacy.solver._costs import girth_work, lifting_work, light_sets, num_parts
-from mrsa_jax.privacy.solver._exact import combination_on, support_of
+from mrsa_jax.privacy.solver._exact import (
+    combination_on,
+    reduced_echelon,
+    residues_of,
+    support_of,
+)
 from mrsa_jax.privacy.solver._groups import Groups, collapse, column_codes
 from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
 from mrsa_jax.privacy.solver._search import Plan, Progress, run
@@ -34,6 +39,8 @@ __all__ = [
     "parity_checks",
     "random_projection",
     "ranks_of",
+    "reduced_echelon",
+    "residues_of",
     "run",
     "sparse_remainder",
     "support_of",

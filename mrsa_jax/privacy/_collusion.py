@@ -1,0 +1,297 @@
+"""How likely a random coalition is to expose somebody: by the sums, and by corrupt neighbours.
+
+Two routes lead a server with corrupt clients to an honest client's update. By the sums: what is
+left of them, once the corrupt clients' updates are subtracted, is that update (`_coalitions`). By
+neighbours, where SecAgg+ (Bell et al., CCS 2020) makes the sums: each client gives shares of its
+secrets to its neighbours in a round's graph, and as many corrupt ones as the threshold recover
+them, so that its masks come off in that round whatever the sums are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax._arrays import host_array
+from mrsa_jax._binomial import binomial_interval
+from mrsa_jax._checks import check_number, check_size
+from mrsa_jax._device import chosen_form, in_order
+from mrsa_jax._errors import require
+from mrsa_jax._prime import draw_primes, enough_primes, minor_bits
+from mrsa_jax._streams import as_key, host_generator
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
+
+_ROUTES = ("sums", "neighbours", "either")
+_AT_ONCE = 256  # coalitions of a part, of which each core has one
+_LEAST_PRIME = 2**30  # of those that are drawn
+
+# of bool [coalitions, clients], the members, and a seed for each: whom they expose
+_Judge = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+class Chance(NamedTuple):
+    """Chances that were counted, with exact 95 % intervals (Clopper-Pearson).
+
+    Attributes:
+        rate: float64, what was seen; nan where there was nothing to see.
+        lower: float64, the interval's lower end.
+        upper: Its upper end.
+    """
+
+    rate: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """How often coalitions exposed somebody by one route.
+
+    Attributes:
+        exposing: int64 `[..., fractions]`, coalitions that expose somebody outside.
+        exposed: int64 `[..., fractions, clients]`, coalitions that expose the client.
+        honest: int64 `[..., fractions, clients]`, coalitions that it is not a member of.
+        num_coalitions: That were drawn for each fraction.
+    """
+
+    exposing: np.ndarray
+    exposed: np.ndarray
+    honest: np.ndarray
+    num_coalitions: int
+
+    @property
+    def any_client(self) -> Chance:
+        """Chance `[..., fractions]` that a random coalition exposes anybody outside."""
+        return _chance(self.exposing, np.full_like(self.exposing, self.num_coalitions))
+
+    @property
+    def each_client(self) -> Chance:
+        """Chance `[..., fractions, clients]` that one that a client is not in exposes it."""
+        return _chance(self.exposed, self.honest)
+
+
+@dataclasses.dataclass(frozen=True)
+class CollusionRisk:
+    """Chances of exposure for each fraction of clients who collude with the server.
+
+    Attributes:
+        fractions: As they were asked for.
+        members: Clients in a coalition of each fraction.
+        sums: Exposure by combinations of the sums.
+        neighbours: Exposure by corrupt neighbours in a round; None without a graph.
+        either: Exposure by one of the routes, of the same coalitions.
+    """
+
+    fractions: tuple[float, ...]
+    members: tuple[int, ...]
+    sums: Route
+    neighbours: Route | None
+    either: Route
+
+
+@needs_values
+def collusion_risk(
+    seed: Any,
+    P: Any,
+    fractions: Any,
+    num_coalitions: Any = 2000,
+    *,
+    degree: Any = None,
+    threshold: Any = None,
+    progress: Progress | None = None,
+) -> CollusionRisk:
+    """Return the chance that clients who collude at random with the server expose another.
+
+    Use it beside `client_privacy`, which names the smallest coalition that exposes a client, to
+    say how likely a coalition that nobody chose does. The history is as it is; coalitions are
+    uniform among those of their size, and the same ones grow from fraction to fraction. A client's
+    chance never falls as they do; that of anybody outside may, as who was exposed joins.
+
+    Args:
+        seed: Integer in [0, 2**32), or a key.
+        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading axes
+            are separate histories, each with coalitions of its own.
+        fractions: Of the clients that collude, in [0, 1), a number or a list; a coalition has
+            as many members as is nearest, and leaves a client out.
+        num_coalitions: For each history and fraction.
+        degree: Neighbours of a client in a round's graph, among the clients of its sum, joined
+            on a ring of random places (`graphs.harary`), anew in each round; None for sums alone.
+        threshold: Shares that recover a client's secrets, at least 1; given with `degree`.
+        progress: Called with what is done, coalitions done and their number.
+
+    Returns:
+        Counts and chances with exact intervals (`CollusionRisk`). Who is exposed by sums is decided
+        modulo primes drawn for the call, wrong for any coalition of it with error chance below
+        2**-30.
+
+    Raises:
+        ConfigurationError: If an argument is out of range, only one of `degree` and `threshold` is
+            given, P is no history, or a coalition would be everybody.
+
+    Edge cases: a coalition of nobody exposes whom the sums expose alone (`first_exposure`). Who
+    is in no sum is never exposed. In rounds of at most `degree` + 1 clients all are neighbours.
+    Rounds are taken to have no dropouts after shares were sent: neighbours that are lost would
+    be corrupt all the same, and the graph is drawn among the clients of the sum.
+
+    Examples:
+        >>> found = collusion_risk(0, [[1, 1, 0], [0, 1, 1]], [0.0, 1 / 3], 200)
+        >>> found.sums.any_client.rate.tolist()  # of two others one pair is left, or none
+        [0.0, 1.0]
+
+    Cost: for a members, rank r and corank c of N clients, a system of a r/N rows and c (1 - a/N)
+    columns and the products of r rows: tens of microseconds for each coalition and prime at
+    N = 120. Memory is that of the compressed history and of the counts.
+
+    Source: Bell et al., Section 3, for the neighbours; the sums are this package's.
+    """
+    key = as_key(seed)
+    history = host_array(as_history(P), "P")
+    clients = history.shape[-1]
+    shares = _check_fractions(fractions)
+    members = tuple(round(share * clients) for share in shares)
+    for share, size in zip(shares, members, strict=True):
+        require(size < clients, "fractions", f"must leave one of {clients} clients out", share)
+    count = check_size(num_coalitions, "num_coalitions")
+    graph = _check_graph(degree, threshold)
+    stacked = history.reshape((-1, *history.shape[-2:]))
+    total = len(stacked) * count
+    found = np.zeros((len(_ROUTES), len(stacked), len(members), clients + 1), np.int64)
+    honest = np.zeros((len(stacked), len(members), clients), np.int64)
+    for trial, own in enumerate(stacked):
+        judges = sums_judge(own, total * len(members)), _neighbours_judge(own, graph)
+        parts = [
+            functools.partial(_part, judges, host_generator(key, trial, start), members,
+                              (min(_AT_ONCE, count - start), clients))
+            for start in range(0, count, _AT_ONCE)
+        ]  # fmt: skip
+        for done, (some, others) in enumerate(in_order(parts), 1):
+            found[:, trial] += some
+            honest[trial] += others
+            if progress is not None:
+                progress("coalitions", trial * count + min(done * _AT_ONCE, count), total)
+    shape = (*history.shape[:-2], len(members))
+    honest = honest.reshape((*shape, clients))
+    sums, near, either = (
+        Route(own[..., -1].reshape(shape), own[..., :-1].reshape(honest.shape), honest, count)
+        for own in found
+    )
+    return CollusionRisk(shares, members, sums, None if graph is None else near, either)
+
+
+def _check_fractions(fractions: Any) -> tuple[float, ...]:
+    values = host_array(fractions, "fractions")
+    rule = "must be a number in [0, 1), or a list of them"
+    require(values.ndim <= 1 and values.size > 0, "fractions", rule, fractions)
+    most = float(np.nextafter(1.0, 0.0))
+    return tuple(check_number(v, "fractions", rule, 0.0, most) for v in values.ravel().tolist())
+
+
+def _check_graph(degree: Any, threshold: Any) -> tuple[int, int] | None:
+    rule = "must be given together with `degree`"
+    require((degree is None) == (threshold is None), "threshold", rule, threshold, degree)
+    if degree is None:
+        return None
+    return check_size(degree, "degree"), check_size(threshold, "threshold")
+
+
+def _part(
+    judges: tuple[_Judge, _Judge],
+    draw: np.random.Generator,
+    sizes: tuple[int, ...],
+    shape: tuple[int, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw some coalitions; count by route, and for each size, whom they expose and who is honest.
+
+    A coalition of each size is the first clients of one random order, and its graphs are the same.
+    """
+    places = draw.random(shape).argsort(axis=1).argsort(axis=1)
+    seeds = draw.integers(0, 2**64, shape[0], np.uint64)
+    found, honest = [], []
+    for size in sizes:
+        members = places < size
+        sums, near = (judge(members, seeds) for judge in judges)
+        routes: Any = np.stack([sums, near, sums | near])
+        found.append(np.append(routes, routes.any(axis=2, keepdims=True), axis=2).sum(axis=1))
+        honest.append((~members).sum(axis=0))
+    return np.stack(found, axis=1), np.stack(honest)
+
+
+def _nobody(members: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return np.zeros_like(members)
+
+
+def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
+    """Return a function that says whom the sums expose to each of some coalitions."""
+    rows = history[np.diff(np.asarray(rank_trajectory(history)), prepend=0) > 0]
+    if not len(rows):
+        return _nobody
+    if chosen_form(("loops", "xla", "pallas")) == "loops":
+        return _compiled_judge(rows, coalitions)
+
+    def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
+        left = np.where(members[:, None, :], rows.dtype.type(0), rows)
+        return np.asarray(first_exposure(left)) >= 0
+
+    return judge
+
+
+def _compiled_judge(rows: np.ndarray, coalitions: int) -> _Judge:
+    from mrsa_jax.privacy import _collusion_loops
+
+    cases = 2 * coalitions * rows.shape[1]  # who is exposed, and a coalition's part of the rank
+    primes = draw_primes(enough_primes(minor_bits(rows) + 31, cases))
+    forms = [reduced_echelon(residues_of(rows, prime), prime) for prime in primes]
+    # modulo a prime the rank is at most the true one, and columns depend on those before them
+    rank, basis = min((-len(pivots), tuple(pivots.tolist())) for _, pivots in forms)
+    good = [
+        k for k, (_, own) in enumerate(forms) if (-len(own), tuple(own.tolist())) == (rank, basis)
+    ]
+    free = np.setdiff1d(np.arange(rows.shape[1]), basis)
+    spaces = np.stack([forms[k][0][:, free] for k in good]).astype(np.uint32)
+    random = np.random.default_rng(secrets.randbits(128))
+    values = random.integers(1, _LEAST_PRIME, (len(good), len(free)), np.uint32)
+    fixed = spaces, np.asarray(basis, np.int64), free, np.asarray(primes, np.uint64)[good], values
+
+    def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
+        exposed = np.zeros_like(members)
+        _collusion_loops.exposed_by_sums(*fixed, members, exposed)
+        return exposed
+
+    return judge
+
+
+def _neighbours_judge(history: np.ndarray, graph: tuple[int, int] | None) -> _Judge:
+    """Return a function that says whom corrupt neighbours expose; nobody without a graph."""
+    if graph is None:
+        return _nobody
+    from mrsa_jax.privacy import _collusion_loops
+
+    part = history != 0
+    starts = np.append(0, np.cumsum(part.sum(axis=1)))
+    present = np.nonzero(part)[1]
+
+    def judge(members: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        exposed = np.zeros_like(members)
+        _collusion_loops.exposed_by_neighbours(starts, present, *graph, seeds, members, exposed)
+        return exposed
+
+    return judge
+
+
+def _chance(count: np.ndarray, trials: np.ndarray) -> Chance:
+    """Return rates and exact intervals of counts, each pair of numbers solved for once."""
+    pairs, place = np.unique(np.stack([count.ravel(), trials.ravel()]), axis=1, return_inverse=True)
+    known = np.full((3, pairs.shape[1]), np.nan)
+    for k, (seen, of) in enumerate(pairs.T.tolist()):
+        if of:
+            known[:, k] = seen / of, *binomial_interval(seen, of)
+    return Chance(*known[:, place].reshape((3, *count.shape)))
