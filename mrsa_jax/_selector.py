@@ -34,7 +34,8 @@ class Selector(Protocol):
 
     What else is known of a scheme, its members say if it has them: `cohort_size`, K, of one that
     asks K clients or nobody (any number may be asked without it); `block_size`, T, of one that
-    never parts the clients whose i // T agree; `cardinality(dropout_rates)`, mean and standard
+    never parts the clients whose i // T agree; `privacy_target`, the weak T that it keeps for ever
+    where blocks do not say it; `cardinality(dropout_rates)`, mean and standard
     deviation of the size of a round's sum where clients i are away independently, float64[N].
     """
 

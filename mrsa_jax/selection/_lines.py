@@ -46,6 +46,7 @@ class LineSelection:
         least_used_lines: int32 scalar, how many of them are chosen by least use (ties uniform): by
             the sum of its clients' counts, which must stay below 2^31.
         block_size: int32 scalar, largest d for which no line parts the clients whose i // d agree.
+        privacy_target: int32 scalar, weak T that the family is known to keep; 1 where it is not.
         num_clients: N, static.
         shape: Components, classes of each, lines of each; static.
     """
@@ -55,6 +56,7 @@ class LineSelection:
     lines_per_cohort: Array
     least_used_lines: Array
     block_size: Array
+    privacy_target: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     shape: tuple[int, int, int] = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
@@ -159,7 +161,12 @@ def _largest_class(lines: np.ndarray, classes: np.ndarray, online: np.ndarray) -
 
 
 def _build(
-    members: np.ndarray, classes: np.ndarray, num_clients: int, cohort_size: int, fairness: str
+    members: np.ndarray,
+    classes: np.ndarray,
+    num_clients: int,
+    cohort_size: int,
+    fairness: str,
+    privacy_target: int = 1,
 ) -> LineSelection:
     """Return the selector of lines [L, size] over clients, all of whom are in one, with classes."""
     size = members.shape[1]
@@ -193,7 +200,7 @@ def _build(
     block = int(np.gcd.reduce(np.append(parted, num_clients)))
     return LineSelection(
         jnp.asarray(table), jnp.asarray(lines_of), jnp.int32(per_cohort), jnp.int32(least_used),
-        jnp.int32(block), num_clients, shape,
+        jnp.int32(block), jnp.int32(privacy_target), num_clients, shape,
     )  # fmt: skip
 
 
@@ -283,7 +290,7 @@ def crossing_partitions(
         (Asilomar 2022), whose text was not to be had, may contain it.
     """
     n, k, t = check_grids(num_clients, cohort_size, privacy_target)
-    return _build(*grid_lines(n, t), n, k, fairness)
+    return _build(*grid_lines(n, t), n, k, fairness, t)
 
 
 @needs_values

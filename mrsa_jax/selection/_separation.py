@@ -63,6 +63,11 @@ class SeparatedSelection:
         return self.selector.block_size
 
     @property
+    def privacy_target(self) -> Any:
+        """Weak T that the scheme inside keeps, if it states one."""
+        return self.selector.privacy_target
+
+    @property
     def takes_trials(self) -> bool:
         """Whether the scheme inside takes trials as trailing axes."""
         return getattr(self.selector, "takes_trials", False)

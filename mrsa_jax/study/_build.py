@@ -88,26 +88,33 @@ def guaranteed_privacy(
     protocol: ProtocolConfig | None = None,
     segments: SegmentConfig | None = None,
 ) -> int:
-    """Return the strong T that a selector keeps however many rounds follow; 1 where it keeps none.
+    """Return the weak T that a selector keeps however many rounds follow; 1 where it keeps none.
 
-    Blocks of T move together for ever where the selection never parts them and no sum does: nobody
-    is lost inside a round, or the policy drops or aborts for whole blocks; the graph cannot fall
-    apart; each group of each segment holds whole blocks. A fixed cohort of all clients is a block.
+    A `privacy_target` that the selector states is kept while sums are its cohorts: no client is
+    lost from one inside a round, and none is cut up. Blocks of T move together for ever where the
+    selection never parts them and no sum does: nobody is lost inside a round, or the policy drops
+    or aborts for whole blocks; the graph cannot fall apart; each group of each segment holds whole
+    blocks. A fixed cohort of all clients is a block.
     """
     protocol = protocol or ProtocolConfig()
     k, block = sizes_of(selector)
     target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
+    stated = 1 if loses and protocol.split_policy != "abort" else _stated(selector)
     is_whole = protocol.graph == "complete" or (
         protocol.graph == "harary" and (protocol.degree or 0) >= 2 and not loses
     )
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
     if segments is None or segments.is_plain or k is None:
-        return target
+        return max(target, stated)
     columns = zip(segments.column_sizes(k, block), segments.cuts, strict=True)
     holds = all(size % (cut * block) == 0 for size, cut in columns)
     return block if holds else 1
+
+
+def _stated(selector: selection.Selector) -> int:
+    return int(getattr(selector, "privacy_target", 1))
 
 
 def build_selector(scheme: Scheme, population: PopulationConfig) -> selection.Selector:

@@ -150,14 +150,14 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
     if len(early):
         left = early["largest_rank"] - early["rank"]
         span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
-        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes strong T "
+        said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes weak T "
                     f"last: rounds left, N - rank: {span}.")  # fmt: skip
     seeds = columns_of(results, "seed")
     settings = [name for name in names if name not in seeds]
     best = _most_useful(table, settings)
     if best is not None:
         where = ", ".join(f"{name} {_word(best[name])}" for name in settings) or "the only setting"
-        said.append(f"The most useful of those whose strong T lasts is {where}: {_use(best)}.")
+        said.append(f"The most useful of those whose weak T lasts is {where}: {_use(best)}.")
     return tuple(said)
 
 

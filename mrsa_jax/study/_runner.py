@@ -55,7 +55,7 @@ _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
     """Return what is known of who took part: at the end, after each round, and for ever."""
     found = {name: Variable(dims, *facts) for name, facts in _AT_END.items()}
-    words = "Strong T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
+    words = "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
     found["guaranteed_privacy"] = Variable((), "int32", "clients", words)
     found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
     if by_round:

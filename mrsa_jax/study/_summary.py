@@ -22,7 +22,7 @@ class Row:
         strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
-        guaranteed_privacy: Strong T that lasts whatever the rounds bring; 1 where nothing is
+        guaranteed_privacy: Weak T that lasts whatever the rounds bring; 1 where nothing is
             guaranteed, or the data set does not say.
         exposed_clients: Clients whose own update the server can solve for.
         first_exposed_after: Rounds after which the first was exposed (the earliest trial); None.
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def lasts(self) -> bool:
-        """Whether strong T stays above 1 however many rounds follow."""
+        """Whether weak T stays above 1 however many rounds follow."""
         return self.guaranteed_privacy > 1
 
     @property
@@ -214,7 +214,7 @@ def _yet_sentence(rows: list[Row]) -> str:
     ]
     its = "its" if len(rows) == 1 else "their"
     return (
-        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} strong T last, and after "
+        f"Nobody is exposed yet under {_join(parts)}: nothing makes {its} weak T last, and after "
         "so many more rounds with new sums, or sooner, every client's update can be solved for."
     )
 
@@ -240,9 +240,7 @@ def _cost_sentence(rows: tuple[Row, ...]) -> str:
     if not kept:
         return "None of the schemes both sums updates and protects every client for good."
     best = max(kept, key=_usefulness)
-    text = (
-        f"Of the schemes whose strong T lasts, {best.scheme} is the most useful, with {_use(best)}"
-    )
+    text = f"Of the schemes whose weak T lasts, {best.scheme} is the most useful, with {_use(best)}"
     if exposed:
         other = max(exposed, key=_usefulness)
         text += f" (against {_use(other)} under {other.scheme})"

@@ -36,7 +36,7 @@ def scheme_variables(
     rates: np.ndarray, expected: list[tuple[float, float]], kept: list[int]
 ) -> dict[str, Any]:
     """Return the clients' dropout rates, what C of each scheme is expected to be, and strong T."""
-    about = "Strong T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
+    about = "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
     facts = {"units": "clients", "description": about}
     return {
         "dropout_rate": ("client", rates, {"units": "1"}),
@@ -68,7 +68,7 @@ def known_before(
 
 
 def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, np.ndarray]:
-    """Return what a sweep keeps of a point before it is played: the strong T that lasts, and N."""
+    """Return what a sweep keeps of a point before it is played: the weak T that lasts, and N."""
     selector = _build.build_selector(scheme, config.population)
     segments = None if isinstance(config, SimulateConfig) else config.hetero
     kept = _build.guaranteed_privacy(selector, config.protocol, segments)

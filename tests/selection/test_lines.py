@@ -24,6 +24,7 @@ from mrsa_jax.selection import (
     batch_partitioning,
     crossing_partitions,
     from_lines,
+    minimum_separation,
     rollout_metrics,
     rollout_trials,
 )
@@ -286,6 +287,22 @@ def test_how_well_hidden_is_known_in_closed_form(t: int) -> None:
     )[0]
     least = 1 / mj.privacy.leverage(history).max()
     assert least == pytest.approx(t * t / (2 * t - 1), rel=1e-9)
+
+
+def test_the_weak_privacy_that_lasts_is_stated() -> None:
+    """Rounds left, N - rank, never come: the rank is at most that of all lines."""
+    crossing = crossing_partitions(18, 3, 3)
+    assert int(crossing.privacy_target) == 3
+    assert int(minimum_separation(crossing, 2).privacy_target) == 3
+    assert int(from_lines(TRIANGLE, 2).privacy_target) == 1  # nobody has proven anything
+    population = mj.study.PopulationConfig(18, 3, dropout_rates=(0.0,))
+    config = mj.study.SimulateConfig(
+        rounds=30, trials=1, schemes=("crossing_partitions:3",), population=population
+    )
+    results = mj.study.run(config)
+    assert results["guaranteed_privacy"].values.tolist() == [3]
+    assert not [words for words in results.mrsa.sentences() if "so many more rounds" in words]
+    assert float(results["expected_cardinality"][0]) == 3.0
 
 
 def test_no_line_parts_neighbours_who_are_in_the_same() -> None:

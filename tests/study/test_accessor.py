@@ -86,7 +86,7 @@ def test_sentences_say_how_far_a_sweep_is_and_what_is_best(swept: xr.Dataset) ->
     assert swept.mrsa.sentences() == (
         "3 of 4 points are done.",
         "In 1 of them the server can solve for no client's own update.",
-        "The most useful of those whose strong T lasts is scheme Multi-RoundSecAgg (T=2), "
+        "The most useful of those whose weak T lasts is scheme Multi-RoundSecAgg (T=2), "
         "num_clients 8, cohort_size 4: strong T = 2, C = 3.5, 75.0 % test accuracy.",
     )
     nothing = swept.assign(done=xr.zeros_like(swept["done"]))
@@ -306,9 +306,9 @@ def test_seeds_are_pooled_and_no_setting_that_only_starts_is_advised() -> None:
     assert _seeds().mrsa.sentences() == (
         "All 18 points are done.",
         "In 15 of them the server can solve for no client's own update.",
-        "In 3 of these nobody is exposed yet, but nothing makes strong T last: rounds left, "
+        "In 3 of these nobody is exposed yet, but nothing makes weak T last: rounds left, "
         "N - rank: 4 to 6.",
-        "The most useful of those whose strong T lasts is rate 0.1, kind Multi-RoundSecAgg (T=3): "
+        "The most useful of those whose weak T lasts is rate 0.1, kind Multi-RoundSecAgg (T=3): "
         "strong T = 3, C = 7 (over 3 seeds).",
     )
 

@@ -42,9 +42,11 @@ PROTOCOLS = {
 KEEPS = {"plain": True, "ignore": False, "drop_block": True, "abort": True, "harary": True,
          "harary with losses": False, "falls apart": False}  # fmt: skip
 
+LINES = ("plain", "abort", "harary")  # a block that is dropped, or a member, breaks a line
+
 
 def _played(protocol: ProtocolConfig, population: PopulationConfig = SMALL) -> xr.Dataset:
-    schemes = ("uniform", "batch_partitioning:2", "partition")
+    schemes = ("uniform", "batch_partitioning:2", "partition", "crossing_partitions:3")
     return study.run(SimulateConfig(rounds=60, trials=2, schemes=schemes, population=population,
                                     protocol=protocol))  # fmt: skip
 
@@ -55,10 +57,13 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in PROTOCOLS]
 @pytest.mark.parametrize("name", ["ignore", "drop_block", *SLOW])
 def test_what_is_guaranteed_is_kept_and_what_is_not_is_lost(name: str) -> None:
     results = _played(PROTOCOLS[name])
-    promised = dict(zip(("uniform", "batch_partitioning:2", "partition"),
+    promised = dict(zip(("uniform", "batch_partitioning:2", "partition", "crossing_partitions:3"),
                         results["guaranteed_privacy"].values.tolist(), strict=True))  # fmt: skip
     assert promised == {"uniform": 1, "batch_partitioning:2": 2 if KEEPS[name] else 1,
-                        "partition": 6 if KEEPS[name] else 1}  # fmt: skip
+                        "partition": 6 if KEEPS[name] else 1,
+                        "crossing_partitions:3": 3 if name in LINES else 1}  # fmt: skip
+    exposed = results["exposed_clients"].sel(scheme="crossing_partitions:3")
+    assert (promised.pop("crossing_partitions:3") == 1) or not exposed.any()
     for scheme, least in promised.items():
         found = results["strong_privacy"].sel(scheme=scheme)
         assert float(found.min()) >= least

@@ -49,7 +49,7 @@ def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> 
         "Although every round's sum is securely aggregated, after 3 rounds the server can solve "
         "for the own updates of 2 of 4 clients under Random (from round 2), to a relative error of "
         "0.25, but for nobody's under User partition, to a relative error of 0.65.",
-        "Of the schemes whose strong T lasts, User partition is the most useful, with 1.33 clients "
+        "Of the schemes whose weak T lasts, User partition is the most useful, with 1.33 clients "
         "in a mean sum and 80.0 % test accuracy (against 1.67 clients in a mean sum and 90.0 % "
         "test accuracy under Random).",
     )
@@ -73,7 +73,7 @@ def test_the_strictest_scheme_is_named_beside_the_most_useful(results: xr.Datase
         guaranteed_privacy=("scheme", [2, 2]),
     )
     cost = sentences(safe)[1]
-    assert cost.startswith("Of the schemes whose strong T lasts, Random is the most useful")
+    assert cost.startswith("Of the schemes whose weak T lasts, Random is the most useful")
     assert "while User partition, whose strong T = 2 is the highest, has 1.33 clients" in cost
 
 
@@ -98,7 +98,7 @@ def test_only_a_scheme_whose_privacy_lasts_is_advised(results: xr.Dataset) -> No
     assert leak.startswith("After 3 rounds")  # no "Although": nothing has leaked
     assert "Nobody is exposed yet under Random (rounds left: N - rank = 4 - 3 = 1): " in leak
     assert "yet under User" not in leak
-    assert cost.startswith("Of the schemes whose strong T lasts, User partition is the most useful")
+    assert cost.startswith("Of the schemes whose weak T lasts, User partition is the most useful")
     unknown = early.drop_vars("guaranteed_privacy")  # then nothing is guaranteed
     assert "None of the schemes" in sentences(unknown)[1]
     assert (
