@@ -37,6 +37,7 @@ class Stream(enum.IntEnum):
     ATTACK = 7
     ASSIGNMENT = 8
     STEPS = 9
+    DRIFT = 10
 
 
 def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:

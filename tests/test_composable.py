@@ -652,6 +652,9 @@ def federated_rows() -> dict[str, Row]:
         "initial_parameters": _of(
             lambda key: federated.initial_parameters(key, model, (2, 2, 1)), KEYS
         ),
+        "measure_drift": _not(
+            VALUE, lambda own: federated.measure_drift(own, np.arange(3)[None]), _floats(1, 3, 5)
+        ),
         "train": _not(VALUE, lambda start, key: trained(start, key), flat, KEYS),
         "train_many": _not(VALUE, trained_many, KEYS),
         "unflatten": _of(lambda own: federated.unflatten(model, (2, 2, 1), own), flat),
@@ -797,7 +800,7 @@ NO_ARRAYS = {
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
     """,
     "federated": """
-        LocalTrainer RateSchedule TrainingResult checkpoints cnn
+        Drift LocalTrainer RateSchedule TrainingResult checkpoints cnn
         decay_at lenet local_sgd logistic memory_estimate mlp num_parameters smooth_lenet
         vgg11
     """,

@@ -46,6 +46,7 @@ RIGHT = {
     "TrainConfig.trim": "nan",
     "federated.train.evaluate_every": "huge",
     "federated.train.keep_aggregates": "true",
+    "federated.train.measure_drift": "true",
     "federated.train.memory_bytes": "huge none",
     "federated.local_sgd.learning_rate": "half huge",
     "federated.local_sgd.batch_size": "huge",

@@ -12,6 +12,7 @@ from mrsa_jax._late import late_names
 if TYPE_CHECKING:
     from mrsa_jax.federated._checkpoint import checkpoints
     from mrsa_jax.federated._convolutional import cnn, lenet, smooth_lenet, vgg11
+    from mrsa_jax.federated._drift import Drift, measure_drift
     from mrsa_jax.federated._local import LocalSGD, LocalTrainer, client_updates, local_sgd
     from mrsa_jax.federated._many import train_many
     from mrsa_jax.federated._memory import memory_estimate
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mrsa_jax.federated._train import train
 
 __all__ = [
+    "Drift",
     "LocalSGD",
     "LocalTrainer",
     "RateSchedule",
@@ -41,6 +43,7 @@ __all__ = [
     "lenet",
     "local_sgd",
     "logistic",
+    "measure_drift",
     "memory_estimate",
     "mlp",
     "num_parameters",

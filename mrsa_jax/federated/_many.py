@@ -62,6 +62,7 @@ def train_many(
     slot_order: Any = None,
     rate_schedule: RateSchedule | Sequence[RateSchedule | None] | None = None,
     keep_aggregates: bool = False,
+    measure_drift: bool = False,
     memory_bytes: int | None = None,
     side_by_side: int | None = None,
     mesh: Mesh | None = None,
@@ -92,6 +93,7 @@ def train_many(
         slot_order: As in `train`, an array for all; B such arrays in a list.
         rate_schedule: As in `train`, or B of them.
         keep_aggregates: As in `train`.
+        measure_drift: As in `train`, of each run.
         memory_bytes: As in `train`; how many runs train side by side follows from it too.
         side_by_side: Most runs that train at once; what is right for the device if None. On a
             CPU that is one, whose cohort fills it: the runs then take turns, each as by `train`.
@@ -122,7 +124,7 @@ def train_many(
 
     Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
     """
-    check_kept(keep_aggregates, checkpoints)
+    check_kept(keep_aggregates, measure_drift, checkpoints)
     given = {
         "seeds": _listed(seeds, is_several=_is_several(seeds) or np.ndim(seeds) == 1),
         "client_data": _listed(client_data),
@@ -138,7 +140,7 @@ def train_many(
         "slot_order": _listed(slot_order),
         "rate_schedule": _listed(rate_schedule),
     }
-    runs = _runs(model, given, keep_aggregates)
+    runs = _runs(model, given, keep_aggregates=keep_aggregates, measure_drift=measure_drift)
     if side_by_side is not None:
         check_count(side_by_side, "side_by_side")
     advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side)
@@ -160,7 +162,7 @@ def _listed(value: Any, is_several: bool | None = None) -> Any:
     return list(value) if several else value
 
 
-def _runs(model: nn.Module, given: dict[str, Any], keep_aggregates: bool) -> list[Run]:
+def _runs(model: nn.Module, given: dict[str, Any], **shared: Any) -> list[Run]:
     counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
     num_runs = max(counts.values(), default=1)
     for name, count in counts.items():
@@ -178,7 +180,7 @@ def _runs(model: nn.Module, given: dict[str, Any], keep_aggregates: bool) -> lis
             Run(
                 own.pop("seeds"), model, own.pop("client_data"), own.pop("participation"), test,
                 trainer=own.pop("trainers"), aggregator=own.pop("aggregators"),
-                keep_aggregates=keep_aggregates, **own,
+                **shared, **own,
             )
         )  # fmt: skip
     first: Any = jax.tree.structure(runs[0].trainer)

@@ -221,7 +221,8 @@ def _needed(lowered: Any) -> int:
 
 def _of_host(run: Run) -> int:
     num_rounds, num_clients = run.history.cohorts.shape
-    return _host_bytes(num_rounds, num_clients, run.parameters.shape[0], run.keep_aggregates)
+    kept = 0 if run.sketch is None else run.sketch.values.nbytes
+    return kept + _host_bytes(num_rounds, num_clients, run.parameters.shape[0], run.keep_aggregates)
 
 
 def _host_bytes(num_rounds: int, num_clients: int, dim: int, keep_aggregates: bool) -> int:

@@ -161,6 +161,25 @@ def unflatten(
     return jax.tree.unflatten(tree, parts)
 
 
+def layers_of(model: nn.Module, input_shape: Sequence[int]) -> dict[str, range]:
+    """Return where in the flat parameters each layer's lie, its weights and biases together.
+
+    Examples:
+        >>> layers_of(mlp(3, hidden_sizes=(2,)), (4,))
+        {'Dense_0': range(0, 10), 'Dense_1': range(10, 19)}
+    """
+    leaves, tree = _structure(model, tuple(input_shape))
+    named = jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, leaves))[0]
+    found: dict[str, range] = {}
+    start = 0
+    for path, leaf in named:
+        name = "/".join(str(key.key) for key in path[1:-1]) or str(path[-1].key)
+        first = found[name].start if name in found else start
+        start += math.prod(leaf.shape)
+        found[name] = range(first, start)
+    return found
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _initialise(
     model: nn.Module, input_shape: tuple[int, ...], key: Key[Array, ""]

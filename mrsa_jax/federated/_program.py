@@ -63,7 +63,8 @@ class Programs:
         report_bytes = 0
         for run in runs:
             sums = 4 * run.parameters.shape[0] if run.keep_aggregates else 0
-            report_bytes += 16 * run.width + sums
+            kept = 0 if run.sketch is None else 4 * len(run.sketch.coordinates)
+            report_bytes += (16 + kept) * run.width + sums
         gaps = [np.diff(run.stops, prepend=0, append=len(run.to_train)).max() for run in runs]
         most = min(_MOST_ROUNDS, int(max(gaps)), at_once("rounds", report_bytes))
         if checkpoints is not None:
@@ -130,4 +131,4 @@ class Programs:
 
 
 def _fixed(run: Run) -> Fixed:
-    return Fixed(run.key, run.trainer, run.aggregator)
+    return Fixed(run.key, run.trainer, run.aggregator, run.coordinates)

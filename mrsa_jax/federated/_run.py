@@ -26,13 +26,14 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
 from mrsa_jax.federated._checks import check_model
+from mrsa_jax.federated._drift import Drift, Sketch
 from mrsa_jax.federated._history import (
     checked_order,
     checked_rounds,
     checked_weights,
     slots,
 )
-from mrsa_jax.federated._models import initial_parameters
+from mrsa_jax.federated._models import initial_parameters, layers_of
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import batched, evaluation
 from mrsa_jax.federated.programs import (
@@ -71,6 +72,8 @@ class TrainingResult:
         components: int32 [J, N], for each client the number of the learnt sum that it is in, -1
             for none: sums over parts of a round where its graph fell apart, in failed rounds too
             (`selection.learnt_rows` lists them all).
+        drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
+            None unless asked for.
     """
 
     parameters: np.ndarray
@@ -83,6 +86,7 @@ class TrainingResult:
     diverged_round: int | None
     participation: np.ndarray
     components: np.ndarray
+    drift: Drift | None
 
 
 class _Log(NamedTuple):
@@ -127,6 +131,7 @@ class Run:
         rate_schedule: As there.
         slot_order: As there.
         keep_aggregates: As there.
+        measure_drift: As there.
         on_evaluated: As there.
     """
 
@@ -148,6 +153,7 @@ class Run:
         rate_schedule: Any,
         slot_order: Any,
         keep_aggregates: bool,
+        measure_drift: Any = False,
         on_evaluated: Callable[[int, float, float], None] | None = None,
     ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
@@ -185,9 +191,18 @@ class Run:
         # trained rounds after which a test follows: before it, the model is that of the round
         self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
         self.log = _Log.empty(cohorts, len(self.evaluated))
+        self.sketch: Sketch | None = None
+        if measure_drift:
+            layers = layers_of(model, tuple(client_data.inputs.shape[1:]))
+            self.sketch = Sketch(self.key, layers, self.members.shape)
         if len(self.to_train):
             self.aggregator_state = aggregator.init()
             self.server_state = self.server.init(self.parameters)
+
+    @property
+    def coordinates(self) -> np.ndarray | None:
+        """What of each update is reported."""
+        return None if self.sketch is None else self.sketch.coordinates
 
     @property
     def width(self) -> int:
@@ -265,7 +280,8 @@ class Run:
         members, alive = jnp.asarray(round_.members), jnp.asarray(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
         own = self.aggregator, self.server, self.carried
-        self.carried, self.pending = aggregated(*own, trained, round_, self.keep_aggregates)
+        asked = self.keep_aggregates, self.coordinates
+        self.carried, self.pending = aggregated(*own, trained, round_, *asked)
 
     def settle(self) -> None:
         """Wait for the round and log its report."""
@@ -283,6 +299,8 @@ class Run:
         if report.sums is not None and report.status == Status.OK:
             update, weight = report.sums
             self.aggregates.append(update * np.float32(weight))
+        if self.sketch is not None:
+            self.sketch.values[self.done] = report.sketch
         self.done += 1
         if not all(np.all(finite) for finite in jax.tree.leaves(report.is_finite)):
             self.diverged = index
@@ -304,7 +322,8 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """Return, by name, what another training would have otherwise."""
         data = self.client_data
-        return {
+        drift = {} if self.sketch is None else {"measure_drift": self.coordinates}
+        return drift | {
             "seed": self.key,
             "history": (self.history, self.slot_order),
             "trainer": self.trainer,
@@ -318,7 +337,8 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Return everything that the next round and the result depend on, as a pytree."""
-        return {
+        sketch = {} if self.sketch is None else {"sketch": self.sketch.values}
+        return sketch | {
             "parameters": self.parameters,
             "server": self.server_state,
             "aggregator": self.aggregator_state,
@@ -333,6 +353,8 @@ class Run:
         self.server_state, self.aggregator_state = state["server"], state["aggregator"]
         self.log = _Log(**{name: np.array(column) for name, column in state["log"].items()})
         self.done, self.diverged = int(state["done"]), int(state["diverged"])
+        if self.sketch is not None:
+            self.sketch.values = np.array(state["sketch"])
 
     def result(self) -> TrainingResult:
         """Return what there is to tell."""
@@ -345,8 +367,20 @@ class Run:
             evaluated_rounds=self.evaluated,
             aggregates=sums,
             diverged_round=None if self.diverged < 0 else self.diverged,
+            drift=self._drift(),
             **self.log._asdict(),
         )
+
+    def _drift(self) -> Drift | None:
+        """Return how the updates of those who sent theirs drifted."""
+        if self.sketch is None:
+            return None
+        done = self.done - (self.diverged >= 0)
+        indices, members = self.to_train[:done], self.members[:done]
+        steps = self.history.survivors[indices]
+        alive = steps[:, 3 if steps.shape[1] == 5 else 0]
+        sends = np.take_along_axis(alive, members, axis=1) & self.present[:done]
+        return self.sketch.drift(np.where(sends, members, np.int32(-1)), indices)
 
 
 def prepared_test(test: Sequence[Any] | None, shape: tuple[int, ...]) -> Any:

@@ -61,6 +61,7 @@ def train(
     slot_order: ArrayLike | Sequence[int] | None = None,
     rate_schedule: RateSchedule | None = None,
     keep_aggregates: bool = False,
+    measure_drift: bool = False,
     memory_bytes: int | None = None,
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
@@ -103,6 +104,10 @@ def train(
             rounds counted: an optax schedule, or `decay_at((400, 800), 0.4)`.
         keep_aggregates: Keep each round's sum, f32 [J', d] in host memory; not together with
             `checkpoints`, whose every step would have to hold them all.
+        measure_drift: Measure spread and memory of the clients' updates (`Drift`), for
+            `privacy.information`. Up to 64 coordinates of each layer are kept of every client in
+            every round, drawn once from the seed: in host memory and in checkpoints, at most 16
+            MiB, or one coordinate of each layer. The training stays as it is, bit for bit.
         memory_bytes: Bound on the memory of the training, beyond what the process holds already;
             how many clients train side by side follows from it (`memory_estimate`). What is
             right for the processor if None.
@@ -141,7 +146,7 @@ def train(
     Source: Multi-RoundSecAgg, eq. (2) with weights 1/K (its first version omits the
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
-    check_kept(keep_aggregates, checkpoints)
+    check_kept(keep_aggregates, measure_drift, checkpoints)
     _check_function(on_evaluated, "on_evaluated")
     check_clients(client_data)
     run = Run(
@@ -160,6 +165,7 @@ def train(
         rate_schedule=rate_schedule,
         slot_order=slot_order,
         keep_aggregates=keep_aggregates,
+        measure_drift=measure_drift,
         on_evaluated=on_evaluated,
     )
     advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
@@ -243,13 +249,13 @@ class Pace:
             self.most = max(1, self.most // 2)
 
 
-def check_kept(keep_aggregates: bool, checkpoints: Checkpoints | None) -> None:
+def check_kept(keep_aggregates: bool, measure_drift: bool, checkpoints: Checkpoints | None) -> None:
     """Raise for what are no checkpoints, or must not be: each step would hold all the sums."""
     is_own = checkpoints is None or isinstance(checkpoints, Checkpoints)
     rule = "must be as `federated.checkpoints` gives them"
     require(is_own, "checkpoints", rule, checkpoints)
-    is_bool = isinstance(keep_aggregates, bool)
-    require(is_bool, "keep_aggregates", "must be True or False", keep_aggregates)
+    for name, value in (("keep_aggregates", keep_aggregates), ("measure_drift", measure_drift)):
+        require(isinstance(value, bool), name, "must be True or False", value)
     rule = "must be left out with `checkpoints`: every saved step would have to hold all the sums"
     require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
 

@@ -114,7 +114,7 @@ def runs_program(
         def one(run: tuple[Any, ...]) -> tuple[Carried, Report]:
             return aggregated_where_run(*run, server=server, keep=keep)
 
-        finished: Any = map_tiles(one, (own.aggregator, carried, trained, round_), tile)
+        finished: Any = map_tiles(one, (own, carried, trained, round_), tile)
         return finished
 
     after, reports = jax.lax.scan(step, _stacked(carried), _stacked(rounds, 1))

@@ -85,6 +85,7 @@ class Report(NamedTuple):
         summed: bool [slots].
         components: int32 [slots].
         sums: The mean update and the weight that make the round's sum; None unless kept.
+        sketch: f32 [slots, S], some coordinates of each client's update; None unless asked for.
     """
 
     is_run: Any
@@ -94,14 +95,23 @@ class Report(NamedTuple):
     summed: Any
     components: Any
     sums: Any
+    sketch: Any = None
 
 
 class Fixed(NamedTuple):
-    """What is the same in all rounds."""
+    """What is the same in all rounds.
+
+    Attributes:
+        key: Of the training.
+        trainer: Local training.
+        aggregator: Secure aggregation.
+        coordinates: int32 [S], of the updates, to report of each client; None for none.
+    """
 
     key: Key[Array, ""]
     trainer: Any
     aggregator: Any
+    coordinates: Any = None
 
 
 def trainer_at(trainer: Any, factor: Any) -> Any:
@@ -110,8 +120,9 @@ def trainer_at(trainer: Any, factor: Any) -> Any:
 
 
 def aggregated(
-    aggregator: Any, server: Any, carried: Carried, trained: Trained, round_: Round, keep: bool
-) -> tuple[Carried, Report]:
+    aggregator: Any, server: Any, carried: Carried, trained: Trained, round_: Round, keep: bool,
+    coordinates: Any = None,
+) -> tuple[Carried, Report]:  # fmt: skip
     """Aggregate a round's updates and step; nothing waits for the device here."""
     extras: dict[str, Any] = {}  # what only some histories and aggregators know
     if round_.weights is not None:
@@ -133,8 +144,14 @@ def aggregated(
     if keep:
         count = getattr(out, "total_weight", None)
         sums = out.update, round_.sends.sum() if count is None else count
-    report = Report(None, status, out.clipped_fraction, is_finite, summed, components, sums)
+    sketch = None if coordinates is None else _picked(trained.updates, coordinates)
+    report = Report(None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch)
     return Carried(parameters, state, server_state, carried.is_sound), report
+
+
+@jax.jit
+def _picked(updates: Array, coordinates: Array) -> Array:
+    return updates[:, coordinates]
 
 
 def _learnt(out: Any, is_ok: Any, sends: Any) -> tuple[Any, Any]:
@@ -180,18 +197,20 @@ def rounds_program(
                 round_.members, round_.sends, width=width,
             )
         )  # fmt: skip
-        return _finished(fixed.aggregator, server, carried, trained, round_, keep)
+        own = fixed.aggregator, server, carried, trained, round_, keep
+        return _finished(*own, fixed.coordinates)
 
     return jax.lax.scan(functools.partial(_only_where_run, run), carried, rounds)
 
 
 def aggregated_where_run(
-    aggregator: Any, carried: Any, trained: Any, round_: Any, *, server: Any, keep: bool
+    fixed: Fixed, carried: Any, trained: Any, round_: Any, *, server: Any, keep: bool
 ) -> tuple[Carried, Report]:
     """Do what `aggregated` does inside a program that has trained without looking who is run."""
 
     def run(carried: Carried, round_: Round) -> tuple[Carried, Report]:
-        return _finished(aggregator, server, carried, trained, round_, keep)
+        own = fixed.aggregator, server, carried, trained, round_, keep
+        return _finished(*own, fixed.coordinates)
 
     return _only_where_run(run, carried, round_)
 

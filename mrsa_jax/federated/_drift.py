@@ -1,0 +1,301 @@
+"""How clients' updates drift over the rounds of a training: their spread and their memory.
+
+Client i's update in round r is taken for m_r + x_ir: a part that all share, and its own, Gaussian
+with standard deviation s and correlation rho^|r - r'| between two of its rounds. Both are
+estimated from a sketch: some coordinates of each layer, of each client that trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int32
+
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import is_integer
+from mrsa_jax._device import at_once
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, host_generator
+from mrsa_jax._tracing import needs_values
+
+_MOST_COORDINATES = 64  # of a layer
+_MOST_BYTES = 2**24  # of a sketch, but for one coordinate of each layer
+_MOST_MEMORY = 1 - 1e-6  # `privacy.information` takes no more, but 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drift:
+    """Spread and memory of clients' updates, as measured (`measure_drift`).
+
+    Attributes:
+        spread: s, the standard deviation of a coordinate across clients around their round's
+            mean, root mean square over rounds and coordinates; nan if no round had two clients.
+        memory: rho, fitted to `correlation`; in [0, 0.999999], nan if no client came twice.
+        layers: Names of the layers.
+        layer_spread: float64 [L], s within each.
+        layer_memory: float64 [L], rho within each.
+        rounds: int32 [J'], the rounds that were measured.
+        round_spread: float64 [J'], s in each round; nan with fewer than two clients. Where it
+            rises or falls, updates are not stationary, and s is a mean of unlike rounds.
+        lags: int32 [M], rounds between two participations of one client, ascending.
+        pairs: int64 [M], how many such pairs there were.
+        correlation: float64 [M], between a client's own parts at that lag; rho^lag is to be
+            seen against it. Not bounded by 1, as it is an estimate.
+        layer_correlation: float64 [L, M], within each layer.
+        num_coordinates: Coordinates of an update that were looked at.
+    """
+
+    spread: float
+    memory: float
+    layers: tuple[str, ...]
+    layer_spread: np.ndarray
+    layer_memory: np.ndarray
+    rounds: np.ndarray
+    round_spread: np.ndarray
+    lags: np.ndarray
+    pairs: np.ndarray
+    correlation: np.ndarray
+    layer_correlation: np.ndarray
+    num_coordinates: int
+
+
+@needs_values
+def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any = None) -> Drift:
+    """Estimate spread and memory of clients' updates, for `privacy.information`.
+
+    Use it on updates of your own; `train(..., measure_drift=True)` has it for its own.
+
+    With e_ir = x_ir - (mean over the round's K_r clients), E |e_ir|^2 = s_r^2 (1 - 1/K_r), and
+    for two rounds of one client, whose cohorts share O clients,
+    E e_ir e_ir' = s_r s_r' R_rr' (1 - 1/K_r - 1/K_r' + O / (K_r K_r')): means are taken out
+    without bias. The spread is the root of the first, pooled; the correlation at a lag is the sum
+    of products, each round divided by its own s_r, over the sum of those factors (method of
+    moments). rho minimises the squared distance of rho^lag from it, weighted by the pairs.
+
+    **Assumed**, not shown: one s and one rho for all clients and, within a layer, all
+    coordinates (isotropic); rounds alike (each is divided by its own spread, so that alone may
+    change); for bits, Gaussian. Clients whose data differ keep a part that never fades: a
+    correlogram that levels off says so, and then rho^lag understates it at long lags. Of clients
+    who never trained twice, and lags that never came, nothing is known.
+
+    Args:
+        updates: `[rounds, slots, coordinates]`, the updates of a round's clients, or some
+            coordinates of them.
+        members: Integers `[rounds, slots]`, which client each is; negative: nobody.
+        rounds: Integers `[rounds]`, ascending, when each round was; 0, 1, 2, ... if None.
+        layers: Mapping of names to how many of the coordinates each layer has, in order; one
+            layer if None.
+
+    Returns:
+        What was measured; over all layers, each coordinate counts alike.
+
+    Raises:
+        ConfigurationError: If shapes do not fit, an update is not finite, a client is twice in
+            a round, or rounds do not ascend.
+
+    Examples:
+        >>> own = np.random.default_rng(0).normal(size=(1, 6, 500))
+        >>> drift = measure_drift(np.repeat(own, 4, axis=0), [range(6)] * 4)
+        >>> round(drift.spread, 1), drift.memory, drift.lags.tolist(), drift.pairs.tolist()
+        (1.0, 0.999999, [1, 2, 3], [18, 12, 6])
+
+    Cost: about (participations of a client)^2 x coordinates for each client and layer.
+    """
+    values, who = host_array(updates, "updates"), host_array(members, "members")
+    good = values.ndim == 3 and values.dtype.kind in "fiu" and min(values.shape) > 0
+    require(good, "updates", "must be numbers [rounds, slots, coordinates]", values.shape)
+    require(bool(np.isfinite(values).all()), "updates", "must be finite", "nan or inf")
+    good = who.shape == values.shape[:2] and who.dtype.kind in "iu"
+    require(good, "members", f"must be integers {list(values.shape[:2])}", who.shape)
+    when = np.arange(len(who)) if rounds is None else host_array(rounds, "rounds")
+    good = when.shape == (len(who),) and when.dtype.kind in "iu"
+    require(good, "rounds", f"must be {len(who)} integers", when.shape)
+    require(bool((np.diff(when) > 0).all()), "rounds", "must ascend")
+    ordered = np.sort(who, axis=1)
+    is_twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    require(not is_twice.any(), "members", "must name a client once in a round")
+    is_mapping = layers is None or isinstance(layers, Mapping)
+    require(is_mapping, "layers", "must be a mapping from names to counts, or None", layers)
+    counts = {"all": values.shape[2]} if layers is None else dict(layers)
+    rule = f"must hold positive counts that add up to {values.shape[2]} coordinates"
+    are_counts = all(is_integer(own) and own > 0 for own in counts.values())
+    require(are_counts and sum(counts.values()) == values.shape[2], "layers", rule, counts)
+    return estimated(values, who, when, counts, counts)
+
+
+class Sketch:
+    """The coordinates of a training's updates that are kept, and what was kept of them.
+
+    Args:
+        key: Of the training.
+        layers: Where in an update each layer lies.
+        shape: Rounds to train, and slots of a round.
+
+    Attributes:
+        coordinates: int32 [S], ascending.
+        values: f32 [rounds, slots, S]; at most 16 MiB, but for one coordinate of each layer.
+    """
+
+    def __init__(self, key: Any, layers: Mapping[str, range], shape: tuple[int, int]) -> None:
+        """Draw the coordinates: of each layer as many as there are, as fit, or 64."""
+        most = _MOST_BYTES // max(1, 4 * shape[0] * shape[1] * len(layers))
+        most = max(1, min(_MOST_COORDINATES, most))
+        generator = host_generator(key, Stream.DRIFT)
+        drawn = [
+            np.sort(generator.choice(own.stop - own.start, min(most, len(own)), replace=False))
+            + own.start
+            for own in layers.values()
+        ]
+        self._sizes = {name: len(own) for name, own in layers.items()}
+        self._counts = {name: len(own) for name, own in zip(layers, drawn, strict=True)}
+        self.coordinates: Int32[np.ndarray, " kept"] = np.concatenate(drawn).astype(np.int32)
+        self.values = np.zeros((*shape, len(self.coordinates)), np.float32)
+
+    def drift(self, members: np.ndarray, rounds: np.ndarray) -> Drift:
+        """Return the drift of the first rounds, by who sent in which."""
+        values = self.values[: len(members)]
+        return estimated(values, members, rounds, self._counts, self._sizes)
+
+
+def estimated(
+    values: np.ndarray,
+    members: np.ndarray,
+    rounds: np.ndarray,
+    counts: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Drift:
+    """Return the drift of layers of so many coordinates, `counts` of which are known.
+
+    Args:
+        values: `[rounds, slots, S]`.
+        members: `[rounds, slots]`; negative for nobody.
+        rounds: `[rounds]`, when each was.
+        counts: Known coordinates of each layer.
+        sizes: How many each has: over all, a layer weighs as much.
+    """
+    is_there = members >= 0
+    known = is_there.sum(axis=1)
+    centred = np.where(is_there[:, :, None], values, 0).astype(np.float64)
+    centred -= (centred.sum(axis=1) / np.maximum(known, 1)[:, None])[:, None]
+    centred *= is_there[:, :, None]
+    starts = np.cumsum([0, *counts.values()])[:-1]
+    shares = np.asarray(list(sizes.values()), np.float64) / sum(sizes.values())
+    squares = np.add.reduceat((centred**2).sum(axis=1), starts, axis=1).T
+    squares = _with_all(squares / np.asarray(list(counts.values()))[:, None], shares)
+    freedom = np.where(known > 1, known - 1, np.nan)
+    variances = squares / freedom
+    total = np.nansum(freedom)
+    spreads = np.sqrt(np.nansum(variances * freedom, axis=1) / (total if total else np.nan))
+    lags, pairs, correlation = _correlogram(
+        centred, members, np.asarray(rounds), variances, starts, shares
+    )
+    memory = np.array([_fitted(lags, own, pairs) for own in correlation])
+    return Drift(
+        spread=float(spreads[0]),
+        memory=float(memory[0]),
+        layers=tuple(counts),
+        layer_spread=spreads[1:],
+        layer_memory=memory[1:],
+        rounds=np.asarray(rounds, np.int32),
+        round_spread=np.sqrt(variances[0]),
+        lags=lags,
+        pairs=pairs,
+        correlation=correlation[0],
+        layer_correlation=correlation[1:],
+        num_coordinates=values.shape[2],
+    )
+
+
+def _with_all(by_layer: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return means over coordinates `[1 + layers, ...]`: over all, then within each layer."""
+    over_all = np.tensordot(shares, by_layer, 1)
+    return np.concatenate([over_all[None], by_layer])
+
+
+def _correlogram(
+    centred: np.ndarray,
+    members: np.ndarray,
+    rounds: np.ndarray,
+    variances: np.ndarray,
+    starts: np.ndarray,
+    shares: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the lags that came, pairs at each, and the correlations `[1 + layers, lags]`."""
+    is_sound = variances > 0
+    scales = np.sqrt(np.where(is_sound, variances, 1.0))
+    own, where = _participations(members)
+    longest = int(rounds[-1] - rounds[0]) + 1 if len(rounds) else 1
+    num_groups, length = len(variances), centred.shape[2]
+    products, factors = np.zeros((2, num_groups, longest))
+    pairs = np.zeros(longest, np.int64)
+    kept = _kept(members)
+    most = where.shape[1]
+    step = at_once("columns", 8 * most * (length + (3 + num_groups) * most))
+    for start in range(0, len(where), step):
+        part, is_real = where[start : start + step], own[start : start + step]
+        entries = centred.reshape(-1, length)[part]
+        layers = [
+            block @ block.swapaxes(1, 2) / block.shape[2]
+            for block in np.split(entries, starts[1:], axis=2)
+        ]
+        at = part // members.shape[1]
+        one, other = at[:, :, None], at[:, None, :]
+        first = np.arange(most)
+        is_pair = is_real[:, :, None] & is_real[:, None, :] & (first[:, None] < first[None, :])
+        gaps = np.abs(rounds[one] - rounds[other])[is_pair]
+        pairs += np.bincount(gaps, minlength=longest)
+        share = kept[one, other][is_pair]
+        for group, sums in enumerate(_with_all(np.stack(layers), shares)):
+            good = (is_sound[group][one] & is_sound[group][other])[is_pair]
+            scaled = (sums / scales[group][one] / scales[group][other])[is_pair]
+            products[group] += np.bincount(gaps, scaled * good, longest)
+            factors[group] += np.bincount(gaps, share * good, longest)
+    lags = np.flatnonzero(pairs).astype(np.int32)
+    known = factors[:, lags] > 1e-9
+    correlation = products[:, lags] / np.where(known, factors[:, lags], np.nan)
+    return lags, pairs[lags], correlation
+
+
+def _participations(members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each client that came twice which of `[rounds x slots]` are its, and are real."""
+    flat = np.flatnonzero(members.reshape(-1) >= 0)
+    _, owner = np.unique(members.reshape(-1)[flat], return_inverse=True)
+    sizes = np.bincount(owner)
+    order = np.argsort(owner, kind="stable")
+    at = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    where = np.zeros((len(sizes), sizes.max(initial=1)), np.int64)
+    where[owner[order], at] = flat[order]
+    is_real = np.arange(where.shape[1]) < sizes[:, None]
+    return is_real[sizes > 1], where[sizes > 1]
+
+
+def _kept(members: np.ndarray) -> np.ndarray:
+    """Return what centring two rounds leaves of the product of a client's own parts."""
+    clients = int(members.max(initial=0)) + 1
+    is_in = np.zeros((len(members), clients))
+    row, slot = np.nonzero(members >= 0)
+    is_in[row, members[row, slot]] = 1
+    inverse = 1 / np.maximum(is_in.sum(axis=1), 1)
+    shared = is_in @ is_in.T
+    return 1 - inverse[:, None] - inverse[None, :] + shared * inverse[:, None] * inverse[None, :]
+
+
+def _fitted(lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray) -> float:
+    """Return the rho in [0, 0.999999] whose powers are nearest, weighted by the pairs."""
+    known = np.isfinite(correlation)
+    if not known.any():
+        return math.nan
+    lags, correlation, pairs = lags[known], correlation[known], pairs[known]
+    tried = 1 - np.linspace(0, 1, 1001) ** 3  # dense near 1, where long lags tell much
+    for _ in range(4):
+        tried = np.minimum(tried, _MOST_MEMORY)
+        gaps = correlation - tried[:, None] ** lags
+        best = int(np.argmin((pairs * gaps**2).sum(axis=1)))
+        ends = tried[min(best + 1, len(tried) - 1)], tried[max(best - 1, 0)]
+        rho = float(tried[best])
+        tried = np.linspace(*ends, 101)[::-1]
+    return rho
