@@ -319,6 +319,7 @@ def privacy_rows() -> dict[str, Row]:
     return {
         "audit": _not(SEARCH, privacy.audit, P),
         "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
+        "client_privacy": _not(SEARCH, privacy.client_privacy, P),
         "collusion_risk": _not(VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P),
         "first_exposure": _of(privacy.first_exposure, P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
@@ -779,8 +780,8 @@ NO_ARRAYS = {
         ClipRule Quantizer stochastic
     """,
     "privacy": """
-        Audit CollusionRisk Gate ParticipationLog PolicyPrivacy Recipe UnweightedGroup WeakPrivacy
-        read_log
+        Audit ClientPrivacy CollusionRisk Gate ParticipationLog PolicyPrivacy Recipe UnweightedGroup
+        WeakPrivacy read_log
     """,
     "secagg": """
         AggregateOut AggregateResult Aggregator Block FailureRates

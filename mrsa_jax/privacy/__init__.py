@@ -1,6 +1,7 @@
 """What any participation history leaks, computed exactly."""
 
 from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
+from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
@@ -15,6 +16,7 @@ from mrsa_jax.privacy.logs import ParticipationLog, read_log
 
 __all__ = [
     "Audit",
+    "ClientPrivacy",
     "CollusionRisk",
     "Gate",
     "ParticipationLog",
@@ -24,6 +26,7 @@ __all__ = [
     "WeakPrivacy",
     "audit",
     "audit_steps",
+    "client_privacy",
     "collusion_risk",
     "first_exposure",
     "integer_weights",

@@ -14,6 +14,7 @@ from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
 from mrsa_jax.privacy.solver._search import Plan, Progress, run
 from mrsa_jax.privacy.solver._sieve import Alone, Sieve
 from mrsa_jax.privacy.solver._space import Space, Vector
+from mrsa_jax.privacy.solver._through import Through
 from mrsa_jax.privacy.solver._two_adic import parity_checks
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Ranks",
     "Sieve",
     "Space",
+    "Through",
     "Vector",
     "bounds",
     "collapse",

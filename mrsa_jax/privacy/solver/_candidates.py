@@ -58,25 +58,45 @@ def sparse_remainder(matrix: np.ndarray, weights: np.ndarray, row: int) -> np.nd
     The lightest vector of a coset by weighted absolute values is often the one with the
     fewest non-zeros; its small entries are taken for zeros.
     """
-    from scipy import optimize, sparse
-
     if matrix.dtype == object:
         return None
     others = np.delete(matrix, row, axis=0).astype(np.float64)
     target = matrix[row].astype(np.float64)
-    if not len(others):
-        return target != 0
+    return _sparsest(others, target, weights, None) if len(others) else target != 0
+
+
+def sparse_through(matrix: np.ndarray, weights: np.ndarray, column: int) -> np.ndarray | None:
+    """Return a sparse support of a combination that is 1 at a column, by an L1 program."""
+    if matrix.dtype == object:
+        return None
+    nothing = np.zeros(matrix.shape[1])
+    return _sparsest(matrix.astype(np.float64), nothing, weights, column)
+
+
+def _sparsest(
+    others: np.ndarray, target: np.ndarray, weights: np.ndarray, through: int | None
+) -> np.ndarray | None:
+    """Return the support of the shortest `target` plus combination, 1 at a column if one is given.
+
+    None if the program has no solution.
+    """
+    from scipy import optimize, sparse
+
     count, columns = others.shape
     scale = np.maximum(1.0, np.abs(others).max(axis=1, keepdims=True))
     identity = sparse.identity(columns, format="csc")
     equations = sparse.hstack([sparse.csc_matrix((others / scale).T), identity, -identity])
     costs = np.concatenate([np.zeros(count), weights, weights]).astype(np.float64)
+    bounds: list[tuple[int | None, int | None]]
     bounds = [(None, None)] * count + [(0, None)] * (2 * columns)
+    if through is not None:
+        bounds[count + through], bounds[count + columns + through] = (0, 0), (1, 1)
     solved = optimize.linprog(costs, A_eq=equations, b_eq=-target, bounds=bounds, method="highs")
     if solved.status != 0:
         return None
     remainder = solved.x[count : count + columns] + solved.x[count + columns :]
-    return remainder > 1e-7
+    support: np.ndarray = remainder > 1e-7
+    return support
 
 
 def information_sets(

@@ -76,6 +76,27 @@ def combination_on(
     return solve_on(matrix, basis)
 
 
+def combination_through(
+    matrix: np.ndarray, support: Any, weights: np.ndarray, column: int
+) -> tuple[list[int], np.ndarray] | None:
+    """Find a combination as `combination_on` that is not zero at one column of the support.
+
+    None when there is none.
+    """
+    rank, columns = matrix.shape
+    (prime,) = draw_primes(1)
+    inside = np.zeros(columns, np.bool_)
+    inside[np.asarray(list(support), np.int64)] = True
+    inside[column] = False
+    kept = np.flatnonzero(inside)
+    outside = np.setdiff1d(np.flatnonzero(~inside), [column])
+    order = np.concatenate([outside, [column], kept[np.argsort(-weights[kept])]])
+    basis = order[independent_rows(residues_of(matrix, prime).T[order], prime)]
+    if len(basis) < rank or column not in basis:  # the others span it
+        return None
+    return solve_on(matrix, np.append(basis[basis != column], column))
+
+
 def solve_on(matrix: np.ndarray, basis: np.ndarray) -> tuple[list[int], np.ndarray] | None:
     """Return z with z M zero on all columns of a basis but the last, and the support of z M.
 

@@ -1,0 +1,260 @@
+"""Each client's own weak privacy, and the smallest coalition that exposes it.
+
+T_i is the fewest clients in a combination of the learnt sums that involves client i: the smallest
+support of the vectors v of P's rational row space with v_i != 0. Let A be clients who tell the
+server their updates. Client i is exposed to A exactly if some such v has its support in A and i
+(`_coalitions`), so the smallest coalition that exposes i has T_i - 1 members: the others of a
+lightest v. The least T_i is weak privacy T (Multi-RoundSecAgg, Remark 1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax._arrays import host_array
+from mrsa_jax._checks import check_integer
+from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.privacy._coalitions import without
+from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, Budget, check_effort, weak_steps
+from mrsa_jax.privacy.solver import (
+    CHEAP_SECONDS,
+    Groups,
+    Progress,
+    Ranks,
+    Sieve,
+    Through,
+    Vector,
+    collapse,
+    ranks_of,
+    support_of,
+)
+
+_SHARE = 0.5  # of the effort for the least of all
+_NUMBERS = ("nobody", "this client", "these two", "these three", "these four")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientPrivacy:
+    """The weak privacy T_i of each client: intervals, and what proves them.
+
+    Attributes:
+        lower: int64 `[clients]`: no combination that involves the client involves fewer; -1 for who
+            took no part in any sum, or is in the coalition.
+        upper: int64 `[clients]`: clients in a combination that was found; -1 likewise.
+        certified: bool `[clients]`: whether both are equal, with the lower bound proven and the
+            combination checked in exact integers.
+        supports: For each client the sorted clients of that combination, itself among them; empty
+            where there is none.
+        witnesses: For each client an integer a round, or none: the combination's coefficients.
+        error_bits: None where lower bounds are proven; otherwise k: one of them is wrong with
+            error chance below 2**-k, and none is certified that rests on it.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    certified: np.ndarray
+    supports: tuple[tuple[int, ...], ...]
+    witnesses: tuple[tuple[int, ...], ...]
+    error_bits: int | None
+
+    def coalition(self, client: Any) -> tuple[int, ...]:
+        """Return clients whose updates, with the sums, give the server this client's update.
+
+        The smallest such coalition where T_i is certified: T_i - 1 members.
+
+        Args:
+            client: Index of the client.
+
+        Raises:
+            ConfigurationError: If there is no such client, or it has no figure.
+
+        Examples:
+            >>> client_privacy([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]).coalition(0)
+            (1,)
+        """
+        own = check_integer(client, "client", 0, len(self.supports) - 1)
+        require(bool(self.supports[own]), "client", "must have taken part in a sum", own)
+        return tuple(other for other in self.supports[own] if other != own)
+
+    def sentence(self, client: Any, names: Sequence[Hashable] | None = None) -> str:
+        """Return in words who exposes a client.
+
+        Args:
+            client: Index of the client.
+            names: Of all clients, such as `ParticipationLog.clients`; their indices unless given.
+
+        Raises:
+            ConfigurationError: If there is no such client, or another number of names.
+
+        Examples:
+            >>> found = client_privacy([[1, 1, 1, 0], [0, 0, 0, 1]])
+            >>> found.sentence(0, ["site-01", "site-02", "site-03", "site-04"])
+            'site-01 is exposed if these two join the server: site-02, site-03'
+            >>> found.sentence(3)
+            '3 is exposed: nobody need join the server'
+        """
+        own = check_integer(client, "client", 0, len(self.supports) - 1)
+        total = len(self.supports)
+        fits = names is None or len(names) == total
+        require(fits, "names", f"must name all {total} clients", names)
+        called = names or range(total)
+        if not self.supports[own]:
+            return f"{called[own]} is in no sum that is left to learn from"
+        others = self.coalition(own)
+        if not others:
+            return f"{called[own]} is exposed: nobody need join the server"
+        many = _NUMBERS[len(others)] if len(others) < len(_NUMBERS) else f"these {len(others)}"
+        listed = ", ".join(str(called[other]) for other in others)
+        least = int(self.lower[own]) - 1
+        more = "" if least == len(others) else f" (fewer than {least} cannot)" if least > 1 else ""
+        verb = "joins" if len(others) == 1 else "join"
+        return f"{called[own]} is exposed if {many} {verb} the server: {listed}{more}"
+
+    def __str__(self) -> str:
+        """Return the sentences of the clients that the fewest others expose.
+
+        Examples:
+            >>> print(client_privacy([[1, 1, 0], [1, 1, 1]], coalition=[0]))
+            1 is exposed: nobody need join the server
+            2 is exposed: nobody need join the server
+        """
+        known = self.upper[self.upper > 0]
+        least = np.flatnonzero(self.upper == known.min()) if known.size else ()
+        return "\n".join(map(self.sentence, least)) or "nobody is in a sum"
+
+
+@needs_values
+def client_privacy(
+    P: Any, *, effort: Any = 1.0, coalition: Any = (), progress: Progress | None = None
+) -> ClientPrivacy:
+    """Return for each client the fewest clients that a combination of the sums hides it among.
+
+    Use it where `weak_privacy`, their least, says too little: whom its witness does not involve
+    may be hidden better. One fewer is how many others have to join the server to expose the
+    client, and the witness says who.
+
+    Args:
+        P: Participation matrix, bools or integer weights, `[rounds, clients]`; a row for each
+            sum that the server learnt.
+        effort: How much may be tried: 1.0 allows searches of 90 seconds of one core, all
+            together, as predicted before each starts. 0 does only what is cheap.
+        coalition: Indices of clients who tell the server their own updates, known and not all:
+            they count as if they had taken no part.
+        progress: Called with a search's name, the parts done and their number.
+
+    Returns:
+        An interval for each client with its witness (`ClientPrivacy`).
+
+    Raises:
+        ConfigurationError: If an entry is a fraction or NaN, P has not two axes or an empty one,
+            `effort` is no finite number of at least 0, or a coalition is none.
+
+    Edge cases: exposed clients have 1; who took no part, or is in the coalition, -1.
+
+    Examples:
+        >>> P = [[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 1]]
+        >>> found = client_privacy(P)
+        >>> found.upper.tolist(), bool(found.certified.all())
+        ([2, 2, 3, 3, 1], True)
+        >>> client_privacy(P, coalition=[1]).upper.tolist()  # each member takes one at most
+        [1, -1, 2, 2, 1]
+
+    Cost: NP-hard in general. Lower bounds are the least of all (`weak_privacy`), the client's class
+    of equal columns, and a walk through all circuits up to a weight: some 10^8 sets of groups
+    in 10 s.
+
+    Source: Multi-RoundSecAgg, Remark 1, for the least of them; each client's is this package's.
+    """
+    array = host_array(without(P, coalition), "P")
+    require(array.ndim == 2, "P", "must have two axes", array.shape)
+    seconds = SECONDS_PER_EFFORT * check_effort(effort)
+    *_, weak = weak_steps(array, effort=_SHARE * check_effort(effort), progress=progress)
+    groups = collapse(array)
+    if not groups.num_groups:
+        return _assembled(array, groups, None, None, None)
+    budget = Budget((1 - _SHARE) * seconds)
+    ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
+    found = Through(groups.matrix[ranks.kept], groups.sizes, ranks.minor_bits)
+    coefficients = [weak.witness[j] for j in ranks.kept]
+    if sum(map(bool, coefficients)) == sum(map(bool, weak.witness)):
+        on = np.asarray(support_of(coefficients, found.rows), np.bool_)
+        found.take(Vector(int(groups.sizes[on].sum()), on, tuple(coefficients), weak.upper_method))
+    assert weak.lower is not None
+    found.raise_lower(np.full(groups.num_groups, weak.lower), "least of all")
+    _take_single(found, groups, ranks, budget)
+    _narrow(found, budget, progress)
+    return _assembled(array, groups, ranks, found, weak.error_bits)
+
+
+def _take_single(found: Through, groups: Groups, ranks: Ranks, budget: Budget) -> None:
+    """Take the groups that stand alone; who does not is hidden in two groups at least."""
+    sieve = Sieve(groups, found.rows, ranks.minor_bits)
+    for vector in sieve.alone(sieve.suspects, max(budget.left, CHEAP_SECONDS)).vectors:
+        found.take(vector)
+    if groups.num_groups > 1:
+        others = np.full(groups.num_groups, groups.sizes[0])
+        others[0] = groups.sizes[1]
+        others[sieve.suspects] = 0
+        found.raise_lower(groups.sizes + others, "column basis")
+
+
+def _narrow(found: Through, budget: Budget, progress: Progress | None) -> None:
+    """Search up from below, each time for a few times as long, and by programs in between."""
+    has_programs = False
+    seconds = CHEAP_SECONDS
+    while len(found.open):
+        best = found.best_limit(min(seconds, max(budget.left, CHEAP_SECONDS)))
+        if best is not None:
+            limit, predicted = best
+            budget.spend(predicted)
+            if progress is not None:
+                progress(f"circuits: weight up to {limit}, about {predicted:.0f} core-s", 0, 1)
+            if not found.search(limit, predicted):
+                return
+        elif not has_programs:
+            has_programs = True
+            share = max(budget.left / 3, CHEAP_SECONDS)
+            most = min(len(found.open), int(share / found.program_seconds()))
+            budget.spend(most * found.program_seconds())
+            found.programs(most, progress)
+        elif seconds >= max(budget.left, CHEAP_SECONDS):
+            return
+        else:
+            seconds *= 4
+
+
+def _assembled(
+    array: np.ndarray, groups: Groups, ranks: Ranks | None, found: Through | None, bits: int | None
+) -> ClientPrivacy:
+    clients = array.shape[1]
+    lower, upper = np.full((2, clients), -1, np.int64)
+    certified = np.zeros(clients, np.bool_)
+    supports: list[tuple[int, ...]] = [()] * clients
+    witnesses: list[tuple[int, ...]] = [()] * clients
+    if found is None or ranks is None:
+        return ClientPrivacy(lower, upper, certified, tuple(supports), tuple(witnesses), None)
+    sure = [own for own in (bits, ranks.error_bits, found.error_bits) if own is not None]
+    known: dict[int, tuple[tuple[int, ...], tuple[int, ...], bool]] = {}
+    for k, vector in enumerate(found.vectors):
+        if id(vector) not in known:
+            witness = [0] * len(array)
+            for j, z in zip(ranks.kept, vector.coefficients, strict=True):
+                witness[j] = z
+            is_checked = bool((support_of(witness, groups.matrix) == vector.columns).all())
+            support = groups.clients(np.flatnonzero(vector.columns))
+            known[id(vector)] = support, tuple(witness), is_checked
+        support, whole, is_checked = known[id(vector)]
+        is_class = int(found.lower[k]) <= int(groups.sizes[k])
+        for client in groups.members[k]:
+            lower[client], upper[client] = found.lower[k], vector.weight
+            is_met = is_checked and found.lower[k] == vector.weight
+            certified[client] = is_met and (not sure or is_class)
+            supports[client], witnesses[client] = support, whole
+    return ClientPrivacy(
+        lower, upper, certified, tuple(supports), tuple(witnesses), min(sure, default=None)
+    )

@@ -1,0 +1,218 @@
+"""The lightest vector of a row space through each column: exact vectors, and complete searches."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mrsa_jax._prime import draw_primes, enough_primes, error_bits
+from mrsa_jax.privacy.solver._candidates import sparse_through
+from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, light_sets
+from mrsa_jax.privacy.solver._exact import combination_through, kernel_of, residues_of
+from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT
+from mrsa_jax.privacy.solver._search import Progress
+from mrsa_jax.privacy.solver._space import Vector
+
+_SMALL = 8191
+_MOST_PRIMES = 24  # as many prove what they decide where their product exceeds all minors
+_ATTEMPTS = 4
+# A search gives up where it has done so many times the work that was predicted, and some more.
+_PATIENCE, _GRACE_SECONDS = 2.0, 1.0
+_SPARE_AXES = 2  # so that few independent sets look dependent
+_MOST_COLUMNS = 1000
+
+
+class _Duals(NamedTuple):
+    small: np.ndarray  # int64 [columns, corank], modulo the small prime
+    primes: np.ndarray  # uint64
+    kernels: np.ndarray  # uint64 [primes, columns, corank], modulo each of them
+    error_bits: int | None  # of sets that are dependent modulo all primes
+
+
+class Through:
+    """Vectors through each column of a space, the lightest known, and lower bounds.
+
+    Attributes:
+        rows: Independent integer rows.
+        vectors: For each column the lightest exact vector known that is not zero there.
+        lower: int64 `[columns]`: no vector through the column is lighter.
+        methods: For each column what its lower bound follows from.
+        error_bits: None where all lower bounds are proven; otherwise k: one is wrong with error
+            chance below 2**-k.
+    """
+
+    def __init__(self, rows: np.ndarray, weights: np.ndarray, minor_bits: float) -> None:
+        """Take independent rows of distinct columns, by ascending weight (`collapse`)."""
+        self.rows, self._weights, self._minor_bits = rows, weights, minor_bits
+        self.vectors: list[Vector] = []
+        self.lower = weights.copy()
+        self.methods = ["classes"] * len(weights)
+        self.error_bits: int | None = None
+        self._take_rows()
+
+    @property
+    def upper(self) -> np.ndarray:
+        """int64 `[columns]`: weights of the vectors."""
+        return np.asarray([vector.weight for vector in self.vectors], np.int64)
+
+    @property
+    def open(self) -> np.ndarray:
+        """Columns whose bounds do not meet."""
+        return np.flatnonzero(self.lower < self.upper)
+
+    def _take_rows(self) -> None:
+        loads = (self.rows != 0) @ self._weights
+        order = np.argsort(loads, kind="stable")
+        first = (self.rows[order] != 0).argmax(axis=0)
+        own = {}
+        for row in np.unique(order[first]).tolist():
+            unit = tuple(int(j == row) for j in range(len(self.rows)))
+            own[row] = Vector(int(loads[row]), self.rows[row] != 0, unit, "one round")
+        self.vectors = [own[row] for row in order[first].tolist()]
+
+    def take(self, vector: Vector) -> None:
+        """Keep a vector for the columns through which it is the lightest."""
+        for k in np.flatnonzero(vector.columns):
+            if vector.weight < self.vectors[k].weight:
+                self.vectors[k] = vector
+
+    def raise_lower(self, bounds: np.ndarray, method: str) -> None:
+        """Keep lower bounds where they are larger than those known."""
+        for k in np.flatnonzero(bounds > self.lower):
+            self.lower[k] = bounds[k]
+            self.methods[k] = method
+
+    def through(self, column: int, support: np.ndarray, method: str) -> Vector | None:
+        """Return an exact vector on some columns that is not zero at one; None if there is none."""
+        found = combination_through(self.rows, support, self._weights, column)
+        if found is None:
+            return None
+        coefficients, columns = found
+        return Vector(int(self._weights[columns].sum()), columns, tuple(coefficients), method)
+
+    def program_seconds(self) -> float:
+        """Predict how long one column's program takes on one core, and its exact vector."""
+        rank, columns = self.rows.shape
+        return 1e-3 + 6e-7 * rank * columns + 4 * SECONDS_PER_PRODUCT * rank**2 * columns
+
+    def programs(self, most: int, progress: Progress | None) -> None:
+        """Look for light vectors through open columns by L1 programs, at most so many."""
+        columns = self.open[:most]
+        for done, k in enumerate(columns.tolist()):
+            if progress is not None:
+                progress("looking for light combinations: linear program", done, len(columns))
+            support = sparse_through(self.rows, self._weights, k)
+            if support is not None and self._weights[support].sum() < self.vectors[k].weight:
+                vector = self.through(k, np.flatnonzero(support), "linear program")
+                if vector is not None:
+                    self.take(vector)
+
+    def best_limit(self, seconds: float) -> tuple[int, float] | None:
+        """Return the largest weight worth searching in so long on one core, and how long it takes.
+
+        None if there is none that tells anything new.
+        """
+        if not len(self.open):
+            return None
+        step = int(np.gcd.reduce(self._weights))
+        low = -(-int(self.lower[self.open].min()) // step)
+        high = (int(self.upper[self.open].max()) - 1) // step
+        if low > high or self._seconds(low * step) > seconds or self._duals is None:
+            return None
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (
+                (middle, high) if self._seconds(middle * step) <= seconds else (low, middle - 1)
+            )
+        return low * step, self._seconds(low * step)
+
+    def _seconds(self, limit: int) -> float:
+        rank, columns = self.rows.shape
+        most, axes = self._sizes(limit)
+        sets, roomy = light_sets(self._weights, limit, most)
+        if columns > _MOST_COLUMNS or math.inf in sets:
+            return math.inf
+        work = NODE + math.fsum(
+            NODE * roomy[level] + 2 * COORDINATE * sets[level + 1] * max(axes - level, 1)
+            for level in range(most)
+        )
+        primes = self._enough_primes()[0]
+        return 1e-4 + work / 1e9 + (primes + 1) * SECONDS_PER_PRODUCT * rank**2 * columns
+
+    def _sizes(self, limit: int) -> tuple[int, int]:
+        """Return how many columns a circuit of some weight has at most, and axes for its walk."""
+        rank, columns = self.rows.shape
+        within = int(np.searchsorted(np.cumsum(self._weights), limit, side="right"))
+        corank = columns - rank
+        return max(1, min(within, corank + 1)), min(corank, within + _SPARE_AXES)
+
+    def _enough_primes(self) -> tuple[int, int | None]:
+        """Return how many primes decide, and the chance that they err if they are no proof."""
+        all_primes = math.ceil((self._minor_bits + 1) / 30)
+        if all_primes <= _MOST_PRIMES:
+            return all_primes, None
+        cases = len(self._weights) ** 2
+        count = enough_primes(self._minor_bits, cases, AUDIT_BITS)
+        return count, error_bits(self._minor_bits, count, cases)
+
+    @functools.cached_property
+    def _duals(self) -> _Duals | None:
+        rank, columns = self.rows.shape
+        small = kernel_of(residues_of(self.rows, _SMALL), _SMALL)
+        if small.shape[1] != columns - rank:
+            return None
+        count, chance = self._enough_primes()
+        primes: list[int] = []
+        kernels: list[np.ndarray] = []
+        while len(primes) < count:
+            (prime,) = draw_primes(1, primes)
+            kernel = kernel_of(residues_of(self.rows, prime), prime)
+            if kernel.shape[1] == columns - rank:
+                primes.append(prime)
+                kernels.append(kernel)
+        return _Duals(
+            small.astype(np.int64), np.asarray(primes, np.uint64), np.stack(kernels), chance
+        )
+
+    def search(self, limit: int, seconds: float) -> bool:
+        """Go through all circuits up to a weight; return whether the bounds follow from it."""
+        from mrsa_jax.privacy.solver import _circuits
+
+        assert self._duals is not None
+        small, primes, kernels, chance = self._duals
+        budget = 1e9 * (_PATIENCE * seconds + _GRACE_SECONDS)
+        spent = np.zeros(1)
+        attempt = 0
+        while attempt < _ATTEMPTS:
+            vectors = self._folded(small, limit, attempt)
+            least, places = self.upper, np.zeros(len(self._weights), np.int64)
+            found = np.empty((4 * len(places), len(places)), np.int64)
+            status, count = _circuits.search(
+                vectors, kernels, primes, self._weights, limit, least, places, found, spent, budget
+            )
+            for k in np.flatnonzero(least < self.upper):
+                if least[k] < self.vectors[k].weight:
+                    circuit = found[places[k]]
+                    vector = self.through(int(k), circuit[circuit >= 0], "circuits")
+                    if vector is not None:
+                        self.take(vector)
+            if status == _circuits.NONE:
+                if (self.upper > least).any():  # what the primes said was not so
+                    return False
+                self.error_bits = chance
+                self.raise_lower(np.minimum(self.upper, limit + 1), "circuits")
+                return True
+            if status == _circuits.GAVE_UP or (status == _circuits.FULL and not count):
+                return False
+            attempt += status == _circuits.ANOMALY
+        return False
+
+    def _folded(self, small: np.ndarray, limit: int, attempt: int) -> np.ndarray:
+        """Return the dual vectors modulo the small prime on random axes."""
+        axes = self._sizes(limit)[1]
+        rng = np.random.default_rng([_SMALL, attempt])
+        mix = rng.integers(0, _SMALL, (small.shape[1], axes))
+        return np.ascontiguousarray(small @ mix % _SMALL).astype(np.int32)
