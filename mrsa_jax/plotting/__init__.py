@@ -3,6 +3,7 @@
 from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._attacks import plot_error_histogram
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
+from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
 from mrsa_jax.plotting._study import (
@@ -23,6 +24,7 @@ __all__ = [
     "plot_cardinality",
     "plot_error_histogram",
     "plot_exposure",
+    "plot_exposure_routes",
     "plot_fairness",
     "plot_image_grid",
     "plot_points",

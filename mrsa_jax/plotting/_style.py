@@ -61,10 +61,10 @@ def short(label: str) -> str:
     return re.sub(r"^Multi-RoundSecAgg \((.*)\)$", r"MRSA \1", label)
 
 
-def legend(ax: Axes, title: str | None = None) -> None:
+def legend(ax: Axes, title: str | None = None, **more: Any) -> None:
     """Put the legend beside the axes, where no curve can run behind it."""
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
-              title_fontsize="small", alignment="left")  # fmt: skip
+              title_fontsize="small", alignment="left", **more)  # fmt: skip
 
 
 @contextlib.contextmanager

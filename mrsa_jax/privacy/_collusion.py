@@ -32,6 +32,7 @@ from mrsa_jax.privacy.solver import Progress, reduced_echelon, residues_of
 
 _ROUTES = ("sums", "neighbours", "either")
 _AT_ONCE = 256  # coalitions of a part, of which each core has one
+_MOST_BYTES = 1 << 28  # of histories that go to a program at once
 _LEAST_PRIME = 2**30  # of those that are drawn
 
 # of bool [coalitions, clients], the members, and a seed for each: whom they expose
@@ -237,9 +238,12 @@ def sums_judge(history: np.ndarray, coalitions: int) -> _Judge:
     if chosen_form(("loops", "xla", "pallas")) == "loops":
         return _compiled_judge(rows, coalitions)
 
+    size = max(1, _MOST_BYTES // rows.nbytes)
+
     def judge(members: np.ndarray, _: np.ndarray) -> np.ndarray:
-        left = np.where(members[:, None, :], rows.dtype.type(0), rows)
-        return np.asarray(first_exposure(left)) >= 0
+        parts = np.split(members[:, None, :], range(size, len(members), size))
+        left = (np.where(own, rows.dtype.type(0), rows) for own in parts)
+        return np.concatenate([np.asarray(first_exposure(own)) >= 0 for own in left])
 
     return judge
 

@@ -115,6 +115,20 @@ def test_chances_are_those_of_all_coalitions(monkeypatch):
     assert (rates[least - 1 :] > 0).all()
 
 
+def test_blocks_are_exposed_by_their_own_members(monkeypatch):
+    """Where every block is a sum, a client is exposed exactly by all others of its block."""
+    monkeypatch.setattr(
+        _collusion, "binomial_interval", lambda seen, of: binomial_interval(seen, of, SURE)
+    )
+    history = np.repeat(np.eye(10, dtype=bool), 3, axis=1)
+    found = collusion_risk(4, history, [0.2, 0.5], 5000)
+    each = found.sums.each_client
+    for k, size in enumerate(found.members):
+        exact = math.comb(27, size - 2) / math.comb(29, size)
+        assert (each.lower[k] <= exact).all()
+        assert (each.upper[k] >= exact).all()
+
+
 @pytest.mark.parametrize(("degree", "threshold"), [(4, 2), (5, 3), (11, 5), (30, 5)])
 def test_corrupt_neighbours_follow_the_hypergeometric_law(monkeypatch, degree, threshold):
     monkeypatch.setattr(
