@@ -1,8 +1,9 @@
 """How clients' updates drift over the rounds of a training: their spread and their memory.
 
 Client i's update in round r is taken for m_r + x_ir: a part that all share, and its own, Gaussian
-with standard deviation s and correlation rho^|r - r'| between two of its rounds. Both are
-estimated from a sketch: some coordinates of each layer, of each client that trained.
+with standard deviation s. Of its variance a share lasts, with correlation rho^|r - r'| between two
+of its rounds; the rest (minibatches, their order) is fresh in every round. All three are estimated
+from a sketch: some coordinates of each layer, of each client that trained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Float64, Int32
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import is_integer
@@ -24,6 +25,7 @@ from mrsa_jax._tracing import needs_values
 
 _MOST_COORDINATES = 64  # of a layer
 _MOST_BYTES = 2**24  # of a sketch, but for one coordinate of each layer
+_FEWEST_LAGS = 3  # from which two numbers are fitted
 _MOST_MEMORY = 1 - 1e-6  # `privacy.information` takes no more, but 1
 
 
@@ -35,25 +37,30 @@ class Drift:
         spread: s, the standard deviation of a coordinate across clients around their round's
             mean, root mean square over rounds and coordinates; nan if no round had two clients.
         memory: rho, fitted to `correlation`; in [0, 0.999999], nan if no client came twice.
+        lasting: Share of the variance that has this memory, in [0, 1], fitted with it; 1 is a
+            first-order process, R = rho^|r - r'|. nan as `memory`.
         layers: Names of the layers.
         layer_spread: float64 [L], s within each.
         layer_memory: float64 [L], rho within each.
+        layer_lasting: float64 [L], the lasting share within each.
         rounds: int32 [J'], the rounds that were measured.
         round_spread: float64 [J'], s in each round; nan with fewer than two clients. Where it
             rises or falls, updates are not stationary, and s is a mean of unlike rounds.
         lags: int32 [M], rounds between two participations of one client, ascending.
         pairs: int64 [M], how many such pairs there were.
-        correlation: float64 [M], between a client's own parts at that lag; rho^lag is to be
-            seen against it. Not bounded by 1, as it is an estimate.
+        correlation: float64 [M], between a client's own parts at that lag; lasting x rho^lag is
+            to be seen against it. Not bounded by 1, as it is an estimate.
         layer_correlation: float64 [L, M], within each layer.
         num_coordinates: Coordinates of an update that were looked at.
     """
 
     spread: float
     memory: float
+    lasting: float
     layers: tuple[str, ...]
     layer_spread: np.ndarray
     layer_memory: np.ndarray
+    layer_lasting: np.ndarray
     rounds: np.ndarray
     round_spread: np.ndarray
     lags: np.ndarray
@@ -61,6 +68,26 @@ class Drift:
     correlation: np.ndarray
     layer_correlation: np.ndarray
     num_coordinates: int
+
+    def kernel(self, rounds: Any) -> Float64[np.ndarray, "rows rows"]:
+        """Return R of `privacy.information`, for sums learnt in these rounds.
+
+        Args:
+            rounds: Integers, the round of each sum; several of one round hold the same updates.
+
+        Returns:
+            lasting x memory^|r - r'|, and exactly 1 within a round.
+
+        Raises:
+            ConfigurationError: If rounds are no list of integers, or the memory is not known.
+        """
+        when = host_array(rounds, "rounds")
+        good = when.ndim == 1 and when.dtype.kind in "iu"
+        require(good, "rounds", "must be a list of integers", when.shape)
+        rule = "must have a memory: no client's updates were seen twice"
+        require(math.isfinite(self.memory), "drift", rule, self.memory)
+        lags = np.abs(np.subtract.outer(when, when))
+        return np.where(lags == 0, 1.0, self.lasting * self.memory**lags)
 
 
 @needs_values
@@ -74,13 +101,13 @@ def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any
     E e_ir e_ir' = s_r s_r' R_rr' (1 - 1/K_r - 1/K_r' + O / (K_r K_r')): means are taken out
     without bias. The spread is the root of the first, pooled; the correlation at a lag is the sum
     of products, each round divided by its own s_r, over the sum of those factors (method of
-    moments). rho minimises the squared distance of rho^lag from it, weighted by the pairs.
+    moments). rho and the share a that lasts minimise the squared distance of a rho^lag from it,
+    weighted by the pairs (a = 1 where fewer than three lags came).
 
-    **Assumed**, not shown: one s and one rho for all clients and, within a layer, all
-    coordinates (isotropic); rounds alike (each is divided by its own spread, so that alone may
-    change); for bits, Gaussian. Clients whose data differ keep a part that never fades: a
-    correlogram that levels off says so, and then rho^lag understates it at long lags. Of clients
-    who never trained twice, and lags that never came, nothing is known.
+    **Assumed**, not shown: one s, rho and a for all clients and, within a layer, all coordinates
+    (isotropic); rounds alike (each is divided by its own spread, so that alone may change); for
+    bits, Gaussian. Of clients who never trained twice, and lags that never came, nothing is
+    known.
 
     Args:
         updates: `[rounds, slots, coordinates]`, the updates of a round's clients, or some
@@ -100,8 +127,8 @@ def measure_drift(updates: Any, members: Any, *, rounds: Any = None, layers: Any
     Examples:
         >>> own = np.random.default_rng(0).normal(size=(1, 6, 500))
         >>> drift = measure_drift(np.repeat(own, 4, axis=0), [range(6)] * 4)
-        >>> round(drift.spread, 1), drift.memory, drift.lags.tolist(), drift.pairs.tolist()
-        (1.0, 0.999999, [1, 2, 3], [18, 12, 6])
+        >>> round(drift.spread, 1), drift.memory, round(drift.lasting, 5), drift.pairs.tolist()
+        (1.0, 0.999999, 1.0, [18, 12, 6])
 
     Cost: about (participations of a client)^2 x coordinates for each client and layer.
     """
@@ -193,13 +220,15 @@ def estimated(
     lags, pairs, correlation = _correlogram(
         centred, members, np.asarray(rounds), variances, starts, shares
     )
-    memory = np.array([_fitted(lags, own, pairs) for own in correlation])
+    fitted = np.array([_fitted(lags, own, pairs) for own in correlation])
     return Drift(
         spread=float(spreads[0]),
-        memory=float(memory[0]),
+        memory=float(fitted[0, 0]),
+        lasting=float(fitted[0, 1]),
         layers=tuple(counts),
         layer_spread=spreads[1:],
-        layer_memory=memory[1:],
+        layer_memory=fitted[1:, 0],
+        layer_lasting=fitted[1:, 1],
         rounds=np.asarray(rounds, np.int32),
         round_spread=np.sqrt(variances[0]),
         lags=lags,
@@ -284,18 +313,24 @@ def _kept(members: np.ndarray) -> np.ndarray:
     return 1 - inverse[:, None] - inverse[None, :] + shared * inverse[:, None] * inverse[None, :]
 
 
-def _fitted(lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray) -> float:
-    """Return the rho in [0, 0.999999] whose powers are nearest, weighted by the pairs."""
+def _fitted(lags: np.ndarray, correlation: np.ndarray, pairs: np.ndarray) -> tuple[float, float]:
+    """Return the rho and the share of whose powers the correlations are nearest, by the pairs."""
     known = np.isfinite(correlation)
     if not known.any():
-        return math.nan
+        return math.nan, math.nan
     lags, correlation, pairs = lags[known], correlation[known], pairs[known]
     tried = 1 - np.linspace(0, 1, 1001) ** 3  # dense near 1, where long lags tell much
     for _ in range(4):
         tried = np.minimum(tried, _MOST_MEMORY)
-        gaps = correlation - tried[:, None] ** lags
+        powers = tried[:, None] ** lags
+        shares = np.ones(len(tried))
+        if len(lags) >= _FEWEST_LAGS:
+            weight = (pairs * powers**2).sum(axis=1)
+            product = (pairs * powers * correlation).sum(axis=1)
+            shares = np.clip(product / np.maximum(weight, 1e-300), 0.0, 1.0)
+        gaps = correlation - shares[:, None] * powers
         best = int(np.argmin((pairs * gaps**2).sum(axis=1)))
         ends = tried[min(best + 1, len(tried) - 1)], tried[max(best - 1, 0)]
-        rho = float(tried[best])
+        rho, share = float(tried[best]), float(shares[best])
         tried = np.linspace(*ends, 101)[::-1]
-    return rho
+    return (rho, share) if share > 0 and rho > 0 else (0.0, 0.0)

@@ -99,6 +99,7 @@ def test_layers_by_hand_and_by_their_sizes() -> None:
     assert drift.layer_spread == pytest.approx([math.sqrt(2), math.sqrt(32)])
     assert drift.layer_correlation == pytest.approx(np.array([[1.0], [-1.0]]))
     assert drift.layer_memory == pytest.approx([0.999999, 0.0])
+    assert drift.layer_lasting == pytest.approx([1.0, 0.0])
     assert drift.spread == pytest.approx(math.sqrt(17))
     assert drift.correlation == pytest.approx([(2 - 32) / 34])
     sketch = Sketch(_key(), {"a": range(3), "b": range(3, 4)},
@@ -121,6 +122,11 @@ def test_nothing_is_said_of_what_never_came() -> None:
     assert math.isnan(once.memory)
     assert once.lags.size == once.pairs.size == once.correlation.size == 0
     assert once.spread == 0
+    assert math.isnan(once.lasting)
+    with pytest.raises(mj.ConfigurationError, match="`drift` must have a memory"):
+        once.kernel([0, 1])
+    with pytest.raises(mj.ConfigurationError, match="`rounds` must be a list of integers"):
+        once.kernel(0.5)
     alone = measure_drift(np.ones((3, 1, 3)), [[0], [0], [1]])
     assert math.isnan(alone.spread)
     assert math.isnan(alone.memory)
@@ -151,12 +157,27 @@ def test_a_known_process_is_found_again(rho: float, cohort: int) -> None:
         shared = generator.normal(size=(80, 1, 60)) * 3  # what all clients' updates share
         updates = np.take_along_axis(own, members[:, :, None], axis=1) * 0.2 + shared
         drift = measure_drift(updates, members)
-        found.append((drift.spread, drift.memory))
+        found.append((drift.spread, *drift.kernel([0, 1, 3])[0, 1:]))
+        assert rho < 0.9 or drift.memory == pytest.approx(rho, abs=0.05)
+        assert rho < 0.9 or drift.lasting > 0.8
     means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(8)
     # a spread within a round of 60 x 1 degrees of freedom is a little biased as a divisor
-    assert np.abs(means - [0.2, rho]).max() < (5 * errors + [0.002, 0.012]).max()
-    assert abs(means[0] - 0.2) < 5 * errors[0] + 0.002
-    assert abs(means[1] - rho) < 5 * errors[1] + 0.012
+    assert (np.abs(means - [0.2, rho, rho**3]) < 5 * errors + [0.002, 0.012, 0.012]).all()
+
+
+def test_a_fresh_part_is_told_from_the_one_that_lasts() -> None:
+    lasting, generator = _process(0, 0.95, 20, 80, 60)
+    members = np.stack([generator.permutation(20)[:8] for _ in range(80)])
+    own = math.sqrt(0.3) * lasting + math.sqrt(0.7) * generator.normal(size=lasting.shape)
+    drift = measure_drift(np.take_along_axis(own, members[:, :, None], axis=1), members)
+    assert drift.spread == pytest.approx(1, abs=0.02)
+    assert drift.memory == pytest.approx(0.95, abs=0.015)
+    assert drift.lasting == pytest.approx(0.3, abs=0.04)
+    kernel = drift.kernel([0, 4, 4, 5])
+    assert (np.diagonal(kernel) == 1).all()
+    assert kernel[1, 2] == 1
+    assert kernel[0, 3] == pytest.approx(drift.lasting * drift.memory**5)
+    assert np.linalg.eigvalsh(kernel).min() > -1e-12
 
 
 def test_a_spread_that_falls_does_not_change_memory() -> None:
