@@ -322,6 +322,7 @@ def privacy_rows() -> dict[str, Row]:
         "client_privacy": _not(SEARCH, privacy.client_privacy, P),
         "collusion_risk": _not(VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P),
         "first_exposure": _of(privacy.first_exposure, P),
+        "information": _not(VALUE, lambda p: privacy.information(p, 0.5), P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
         "leverage": _of(lambda p: (privacy.leverage(p), privacy.leverage(p, noise=0.5)), P),
         "leverage_trajectory": _of(privacy.leverage_trajectory, P),

@@ -4,6 +4,7 @@ from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
 from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._information import information
 from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
 from mrsa_jax.privacy._recipe import Recipe
@@ -29,6 +30,7 @@ __all__ = [
     "client_privacy",
     "collusion_risk",
     "first_exposure",
+    "information",
     "integer_weights",
     "leverage",
     "leverage_trajectory",
