@@ -19,7 +19,18 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 import mrsa_jax as mj
-from mrsa_jax import attacks, data, federated, graphs, hetero, modular, privacy, secagg, selection
+from mrsa_jax import (
+    attacks,
+    data,
+    design,
+    federated,
+    graphs,
+    hetero,
+    modular,
+    privacy,
+    secagg,
+    selection,
+)
 from mrsa_jax import availability as online
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import stochastic
@@ -342,6 +353,12 @@ def privacy_rows() -> dict[str, Row]:
             lambda p: jax.tree.leaves(privacy.weak_privacy_trajectory(p, "bounds"))[:4], P
         ),
     }
+
+
+def design_rows() -> dict[str, Row]:
+    """Return the rows of `design`."""
+    lines = _both(jnp.asarray(np.kron(np.eye(2, dtype=int), [1, 1]), bool))
+    return {"judge": _not(VALUE, lambda own: design.judge(own, 2, 0.1, num_rounds=2), lines)}
 
 
 def secagg_rows() -> dict[str, Row]:
@@ -756,6 +773,7 @@ TABLE = {
     "selection": selection_rows,
     "quantize": quantize_rows,
     "privacy": privacy_rows,
+    "design": design_rows,
     "secagg": secagg_rows,
     "hetero": hetero_rows,
     "data": data_rows,
@@ -783,6 +801,9 @@ NO_ARRAYS = {
     "privacy": """
         Audit ClientPrivacy CollusionRisk Gate ParticipationLog PolicyPrivacy Recipe UnweightedGroup
         WeakPrivacy read_log
+    """,
+    "design": """
+        Judgement blocks grids nets rectangles
     """,
     "secagg": """
         AggregateOut AggregateResult Aggregator Block FailureRates

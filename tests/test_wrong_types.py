@@ -121,6 +121,13 @@ def _table() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.weak_privacy": {"P": P, "coalition": (1,)},
         "privacy.weak_privacy_trajectory": {"P": P, "method": "bounds", "coalition": (1,)},
         "privacy.first_exposure": {"P": P, "coalition": (1,)},
+        "design.judge": {
+            "lines": np.eye(4, dtype=int),
+            "cohort_size": 2,
+            "dropout_rate": 0.1,
+            "num_rounds": 2,
+            "num_trials": 2,
+        },
         "secagg.connection_probability": {"n": 10, "total_dropout_rate": 0.1},
         "secagg.share_threshold": {"n": 10, "p": 0.9},
         "secagg.reliability_bound": {"n": 10, **rate, "t": 5},

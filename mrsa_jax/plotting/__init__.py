@@ -4,6 +4,7 @@ from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._attacks import plot_error_histogram
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
+from mrsa_jax.plotting._designs import plot_designs
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
 from mrsa_jax.plotting._study import (
@@ -22,6 +23,7 @@ __all__ = [
     "plot_audit_exposure",
     "plot_audit_privacy",
     "plot_cardinality",
+    "plot_designs",
     "plot_error_histogram",
     "plot_exposure",
     "plot_exposure_routes",

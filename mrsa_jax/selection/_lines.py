@@ -217,23 +217,6 @@ def _components(members: np.ndarray, num_clients: int) -> np.ndarray:
     return connected_components(crossing, directed=False)[1].astype(np.int64)
 
 
-def grid_lines(num_clients: int, side: int, together: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and columns of grids of `side` x `side` cells, each of some clients, as lines.
-
-    Cells and grids are neighbours, row by row; clients that fill no grid are rows without columns.
-
-    Returns:
-        The clients of each line, [lines, side * together], and its class: 0 for rows, 1 for
-        columns.
-    """
-    size = side * together
-    rows = np.arange(num_clients).reshape(-1, size)
-    grids = num_clients // (side * size) if side > 1 else 0
-    cells = rows[: grids * side].reshape(grids, side, side, together)
-    columns = cells.swapaxes(1, 2).reshape(-1, size)
-    return np.concatenate([rows, columns]), np.repeat([0, 1], [len(rows), len(columns)])
-
-
 def crossing_partitions(
     num_clients: int, cohort_size: int, privacy_target: int, fairness: Fairness = "least_used"
 ) -> LineSelection:
@@ -290,7 +273,11 @@ def crossing_partitions(
         (Asilomar 2022), whose text was not to be had, may contain it.
     """
     n, k, t = check_grids(num_clients, cohort_size, privacy_target)
-    return _build(*grid_lines(n, t), n, k, fairness, t)
+    rows = np.arange(n).reshape(-1, t)
+    whole = rows[: n // t**2 * t if t > 1 else 0]
+    columns = whole.reshape(-1, t, t).swapaxes(1, 2).reshape(-1, t)
+    classes = np.repeat([0, 1], [len(rows), len(columns)])
+    return _build(np.concatenate([rows, columns]), classes, n, k, fairness, t)
 
 
 @needs_values

@@ -1,0 +1,195 @@
+"""What a family of lines promises: privacy whatever is ever summed, and what its sums cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from mrsa_jax import privacy
+from mrsa_jax._binomial import binomial_interval
+from mrsa_jax._html import card
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.availability import independent
+from mrsa_jax.selection import Fairness, from_lines, rollout_metrics
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Judgement:
+    """What a family of lines promises and costs.
+
+    The figures of privacy are those of the span of all lines, which holds every combination of sums
+    of disjoint lines: no history of any length has smaller ones, whoever is away and whatever the
+    rounds were. A history that has not seen all lines may have larger ones.
+
+    Attributes:
+        num_clients: N.
+        cohort_size: K.
+        line_size: Clients of a line.
+        num_lines: Lines.
+        rank: Of the lines: the most that any history reaches; N - rank further sums are missing.
+        weak_lower: Weak T, proven bound from below.
+        weak_upper: From above, attained by a combination of lines.
+        strong_privacy: Strong T: the least number of clients who always move together.
+        hidden_worst: The least figure of `privacy.hidden_among` over clients.
+        hidden_median: Its median over clients.
+        cardinality: Mean number of clients in a round's sum, rounds without one counted as 0.
+        cardinality_interval: That number twice where it is exact, else its 95 % interval.
+        fairness_gap: F after the simulated rounds, mean over trials.
+        num_rounds: Simulated rounds of a trial.
+        num_trials: Simulated trials.
+    """
+
+    num_clients: int
+    cohort_size: int
+    line_size: int
+    num_lines: int
+    rank: int
+    weak_lower: int
+    weak_upper: int
+    strong_privacy: int
+    hidden_worst: float
+    hidden_median: float
+    cardinality: float
+    cardinality_interval: tuple[float, float]
+    fairness_gap: float
+    num_rounds: int
+    num_trials: int
+
+    @property
+    def certified(self) -> bool:
+        """Whether weak T is known exactly."""
+        return self.weak_lower == self.weak_upper
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What was found, as names and texts."""
+        low, high = self.cardinality_interval
+        sure = "exact" if low == high else f"95 %: {low:.4g} to {high:.4g}"
+        weak = str(self.weak_lower) + ("" if self.certified else f" to {self.weak_upper}")
+        return [
+            ("weak T", f"{weak} ({'certified' if self.certified else 'bounds'})"),
+            ("hidden among", f"{self.hidden_worst:.4g} (worst), {self.hidden_median:.4g} (median)"),
+            ("strong T", str(self.strong_privacy)),
+            ("clients in a mean sum", f"{self.cardinality:.4g} of {self.cohort_size} ({sure})"),
+            ("fairness gap F", f"{self.fairness_gap:.3g} after {self.num_rounds} rounds"),
+            ("lines", f"{self.num_lines} of {self.line_size} clients"),
+            ("rank", f"{self.rank} at most, of {self.num_clients} clients"),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Judgement({'; '.join(f'{name} {text}' for name, text in self.rows)})"
+
+    def _repr_html_(self) -> str:
+        """Return the judgement as a notebook shows it."""
+        return card("Family of lines, whatever is summed", self.rows)
+
+
+@needs_values
+def judge(
+    lines: ArrayLike | Sequence[Any],
+    cohort_size: int,
+    dropout_rate: ArrayLike | Sequence[float | int],
+    *,
+    classes: Sequence[int] | None = None,
+    fairness: Fairness = "least_used",
+    num_rounds: int = 300,
+    num_trials: int = 40,
+    seed: int = 0,
+) -> Judgement:
+    """Return what a family of lines promises for ever, and what its sums are like.
+
+    Use it to choose a family before clients are asked at all. Weak T alone misleads: look at how
+    well clients are hidden beside it, and at how often there is a sum.
+
+    Whatever rounds sum disjoint lines, their span lies in that of all lines. So weak T, strong T
+    and `privacy.hidden_among` of the matrix `lines` are bounds from below for every history, and
+    nothing needs to be simulated for them. They are worked out component by component, equal ones
+    once: a combination of least support lies in one, and leverages of one do not depend on the
+    others.
+
+    Args:
+        lines: bool[L, N], as `selection.from_lines` takes them.
+        cohort_size: K.
+        dropout_rate: p, the chance to be away in a round: a number, or one for each client.
+        classes: As for `selection.from_lines`.
+        fairness: As for `selection.from_lines`.
+        num_rounds: Rounds that are simulated for F, and where needed for the mean sum.
+        num_trials: Trials of them.
+        seed: Of these.
+
+    Returns:
+        The judgement (`Judgement`). The mean sum is exact where components have at most 16 lines;
+        otherwise it comes with the Clopper-Pearson interval of the chance of a sum, as rounds are
+        independent of each other in whether they have one.
+
+    Raises:
+        ConfigurationError: As `selection.from_lines`, `availability.independent` and
+            `selection.rollout_metrics`.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> found = judge(mj.design.grids(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
+        >>> found.weak_lower, found.certified, found.strong_privacy, round(found.hidden_worst, 4)
+        (4, True, 1, 2.2857)
+        >>> blocks = judge(mj.design.blocks(32, 4), 8, 0.3, num_rounds=50, num_trials=2)
+        >>> round(found.cardinality, 2), round(blocks.cardinality, 2)
+        (6.4, 4.86)
+
+    Cost: certificates of weak T are searches, cheap where components are small; the rest is linear
+    in the size of `lines`.
+
+    Source: this package's; the figures are those of HIDDEN.
+    """
+    selector = from_lines(lines, cohort_size, classes=classes, fairness=fairness)
+    online = independent(dropout_rate).for_clients(selector.num_clients)
+    metrics = rollout_metrics(seed, selector, online, num_rounds, num_trials)
+    matrix = np.asarray(lines, np.bool_)
+    lower, upper, rank, hidden = _privacy(selector, matrix.shape[1])
+    rates = np.broadcast_to(np.asarray(dropout_rate, np.float64), (selector.num_clients,))
+    mean, _ = selector.cardinality(rates)
+    interval = mean, mean
+    if np.isnan(mean):
+        sums, rounds = int((~np.asarray(metrics.skipped)).sum()), num_rounds * num_trials
+        k = int(selector.cohort_size)
+        low, high = binomial_interval(sums, rounds)
+        mean, interval = k * sums / rounds, (k * low, k * high)
+    return Judgement(
+        num_clients=selector.num_clients,
+        cohort_size=int(selector.cohort_size),
+        line_size=int(selector.members.shape[1]),
+        num_lines=len(matrix),
+        rank=rank,
+        weak_lower=lower,
+        weak_upper=upper,
+        strong_privacy=privacy.strong_privacy(matrix) or 1,  # never None: everybody is in a line
+        hidden_worst=float(hidden.min()),
+        hidden_median=float(np.median(hidden)),
+        cardinality=mean,
+        cardinality_interval=interval,
+        fairness_gap=float(metrics.fairness_gap[:, -1].mean()),
+        num_rounds=num_rounds,
+        num_trials=num_trials,
+    )
+
+
+def _privacy(selector: Any, num_clients: int) -> tuple[int, int, int, np.ndarray]:
+    """Return bounds of weak T, the rank, and among how many each client is hidden."""
+    size = selector.members.shape[1]
+    known: dict[Any, Any] = {}
+    hidden, rank = np.empty(num_clients), 0
+    for lines in np.asarray(selector.members).reshape(selector.shape[0], -1, size):
+        clients, places = np.unique(lines[lines[:, 0] < num_clients], return_inverse=True)
+        own = np.zeros((places.size // size, clients.size), np.bool_)
+        np.put_along_axis(own, places.reshape(-1, size), values=True, axis=1)
+        key = own.shape, own.tobytes()
+        if key not in known:
+            known[key] = privacy.weak_privacy(own), 1 / privacy.leverage(own)
+        weak, among = known[key]
+        hidden[clients] = among
+        rank += weak.rank
+    bounds = [(weak.lower, weak.upper) for weak, _ in known.values()]
+    return *(min(ends) for ends in zip(*bounds, strict=True)), rank, hidden

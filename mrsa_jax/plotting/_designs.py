@@ -1,0 +1,64 @@
+"""Families of lines: what weak T says, how well clients are hidden, and how rare sums are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mrsa_jax._errors import require
+from mrsa_jax.design import Judgement
+from mrsa_jax.plotting._style import SHADES, WARNING, drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DARK = SHADES[2]
+
+
+def plot_designs(judgements: Mapping[str, Judgement], *, ax: Axes | None = None) -> Axes:
+    """Plot what families of lines promise for ever against the mean size of their sums.
+
+    A row a family, the fullest sums on top: how many clients weak T counts (ring), among how many
+    the worst client is hidden (dot), and how many always move together (bar, strong T). The line
+    from dot to ring is what T overstates. On the right is the mean number of clients in a
+    sum, with its interval where it was simulated.
+
+    Args:
+        judgements: What `design.judge` returns, by name.
+        ax: Where to draw; a figure of its own when None.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    require(len(judgements) > 0, "judgements", "must hold a family")
+    order = sorted(judgements.items(), key=lambda item: item[1].cardinality)
+    with drawing(ax) as ax:
+        for place, (_, own) in enumerate(order):
+            first = place == 0
+            ax.plot([own.hidden_worst, own.weak_lower], [place, place], color=WARNING, lw=2,
+                    label="what weak T overstates" if first else None)  # fmt: skip
+            for value, marker, size, fill, label in (
+                (own.weak_lower, "o", 11, "white", "weak T"),  # a ring around the others
+                (own.hidden_worst, "o", 6, _DARK, "hidden among (worst client)"),
+                (own.strong_privacy, "|", 15, _DARK, "strong T"),
+            ):
+                ax.plot(value, place, marker, ms=size, mfc=fill, mec=_DARK, mew=1.6,
+                        label=label if first else None)  # fmt: skip
+            low, high = own.cardinality_interval
+            about = f" ({low:.4g} to {high:.4g})" if low < high else ""
+            ax.annotate(
+                f"{own.cardinality:.3g}{about}", (1, place), xycoords=("axes fraction", "data"),
+                xytext=(6, 0), textcoords="offset points", va="center", fontsize=9,
+            )  # fmt: skip
+        most = max(own.weak_lower for own in judgements.values())
+        ax.annotate("clients in\na mean sum", (1, 1), xycoords="axes fraction", xytext=(6, 2),
+                    textcoords="offset points", va="bottom", fontsize=8.5)  # fmt: skip
+        ax.set_yticks(range(len(order)), [name for name, _ in order])
+        ax.set(xlabel="clients", xlim=(0, 1.08 * most + 0.3), ylim=(-0.6, len(order) - 0.4))
+        ax.grid(visible=False, axis="y")
+        ax.set_title("What a family of sums promises for ever")
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, columnspacing=1.2)
+    return ax
