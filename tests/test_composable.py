@@ -335,8 +335,10 @@ def privacy_rows() -> dict[str, Row]:
         "first_exposure": _of(privacy.first_exposure, P),
         "information": _not(VALUE, lambda p: privacy.information(p, 0.5), P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
-        "leverage": _of(lambda p: (privacy.leverage(p), privacy.leverage(p, noise=0.5)), P),
-        "leverage_trajectory": _of(privacy.leverage_trajectory, P),
+        "hidden_among": _of(
+            lambda p: (privacy.hidden_among(p), privacy.hidden_among(p, noise=0.5)), P
+        ),
+        "hidden_among_trajectory": _of(privacy.hidden_among_trajectory, P),
         "policy_privacy": _not(
             VALUE,
             lambda key, rate: privacy.policy_privacy(

@@ -53,7 +53,7 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     assert mj.privacy.strong_privacy(participation) == 4  # type: ignore[attr-defined]
     weak = names["weak"]
     assert (weak.lower, weak.upper, weak.certified) == (4, 4, True)  # type: ignore[attr-defined]
-    assert np.isclose(mj.privacy.leverage(participation).max(), 0.25)  # type: ignore[attr-defined]
+    assert np.isclose(mj.privacy.hidden_among(participation).min(), 4.0)  # type: ignore[attr-defined]
     assert names["plain"].certified  # type: ignore[attr-defined]
     assert names["plain"].upper == 3  # type: ignore[attr-defined]
     assert (names["groups"], names["levels"]) == (((1, 3), (0, 4), (2, 5)), (2, 4, 8))

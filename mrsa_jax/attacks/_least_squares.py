@@ -108,7 +108,7 @@ def least_squares_attack(
         ridge: lambda >= 0 of (P^T P + lambda I)^-1 P^T; 0 for the pseudo-inverse.
         noise: sigma >= 0: client i sends x_i plus fresh noise of sigma times its deviation in
             each sum, and the estimate is the best linear one, P^T (P P^T + sigma^2 D)^-1 with D
-            the rows' sums of squares, as in `privacy.leverage`. Not together with `ridge`.
+            the rows' sums of squares. Not together with `ridge`.
         prior: `"zero"` (the solution of least norm), or `"mean"`: what the sums do not tell of a
             client is taken from the mean update of all sums.
 
@@ -211,7 +211,7 @@ def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
 
 @needs_values
 def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, ...]:
-    """Return the error to expect for each client: 1 minus its leverage.
+    """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
     or with `noise`, of the attack with that `noise` on updates that change by it: with R = P^+ P
@@ -221,7 +221,7 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
 
     Args:
         participation: bool or integer weights [..., J, N].
-        noise: As for `least_squares_attack` and `privacy.leverage`.
+        noise: As for `least_squares_attack`.
 
     Returns:
         float64 [..., N]: exactly 0 for those who are exposed without noise.
@@ -230,7 +230,15 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
         >>> predicted_error([[1, 1, 0], [0, 0, 1]]).round(6).tolist()
         [0.5, 0.5, 0.0]
     """
-    return np.asarray(1.0 - privacy.leverage(participation, noise=noise))
+    P = host_array(as_integers(participation, "participation"), "participation")
+    check_not_negative(noise=noise)
+    if noise == 0:
+        return 1.0 - 1.0 / np.asarray(privacy.hidden_among(P))
+    found = []
+    for history in P.reshape(-1, *P.shape[-2:]):
+        squares = (history.astype(np.float64) ** 2).sum(axis=1)
+        found.append(privacy.hidden_among(history, noise=noise**2 * squares))
+    return 1.0 - 1.0 / np.reshape(found, (*P.shape[:-2], P.shape[-1]))
 
 
 @needs_values

@@ -187,7 +187,7 @@ def _privacy(selector: Any, num_clients: int) -> tuple[int, int, int, np.ndarray
         np.put_along_axis(own, places.reshape(-1, size), values=True, axis=1)
         key = own.shape, own.tobytes()
         if key not in known:
-            known[key] = privacy.weak_privacy(own), 1 / privacy.leverage(own)
+            known[key] = privacy.weak_privacy(own), privacy.hidden_among(own)
         weak, among = known[key]
         hidden[clients] = among
         rank += weak.rank

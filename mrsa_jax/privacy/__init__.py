@@ -4,8 +4,8 @@ from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
 from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._hidden import hidden_among, hidden_among_trajectory
 from mrsa_jax.privacy._information import information
-from mrsa_jax.privacy._leverage import leverage, leverage_trajectory
 from mrsa_jax.privacy._policies import PolicyPrivacy, policy_privacy
 from mrsa_jax.privacy._recipe import Recipe
 from mrsa_jax.privacy._strong import strong_privacy, strong_privacy_trajectory
@@ -30,10 +30,10 @@ __all__ = [
     "client_privacy",
     "collusion_risk",
     "first_exposure",
+    "hidden_among",
+    "hidden_among_trajectory",
     "information",
     "integer_weights",
-    "leverage",
-    "leverage_trajectory",
     "policy_privacy",
     "read_log",
     "strong_privacy",

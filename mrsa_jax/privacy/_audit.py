@@ -7,8 +7,9 @@ Exposed clients first, then the largest leverage, then weak and strong multi-rou
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from mrsa_jax._checks import check_count, check_known
 from mrsa_jax._errors import require
 from mrsa_jax._html import Markup, card, shown, tidy
 from mrsa_jax._untrusted import printable
-from mrsa_jax.privacy import _leverage_wide
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._hidden import hidden_among
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._strong import strong_privacy
@@ -31,6 +32,7 @@ from mrsa_jax.privacy.solver import Progress
 Definition = Literal["weak", "strong"]
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
+_MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores
 _GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
 
 
@@ -347,7 +349,7 @@ def audit_steps(
         report("weak privacy", 0, 1)
     assert found is not None
     report("leverage", 0, 1)
-    leverage = _leverage_wide.leverages(P, weak.rank, weak.exposed) if weak.rank else None
+    leverage = _leverages(P, weak.exposed) if weak.rank else None
     found = dataclasses.replace(found, pending=("plain sums",))
     if leverage is not None:
         top = int(np.argmax(leverage))
@@ -363,6 +365,16 @@ def audit_steps(
         names = tuple(log.clients[i] for i in group.support)
         found = dataclasses.replace(found, group=group, group_clients=names)
     yield found
+
+
+def _leverages(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray | None:
+    """Return each client's leverage, 1 for the exposed ones; None where it takes minutes."""
+    rounds = int((P != 0).any(axis=1).sum())
+    if rounds**2 * max(P.shape) > _MOST_MULTIPLIED:
+        return None
+    found = np.minimum(1 / hidden_among(P), math.nextafter(1.0, 0.0))
+    found[list(exposed)] = 1.0
+    return found
 
 
 def _first(log: ParticipationLog, weak: WeakPrivacy, strong: int | None) -> Audit:

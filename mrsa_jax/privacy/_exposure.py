@@ -18,12 +18,15 @@ from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
 from mrsa_jax._residues import residues
 from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy import _exposure_wide
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._exposure_xla import first_rounds
 from mrsa_jax.privacy.solver import column_codes
 
 # In flight for each entry of a history and prime: residues before and after a round.
 _BYTES_AN_ENTRY = 8
+# From so many entries on, a history of many more clients than rounds goes by its Gram matrix.
+_WIDE = 2**22
 # of a kernel: a form of so many rows of words is a quarter of a processor's registers
 MOST_CLIENTS = 128
 
@@ -59,8 +62,9 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
         [1, 1, -1]
 
     Cost: two products mod p for each round that raises the rank and each entry of P; memory is
-    that of a few such histories. Nothing where no column of a NumPy array differs from all others,
-    as with whole blocks.
+    that of a few such histories. Much less for large histories of more than twice as many clients
+    as rounds, whose Gram matrix is eliminated. Nothing where no column of a NumPy array differs
+    from all others, as with whole blocks.
 
     Source:
         Multi-RoundSecAgg, Remark 1 and Section 6 (least-squares reconstruction).
@@ -86,8 +90,14 @@ def _of_values(histories: np.ndarray) -> np.ndarray | Array:
     if own.size == 0:
         return found
     histories = histories if own.size == count else histories[own]
-    is_long = rounds > 2 * clients and chosen_form(("loops", "xla")) == "loops"
-    found[own] = _of_new_rounds(histories) if is_long else _of_all_rows(histories)
+    has_loops = chosen_form(("loops", "xla")) == "loops"
+    is_wide = clients > 2 * rounds and rounds * clients >= _WIDE and has_loops
+    if is_wide and _exposure_wide.fits(histories):
+        found[own] = [_exposure_wide.first_rounds(history) for history in histories]
+    elif rounds > 2 * clients and has_loops:
+        found[own] = _of_new_rounds(histories)
+    else:
+        found[own] = _of_all_rows(histories)
     return found
 
 

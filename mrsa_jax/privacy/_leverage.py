@@ -1,13 +1,18 @@
 """Leverage: the share of each client's update that the learnt sums explain.
 
-The best linear estimate of client i's update x_i from the sums P x, all updates having the same
-variance, leaves 1 - h_i of its variance unexplained; h_i is the squared length of unit vector
-e_i's projection on the row space V of the participation matrix P (weak privacy T = 1 of
-Multi-RoundSecAgg, Remark 1, means h_i = 1).
+With p_i the i-th column of P and G = P P^T, client i's leverage is
+h_i = p_i^T (G + Omega/s^2)^+ p_i: the best linear estimate of its update from the sums, whose noise
+has covariance Omega, leaves 1 - h_i of its variance s^2 unexplained. Without noise h_i is the
+squared length of unit vector e_i's projection on the row space V of P, the largest v_i^2 / |v|^2
+over the v in V, and 1 exactly for the exposed (weak privacy T = 1 of Multi-RoundSecAgg, Remark 1).
+The sum over the clients is the rank.
+
+Noise is seen as further columns: with F F^T = Omega the Gram matrix of [P, F/s] is G + Omega/s^2.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,238 +20,246 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Float64
+from jaxtyping import Array, Bool, Float64
 
-from mrsa_jax._checks import check_number
-from mrsa_jax._device import at_once, is_traced, map_tiles
+from mrsa_jax._device import at_once, is_traced, map_tiles, platform
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._leverage_wide import Wide
+from mrsa_jax.privacy._orthonormal import orthonormal, orthonormal_by_rows
 
 _BYTES_AN_ENTRY = 8
-_LEAST_NOISE, _MOST_NOISE = 1e-9, 1e9
+_COPIES = 8  # of a history in float64 while it is worked on
+# From so many entries on, and with so many more clients than rounds, a history goes by columns.
+_WIDE, _WIDER = 2**23, 2
+_HIGH = lax.Precision.HIGHEST
 
 
-def leverage(P: Any, *, noise: Any = 0.0) -> Float[np.ndarray | Array, "... clients"]:
-    """Return how much of each client's update the server can explain, from 0 to 1.
-
-    Use it beside weak privacy T, which counts clients but not how well they are hidden: a
-    combination of T clients may be all but one client's update. Unlike T it is cheap for any
-    size, and it says whom a history leaks.
-
-    With p_i the i-th column of P, h_i = p_i^T (P P^T)^+ p_i is the squared length of the
-    projection of e_i on the row space of P. Its sum over clients is the rank, so its mean is
-    rank / N for every scheme; h_i <= 1/m for a client in a class of m equal columns, so blocks
-    of T cap everybody at 1/T.
-
-    With `noise` sigma > 0 the updates are not the same in every round: client i sends x_i plus
-    fresh noise of sigma times its standard deviation, and
-    h_i = p_i^T (P P^T + sigma^2 D)^-1 p_i, where D is diagonal with the rows' sums of squares (K
-    for a sum of K clients). Then nobody is ever explained completely.
+def leverages(
+    array: np.ndarray | Array, root: np.ndarray | None, *, quantiles: tuple[float, ...] | None,
+    last_only: bool,
+) -> np.ndarray | Array:  # fmt: skip
+    """Return the leverages in histories.
 
     Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; a row for
-            each sum that the server learnt, skipped rounds being zero rows. Leading axes are
-            separate histories.
-        noise: sigma, relative to the standard deviation of an update: 0, or in [1e-9, 1e9].
+        array: Histories `[..., rounds, clients]`.
+        root: Of the noise over the spread's square: None, standard deviations `[rounds]`, or F
+            `[rounds, rounds]`.
+        quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
+        last_only: Whether only what holds after the last round.
 
     Returns:
-        float64 `[..., clients]`: without noise exactly 1.0 for the clients that are exposed
-        (`first_exposure`) and strictly below 1 for all others, 0 for those who never took part.
-        Inside `jit`, `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to
-        float32 unless 64-bit types are on; ranks and exposures are then those of two primes that
-        never change.
-
-    Raises:
-        ConfigurationError: If an entry is a fraction or NaN, P has fewer than two axes or an
-            empty one, or `noise` is negative, NaN or out of range.
-
-    Examples:
-        >>> leverage([[1, 1, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0]]).round(6).tolist()
-        [0.5, 0.5, 1.0, 0.0]
-        >>> leverage([[1, 1]], noise=1.0).tolist()  # 1 / (2 + 2)
-        [0.25, 0.25]
-
-    Edge cases: a client's weights and a row's scale do not matter without noise; neither does a
-    row's scale with noise. Rows that depend on earlier ones are told apart by exact ranks,
-    never by a tolerance. A new row at relative distance delta from the span of the earlier
-    ones costs accuracy: about 1e-16 / delta.
-
-    Cost: four products of a row with a basis a round, min(J, N) x N, and the exact ranks.
-
-    Source:
-        The linear estimator behind Section 6 of Multi-RoundSecAgg (least squares); leverage is
-        this package's, the paper has no graded measure.
+        float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
+        1 / leverage in place of the clients. Traced values are rounded as JAX is set.
     """
-    return _leverages(P, noise, last_only=True)
-
-
-def leverage_trajectory(
-    P: Any, *, noise: Any = 0.0
-) -> Float[np.ndarray | Array, "... rounds clients"]:
-    """Return each client's leverage after every round.
-
-    It never falls: a further sum only adds to what is known.
-
-    Args:
-        P: Participation matrix, bools or integer weights, `[..., rounds, clients]`; leading
-            axes are separate histories.
-        noise: sigma, as for `leverage`.
-
-    Returns:
-        float64 `[..., rounds, clients]`: entry j after rows 0..j; the last one is `leverage(P)`.
-        Without noise exactly 1.0 from the round `first_exposure` on. Inside `jit` as `leverage`.
-
-    Raises:
-        ConfigurationError: As `leverage`.
-
-    Examples:
-        >>> leverage_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
-        [[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]]
-
-    Cost: that of `leverage`; trials run in chunks, so memory beyond the result is bounded.
-    """
-    return _leverages(P, noise, last_only=False)
-
-
-def _leverages(P: Any, noise: Any, *, last_only: bool) -> np.ndarray | Array:
-    array = as_history(P)
-    sigma = _check_noise(noise)
     rounds, clients = array.shape[-2:]
-    kept = (clients,) if last_only else (rounds, clients)
+    kept = () if last_only else (rounds,)
+    kept = (*kept, clients if quantiles is None else len(quantiles))
+    # a sort takes XLA's programs for a CPU ten times as long as NumPy
+    on_host = quantiles is not None and not is_traced(array) and platform() == "cpu"
+    run = functools.partial(
+        _chunk, root=root, quantiles=None if on_host else quantiles, last_only=last_only
+    )
     if is_traced(array):
         traced = jnp.asarray(array).reshape(-1, rounds, clients)
-        precision = jax.dtypes.canonicalize_dtype(np.float64)
-        shares = _chunk(traced, sigma, last_only, precision)
-        return jnp.asarray(shares).reshape(*array.shape[:-2], *kept)
+        inside = run(traced, precision=jax.dtypes.canonicalize_dtype(np.float64))
+        return inside.reshape(*array.shape[:-2], *kept)
     stacked = np.asarray(array).reshape(-1, rounds, clients)
     found = np.empty((len(stacked), *kept), np.float64)
+    if rounds * clients >= _WIDE and clients >= _WIDER * rounds:
+        for history, out in zip(stacked, found, strict=True):
+            _follow_wide(np.atleast_2d(out), history, root, quantiles, last_only)
+        return found.reshape(*array.shape[:-2], *kept)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
         part = stacked[start : start + step]
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
-        shares = _chunk(whole, sigma, last_only, np.dtype(np.float64))
-        found[start : start + len(part)] = np.asarray(shares)[: len(part)]
+        shares = np.asarray(run(whole, precision=np.dtype(np.float64)))[: len(part)]
+        found[start : start + len(part)] = (
+            quantiles_of(shares, quantiles, np) if on_host and quantiles else shares
+        )
     return found.reshape(*array.shape[:-2], *kept)
 
 
-def _check_noise(noise: Any) -> float:
-    rule = f"must be 0 or lie in [{_LEAST_NOISE:g}, {_MOST_NOISE:g}]"
-    sigma = check_number(noise, "noise", rule, 0.0, _MOST_NOISE, kind="must be a number")
-    require(sigma == 0.0 or sigma >= _LEAST_NOISE, "noise", rule, noise)
-    return sigma
+def _follow_wide(
+    out: np.ndarray,
+    history: np.ndarray,
+    root: np.ndarray | None,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+) -> None:
+    """Write the leverages of a history of very many clients, or quantiles of their inverse."""
+    wide = Wide(history, root)
+    if quantiles is None:
+        for part, shares in wide.shares(last_only):
+            out[:, part] = shares
+    elif set(quantiles) == {0.0}:
+        worst = np.zeros(len(out))
+        for _, shares in wide.shares(last_only):
+            worst = np.maximum(worst, shares.max(axis=1))
+        out[:] = np.where(worst > 0, 1 / np.where(worst > 0, worst, 1), np.nan)[:, None]
+    else:
+        every = np.empty((len(out), history.shape[1]))
+        for part, shares in wide.shares(last_only):
+            every[:, part] = shares
+        for row, shares in zip(out, every, strict=True):
+            row[:] = quantiles_of(shares, quantiles, np)
+
+
+def _without_noise(array: Any, root: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+    """Return histories without their noisy rows, which exact arithmetic has no say in; and those.
+
+    Who is in their span is explained completely, whatever the others are.
+    """
+    if root is None:
+        return array, None
+    is_noisy = (root != 0) if root.ndim == 1 else (root != 0).any(axis=1)
+    library: Any = np if isinstance(array, np.ndarray) else jnp
+    nothing = array.dtype.type(0) if array.dtype != object else 0
+    noisy = is_noisy.reshape((1,) * (array.ndim - 2) + (-1, 1))
+    return library.where(noisy, nothing, array), is_noisy
 
 
 def _chunk(
-    histories: np.ndarray | Array, sigma: float, last_only: bool, precision: np.dtype[Any]
+    histories: np.ndarray | Array,
+    *,
+    root: np.ndarray | None,
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+    precision: np.dtype[Any],
 ) -> Array:
-    _, rounds, clients = histories.shape
-    tile = at_once("eliminations", 4 * _BYTES_AN_ENTRY * rounds * clients)
-    first = is_new = None
-    if not sigma:
-        is_new = jnp.diff(rank_trajectory(histories), axis=-1, prepend=jnp.int32(0)) > 0
-        first = first_exposure(histories)
+    rounds, clients = histories.shape[1:]
+    exact, is_noisy = _without_noise(histories, root)
+    is_new = jnp.diff(rank_trajectory(exact), axis=-1, prepend=jnp.int32(0)) > 0
+    if is_noisy is not None:
+        is_new = is_new | jnp.asarray(is_noisy)[None]
+    first = first_exposure(exact)
+    tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
     with jax.enable_x64(True):
-        rows = _as_floats(histories)
-        found = _shares(rows, is_new, np.float64(sigma), last_only, tile)
-        found = jnp.minimum(found.astype(precision), np.nextafter(precision.type(1), np.float32(0)))
-        return found if first is None else _decide(found, first, last_only)
+        noise = None if root is None else jnp.asarray(root, jnp.float64)
+        rows = as_floats(histories, is_scaled=root is None)
+        found = _shares(rows, is_new, first, noise, tile, quantiles, last_only)
+        return _rounded(found, precision, quantiles is not None)
 
 
-def _decide(found: Array, first: Array, last_only: bool) -> Array:
-    """Set exactly 1 where a client is exposed; everybody else stays below."""
-    if last_only:
-        return jnp.where(first >= 0, 1.0, found)
-    rounds = jnp.arange(found.shape[1], dtype=jnp.int32)[None, :, None]
-    first = first[:, None]
-    return jnp.where((first >= 0) & (first <= rounds), 1.0, found)
+def _rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
+    """Round so that only what is exactly 1 stays 1."""
+    rounded = found.astype(precision)
+    beside = np.nextafter(precision.type(1), precision.type(2 if is_hidden else 0))
+    return jnp.where(found == 1, jnp.ones_like(rounded),
+                     jnp.where(rounded == 1, beside, rounded))  # fmt: skip
 
 
-def _as_floats(histories: np.ndarray | Array) -> np.ndarray | Array:
-    """Return float64 rows; those beyond a machine word are scaled, which changes nothing."""
+def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray | Array:
+    """Return float64 rows; those beyond floats are scaled, which changes nothing without noise."""
     if isinstance(histories, jax.Array) or histories.dtype != object:
         return histories.astype(np.float64)
-    flat = histories.reshape(-1, histories.shape[-1])
     rows = []
-    for row in flat:
-        width = max(int(value).bit_length() for value in row)
-        scale = 1 << max(0, width - 60)
-        rows.append([int(value) / scale for value in row])
+    for row in histories.reshape(-1, histories.shape[-1]):
+        excess = max(0, max(int(value).bit_length() for value in row) - 1000)
+        require(is_scaled or not excess, "P", "must hold integers below 2**1000 where sums have "
+                "noise", f"one of {1000 + excess} bits")  # fmt: skip
+        rows.append([float(abs(int(value)) >> excess) * (-1 if value < 0 else 1) for value in row])
     return np.asarray(rows, np.float64).reshape(histories.shape)
 
 
-@jax.jit(static_argnames=("last_only", "tile"))
+@jax.jit(static_argnames=("tile", "quantiles", "last_only"))
 def _shares(
     rows: Float64[Array, "batch rounds clients"],
-    is_new: Bool[Array, "batch rounds"] | None,
-    sigma: Float64[Array, ""],
-    last_only: bool,
+    is_new: Bool[Array, "batch rounds"],
+    first: Array,
+    root: Array | None,
     tile: int,
-) -> Float64[Array, "batch *kept clients"]:
-    """Return the leverages; without `is_new`, of updates with noise."""
+    quantiles: tuple[float, ...] | None,
+    last_only: bool,
+) -> Array:
+    def one(history: tuple[Array, Array, Array]) -> Array:
+        own, is_new, first = history
+        found = _one_history(own, is_new, root, last_only)
+        over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
+        over = over[-1:] if last_only else over
+        found = decided(found, (first >= 0)[None] & (first[None] <= over))
+        found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
+        return found[0] if last_only else found
 
-    def one(history: tuple[Array, Array | None]) -> Array:
-        own, is_new = history
-        if is_new is None:
-            return _noisy_history(own, sigma, last_only)
-        return _plain_history(own, is_new, last_only)
-
-    return map_tiles(one, (rows, is_new), tile)
+    return map_tiles(one, (rows, is_new, first), tile)
 
 
-def _plain_history(rows: Array, is_new: Array, last_only: bool) -> Array:
-    """Grow an orthonormal basis of the row space by Gram and Schmidt, each row twice.
+def decided(found: Array, is_exposed: Array) -> Array:
+    """Set exactly 1 where a client is exposed; everybody else stays below."""
+    below = jnp.minimum(found, jnp.float64(math.nextafter(1.0, 0.0)))
+    return jnp.where(is_exposed, jnp.float64(1), below)
 
-    h is the sum of the basis vectors' squares.
+
+def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any:
+    """Return quantiles of 1 / leverage over those with any, `[..., rounds, quantiles]`.
+
+    Between two of them in proportion; NaN where there are none. `library` is NumPy or JAX's.
+    """
+    falling = -library.sort(-shares, axis=-1)
+    last = library.sum(shares > 0, axis=-1, keepdims=True, dtype=np.int32) - 1
+    end = library.maximum(last, 0)
+    columns = []
+    for quantile in quantiles:
+        place = quantile * end.astype(shares.dtype)
+        low = library.floor(place).astype(np.int32)
+        ends = [library.take_along_axis(falling, at, axis=-1)
+                for at in (low, library.minimum(low + 1, end))]  # fmt: skip
+        below, above = (1 / library.where(share > 0, share, 1.0) for share in ends)
+        value = below + (place - low.astype(shares.dtype)) * (above - below)
+        columns.append(library.where(last >= 0, value, np.nan))
+    return library.concatenate(columns, axis=-1)
+
+
+def _one_history(rows: Array, is_new: Array, root: Array | None, last_only: bool) -> Array:
+    """Return `[rounds, clients]`, or only the last of them as `[1, clients]`."""
+    rounds, clients = rows.shape
+    rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
+    if root is None:
+        order = jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]
+        units = orthonormal(rows[order])
+        if last_only:
+            return jnp.sum(units * units, axis=0)[None]
+        every = jnp.cumsum(units * units, axis=0)
+        every = jnp.concatenate([jnp.zeros((1, clients), jnp.float64), every])
+        return every[jnp.cumsum(is_new, dtype=jnp.int32)]
+    if root.ndim == 1 and rounds > 2 * clients:
+        every = _in_blocks(rows, root)
+    else:
+        noise = root if root.ndim == 2 else jnp.diag(root)
+        wide = jnp.concatenate([rows, noise], axis=1)
+        # a covariance may be singular
+        units = (orthonormal_by_rows if root.ndim == 2 else orthonormal)(wide)[:, :clients]
+        every = jnp.cumsum(units * units, axis=0)
+    return every[-1:] if last_only else every
+
+
+def _in_blocks(rows: Array, deviations: Array) -> Array:
+    """Follow many more rounds than clients, as many at a time as there are clients.
+
+    What is still unexplained of the updates after a block has covariance E E^T, and its sums are
+    those of updates that are not related: P E.
     """
     rounds, clients = rows.shape
-    # One row more than the rank can reach: rounds that bring nothing new write there.
-    basis = jnp.zeros((min(rounds, clients) + 1, clients), jnp.float64)
+    blocks = -(-rounds // clients)
+    padded = jnp.pad(rows, ((0, blocks * clients - rounds), (0, 0)))
+    noise = jnp.pad(deviations, (0, blocks * clients - rounds))
 
-    def one_round(carry: tuple[Array, Array, Array], step: tuple[Array, Array]) -> Any:
-        basis, size, found = carry
-        row, new = step
-        rest = row - (basis @ row) @ basis
-        rest = rest - (basis @ rest) @ basis
-        length = jnp.sqrt(jnp.sum(rest * rest))
-        used = new & (length > jnp.float64(0))
-        unit = jnp.where(used, rest / jnp.where(used, length, jnp.float64(1)), jnp.float64(0))
-        basis = lax.dynamic_update_slice(basis, unit[None], (size, jnp.int32(0)))
-        found = found + unit * unit
-        return (basis, size + used.astype(jnp.int32), found), None if last_only else found
+    def one_block(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
+        (unknown, found), (part, noise) = carry, step
+        sums = jnp.matmul(part, unknown, precision=_HIGH)
+        units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1))[:, :clients]
+        gained = jnp.matmul(units, unknown.T, precision=_HIGH)
+        every = found[None] + jnp.cumsum(gained * gained, axis=0)
+        left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(units.T, units, precision=_HIGH)
+        values, vectors = jnp.linalg.eigh(left)
+        root = vectors * jnp.sqrt(jnp.maximum(values, jnp.float64(0)))[None]
+        return (jnp.matmul(unknown, root, precision=_HIGH), every[-1]), every
 
-    start = varying_like((basis, jnp.int32(0), jnp.zeros(clients, jnp.float64)), rows, is_new)
-    (_, _, last), every = lax.scan(one_round, start, (rows, is_new))
-    return last if last_only else every
-
-
-def _noisy_history(rows: Array, sigma: Array, last_only: bool) -> Array:
-    """Update R = (I + P^T (sigma^2 D)^-1 P)^-1, of which h is 1 - the diagonal, row by row.
-
-    R is I less u u^T for a vector u of each round: it is kept as these where they are fewer than
-    the clients.
-    """
-    rounds, clients = rows.shape
-    is_wide = rounds < clients
-    zero = jnp.float64(0)
-
-    def one_round(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
-        (kept, found), (index, row) = carry, step
-        squares = jnp.sum(row * row)
-        rest = row - (kept @ row) @ kept if is_wide else kept @ row
-        # R's eigenvalues lie in [0, 1], so x^T R x >= |R x|^2, which rounding must not break.
-        explained = jnp.maximum(jnp.sum(row * rest), jnp.sum(rest * rest))
-        total = explained + sigma * sigma * squares
-        unit = jnp.where(squares > zero, rest / jnp.sqrt(jnp.maximum(total, squares * 1e-30)), zero)
-        kept = kept.at[index].set(unit) if is_wide else kept - unit[:, None] * unit[None, :]
-        found = jnp.minimum(found + unit * unit, jnp.float64(math.nextafter(1.0, 0.0)))
-        return (kept, found), None if last_only else found
-
-    first = jnp.zeros(rows.shape, jnp.float64) if is_wide else jnp.eye(clients, dtype=jnp.float64)
-    start = varying_like((first, jnp.zeros(clients, jnp.float64)), rows)
-    steps = (jnp.arange(rounds, dtype=jnp.int32), rows)
-    (_, last), every = lax.scan(one_round, start, steps)
-    return last if last_only else every
+    start = jnp.eye(clients, dtype=jnp.float64), jnp.zeros(clients, jnp.float64)
+    steps = padded.reshape(blocks, clients, clients), noise.reshape(blocks, clients)
+    _, every = lax.scan(one_block, varying_like(start, rows), steps)
+    return every.reshape(-1, clients)[:rounds]

@@ -1,46 +1,131 @@
-"""Leverage where an N x N basis does not fit: logs of very many clients."""
+"""Leverage of very many clients: piece by piece of the columns, from one Gram matrix of the rounds.
+
+The rows that are made orthonormal are never held: the factors that make them so are, one for each
+pass, and most histories need one. Two products a piece, of J x J with J x (columns).
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jaxtyping import Array, Float64
 
 from mrsa_jax._device import at_once
-from mrsa_jax.privacy._leverage import leverage
+from mrsa_jax.modular import rank_trajectory
+from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._orthonormal import PASSES, factor, rounding_of
 
-_MOST_CLIENTS = 1500  # an N x N basis of this size takes seconds a hundred rounds
-_MOST_ROWS = 4000  # an eigendecomposition of this size takes a minute
+_HIGH = lax.Precision.HIGHEST
+# The squared lengths of the first factor's rows, up to which one pass is accurate to 1e-12.
+_WELL = 1e4
+_ROWS = 256  # of a triangular factor at a time: what lies above its diagonal is not multiplied
 
 
-def leverages(P: np.ndarray, rank: int, exposed: Sequence[int]) -> np.ndarray | None:
-    """Return the leverage of each client, by the smaller Gram matrix and the rank.
+class Wide:
+    """A history of many clients, ready to be followed piece by piece.
 
-    Returns:
-        float64[N], 1.0 for the exposed clients and below for all others; None where even that
-        matrix is too large.
+    Args:
+        history: Integers `[rounds, clients]`.
+        root: Of the noise over the spread's square, as for `_leverage.leverages`.
     """
-    found = np.asarray(leverage(P)) if P.shape[1] <= _MOST_CLIENTS else _by_gram(P, rank)
-    if found is None:
-        return None
-    found = np.minimum(found, math.nextafter(1.0, 0.0))
-    found[list(exposed)] = 1.0
-    return found
+
+    def __init__(self, history: np.ndarray, root: np.ndarray | None) -> None:
+        rounds, self._clients = history.shape
+        self._history = history
+        size = min(self._clients, at_once("columns", 8 * rounds))
+        self._parts = [slice(at, at + size) for at in range(0, self._clients, size)]
+        self._width = size
+        is_noisy = np.zeros(rounds, np.bool_)
+        noise = np.zeros((rounds, 0))
+        if root is not None:
+            noise = root if root.ndim == 2 else np.diag(root)
+            is_noisy = (noise != 0).any(axis=1)
+        with jax.enable_x64(True):
+            plain = np.asarray(self._gram())
+        exact = plain * ~(is_noisy[:, None] | is_noisy[None, :])
+        is_exact = bool(np.diagonal(plain).max(initial=0) < 2**53)
+        quiet = history if not is_noisy.any() else history * ~is_noisy[:, None]
+        # rows of P are independent exactly where those of P P^T are
+        ranks = np.asarray(rank_trajectory(exact.astype(np.int64) if is_exact else quiet))
+        is_new = is_noisy | (np.diff(ranks, prepend=0) > 0)
+        self._first = np.asarray(first_exposure(quiet))
+        lengths = np.sqrt(np.diagonal(plain) + (noise * noise).sum(axis=1))
+        self._scale = np.where(is_new & (lengths > 0), 1 / np.where(lengths > 0, lengths, 1), 0.0)
+        self._noise = noise * self._scale[:, None]
+        with jax.enable_x64(True):
+            unit = plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
+            self._factors = self._find_factors(jnp.asarray(unit))
+
+    def _gram(self) -> Array:
+        """Return P P^T, exact where its entries stay below 2^53."""
+        history = self._history
+        is_binary = history.dtype == np.bool_ or bool(((history == 0) | (history == 1)).all())
+        precision = np.float32 if is_binary else np.float64  # counts below 2**24 a piece
+        total = jnp.zeros((len(history),) * 2, jnp.float64)
+        for part in self._parts:
+            total = _add_gram(total, self._part(part, precision))
+        return total
+
+    def _part(self, part: slice, precision: type = np.float64) -> Array:
+        """Return some of the columns, filled up with zeros so that one program serves all."""
+        own = self._history[:, part]
+        if own.dtype == object:
+            own = own.astype(np.float64)
+        missing = self._width - own.shape[1]
+        padded = np.pad(own, ((0, 0), (0, missing))) if missing else own
+        return jnp.asarray(padded).astype(precision)
+
+    def _find_factors(self, unit: Array) -> tuple[Array, ...]:
+        once = factor(unit, jnp.float64(0))
+        if float(jnp.max(jnp.sum(once * once, axis=1))) < _WELL:
+            return (once,)
+        factors: tuple[Array, ...] = (factor(unit, jnp.float64(rounding_of(len(unit)))),)
+        scale = jnp.asarray(self._scale)
+        while len(factors) < PASSES:
+            total = _product(factors, jnp.asarray(self._noise))
+            total = jnp.matmul(total, total.T, precision=_HIGH)
+            for part in self._parts:
+                total = _add_gram(total, _product(factors, scale[:, None] * self._part(part)))
+            factors = (*factors, factor(total, jnp.float64(0)))
+        return factors
+
+    def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the leverages of some clients after each round, `[rounds, part]`; or the last."""
+        rounds = np.arange(len(self._history))[:, None]
+        over = rounds[-1:] if last_only else rounds
+        for part in self._parts:
+            with jax.enable_x64(True):
+                own = self._part(part)
+                found = np.asarray(_followed(self._factors, self._scale, own, last_only))
+            first = self._first[part]
+            found = np.minimum(found[:, : len(first)], np.nextafter(1.0, 0.0))
+            yield part, np.where((first >= 0) & (first <= over), 1.0, found)
 
 
-def _by_gram(P: np.ndarray, rank: int) -> np.ndarray | None:
-    rows = P.any(axis=1)
-    if rows.sum() > _MOST_ROWS:
-        return None
-    used = P[rows]
-    gram = np.zeros((len(used), len(used)))
-    size = at_once("columns", 8 * len(used))
-    parts = [slice(start, start + size) for start in range(0, P.shape[1], size)]
-    for part in parts:
-        block = used[:, part].astype(np.float64)
-        gram += block @ block.T
-    values, vectors = np.linalg.eigh(gram)
-    basis = vectors[:, len(values) - rank :] / np.sqrt(values[len(values) - rank :])
-    squares = [((basis.T @ used[:, part].astype(np.float64)) ** 2).sum(axis=0) for part in parts]
-    return np.concatenate(squares)
+@jax.jit
+def _add_gram(total: Array, part: Array) -> Array:
+    return total + jnp.matmul(part, part.T, precision=_HIGH).astype(total.dtype)
+
+
+@jax.jit
+def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds columns"]:
+    for each in factors:
+        ends = range(_ROWS, len(each) + _ROWS, _ROWS)
+        pieces = [
+            jnp.matmul(each[end - _ROWS : end, :end], rows[:end], precision=_HIGH) for end in ends
+        ]
+        rows = jnp.concatenate(pieces)
+    return rows
+
+
+@jax.jit(static_argnames=("last_only",))
+def _followed(
+    factors: tuple[Array, ...], scale: Array, rows: Array, last_only: bool
+) -> Float64[Array, "rounds columns"]:
+    units = _product(factors, scale[:, None] * rows)
+    squares = units * units
+    return jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)

@@ -70,7 +70,8 @@ def check_noise(noise: Any, rounds: int) -> Float64[np.ndarray, ...] | None:
 def _root(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     """Return F of the covariance, from the eigenvectors of the correlations.
 
-    Correlations, so that rounds of little noise beside others of much keep their digits.
+    Correlations, so that rounds of little noise beside others of much keep their digits; what is
+    left of their eigenvalues by rounding counts as none.
     """
     scale = np.sqrt(variances)
     is_noisy = scale > 0
@@ -83,9 +84,10 @@ def _root(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     require(not ratios[~is_noisy].any(), "noise", rule, "covariances of a round of variance 0")
     values, vectors = np.linalg.eigh((ratios + ratios.T) / 2)
     least = float(values.min())
-    within = least >= -_ROUNDING * len(values)
+    rounding = _ROUNDING * len(values)
+    within = least >= -rounding
     require(within, "noise", rule, f"an eigenvalue of its correlations of {least:.3g}")
-    return scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return scale[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))
 
 
 def check_spread(spread: Any) -> float:

@@ -11,7 +11,7 @@ from mrsa_jax import modular
 from mrsa_jax.privacy import (
     audit,
     first_exposure,
-    leverage,
+    hidden_among,
     unweighted_group,
     weak_privacy,
     weak_privacy_trajectory,
@@ -85,8 +85,8 @@ def test_rank_and_exposure_stand_where_known_primes_lose_them(number: int) -> No
     assert tuple(firsts[list(exposed)]) == found.exposed_since
     curve = weak_privacy_trajectory(history, "bounds")
     assert (curve.lower[0, -1] if curve.lower.ndim > 1 else curve.lower[-1]) == 1
-    assert (leverage(history)[list(exposed)] == 1.0).all()
-    assert leverage(history)[-3:].max() < 1.0
+    assert (hidden_among(history)[list(exposed)] == 1.0).all()
+    assert hidden_among(history)[-3:].min() > 1.0
     told = audit(history, effort=0.05)
     assert not told.gate(2).passed
     assert told.max_leverage == 1.0

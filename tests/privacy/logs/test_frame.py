@@ -24,8 +24,8 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "weak_privacy": lambda P: mj.privacy.weak_privacy(P, effort=0),
     "weak_privacy_trajectory": lambda P: mj.privacy.weak_privacy_trajectory(P, method="bounds"),
     "first_exposure": mj.privacy.first_exposure,
-    "leverage": mj.privacy.leverage,
-    "leverage_trajectory": mj.privacy.leverage_trajectory,
+    "hidden_among": mj.privacy.hidden_among,
+    "hidden_among_trajectory": mj.privacy.hidden_among_trajectory,
     "unweighted_group": lambda P: mj.privacy.unweighted_group(P, effort=0.01),
 }
 REFUSE: dict[str, Callable[[Any], Any]] = {

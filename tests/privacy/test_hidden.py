@@ -1,4 +1,4 @@
-"""Leverage against exact rational projectors, singular values and a direct linear solve."""
+"""Hidden among: against exact rational projectors, singular values and a direct linear solve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from weak_families import FAMILIES, FANO
 import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax._prime import PRIMES
-from mrsa_jax.privacy import first_exposure, leverage, leverage_trajectory
+from mrsa_jax.privacy import (
+    _exposure,
+    _leverage,
+    first_exposure,
+    hidden_among,
+    hidden_among_trajectory,
+    strong_privacy,
+    weak_privacy,
+)
 
 
 def exact_leverage(matrix) -> list[Fraction]:
@@ -37,11 +45,19 @@ def exact_leverage(matrix) -> list[Fraction]:
     return total
 
 
-def noisy_leverage(matrix, sigma):
-    """The definition by one linear solve; rounds without a sum are left out."""
+def leverage(history, noise=0.0, spread=1.0):
+    return np.asarray(1 / hidden_among(history, noise=noise, spread=spread))
+
+
+def leverage_trajectory(history, noise=0.0, spread=1.0):
+    return np.asarray(1 / hidden_among_trajectory(history, noise=noise, spread=spread))
+
+
+def noisy_leverage(matrix, noise):
+    """The definition by one linear solve."""
     rows = np.asarray(matrix, float)
-    rows = rows[(rows != 0).any(axis=1)]
-    covariance = rows @ rows.T + sigma**2 * np.diag((rows * rows).sum(axis=1))
+    noise = np.broadcast_to(noise, len(rows)) if np.ndim(noise) < 2 else noise
+    covariance = rows @ rows.T + (np.diag(noise) if noise.ndim == 1 else noise)
     return np.einsum("ji,ji->i", rows, np.linalg.solve(covariance, rows))
 
 
@@ -56,7 +72,7 @@ def simulated(num_clients=20, cohort_size=4, num_rounds=30, trials=3):
     return np.asarray(mj.selection.rollout_trials(5, selector, online, num_rounds, trials))
 
 
-@pytest.mark.parametrize("function", [leverage, leverage_trajectory])
+@pytest.mark.parametrize("function", [hidden_among, hidden_among_trajectory])
 @pytest.mark.parametrize(
     ("history", "message"),
     [
@@ -73,23 +89,37 @@ def test_rejects_what_is_no_history(function, history, message):
         function(history)
 
 
-@pytest.mark.parametrize("function", [leverage, leverage_trajectory])
+@pytest.mark.parametrize("function", [hidden_among, hidden_among_trajectory])
 @pytest.mark.parametrize(
-    ("noise", "message"),
+    ("given", "message"),
     [
-        (-0.1, r"`noise` must be 0 or lie in \[1e-09, 1e\+09\]; got -0.1"),
-        (float("nan"), r"`noise` must be 0 or lie in .*; got nan"),
-        (float("inf"), r"`noise` must be 0 or lie in .*; got inf"),
-        (1e-12, r"`noise` must be 0 or lie in .*; got 1e-12"),
-        ("1", r"`noise` must be a number; got '1'"),
-        (None, r"`noise` must be a number; got None"),
-        (True, r"`noise` must be a number; got True"),
-        ([0.1], r"`noise` must be a number; got \[0.1\]"),
+        ({"noise": -0.1}, r"`noise` must hold no negative variance; got -0.1"),
+        ({"noise": float("nan")}, r"`noise` must be finite; got nan"),
+        ({"noise": [1.0, 1.0]}, r"`noise` must be one number, or of shape \[1\] or \[1, 1\]"),
+        ({"noise": 1e-24}, r"`noise` must be 0, or have a standard deviation of at least 1e-09"),
+        ({"noise": "1"}, r"`noise` must be a variance, one for each round"),
+        ({"spread": 0.0}, r"`spread` must be positive and finite; got 0"),
+        ({"spread": -1}, r"`spread` must be positive and finite; got -1"),
+        ({"spread": None}, r"`spread` must be .*; got None"),
+        ({"coalition": [0, 1]}, r"`coalition` must leave a client out; got 'all 2'"),
     ],
 )
-def test_rejects_a_noise_that_is_no_standard_deviation(function, noise, message):
+def test_rejects_noise_spread_and_coalitions_that_are_none(function, given, message):
     with pytest.raises(mj.ConfigurationError, match=message):
-        function([[1, 1]], noise=noise)
+        function([[1, 1]], **given)
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "message"),
+    [
+        (0.5, "`quantiles` must be numbers from 0 to 1; got 0.5"),
+        ((), r"`quantiles` must be numbers from 0 to 1; got \(\)"),
+        ((0.0, 1.5), "`quantiles` must be numbers from 0 to 1; got 1.5"),
+    ],
+)
+def test_rejects_quantiles_that_are_none(quantiles, message):
+    with pytest.raises(mj.ConfigurationError, match=message):
+        hidden_among_trajectory([[1, 1]], quantiles=quantiles)
 
 
 @pytest.mark.parametrize(
@@ -142,16 +172,16 @@ def test_nearly_exposed_is_not_exposed(weight):
 def test_inside_a_program_only_who_is_exposed_has_one():
     """Rounded to float32, in which 1 - 1e-14 would be 1."""
     history = jnp.asarray([[10**7, 1, 0], [0, 0, 1]], jnp.int32)
-    for function in (leverage, leverage_trajectory):
+    for function in (hidden_among, hidden_among_trajectory):
         found = jax.jit(function)(history)
         assert found.dtype == jnp.float32
         outside = function(history)
-        np.testing.assert_allclose(found, outside, rtol=1e-6, atol=1e-13)
+        np.testing.assert_allclose(found, outside, rtol=1e-6)
         assert np.array_equal(np.asarray(found) == 1, outside == 1)
     with jax.enable_x64(True):
-        wide = jax.jit(leverage)(history)
+        wide = jax.jit(hidden_among)(history)
     assert wide.dtype == jnp.float64
-    assert np.array_equal(wide, leverage(history))
+    np.testing.assert_allclose(wide, hidden_among(history), rtol=1e-15)
 
 
 def test_a_large_history_against_singular_values():
@@ -209,15 +239,16 @@ def test_scaling_rows_changes_nothing(rows, scales):
     scaled = np.array(
         [[s * v for v in row] for s, row in zip(scales, rows, strict=True)], dtype=object
     )
-    for noise in (0.0, 0.5):
-        expected = leverage(np.array(rows), noise=noise)
-        np.testing.assert_allclose(leverage(scaled, noise=noise), expected, atol=1e-12)
+    np.testing.assert_allclose(leverage(scaled), leverage(np.array(rows)), atol=1e-12)
+    variances = [float(s) ** 2 * 0.5 for s in scales]
+    expected = leverage(np.array(rows), noise=0.5)
+    np.testing.assert_allclose(leverage(scaled, noise=variances), expected, atol=1e-12)
 
 
 def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
     """Repeated rounds, weights and blocks among them."""
     generator = np.random.default_rng(4)
-    for noise in (1e-3, 0.1, 30.0):
+    for noise in (1e-6, 0.1, 900.0):
         for weights in (2, 9):
             history = generator.integers(0, weights, (9, 24)) * (generator.random((9, 24)) < 0.4)
             history[3] = 0
@@ -232,12 +263,12 @@ def test_noise_with_fewer_rounds_than_clients_against_a_direct_solve():
 def test_memory_with_noise_is_that_of_the_rounds_and_not_of_pairs_of_clients():
     with jax.enable_x64(True):
         shape = jax.ShapeDtypeStruct((1, 20, 50_000), jnp.int32)
-        program = jax.jit(functools.partial(leverage, noise=0.5)).lower(shape)
+        program = jax.jit(functools.partial(hidden_among, noise=0.5)).lower(shape)
         needed = program.compile().memory_analysis()
-    assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 4 * 8 * np.prod(shape.shape)
+    assert needed.temp_size_in_bytes + needed.output_size_in_bytes < 5 * 8 * np.prod(shape.shape)
 
 
-@pytest.mark.parametrize("noise", [1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("noise", [1e-12, 1e-6, 0.1, 1.0, 900.0])
 def test_noise_against_a_direct_solve(noise):
     weights = np.random.default_rng(1).integers(-3, 4, (30, 20))
     weights[4] = 0
@@ -250,18 +281,9 @@ def test_noise_against_a_direct_solve(noise):
         np.testing.assert_allclose(every[len(history) // 2 - 1], half, atol=1e-9)
 
 
-def test_noise_of_sums_of_one_size_is_that_of_the_cohort():
-    # h_j = p_j^T (P P^T + sigma^2 K I)^-1 p_j
-    rows = simulated()[2].astype(float)
-    rows = np.where(rows.any(axis=1)[:, None], rows, rows[0])
-    inverse = np.linalg.inv(rows @ rows.T + 0.04 * 4 * np.eye(30))
-    expected = np.diag(rows.T @ inverse @ rows)
-    np.testing.assert_allclose(leverage(rows, noise=0.2), expected, atol=1e-13)
-
-
 def test_more_noise_explains_less_and_none_is_the_limit():
     history = simulated()[1]
-    levels = [leverage(history, noise=noise) for noise in (0.0, 1e-9, 1e-2, 0.3, 2.0, 1e3)]
+    levels = [leverage(history, noise=noise) for noise in (0.0, 1e-14, 1e-2, 0.3, 2.0, 1e5)]
     np.testing.assert_allclose(levels[0], levels[1], atol=1e-9)
     for less, more in itertools.pairwise(levels[1:]):
         assert (more[less > 0] < less[less > 0]).all()
@@ -270,12 +292,12 @@ def test_more_noise_explains_less_and_none_is_the_limit():
 
 def test_with_noise_nobody_is_ever_explained_completely():
     repeated = np.array([[1, 0], [1, 1]] * 400)
-    for noise in (1e-9, 1e-3, 0.5):
+    for noise in (1e-14, 1e-3, 0.5):
         every = leverage_trajectory(repeated, noise=noise)
         assert (every < 1.0).all()
         assert (np.diff(every, axis=0) >= -1e-15).all()
     # 400 sums of client 0 alone, as good as one with noise 0.5 / 20
-    alone = leverage(np.ones((400, 1), int), noise=0.5)
+    alone = leverage(np.ones((400, 1), int), noise=0.25)
     np.testing.assert_allclose(alone, 1 / (1 + 0.5**2 / 400), atol=1e-12)
 
 
@@ -300,10 +322,151 @@ def test_a_row_of_a_batch_is_that_history_alone(monkeypatch, noise):
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_array_library_and_x64_change_nothing(noise):
     history = simulated()[0]
-    plain = leverage(history, noise=noise)
-    assert np.array_equal(leverage(jnp.asarray(history), noise=noise), plain)
-    assert np.array_equal(leverage(history.tolist(), noise=noise), plain)
+    plain = hidden_among(history, noise=noise)
+    assert np.array_equal(hidden_among(jnp.asarray(history), noise=noise), plain)
+    assert np.array_equal(hidden_among(history.tolist(), noise=noise), plain)
     with jax.enable_x64(True):
-        wide = leverage(jnp.asarray(history, jnp.int64), noise=noise)
+        wide = hidden_among(jnp.asarray(history, jnp.int64), noise=noise)
     assert np.array_equal(wide, plain)
-    assert leverage(history, noise=np.float32(0.5)).dtype == np.float64
+    assert hidden_among(history, noise=np.float32(0.5)).dtype == np.float64
+
+
+def test_one_sum_of_k_hides_among_k_and_strong_worst_weak_are_in_order():
+    for size in (1, 2, 7, 12):
+        history = np.zeros((1, 12), int)
+        history[0, :size] = 1
+        expected = [float(size)] * size + [np.inf] * (12 - size)
+        np.testing.assert_allclose(hidden_among(history), expected, rtol=1e-15)
+    generator = np.random.default_rng(2)
+    shape = (500, 5, 8)
+    weights = generator.integers(1, 4, shape) * (generator.random((500, 1, 1)) < 0.5)
+    histories = np.where(weights > 0, weights, 1) * (generator.random(shape) < 0.4)
+    worst = hidden_among(histories).min(axis=-1)
+    for history, least in zip(histories, worst, strict=True):
+        if history.any():
+            weak = weak_privacy(history)
+            assert weak.certified
+            assert strong_privacy(history) <= least * (1 + 1e-12)
+            assert least <= weak.upper * (1 + 1e-12)
+
+
+def test_of_one_client_alone_the_order_is_not_true():
+    """The minima compare; a client may be hidden among more than are in a vector that it is in."""
+    np.testing.assert_allclose(hidden_among([[1, 100]]), [10_001, 1.0001], rtol=1e-14)
+
+
+def test_noise_of_any_covariance_against_its_definition():
+    """Regular ones, some of rank 2 (by the pseudo-inverse), and with rounds that have none."""
+    generator = np.random.default_rng(5)
+    history = generator.random((12, 9)) < 0.4
+    rows = history.astype(float)
+    for rank in (12, 2):
+        factor = generator.normal(size=(12, rank))
+        factor[7] = 0
+        covariance = factor @ factor.T
+        for spread in (0.5, 1.7):
+            every = leverage_trajectory(history, covariance, spread)
+            for count in (1, 3, 12):
+                own = rows[:count]
+                middle = own @ own.T + covariance[:count, :count] / spread**2
+                inverse = np.linalg.pinv(middle, rcond=1e-10, hermitian=True)
+                expected = np.einsum("ji,ji->i", own, inverse @ own)
+                np.testing.assert_allclose(every[count - 1], expected, atol=1e-10)
+
+
+def test_sums_without_noise_among_others_with_it_expose_exactly():
+    history = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 1]])
+    noise = [1.0, 1.0, 0.0]
+    found = hidden_among(history, noise=noise)
+    assert found[2] == 1.0
+    middle = history @ history.T + np.diag(noise)
+    expected = 1 / np.diag(history.T @ np.linalg.inv(middle) @ history)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_many_more_rounds_than_clients_with_noise_of_each():
+    """They go in blocks, some rounds being without noise."""
+    generator = np.random.default_rng(6)
+    history = generator.random((70, 9)) < 0.3
+    noise = np.where(generator.random(70) < 0.9, generator.random(70), 0.0)
+    noise[:20] = np.maximum(noise[:20], 1e-6)
+    found = leverage_trajectory(history, noise)
+    for count in (5, 9, 18, 19, 40, 70):
+        own = history[:count].astype(float)
+        inverse = np.linalg.pinv(own @ own.T + np.diag(noise[:count]), rcond=1e-12, hermitian=True)
+        expected = np.einsum("ji,ji->i", own, inverse @ own)
+        np.testing.assert_allclose(found[count - 1], expected, atol=1e-8)
+
+
+def test_a_coalition_is_left_out_and_has_no_figure():
+    history = simulated()[0]
+    members = [3, 11]
+    found = hidden_among(history, coalition=members)
+    assert np.isnan(found[members]).all()
+    others = np.setdiff1d(np.arange(20), members)
+    np.testing.assert_allclose(found[others], hidden_among(history[:, others]), rtol=1e-12)
+    every = hidden_among_trajectory(history, coalition=members)
+    assert np.array_equal(every[-1], found, equal_nan=True)
+
+
+def test_quantiles_over_those_who_took_part():
+    history = np.concatenate([np.zeros((2, 20), int), simulated()[0]])
+    every = hidden_among_trajectory(history)
+    found = hidden_among_trajectory(history, quantiles=(0.0, 0.25, 0.5, 1.0))
+    assert np.isnan(found[:2]).all()
+    for row, figures in zip(found[2:], every[2:], strict=True):
+        seen = figures[np.isfinite(figures)]
+        expected = np.quantile(seen, (0.0, 0.25, 0.5, 1.0)) if len(seen) else [np.nan] * 4
+        np.testing.assert_allclose(row, expected, rtol=1e-13)
+    traced = jax.jit(functools.partial(hidden_among_trajectory, quantiles=(0.0, 0.5)))
+    np.testing.assert_allclose(traced(jnp.asarray(history)), found[:, [0, 2]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
+    """Many clients: exposed ones, dependent, empty and nearly dependent rounds among them."""
+    generator = np.random.default_rng(7)
+    history = (generator.random((12, 300)) < 0.1).astype(np.int64)
+    history[3] = 0
+    history[5] = history[1] + history[2]
+    history[6] = history[4]
+    history[6, 17] += 1
+    history[8] = 1000 * history[7]
+    history[8, 30] += 1
+    expected = hidden_among_trajectory(history, noise=noise)
+    assert noise or (expected[6:, 17] == 1).all()
+    monkeypatch.setattr(_leverage, "_WIDE", 1)
+    monkeypatch.setattr(_exposure, "_WIDE", 1)
+    monkeypatch.setitem(_device._WORK, "columns", _device._Work(8 * 12 * 70, 1))
+    found = hidden_among_trajectory(history, noise=noise)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert np.array_equal(found == 1, expected == 1)
+    np.testing.assert_allclose(hidden_among(history, noise=noise), expected[-1], rtol=1e-9)
+    worst = hidden_among_trajectory(history, noise=noise, quantiles=(0.0,))
+    np.testing.assert_allclose(worst[:, 0], expected.min(axis=1), rtol=1e-9)
+    both = hidden_among_trajectory(history, noise=noise, quantiles=(0.0, 0.5))
+    for row, figures in zip(both, expected, strict=True):
+        seen = figures[np.isfinite(figures)]
+        np.testing.assert_allclose(row, np.quantile(seen, (0.0, 0.5)), rtol=1e-9)
+    bools = history[:3] > 0
+    np.testing.assert_allclose(hidden_among(bools)[bools.any(axis=0)],
+                               1 / exact_floats(bools), rtol=1e-12)  # fmt: skip
+
+
+def exact_floats(history):
+    shares = np.array([float(value) for value in exact_leverage(history.tolist())])
+    return shares[shares > 0]
+
+
+def test_first_exposures_of_many_clients_by_their_gram_matrix(monkeypatch):
+    generator = np.random.default_rng(8)
+    for trial in range(30):
+        history = (generator.random((10, 60)) < 0.15).astype(np.int64)
+        for row in range(2, 10, 2):  # a round that differs from one before by a client
+            history[row] = history[generator.integers(row)]
+            history[row, generator.integers(60)] ^= 1
+        history = history * (-1000) if trial % 3 == 0 else history
+        expected = first_exposure(history)
+        monkeypatch.setattr(_exposure, "_WIDE", 1)
+        assert np.array_equal(first_exposure(history), expected)
+        monkeypatch.undo()
