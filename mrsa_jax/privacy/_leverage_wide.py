@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float64
 
 from mrsa_jax._device import at_once
+from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._orthonormal import PASSES, factor, rounding_of
@@ -91,6 +92,8 @@ class Wide:
             for part in self._parts:
                 total = _add_gram(total, _product(factors, scale[:, None] * self._part(part)))
             factors = (*factors, factor(total, jnp.float64(0)))
+        rule = "must be a positive definite covariance where there are so many clients"
+        require(bool(jnp.isfinite(factors[-1]).all()), "noise", rule, "one that is nearly singular")
         return factors
 
     def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray]]:

@@ -21,6 +21,7 @@ from mrsa_jax._html import card, shown
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
+    SECONDS_PER_FLOAT,
     Alone,
     Progress,
     Sieve,
@@ -29,6 +30,7 @@ from mrsa_jax.privacy.solver import (
     collapse,
     few_rounds,
     information_sets,
+    leverage_bound,
     ranks_of,
     sparse_remainder,
     support_of,
@@ -59,8 +61,8 @@ class WeakPrivacy:
         witness: One Python integer a round: witness . P is non-zero exactly on `support`.
         num_groups: Classes of clients with identical, non-zero columns.
         strong: Strong privacy, the smallest of those classes; None when nobody took part.
-        lower_method: What proves `lower`: "classes", "girth", "lifting", "column basis" or
-            "full rank".
+        lower_method: What proves `lower`: "classes", "leverage", "girth", "lifting", "column
+            basis" or "full rank".
         upper_method: What found the witness.
         exposed_since: For each exposed client the round from which on it is.
         error_bits: None where rank, exposed clients and `lower` are proven. Otherwise k: primes
@@ -265,7 +267,13 @@ def _narrow(
     sizes = sieve.sizes
     lower = min([int(sizes[:2].sum()), *(int(sizes[k]) for k in sieve.suspects), best.weight])
     method = "column basis" if lower > sizes[0] else "classes"
-    first = _Step(max(lower, int(sizes[0])), method, best)
+    lower = max(lower, int(sizes[0]))
+    products = space.rank**2 * (3 * len(sizes) + space.rank)
+    if lower < best.weight and budget.allows(products * SECONDS_PER_FLOAT):
+        by_leverage = min(leverage_bound(space.rows, sizes), best.weight)
+        if by_leverage > lower:
+            lower, method = by_leverage, "leverage"
+    first = _Step(lower, method, best)
     yield first
     steps = _by_pairs if len(sizes) > _MOST_GROUPS else _by_searches
     yield from steps(space, sieve, first, budget, progress)

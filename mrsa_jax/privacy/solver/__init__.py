@@ -10,6 +10,7 @@ from mrsa_jax.privacy.solver._exact import (
     support_of,
 )
 from mrsa_jax.privacy.solver._groups import Groups, collapse, column_codes
+from mrsa_jax.privacy.solver._leverage_bound import SECONDS_PER_FLOAT, leverage_bound
 from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
 from mrsa_jax.privacy.solver._search import Plan, Progress, run
 from mrsa_jax.privacy.solver._sieve import Alone, Sieve
@@ -19,6 +20,7 @@ from mrsa_jax.privacy.solver._two_adic import parity_checks
 
 __all__ = [
     "CHEAP_SECONDS",
+    "SECONDS_PER_FLOAT",
     "Alone",
     "Groups",
     "Plan",
@@ -35,6 +37,7 @@ __all__ = [
     "few_rounds",
     "girth_work",
     "information_sets",
+    "leverage_bound",
     "lifting_work",
     "light_sets",
     "num_parts",
