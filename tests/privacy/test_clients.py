@@ -199,3 +199,25 @@ def test_sentences():
     )  # fmt: skip
     said = "0 is exposed if these 5 join the server: 1, 2, 3, 4, 5 (fewer than 2 cannot)"
     assert wide.sentence(0) == said
+
+
+@pytest.mark.slow
+def test_many_small_matrices():
+    """Bounds on both sides of the definition; they meet but for entries that 8191 divides."""
+    draw = np.random.default_rng(11)
+    for _ in range(4000):
+        shape = draw.integers(1, 9), draw.integers(2, 10)
+        matrix = (draw.random(shape) < draw.uniform(0.15, 0.85)).astype(int)
+        if draw.random() < 0.4:
+            matrix *= draw.integers(-5, 6, shape)
+        for _ in range(draw.integers(0, 3)):
+            matrix[:, draw.integers(shape[1])] = matrix[:, draw.integers(shape[1])]
+        is_divided = draw.random() < 0.1
+        if is_divided:
+            matrix *= draw.choice([1, 8191, 2, 3 * 8191], shape)
+        expected = own_privacy(matrix.tolist())
+        found = client_privacy(matrix)
+        checked(matrix.tolist(), found)
+        assert (found.lower <= expected).all()
+        assert (found.upper >= expected).all()
+        assert is_divided or found.lower.tolist() == found.upper.tolist() == expected
