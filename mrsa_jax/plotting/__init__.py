@@ -5,6 +5,7 @@ from mrsa_jax.plotting._attacks import plot_error_histogram
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._designs import plot_designs
+from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
 from mrsa_jax.plotting._study import (
@@ -22,8 +23,10 @@ __all__ = [
     "plot_accuracy",
     "plot_audit_exposure",
     "plot_audit_privacy",
+    "plot_bits",
     "plot_cardinality",
     "plot_designs",
+    "plot_drift",
     "plot_error_histogram",
     "plot_exposure",
     "plot_exposure_routes",

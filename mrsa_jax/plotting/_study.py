@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._style import (
     drawing,
     legend,
@@ -165,6 +166,8 @@ _FIGURES: dict[str, Callable[..., Axes]] = {
     "aggregation_cardinality": plot_cardinality,
     "accuracy": plot_accuracy,
     "reconstruction_error": plot_reconstruction,
+    "bits_worst": plot_bits,
+    "correlation": plot_drift,
 }
 
 

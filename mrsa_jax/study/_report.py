@@ -20,6 +20,7 @@ from mrsa_jax.study._page import (
     provenance_section,
     settings_section,
 )
+from mrsa_jax.study._report_drift import drift_section
 from mrsa_jax.study._summary import Row
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _FORMS = {
     "F": "{row.fairness_gap:.3f}",
     "C": "{row.aggregation_cardinality:.2f}",
     "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
+    "Bits": "{row.bits:s}",
     "Skipped": "{row.skipped_rounds:.4g}",
     "Accuracy": "{row.percent_right:.1f} %",
     "Error": "{row.reconstruction_error:.2g}",
@@ -49,6 +51,11 @@ _CAPTIONS = {
     "fairness_gap": "Fairness gap F: most minus least often summed client, divided by the rounds.",
     "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a round's sum,"
     " skipped rounds counted; the marks at the right are expectations.",
+    "bits_worst": "Bits a coordinate that the sums tell of a client's updates, which drift as"
+    " measured: from the median client (thick) to the worst (thin). T caps none of it but what"
+    " stays the same.",
+    "correlation": "Correlation of a client's updates, by the rounds between them, and what was"
+    " fitted to it: the share that lasts times powers of its memory.",
     "accuracy": "Accuracy of the global model on the test set.",
     "reconstruction_error": "Relative squared error of each client's update as the server's least"
     " squares reconstructs it, models frozen over the whole history (the worst case); 1 means"
@@ -77,7 +84,7 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Accuracy", "Error", "Level", "Seconds"}
+    optional = {"Bits", "Accuracy", "Error", "Level", "Seconds"}
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -102,6 +109,7 @@ def study_page(
     sections = [
         Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
+        drift_section(results, rows),
         Section("Privacy and its cost", _cost(results)),
         figures_section(captioned(pictures)),
     ]
@@ -205,6 +213,10 @@ _READING = (
     "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
     "error."
 )
+_READING_DRIFT = (
+    " Bits: a coordinate, about the whole history of the worst and of the median client's updates, "
+    "by the drift that was measured, if they are Gaussian."
+)
 _READING_ERROR = (
     " Error: median relative squared error of the updates that least squares reconstructs, models "
     "frozen over all rounds (the worst case)."
@@ -221,4 +233,10 @@ def reading(rows: Sequence[Row]) -> str:
     """Return how to read the table of these rows."""
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
-    return _READING + _READING_ERROR * attacked + _READING_SEGMENTS * segmented
+    drifting = any(row.bits is not None for row in rows)
+    return (
+        _READING
+        + _READING_DRIFT * drifting
+        + _READING_ERROR * attacked
+        + _READING_SEGMENTS * segmented
+    )

@@ -40,6 +40,11 @@ class Row:
         tolerated_byzantine: Byzantine clients that a median over each segment's sums tolerates.
         failures: Rounds of each status other than OK and SKIPPED, by its name, where there are
             any: of these the server learnt no sum, and they left the model as it was.
+        update_spread: Spread s of the clients' updates as measured; None without.
+        update_memory: Memory rho of the part of them that lasts.
+        update_lasting: That part's share of their variance.
+        bits_worst: Bits a coordinate about the worst client's history, by that drift.
+        bits_median: About the median client's, of those who took part.
     """
 
     scheme: str
@@ -61,6 +66,17 @@ class Row:
     round_seconds: float | None = None
     tolerated_byzantine: int | None = None
     failures: dict[str, float] = dataclasses.field(default_factory=dict)
+    update_spread: float | None = None
+    update_memory: float | None = None
+    update_lasting: float | None = None
+    bits_worst: float | None = None
+    bits_median: float | None = None
+
+    @property
+    def bits(self) -> str | None:
+        """Bits about the worst and the median client, in words."""
+        worst, median = self.bits_worst, self.bits_median
+        return None if worst is None or median is None else f"{worst:.3g} / {median:.3g}"
 
     @property
     def lasts(self) -> bool:
@@ -107,11 +123,22 @@ def _row(one: xr.Dataset) -> Row:
         round_seconds=_fact(one, "round_seconds"),
         tolerated_byzantine=_whole(_fact(one, "tolerated_byzantine")),
         failures=_failures(one.get("status"), trials),
+        update_spread=_drift(one, "update_spread"),
+        update_memory=_drift(one, "update_memory"),
+        update_lasting=_drift(one, "update_lasting"),
+        bits_worst=_drift(one, "bits_worst"),
+        bits_median=_drift(one, "bits_median"),
     )
 
 
 def _fact(one: xr.Dataset, name: str) -> float | None:
     return float(one[name]) if name in one else None
+
+
+def _drift(one: xr.Dataset, name: str) -> float | None:
+    """Return what was measured of drifting updates by the last round; None if nothing was."""
+    value = float(np.ravel(one[name])[-1]) if name in one else np.nan
+    return None if np.isnan(value) else value
 
 
 def _whole(value: float | None) -> int | None:
@@ -152,7 +179,29 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
         said.append(_failure_sentence(rows, rounds))
     if any(row.privacy_level is not None for row in rows):
         said.append(_segment_sentence(rows))
+    if drift := _drift_sentence(rows, rounds):
+        said.append(drift)
     return tuple(said)
+
+
+def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
+    """Say what T does not cap; "" where nothing was measured."""
+    told = [
+        f"{row.bits_worst:.3g} bits a coordinate about the worst client's history and "
+        f"{row.bits_median:.3g} about the median's under {row.scheme} (of an update's variance "
+        f"{100 * row.update_lasting:.0f} % lasts, with memory {row.update_memory:.4g} a round, and "
+        "the rest is fresh)"
+        for row in rows
+        if row.bits_worst is not None and row.bits_median is not None
+        and row.update_memory is not None and row.update_lasting is not None
+    ]  # fmt: skip
+    if not told:
+        return ""
+    return (
+        "T caps what is learnt of the part of a client's updates that stays the same; as updates "
+        f"drift, total bits grow with every participation, whatever T is: {_after(rounds)} the "
+        f"sums tell {'; '.join(told)}, if updates are Gaussian."
+    )
 
 
 def _segment_sentence(rows: tuple[Row, ...]) -> str:

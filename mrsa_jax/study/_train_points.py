@@ -23,6 +23,7 @@ from mrsa_jax.study._config import (
     schemes_of,
     studied,
 )
+from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
 from mrsa_jax.study._runner import Machine, Variable, history_variables
 from mrsa_jax.study._training import train_points
@@ -94,6 +95,8 @@ def sizes(configs: Sequence[TrainConfig]) -> dict[str, int]:
 def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, Variable]:
     """Return what is known of each training at its end, and on the way."""
     found = {name: Variable((), *facts) for name, facts in _END.items()}
+    if any(config.training.measure_drift for config in configs):
+        found |= {name: Variable((), *facts) for name, facts in OF_POINT.items()}
     found |= history_variables((), trajectories)
     if trajectories:
         tests = ("evaluation",)
@@ -163,9 +166,9 @@ def run(
     that it ran.
     """
     trained = train_points([_on(config, machine) for config in configs])
-    for config, (history, result) in zip(configs, trained, strict=True):
+    for config, (history, result, drift) in zip(configs, trained, strict=True):
         last = result.diverged_round
-        found: dict[str, Any] = of_point(config, schemes_of(config)[0])
+        found: dict[str, Any] = of_point(config, schemes_of(config)[0]) | drift
         found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
         if last is not None:
             history = history.until(last + 1)

@@ -13,7 +13,7 @@ from mrsa_jax import federated, selection
 from mrsa_jax._device import platform
 from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
-from mrsa_jax.study import _build, _segments, _trial
+from mrsa_jax.study import _build, _drift, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
 from mrsa_jax.study._played import Played, play
 from mrsa_jax.study._progress import Meter, Progress, Silent, note
@@ -125,11 +125,15 @@ def train_schemes(
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
         shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
+    more: dict[str, Any] = {}
+    if "drift" in columns[0]:
+        found, more = _drift.variables([column["drift"] for column in columns], config.rounds)
+        trained |= found
     import xarray as xr  # takes a second: not before the first round
 
     return xr.Dataset(
         shared | history_variables([one.history for one in played]) | trained,
-        coords=axes | {"evaluation": columns[0]["evaluated_rounds"] + 1},
+        coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
         attrs={
             "performance": {
                 scheme.label: column["performance"]
@@ -141,22 +145,23 @@ def train_schemes(
 
 def train_points(
     configs: Sequence[TrainConfig],
-) -> list[tuple[_trial.History, federated.TrainingResult]]:
+) -> list[tuple[_trial.History, federated.TrainingResult, dict[str, Any]]]:
     """Train studies of one scheme each, whose programs are the same, side by side.
 
     Returns:
-        Of each what the server can know of its rounds, and its training, which may have diverged.
+        Of each what the server can know of its rounds; its training, which may have diverged; and
+        how its updates drifted, if that was measured, and it did not.
     """
     build = functools.cache(_build.build_clients)  # points of one seed share their samples
     settings = [_setting(config, Silent(), build) for config in configs]
     tests = {id(setting.dataset): setting.test for setting in settings}
-    histories, given = [], []
+    plays, given = [], []
     for setting in settings:
         config = setting.config
         (scheme,) = schemes_of(config)
         available, _ = _build.build_online(config.seed, config.population, setting.clients)
         played = play(config, scheme, available, setting.dim)
-        histories.append(played.history)
+        plays.append(played)
         own = _arguments(setting, scheme, played)
         given.append(own | {"test": tests[id(setting.dataset)]})
     several: dict[str, Any] = {name: [own[name] for own in given] for name in given[0]}
@@ -169,9 +174,13 @@ def train_points(
         aggregators=several.pop("aggregator"),
         memory_bytes=settings[0].memory_bytes,
         mesh=settings[0].mesh,
+        measure_drift=settings[0].config.training.measure_drift,
         **several,
     )
-    return list(zip(histories, results, strict=True))
+    return [
+        (played.history, result, _drift.of_point(result, played, setting.weights))
+        for setting, played, result in zip(settings, plays, results, strict=True)
+    ]
 
 
 def _setting(
@@ -225,6 +234,7 @@ def _train_one(
         checkpoints=checkpoints,
         progress=meter.update,
         on_evaluated=meter.tested,
+        measure_drift=config.training.measure_drift,
         **_arguments(setting, scheme, played),
     )
     if result.diverged_round is not None:
@@ -245,6 +255,8 @@ def _train_one(
         "components": result.components,
         "performance": meter.record(status, stated),
     }
+    if result.drift is not None:
+        column["drift"] = _drift.measured(result.drift, played, setting.weights)
     if isinstance(config, DemoConfig):
         column["reconstruction_error"] = _attack(setting, scheme, played, result.parameters)
     return column

@@ -82,6 +82,9 @@ class TrainingConfig(Shown):
     """Step size of the server; None: 1, and 0.01 for adam."""
     evaluate_every: int = 10
     """Rounds between two tests of the global model."""
+    measure_drift: bool = True
+    """Measure how the clients' updates drift over the rounds, and with it how many bits the sums
+    tell of them; --no-measure-drift leaves that out."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,8 @@ def test_a_training_that_ends_is_the_single_one(swept):
         np.testing.assert_array_equal(cell[f"{name}_by_round"].values, alone[name].values)
         assert cell[name] == alone[name].values[-1]
     np.testing.assert_array_equal(cell["evaluated_round"].values, alone["evaluation"].values)
+    for name in ("update_spread", "update_memory", "update_lasting", "bits_worst", "bits_median"):
+        assert cell[name] == pytest.approx(np.ravel(alone[name])[-1], rel=1e-9), name
 
 
 def test_of_a_training_that_diverges_the_privacy_is_known(swept):
@@ -68,7 +70,7 @@ def test_of_a_training_that_diverges_the_privacy_is_known(swept):
     assert bool(cell["diverged"])
     assert f"diverged in round {last}" in str(caught.value)
     assert 1 <= last < 8  # the first update is finite, what is trained from it is not
-    for name in ("accuracy", "best_accuracy", "loss"):
+    for name in ("accuracy", "best_accuracy", "loss", "update_memory", "bits_worst"):
         assert np.isnan(cell[name])
     population = plan.points[1].config.population
     alone = study.run(

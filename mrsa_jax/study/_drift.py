@@ -1,0 +1,135 @@
+"""What the drift of clients' updates, as a training measures it, means for them: bits.
+
+T and what a client is hidden among are of updates that stay the same. A training's updates do
+not, and its page says how much they drift, beside T and the bits that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import privacy, selection
+from mrsa_jax.federated import Drift, TrainingResult
+from mrsa_jax.study._played import Played
+
+if TYPE_CHECKING:
+    pass
+
+_TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
+_BITS = "Bits a coordinate about a client's updates, by the measured drift"
+_FACTS = {
+    "update_spread": ((), "1", "Spread s of a coordinate across clients, over all layers"),
+    "update_memory": ((), "1", "Memory rho of what lasts: its correlation from round to round"),
+    "update_lasting": (
+        (),
+        "1",
+        "Share of an update's variance that lasts; the rest is fresh",
+    ),
+    "layer_spread": (("layer",), "1", "Spread s within a layer"),
+    "layer_memory": (("layer",), "1", "Memory rho within a layer"),
+    "layer_lasting": (("layer",), "1", "Share of variance with memory within a layer"),
+    "correlation": (("lag",), "1", "Correlation of a client's updates at a lag; nan: none came"),
+    "correlation_pairs": (("lag",), "1", "Pairs of one client's updates at a lag"),
+    "bits": (("client",), "bits", f"{_BITS} after the last round"),
+    "bits_worst": (("rounds_done",), "bits", f"{_BITS}, the worst client of those in sums"),
+    "bits_median": (("rounds_done",), "bits", f"{_BITS}, the median client of those"),
+}
+
+
+OF_POINT = {
+    name: ("float64", units, f"{about}, at the end" if axes else about)
+    for name, (axes, units, about) in _FACTS.items()
+    if name.startswith(("update_", "bits_"))
+}
+"""What a sweep keeps of a point: type, units, description."""
+
+
+def of_point(
+    result: TrainingResult, played: Played, weights: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    """Return what a sweep keeps of a training that has not diverged."""
+    if result.drift is None or result.diverged_round is not None:
+        return {}
+    found = measured(result.drift, played, weights, times=1)
+    return {name: np.ravel(found[name])[-1] for name in OF_POINT}
+
+
+def measured(
+    drift: Drift, played: Played, weights: np.ndarray | None, times: int = _TIMES
+) -> dict[str, Any]:
+    """Return what a training has measured, by variable; and its layers, under `layer`.
+
+    Args:
+        drift: Of its updates.
+        played: Its rounds.
+        weights: Of the clients in a sum, or None.
+        times: After how many of the rounds bits are counted.
+    """
+    longest = _lags(len(played.history.participation))[-1]
+    correlation, pairs = np.full(longest, np.nan), np.zeros(longest)
+    correlation[drift.lags - 1], pairs[drift.lags - 1] = drift.correlation, drift.pairs
+    return {
+        "update_spread": drift.spread,
+        "update_memory": drift.memory,
+        "update_lasting": drift.lasting,
+        "layer_spread": drift.layer_spread,
+        "layer_memory": drift.layer_memory,
+        "layer_lasting": drift.layer_lasting,
+        "correlation": correlation,
+        "correlation_pairs": pairs,
+        **_bits(drift, played, weights, times),
+        "layer": list(drift.layers),
+    }
+
+
+def variables(
+    found: Sequence[dict[str, Any]], num_rounds: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what schemes' trainings have measured as variables and coordinates of a data set."""
+    kept = {
+        name: (
+            ("scheme", *axes),
+            np.stack([np.asarray(own[name]) for own in found]),
+            {"units": units, "description": about},
+        )
+        for name, (axes, units, about) in _FACTS.items()
+    }
+    axes = {
+        "layer": np.asarray(found[0]["layer"], "U"),
+        "lag": _lags(num_rounds),
+        "rounds_done": _ends(num_rounds),
+    }
+    return kept, axes
+
+
+def _lags(num_rounds: int) -> np.ndarray:
+    return np.arange(1, max(2, num_rounds))
+
+
+def _ends(num_rounds: int, times: int = _TIMES) -> np.ndarray:
+    return np.ceil(np.linspace(0, num_rounds, min(times, num_rounds) + 1)[1:]).astype(np.int64)
+
+
+def _bits(
+    drift: Drift, played: Played, weights: np.ndarray | None, times: int
+) -> dict[str, np.ndarray]:
+    """Return bits of each client and over rounds; nan with segments, or where memory is unknown."""
+    own = played.history.participation
+    ends = _ends(len(own), times)
+    rows, rounds = own, np.arange(len(own))
+    if played.rounds is not None:
+        rows, rounds = selection.learnt_rows(played.rounds)
+    bits = np.full((len(ends), own.shape[1]), np.nan)
+    if played.segments is None and np.isfinite(drift.memory) and len(rows):
+        weighted = rows if weights is None else rows * weights.astype(np.int64)
+        so_far = weighted * (rounds < ends[:, None])[:, :, None]
+        bits = np.asarray(privacy.information(so_far, drift.kernel(rounds)))
+    seen = [row[row > 0] for row in bits]
+    return {
+        "bits": bits[-1],
+        "bits_worst": np.array([row.max() if row.size else np.nan for row in seen]),
+        "bits_median": np.array([np.median(row) if row.size else np.nan for row in seen]),
+    }

@@ -1,0 +1,124 @@
+"""Drift of updates in studies: against the training and the bits by themselves, and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from mrsa_jax import plotting, privacy, study
+from mrsa_jax.study import _report, _summary
+
+_TEXT: dict[str, Any] = {"rounds": 9, "scheme": "uniform"}
+
+
+def _config(**more: Any) -> study.TrainConfig:
+    base = study.TrainConfig(**(_TEXT | more.pop("top", {})))
+    parts = {
+        "population": {"num_clients": 8, "cohort_size": 4, "dropout_rates": (0.2,)},
+        "data": {"dataset": "digits"},
+        "training": {"model": "mlp", "evaluate_every": 3},
+    }
+    for name, own in more.items():
+        parts[name] = parts.get(name, {}) | own
+    return dataclasses.replace(
+        base,
+        **{name: dataclasses.replace(getattr(base, name), **own) for name, own in parts.items()},
+    )
+
+
+@pytest.fixture(scope="module")
+def trained() -> xr.Dataset:
+    return study.run(_config())
+
+
+def _kernel(results: xr.Dataset, rounds: np.ndarray) -> np.ndarray:
+    lags = np.abs(np.subtract.outer(rounds, rounds))
+    share, rho = float(results["update_lasting"][0]), float(results["update_memory"][0])
+    return np.where(lags == 0, 1.0, share * rho**lags)
+
+
+def test_bits_are_those_of_the_measured_drift(trained: xr.Dataset) -> None:
+    rows = trained["participation"].values[0]
+    right = privacy.information(rows, _kernel(trained, np.arange(9)))
+    np.testing.assert_allclose(trained["bits"].values[0], right, rtol=1e-9)
+    assert trained["rounds_done"].values.tolist() == list(range(1, 10))
+    worst = trained["bits_worst"].values[0]
+    assert worst[-1] == pytest.approx(right.max())
+    assert (np.diff(worst) > -1e-12).all()
+    assert trained["bits_median"].values[0, -1] == pytest.approx(np.median(right[right > 0]))
+    assert 0 < float(trained["update_spread"][0]) < 1
+    assert trained["layer"].values.tolist() == ["Dense_0", "Dense_1", "Dense_2"]
+    assert trained["lag"].values.tolist() == list(range(1, 9))
+    pairs = (rows[:, None] & rows[None]).sum(axis=2)
+    found = trained["correlation_pairs"].values[0]
+    assert found.tolist() == [float(np.trace(pairs, lag)) for lag in range(1, 9)]
+
+
+def test_training_is_the_same_without_it(trained: xr.Dataset) -> None:
+    plain = study.run(_config(training={"measure_drift": False}))
+    assert not {"bits", "update_memory", "lag", "layer"} & set(plain.variables)
+    for name in ("accuracy", "loss", "status", "participation"):
+        np.testing.assert_array_equal(plain[name].values, trained[name].values)
+    (row,) = _summary.summarise(plain)
+    assert row.bits is None
+    assert "Bits" not in _report.table_of((row,))[0]
+    assert not any("drift" in sentence for sentence in _summary.sentences(plain))
+
+
+def test_weights_of_a_mean_count() -> None:
+    weighted = study.run(_config(aggregation={"weighted": True}))
+    rows = weighted["participation"].values[0] * weighted["samples"].values.astype(np.int64)
+    right = privacy.information(rows, _kernel(weighted, np.arange(9)))
+    np.testing.assert_allclose(weighted["bits"].values[0], right, rtol=1e-9)
+
+
+def test_a_training_of_one_round_has_spread_alone(tmp_path: Any) -> None:
+    config = dataclasses.replace(_config(top={"rounds": 1}), out=tmp_path / "out")
+    saved = study.run_and_save(config)
+    (row,) = saved.rows
+    assert row.update_spread > 0
+    assert row.update_memory is None
+    assert row.bits is None
+    opened = study.open_study(config.out)
+    assert np.isnan(opened["bits"].values).all()
+    page = (config.out / "report.html").read_text()
+    assert "How updates drift" in page
+    assert {"bits_worst", "correlation"}.isdisjoint(path.stem for path in config.out.glob("*.png"))
+
+
+def test_the_page_sets_them_side_by_side(trained: xr.Dataset, tmp_path: Any) -> None:
+    (row,) = _summary.summarise(trained)
+    assert row.bits == f"{row.bits_worst:.3g} / {row.bits_median:.3g}"
+    headings, ((*cells,),) = _report.table_of((row,))
+    assert cells[headings.index("Bits")] == row.bits
+    (sentence,) = [one for one in _summary.sentences(trained) if "drift" in one]
+    assert sentence.startswith("T caps what is learnt of the part of a client's updates that stays")
+    assert f"after 9 rounds the sums tell {row.bits_worst:.3g} bits" in sentence
+    page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
+    for words in (
+        "Hidden among (worst)", "Lasting share", "Dense_2", f"{row.update_memory:.4g}",
+        "So this is no guarantee", "Assumed, not shown",
+    ):  # fmt: skip
+        assert words in page, words
+
+
+def test_figures_show_what_was_measured(trained: xr.Dataset) -> None:
+    import matplotlib.pyplot as plt
+
+    ax = plotting.plot_drift(trained)
+    points = ax.collections[0].get_offsets()
+    known = np.isfinite(trained["correlation"].values[0])
+    shown = np.asarray(points)[np.isfinite(np.asarray(points)[:, 1])]
+    np.testing.assert_allclose(shown[:, 1], trained["correlation"].values[0][known])
+    line = ax.get_lines()[0].get_ydata()
+    np.testing.assert_allclose(line, _kernel(trained, np.arange(9))[0, 1:])
+    ax = plotting.plot_bits(trained)
+    median, worst = (line.get_ydata() for line in ax.get_lines())
+    np.testing.assert_allclose(median, trained["bits_median"].values[0])
+    np.testing.assert_allclose(worst, trained["bits_worst"].values[0])
+    plt.close("all")
