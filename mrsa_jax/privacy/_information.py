@@ -12,6 +12,7 @@ o the entrywise product.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._hidden import hidden_among
 from mrsa_jax.privacy._noise import check_noise, check_spread
 
 _MOST_MEMORY = 1 - 1e-6
@@ -40,8 +42,9 @@ def information(
 ) -> Float64[np.ndarray, "... clients"]:
     """Return the bits a coordinate that learnt sums tell of each client's whole history.
 
-    Where updates drift, blocks of T cap what is learnt of their unchanging part alone, and bits
-    grow with every round in which a client takes part.
+    Use it beside `hidden_among`, which is of updates that stay the same. Where they drift, blocks
+    of T cap what is learnt of their unchanging part alone, and bits grow with every round in which
+    a client takes part.
 
     Client i's updates are x_i in R^J with covariance s^2 R, independent of the others'. The sums
     y = sum_i D_i x_i + noise have covariance M = s^2 G o R + Omega, as D_i R D_i =
@@ -49,7 +52,7 @@ def information(
 
         I_i = I(y; x_i) = 1/2 log2(det M / det M_i) bits a coordinate.
 
-    Closed forms: R of ones -1/2 log2(1 - h) with the leverage h; R = 1 without noise the sum
+    Closed forms: R of ones 1/2 log2(T/(T - 1)) with T `hidden_among`; R = 1 without noise the sum
     over i's rounds of 1/2 log2(k/(k - 1)), k clients in the round. Bits never fall by a further
     round. Updates that are not Gaussian, of the same covariance: no guarantee.
 
@@ -105,6 +108,10 @@ def information(
     members = list(check_coalition(coalition, clients))
     own_noise, own_spread = check_noise(noise, rounds), check_spread(spread)
     kernel = _kernel(memory, rounds)
+    if (kernel == 1).all():
+        among = hidden_among(P, noise=noise, spread=spread, coalition=coalition)
+        with np.errstate(divide="ignore"):
+            return -0.5 * np.log1p(-1.0 / np.asarray(among, np.float64)) / math.log(2.0)
     stacked = rows.reshape(-1, rounds, clients)
     found = _bits(stacked, kernel, own_spread, own_noise).reshape(*rows.shape[:-2], clients)
     found[..., members] = np.nan
