@@ -12,17 +12,16 @@ o the entrywise product.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float64
+from jaxtyping import Float64
 
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_number
-from mrsa_jax._device import at_once, map_tiles
+from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
@@ -33,6 +32,7 @@ from mrsa_jax.privacy._noise import check_noise, check_spread
 
 _MOST_MEMORY = 1 - 1e-6
 _LEAST_EIGENVALUE = 1e-7
+_LEAST_RATIO = 1e-13
 _MANY_BITS = 8.0  # from here on differences from 1 lose digits: these are computed anew
 
 
@@ -79,7 +79,8 @@ def information(
 
     Raises:
         ConfigurationError: If an argument is out of range or of the wrong size, or R is singular
-            (but for its ones) or nearly so, by an eigenvalue below 1e-7, for sums without noise.
+            (but for its ones) or nearly so, by an eigenvalue below 1e-7, for sums without noise;
+            if noise is so small, or of so low a rank, that a sum is known from the others.
 
     Examples:
         >>> information([[1, 1, 1, 1]]).round(4).tolist()  # 1/2 log2(4/3)
@@ -89,16 +90,16 @@ def information(
         >>> information([[1, 1, 0], [1, 0, 0]], memory=0.9).round(4).tolist()
         [inf, 1.3234, 0.0]
 
-    Edge cases: rows that others of the same time add up to are left out, by exact ranks. With a
-    covariance of noise of lower rank, bits that floats cannot tell from infinite are infinite.
+    Edge cases: rows that others of the same time add up to are left out, by exact ranks. A
+    covariance of noise of lower rank may leave infinite bits that floats show as some twenty.
 
     Accuracy: about 1e-16 times the condition of M with its rows scaled to ones on the diagonal,
     which is at most 2 J / (1 - rho), or sums' variance over their noise's.
 
     Cost: one inverse of M for all clients. With A the rounds of client i and V = (M^-1)_AA, det M_i
-    / det M = det(1 - s^2 V^1/2 (p_i p_i^T o R)_AA V^1/2) (Sylvester): J^3 + N n^3 operations, n
-    the most participations of a client. A client of more than 8 bits takes J^3 + N J^2 of its
-    own. Memory: J x J and some tens of MB, whatever N is.
+    / det M = det(1 - s^2 (p_i p_i^T o R)_AA V) (Sylvester): J^3 + N n^3 operations, n the most
+    participations of a client, in NumPy. A client of more than 8 bits takes J^3 of its own.
+    Memory: J x J, n x N and some tens of MB.
 
     Source:
         R = 1 without noise: Elkordy et al. 2023 (PETS). The rest is this package's.
@@ -192,23 +193,17 @@ def _of_chunk(
 ) -> np.ndarray:
     """Return the bits of some histories, those of many bits the longer way."""
     exponents = _exponents(histories)
-    shared = _grams(histories, exponents), _divided(covariance, exponents), is_kept
-    who = _participations(histories, exponents, is_kept)
-    tile = at_once("leverage", 8 * 6 * who[0].shape[-1] ** 2)
-    with jax.enable_x64(True):
-        found = np.array(_by_own_rounds(*shared, *who, kernel, tile))
-        trials, many = np.nonzero(~(found < _MANY_BITS))
-        step = at_once("leverage", 8 * 6 * kernel.size)
-        for start in range(0, len(many), step):
-            part = slice(start, start + step)
-            # the last one repeated: few sizes, as each is compiled
-            spare = -len(many[part]) % min(step, 64)
-            own, clients = (np.pad(one[part], (0, spare), "edge") for one in (trials, many))
-            left = _left(histories[own], exponents[own], shared[0][own], clients)
-            found[own, clients] = -_log2_roots(*left, covariance, is_kept[own], kernel)
-        if len(many):
-            whole = _log2_roots(shared[0], exponents, covariance, is_kept, kernel)
-            found[trials, many] += whole[trials]
+    grams = _grams(histories, exponents)
+    whole = _covariances(grams, exponents, covariance, is_kept, kernel)
+    found = _by_own_rounds(whole, kernel, *_participations(histories, exponents, is_kept))
+    trials, many = np.nonzero(~(found < _MANY_BITS))
+    step = at_once("leverage", 8 * 6 * kernel.size)
+    for start in range(0, len(many), step):
+        own, clients = trials[start : start + step], many[start : start + step]
+        left, scales = _left(histories[own], exponents[own], grams[own], clients)
+        rest = _covariances(left, scales, covariance, is_kept[own], kernel)
+        shift = ((exponents[own] - scales) * is_kept[own]).sum(axis=1)
+        found[own, clients] = _log2_roots(whole)[own] - _log2_roots(rest) + shift
     return found
 
 
@@ -225,22 +220,6 @@ def _left(
     others[each, :, clients] = 0
     exponents = _exponents(others)
     return _grams(others, exponents), exponents
-
-
-def _log2_roots(
-    grams: np.ndarray, exponents: np.ndarray, covariance: np.ndarray, is_kept: np.ndarray,
-    kernel: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Return log2 of the root of the determinant of each covariance of sums over s^2."""
-    noise = _divided(covariance, exponents)
-    roots = np.asarray(_scaled_log2_roots(grams, noise, is_kept, kernel))
-    return roots + (exponents * is_kept).sum(axis=1)
-
-
-def _divided(covariance: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Return the noise of sums that are divided by powers of two."""
-    scales = np.ldexp(1.0, -exponents)
-    return covariance * scales[:, :, None] * scales[:, None, :]
 
 
 def _exponents(histories: np.ndarray) -> np.ndarray:
@@ -290,48 +269,43 @@ def _participations(
     return places.reshape(count, clients, -1), weights.reshape(count, clients, -1)
 
 
-@jax.jit(static_argnames="tile")
+def _covariances(
+    grams: np.ndarray, exponents: np.ndarray, covariance: np.ndarray, is_kept: np.ndarray,
+    kernel: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Return the covariances of the sums over s^2; of rows that do not count, the identity."""
+    scales = np.ldexp(1.0, -exponents)
+    noise = covariance * scales[:, :, None] * scales[:, None, :]
+    both = is_kept[:, :, None] & is_kept[:, None, :]
+    return np.where(both, grams * kernel + noise, np.eye(len(kernel)))
+
+
+def _log2_roots(matrices: np.ndarray) -> np.ndarray:
+    """Return log2 of the root of each determinant, whatever the scales of the rows."""
+    scales = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        _, logs = np.linalg.slogdet(matrices / scales[:, :, None] / scales[:, None, :])
+        return np.asarray(logs / math.log(4.0) + np.log2(scales).sum(axis=1))
+
+
 def _by_own_rounds(
-    grams: Array, noise: Array, is_kept: Array, places: Array, weights: Array, kernel: Array,
-    tile: int,
-) -> Float64[Array, "batch clients"]:  # fmt: skip
+    whole: np.ndarray, kernel: np.ndarray, places: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """Return 1/2 log2(det M / det M_i) from the inverse of M, by the rounds that clients are in."""
-
-    def one(history: tuple[Array, ...]) -> Array:
-        gram, noise, is_kept, places, weights = history
-        covariance = _covariance(gram, noise, is_kept, kernel)
-        scale = jax.lax.rsqrt(jnp.diagonal(covariance))
-        lower = jnp.linalg.cholesky(covariance * scale[:, None] * scale[None, :])
-        unit = jnp.eye(len(lower), dtype=jnp.float64)
-        inverse = jax.scipy.linalg.cho_solve((lower, True), unit)
-
-        def client(own: tuple[Array, Array]) -> Array:
-            places, weights = own
-            eye = jnp.eye(len(places), dtype=jnp.float64)
-            is_real = weights != 0
-            at = places[:, None], places[None, :]
-            own_weights = weights * scale[places]
-            change = kernel[at] * own_weights[:, None] * own_weights[None, :]
-            inner = jnp.where(is_real[:, None] & is_real[None, :], inverse[at], eye)
-            root = jnp.linalg.cholesky(inner)
-            rest = jnp.linalg.cholesky(eye - root.T @ change @ root)
-            return -jnp.sum(jnp.log2(jnp.diagonal(rest)))
-
-        return map_tiles(client, (places, weights), tile)
-
-    return map_tiles(one, (grams, noise, is_kept, places, weights), 1)
-
-
-def _covariance(gram: Array, noise: Array, is_kept: Array, kernel: Array) -> Array:
-    """Return the covariance of the sums over s^2; of rows that do not count, the identity."""
-    both = is_kept[:, None] & is_kept[None, :]
-    return jnp.where(both, gram * kernel + noise, jnp.eye(len(kernel), dtype=jnp.float64))
-
-
-@jax.jit
-def _scaled_log2_roots(grams: Array, noise: Array, is_kept: Array, kernel: Array) -> Array:
-    matrices = jax.vmap(_covariance, (0, 0, 0, None))(grams, noise, is_kept, kernel)
-    scales = jnp.sqrt(jnp.diagonal(matrices, axis1=1, axis2=2))
-    lower = jnp.linalg.cholesky(matrices / scales[:, :, None] / scales[:, None, :])
-    pivots = jnp.diagonal(lower, axis1=1, axis2=2) * scales
-    return jnp.sum(jnp.log2(pivots), axis=1)
+    scales = 1 / np.sqrt(np.diagonal(whole, axis1=1, axis2=2))
+    ratios = whole * scales[:, :, None] * scales[:, None, :]
+    least = float(np.linalg.eigvalsh(ratios).min())
+    rule = "must leave no sum known from the others: least eigenvalue of the sums' correlations"
+    require(least > _LEAST_RATIO, "noise", rule, least)
+    inverse = np.linalg.inv(ratios)
+    count, clients, most = places.shape
+    found = np.empty((count, clients))
+    step = at_once("leverage", 8 * 6 * most**2)
+    for trial, start in itertools.product(range(count), range(0, clients, step)):
+        at = places[trial, start : start + step]
+        own = weights[trial, start : start + step] * scales[trial][at]
+        pairs = at[:, :, None], at[:, None, :]
+        change = kernel[pairs] * own[:, :, None] * own[:, None, :]
+        signs, logs = np.linalg.slogdet(np.eye(most) - change @ inverse[trial][pairs])
+        found[trial, start : start + step] = np.where(signs > 0, logs / -math.log(4.0), np.nan)
+    return found

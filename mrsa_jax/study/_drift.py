@@ -47,9 +47,7 @@ OF_POINT = {
 """What a sweep keeps of a point: type, units, description."""
 
 
-def of_point(
-    result: TrainingResult, played: Played, weights: np.ndarray | None
-) -> dict[str, np.ndarray]:
+def of_point(result: TrainingResult, played: Played, weights: np.ndarray | None) -> dict[str, Any]:
     """Return what a sweep keeps of a training that has not diverged."""
     if result.drift is None or result.diverged_round is not None:
         return {}

@@ -51,6 +51,14 @@ def test_a_singular_kernel_will_do_where_every_sum_has_noise():
     assert found == pytest.approx([math.log2(9 / 4) / 2, math.log2(9 / 7) / 2], abs=1e-12)
 
 
+def test_sums_known_from_others_but_for_rounding_are_refused():
+    same = np.ones((3, 3))
+    with pytest.raises(mj.ConfigurationError, match="`noise` must leave no sum known from the"):
+        information([[0, 0], [0, 0], [1, 1]], 0.5, noise=same)
+    with pytest.raises(mj.ConfigurationError, match="`noise` must leave no sum known from the"):
+        information([[1, 1], [1, 1], [1, 1]], same - 1e-15 * (1 - np.eye(3)), noise=1e-30)
+
+
 # ---- the definition, over the rationals
 
 
