@@ -118,7 +118,8 @@ def hidden_among_trajectory(
     Examples:
         >>> hidden_among_trajectory([[1, 1, 0], [1, 1, 1]]).round(6).tolist()
         [[2.0, 2.0, inf], [2.0, 2.0, 1.0]]
-        >>> hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5)).tolist()
+        >>> found = hidden_among_trajectory([[1, 1, 0], [1, 1, 1]], quantiles=(0.0, 0.5))
+        >>> found.round(6).tolist()
         [[2.0, 2.0], [1.0, 2.0]]
 
     Cost: that of `hidden_among`; trials run in chunks, so memory beyond the result is bounded.

@@ -262,4 +262,6 @@ def _in_blocks(rows: Array, deviations: Array) -> Array:
     start = jnp.eye(clients, dtype=jnp.float64), jnp.zeros(clients, jnp.float64)
     steps = padded.reshape(blocks, clients, clients), noise.reshape(blocks, clients)
     _, every = lax.scan(one_block, varying_like(start, rows), steps)
-    return every.reshape(-1, clients)[:rounds]
+    # a block mixes clients, and who is in no sum is none of them to the last digit
+    is_summed = jnp.cumsum(rows != 0, axis=0) > 0
+    return jnp.where(is_summed, every.reshape(-1, clients)[:rounds], jnp.float64(0))

@@ -470,3 +470,14 @@ def test_first_exposures_of_many_clients_by_their_gram_matrix(monkeypatch):
         monkeypatch.setattr(_exposure, "_WIDE", 1)
         assert np.array_equal(first_exposure(history), expected)
         monkeypatch.undo()
+
+
+def test_long_noisy_histories_leave_out_who_is_in_no_sum():
+    """Far more rounds than clients go block by block, which mixes the clients."""
+    rng = np.random.default_rng(8)
+    history = rng.random((40, 6)) < 0.5
+    history[:, 4], history[:25, 2] = False, False
+    found = hidden_among_trajectory(history, noise=0.3)
+    is_summed = np.cumsum(history, axis=0) > 0
+    np.testing.assert_array_equal(np.isinf(found), ~is_summed)
+    assert np.isinf(hidden_among(history, noise=0.3)[4])
