@@ -27,6 +27,7 @@ ORDER = (
     "_slots",
     "_student",
     "_binomial",
+    "_gaussian",
     "_cores",
     "_plugins",
     "_compile_cache",

@@ -332,6 +332,7 @@ def privacy_rows() -> dict[str, Row]:
         "audit_steps": _not(SEARCH, lambda p: list(privacy.audit_steps(p)), P),
         "client_privacy": _not(SEARCH, privacy.client_privacy, P),
         "collusion_risk": _not(VALUE, lambda p: privacy.collusion_risk(0, p, 0.25, 10), P),
+        "distinguishability": _not(VALUE, privacy.distinguishability, P),
         "first_exposure": _of(privacy.first_exposure, P),
         "information": _not(VALUE, lambda p: privacy.information(p, 0.5), P),
         "integer_weights": _not(VALUE, privacy.integer_weights, P),
@@ -716,6 +717,9 @@ def attacks_rows() -> dict[str, Row]:
         "Disaggregation.run": _not(
             VALUE, lambda key: attacks.disaggregation().run(key, counts), KEYS
         ),
+        "Distinguish.run": _not(
+            VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), KEYS
+        ),
         "LeastSquares.run": _not(
             HOST, lambda key: attacks.least_squares_attack().run(key, aggregates), KEYS
         ),
@@ -801,8 +805,8 @@ NO_ARRAYS = {
         ClipRule Quantizer stochastic
     """,
     "privacy": """
-        Audit ClientPrivacy CollusionRisk Gate ParticipationLog PolicyPrivacy Recipe UnweightedGroup
-        WeakPrivacy read_log
+        Audit ClientPrivacy CollusionRisk Distinguishability Gate ParticipationLog PolicyPrivacy
+        Recipe UnweightedGroup WeakPrivacy read_log
     """,
     "design": """
         Judgement blocks grids nets rectangles
@@ -831,7 +835,7 @@ NO_ARRAYS = {
     """,
     "attacks": """
         AggregateView Attack CountView MembershipView ModelView UpdateView WireView checked_view
-        disaggregation gradient_inversion least_squares_attack membership read_models
+        disaggregation distinguish gradient_inversion least_squares_attack membership read_models
         model_inversion
     """,
 }

@@ -12,6 +12,7 @@ from mrsa_jax._late import late_names
 if TYPE_CHECKING:
     from mrsa_jax.attacks._dense_recovery import dense_recovery
     from mrsa_jax.attacks._disaggregation import Disaggregation, disaggregation
+    from mrsa_jax.attacks._distinguish import Distinguish, distinguish
     from mrsa_jax.attacks._gradient_inversion import (
         GradientInversion,
         gradient_inversion,
@@ -59,6 +60,7 @@ __all__ = [
     "Attack",
     "CountView",
     "Disaggregation",
+    "Distinguish",
     "GradientInversion",
     "LeastSquares",
     "Membership",
@@ -70,6 +72,7 @@ __all__ = [
     "checked_view",
     "dense_recovery",
     "disaggregation",
+    "distinguish",
     "gradient_inversion",
     "identified",
     "inferred_labels",

@@ -3,6 +3,7 @@
 from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
 from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
+from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._hidden import hidden_among, hidden_among_trajectory
 from mrsa_jax.privacy._information import information
@@ -19,6 +20,7 @@ __all__ = [
     "Audit",
     "ClientPrivacy",
     "CollusionRisk",
+    "Distinguishability",
     "Gate",
     "ParticipationLog",
     "PolicyPrivacy",
@@ -29,6 +31,7 @@ __all__ = [
     "audit_steps",
     "client_privacy",
     "collusion_risk",
+    "distinguishability",
     "first_exposure",
     "hidden_among",
     "hidden_among_trajectory",

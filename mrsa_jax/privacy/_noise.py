@@ -19,13 +19,16 @@ from mrsa_jax._errors import require
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 
-def check_noise(noise: Any, rounds: int) -> Float64[np.ndarray, ...] | None:
+def check_noise(
+    noise: Any, rounds: int, argument: str = "noise"
+) -> Float64[np.ndarray, ...] | None:
     """Return the noise of sums as one of three forms, or raise.
 
     Args:
         noise: The variance of every sum's noise, `[rounds]` variances, or a covariance
             `[rounds, rounds]`.
         rounds: Rows of the history.
+        argument: Name used in messages.
 
     Returns:
         None where there is no noise; variances float64 `[rounds]` where it is independent (a
@@ -48,30 +51,30 @@ def check_noise(noise: Any, rounds: int) -> Float64[np.ndarray, ...] | None:
         ...
         mrsa_jax._errors.ConfigurationError: `noise` must hold no negative variance; got -1.0
     """
-    array = host_array(noise, "noise")
+    array = host_array(noise, argument)
     kind = "must be a variance, one for each round, or a covariance [rounds, rounds], of numbers"
-    require(array.dtype.kind in "fiu", "noise", kind, noise)
+    require(array.dtype.kind in "fiu", argument, kind, noise)
     shapes = ((), (rounds,), (rounds, rounds))
     rule = f"must be one number, or of shape [{rounds}] or [{rounds}, {rounds}], by the rounds"
-    require(array.shape in shapes, "noise", rule, f"shape {array.shape}")
+    require(array.shape in shapes, argument, rule, f"shape {array.shape}")
     values = array.astype(np.float64)
     wrong = values[~np.isfinite(values)]
-    require(wrong.size == 0, "noise", "must be finite", *wrong[:1].tolist())
+    require(wrong.size == 0, argument, "must be finite", *wrong[:1].tolist())
     variances = np.diagonal(values) if values.ndim == 2 else np.broadcast_to(values, rounds)
     least = float(variances.min())
-    require(least >= 0, "noise", "must hold no negative variance", least)
+    require(least >= 0, argument, "must hold no negative variance", least)
     if not variances.any() and not values.any():
         return None
     if values.ndim < 2 or np.array_equal(values, np.diag(variances)):
         return variances.copy()
-    return _root(values, variances)
+    return _root(values, variances, argument)
 
 
-def _root(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def _root(covariance: np.ndarray, variances: np.ndarray, argument: str) -> np.ndarray:
     """Return F of the covariance, from the eigenvectors of the correlations.
 
-    Correlations, so that rounds of little noise beside others of much keep their digits; what is
-    left of their eigenvalues by rounding counts as none.
+    Correlations, so that rounds of little noise beside others of much keep their digits. What
+    rounding cannot tell from a combination of rounds without noise is taken for one.
     """
     scale = np.sqrt(variances)
     is_noisy = scale > 0
@@ -79,14 +82,13 @@ def _root(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     over = np.where(is_noisy, scale, 1.0)
     ratios = covariance / over[:, None] / over[None, :]
     gap = float(np.abs(ratios - ratios.T).max())
-    require(gap <= _ROUNDING * 64, "noise", rule, f"entries that differ by {gap:.3g}")
+    require(gap <= _ROUNDING * 64, argument, rule, f"entries that differ by {gap:.3g}")
     rule = "must be a positive semidefinite covariance"
-    require(not ratios[~is_noisy].any(), "noise", rule, "covariances of a round of variance 0")
+    require(not ratios[~is_noisy].any(), argument, rule, "covariances of a round of variance 0")
     values, vectors = np.linalg.eigh((ratios + ratios.T) / 2)
     least = float(values.min())
     rounding = _ROUNDING * len(values)
-    within = least >= -rounding
-    require(within, "noise", rule, f"an eigenvalue of its correlations of {least:.3g}")
+    require(least >= -rounding, argument, rule, f"an eigenvalue of its correlations of {least:.3g}")
     return scale[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))
 
 

@@ -122,6 +122,7 @@ _TRAINER = federated.local_sgd(_MODEL, 0.1, **_SGD)
 ATTACKS = {
     "dense_recovery": attacks.dense_recovery(),
     "disaggregation": attacks.disaggregation(),
+    "distinguish": attacks.distinguish(0),
     "gradient_inversion": attacks.gradient_inversion(),
     "least_squares_attack": attacks.least_squares_attack(),
     "membership": attacks.membership("loss", _TRAINER, shadow_size=4),

@@ -1,0 +1,108 @@
+"""Telling N(0, 1) from N(mu, 1): the best test, and the privacy that it stands for.
+
+What is told apart by a Gaussian of unit variance, shifted by mu, is mu-Gaussian differentially
+private (Dong, Roth, Su, "Gaussian differential privacy", 2022), and no test does better than the
+threshold on it (Neyman and Pearson). With x = eps/mu - mu/2 and y = eps/mu + mu/2,
+delta(eps) = Phi(-x) - e^eps Phi(-y), and as (y^2 - x^2)/2 = eps it is phi(x) (m(x) - m(y)), m being
+Mills' ratio Phi(-t)/phi(t): nothing overflows, and the difference is an integral where mu is small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+_SMALL = 1e-2  # below it the difference of Mills' ratios is their derivative, integrated
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
+_LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
+
+
+def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, ...]:
+    """Return how often the best test finds the shift, at this rate of false alarms.
+
+    Examples:
+        >>> float(true_positive_rate(0.0, 0.25)), float(true_positive_rate(np.inf, 0.25))
+        (0.25, 1.0)
+    """
+    from scipy import special
+
+    return np.asarray(special.ndtr(special.ndtri(fpr) + mu), np.float64)
+
+
+def advantage(mu: Any) -> Float64[np.ndarray, ...]:
+    """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
+    from scipy import special
+
+    return np.asarray(special.erf(np.asarray(mu, np.float64) / np.sqrt(8.0)), np.float64)
+
+
+def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, ...]:
+    """Return delta at epsilon from 0 on, of arrays that broadcast.
+
+    Examples:
+        >>> float(delta(1.0, 0.0) - advantage(1.0)), float(delta(1.0, 1.0).round(6))
+        (0.0, 0.126937)
+    """
+    given, asked = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(epsilon, np.float64))
+    usual = (given > 0) & np.isfinite(given)
+    with np.errstate(over="ignore"):
+        found = np.exp(_log_delta(asked, np.where(usual, given, 1.0)))
+    found = np.where(usual, found, np.where(given > 0, 1.0, given))
+    return np.asarray(np.where(usual & (asked == 0), advantage(given), found), np.float64)
+
+
+def _log_delta(epsilon: Any, mu: Any) -> np.ndarray:
+    from scipy import special
+
+    x, y = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    log_density = -0.5 * x * x - _LOG_ROOT_2_PI
+    right = np.maximum(x, 0.0)  # only used where x is no less
+    middle, half = epsilon / mu, np.minimum(mu, _SMALL) / 2
+    nodes = middle[..., None] + half[..., None] * _NODES
+    falls = 1.0 - nodes * _mills(nodes)  # minus the derivative of Mills' ratio
+    small = half * (falls @ _WEIGHTS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.log(special.ndtr(-x) - np.exp(log_density) * _mills(y))
+        ratio = np.where(mu < _SMALL, small, _mills(right) - _mills(y))
+        away = log_density + np.log(ratio)
+    return np.asarray(np.where((x < 0) & (mu >= _SMALL), left, away))
+
+
+def _mills(at: Any) -> np.ndarray:
+    from scipy import special
+
+    return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(at / np.sqrt(2.0)))
+
+
+def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, ...]:
+    """Return the least epsilon from 0 on with delta(epsilon) <= delta, of arrays that broadcast.
+
+    The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as
+    delta(eps) < Phi(-x) <= exp(-x^2/2); it is found to the last digits.
+
+    Examples:
+        >>> found = epsilon([0.0, 1.0, np.inf], 1e-5)
+        >>> found.round(4).tolist()
+        [0.0, 4.3772, inf]
+    """
+    from scipy.optimize import elementwise
+
+    given, asked = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
+    with np.errstate(over="ignore"):
+        highest = given * (np.sqrt(-2.0 * np.log(asked)) + given / 2)
+    is_open = (advantage(given) > asked) & np.isfinite(highest)
+    found = np.where(np.isnan(given), np.nan, np.where(np.isfinite(highest), 0.0, np.inf))
+    if is_open.any():
+        # many clients have the same mu, all of a block among them
+        triples = np.stack([given[is_open], np.log(asked[is_open]), highest[is_open]], axis=1)
+        each, places = np.unique(triples, axis=0, return_inverse=True)
+        own, wanted, top = each.T
+
+        def above(at: np.ndarray, mu: np.ndarray, log_delta: np.ndarray) -> np.ndarray:
+            return _log_delta(at, mu) - log_delta
+
+        roots = elementwise.find_root(above, (np.zeros(len(each)), top), args=(own, wanted))
+        found[is_open] = roots.x[places.ravel()]
+    return np.asarray(found, np.float64)
