@@ -72,6 +72,8 @@ _WORK = {
     "columns": _Work(2**27, 2**10),
     # updates of the segments that are coded, summed and decoded side by side
     "segments": _Work(2**22, 2**13),
+    # updates of a model that is trained over and over, all clients' of the trainings side by side
+    "repeated": _Work(2**21, 2**13),
     # averages of blocks that are combined side by side
     "averages": _Work(1, 2**12),
     # entries of relaxed columns of a disaggregation, of all candidates side by side

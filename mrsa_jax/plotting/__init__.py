@@ -1,7 +1,7 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
 from mrsa_jax.plotting._attack_images import plot_image_grid
-from mrsa_jax.plotting._attacks import plot_error_histogram
+from mrsa_jax.plotting._attacks import plot_error_histogram, plot_roc
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._designs import plot_designs
@@ -37,6 +37,7 @@ __all__ = [
     "plot_privacy",
     "plot_privacy_cost",
     "plot_reconstruction",
+    "plot_roc",
     "plot_tradeoff",
     "save_study_figures",
     "scheme_colour",

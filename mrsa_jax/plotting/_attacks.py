@@ -1,4 +1,4 @@
-"""What least squares recovers: errors of single clients by scheme."""
+"""What attacks on sums recover: errors of single clients by scheme, and what is told apart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mrsa_jax import _gaussian
 from mrsa_jax.plotting._style import drawing, scheme_colour, scheme_line, short
 
 if TYPE_CHECKING:
@@ -48,4 +49,42 @@ def plot_error_histogram(
         )
         ax.set_ylim(0, 100)
         ax.legend(fontsize=8, loc="upper right")
+    return ax
+
+
+def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot rates of true against false positives: the formula's as curves, measured as points.
+
+    Args:
+        data: Rows of `scores.csv` of `mrsa-jax attack distinguish`: columns scheme, whose, mu,
+            fpr, tpr, and the interval's lower and upper.
+        ax: Where to draw; a figure of its own when None.
+    """
+    with drawing(ax) as ax:
+        least = float(data["fpr"].min()) / 2
+        rates = np.logspace(np.log10(least), 0, 200)[:-1]
+        ax.plot(rates, rates, color="#777777", lw=0.8, ls=":", label="chance")
+        for (label, whose), rows in data.groupby(["scheme", "whose"], sort=False):
+            colour, mu = scheme_colour(str(label)), float(rows["mu"].iloc[0])
+            is_worst = whose == "worst"
+            ax.plot(
+                rates, _gaussian.true_positive_rate(mu, rates), color=colour, lw=1.4,
+                ls="-" if is_worst else "--",
+            )  # fmt: skip
+            middle = rows["tpr"]
+            ends = [middle - rows["lower"], rows["upper"] - middle]
+            words = f"{short(str(label))}, {whose} client: mu = {mu:.3g}"
+            ax.errorbar(
+                rows["fpr"], middle, ends, color=colour, ls="none", capsize=2.5,
+                marker="o" if is_worst else "s", ms=4.5, mfc=colour if is_worst else "white",
+                label=words,
+            )  # fmt: skip
+        ax.set(
+            xscale="log",
+            xlim=(least, 1),
+            ylim=(0, 1.02),
+            xlabel="rate of false positives",
+            ylabel="rate of true positives",
+        )
+        ax.legend(fontsize=8, loc="best")
     return ax

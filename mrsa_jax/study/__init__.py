@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 from mrsa_jax.study._attack_config import (
     DisaggregationConfig,
+    DistinguishConfig,
     GradientsConfig,
     InconsistencyConfig,
     LeastSquaresConfig,
@@ -54,6 +55,7 @@ __all__ = [
     "DataConfig",
     "DemoConfig",
     "DisaggregationConfig",
+    "DistinguishConfig",
     "GradientsConfig",
     "InconsistencyConfig",
     "LeastSquaresConfig",

@@ -27,15 +27,17 @@ _LEAST = {
     "num_shadows": 2,
 } | dict.fromkeys(
     ("rounds", "window", "interval", "dim", "restarts", "num_images", "iterations", "batch_size",
-     "num_epochs", "num_targets", "hidden_size"), 1)  # fmt: skip
+     "num_epochs", "num_targets", "hidden_size", "trials", "trainings"), 1)  # fmt: skip
 _IS_POSITIVE = ("must be finite and positive", POSITIVE)
 _NOT_NEGATIVE = ("must be finite, from 0", 0.0)
 _NUMBERS: dict[str, tuple[Any, ...]] = {
     "learning_rate": _IS_POSITIVE,
+    "shift": _IS_POSITIVE,
     "connection_probability": ("must lie in (0, 1]", POSITIVE, 1.0),
     "label_noise": ("must lie in [0, 1]", 0.0, 1.0),
 } | dict.fromkeys(("ridge", "noise", "drift", "seconds", "smoothness"), _NOT_NEGATIVE)
-_CHOICES = ("schemes", "seen", "methods", "pads")
+_CHOICES = ("schemes", "seen", "methods", "pads", "others", "clients",
+            "false_positive_rates")  # fmt: skip
 _FILES = ("aggregates", "participation", "updates", "counts")
 
 
@@ -58,7 +60,7 @@ def check_attack(config: setting.AttackSettings) -> None:
         _RULES[type(config)](config)
 
 
-def _check_choice(values: tuple[str, ...], name: str) -> None:
+def _check_choice(values: tuple[Any, ...], name: str) -> None:
     require(len(values) >= 1, name, "must name at least one", values)
     require(len(set(values)) == len(values), name, "must not repeat", values)
 
@@ -108,6 +110,11 @@ def _disaggregation(config: setting.DisaggregationConfig) -> None:
         require(length >= 1, "interval_lengths", "must be at least 1", length)
 
 
+def _distinguish(config: setting.DistinguishConfig) -> None:
+    for rate in config.false_positive_rates:
+        require(0 < rate < 1, "false_positive_rates", "must lie in (0, 1)", rate)
+
+
 def _gradients(config: setting.GradientsConfig) -> None:
     check_number(config.step_size, "step_size", *_NOT_NEGATIVE)
     given = [n for n in ("photo", "dataset", "folder") if getattr(config, n) is not None]
@@ -129,6 +136,7 @@ def _inconsistency(config: setting.InconsistencyConfig) -> None:
 
 _RULES: dict[type, Callable[[Any], None]] = {
     setting.LeastSquaresConfig: _least_squares,
+    setting.DistinguishConfig: _distinguish,
     setting.DisaggregationConfig: _disaggregation,
     setting.GradientsConfig: _gradients,
     setting.ModelInversionConfig: _model_inversion,

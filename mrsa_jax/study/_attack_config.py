@@ -90,6 +90,49 @@ class LeastSquaresConfig(_SumsOfRounds):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class DistinguishConfig(_SumsOfRounds):
+    """Tell from the sums whether a client's updates were shifted, by the best test there is.
+
+    Plays the likelihood ratio on rounds with a shift and without, and sets how often it is right
+    beside the formula of mrsa_jax.privacy.distinguishability. The server knows all but the others'
+    updates: Gaussian ones, which do not change over rounds (where the formula is exact), or those
+    of real training, whose spread and drift are measured.
+      mrsa-jax attack distinguish
+      mrsa-jax attack distinguish --others gaussian --shift 0.5 --noise 2
+      mrsa-jax attack distinguish --schemes batch_partitioning:2 batch_partitioning:4 --rounds 40
+      mrsa-jax attack distinguish --others trained --learning-rate 2 --trainings 1000
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/distinguish")
+    others: tuple[Literal["gaussian", "trained"], ...] = ("gaussian", "trained")
+    """What the others send: Gaussian numbers, the same in all rounds, or what they train."""
+    clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
+    """Whose updates are shifted: of the client hidden among the fewest, or of the median one."""
+    rounds: int = 12
+    """Rounds whose sums the server keeps."""
+    shift: float = 1.0
+    """Length of the shift, in standard deviations (spreads) of the others' updates along it."""
+    noise: float = 0.0
+    """Variance of each sum's noise along the shift, in squared spreads."""
+    false_positive_rates: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
+    """Rates of false positives at which that of true positives is measured."""
+    trials: int = 20_000
+    """Simulated histories, as many again with the shift."""
+    trainings: int = 400
+    """Trained histories, as many again with the shift of each client."""
+    warm_up: int = 20
+    """Rounds that are trained before, without a shift."""
+    dataset: str = "digits"
+    """Data that the clients train on (mrsa-jax data list)."""
+    model: ModelName = "logistic"
+    """What they train."""
+    client_size: int = 20
+    """Samples of a client, drawn anew in each training; a step of all of them is its update."""
+    learning_rate: float = 0.5
+    """Length of that step: the more, the more the updates change from round to round."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DisaggregationConfig(_SumsOfRounds):
     """Recover who was in each sum from the sums and how often each client took part.
 

@@ -39,6 +39,7 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "heterosag": ("segments and unequal quantizers", ("elkordy2022heterosag", *_SECAGG)),
     # attacks
     "least-squares": ("attack on sums", (_MULTIROUND,)),
+    "distinguish": ("attack on sums", ("dong2022gaussian",)),
     "disaggregation": ("attack on sums", ("lam2021gradient",)),
     "gradients": ("attack on updates", ("geiping2020inverting", "zhu2019deep")),
     "model-inversion": ("attack on models", ("fredrikson2015model",)),
@@ -117,6 +118,8 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "LocalSGD": ("federated averaging", ("mcmahan2017communication",)),
     "LeastSquares": _NAMES["least-squares"],
     "Disaggregation": _NAMES["disaggregation"],
+    "Distinguish": _NAMES["distinguish"],
+    "Distinguishability": _NAMES["distinguish"],
     "GradientInversion": ("gradient inversion", ("geiping2020inverting", "zhu2019deep",
                                                  "zhao2020idlg")),
     "ModelInversion": _NAMES["model-inversion"],
@@ -129,8 +132,8 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Papers of a scheme that is a value, by its class."""
 
-_ATTACKS = ("least-squares", "disaggregation", "gradients", "model-inversion", "membership",
-            "inconsistency")  # fmt: skip
+_ATTACKS = ("least-squares", "distinguish", "disaggregation", "gradients", "model-inversion",
+            "membership", "inconsistency")  # fmt: skip
 
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit")
 

@@ -147,6 +147,7 @@ KINDS: dict[str, Kind] = {
              _SecaggPoint, _trials),
         Kind("audit", AuditConfig, check_audit, "audit._run"),
         _attack("least-squares", attacks.LeastSquaresConfig),
+        _attack("distinguish", attacks.DistinguishConfig),
         _attack("disaggregation", attacks.DisaggregationConfig),
         _attack("gradients", attacks.GradientsConfig),
         _attack("model-inversion", attacks.ModelInversionConfig),

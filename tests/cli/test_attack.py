@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mrsa_jax._binomial import binomial_interval
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import GradientsConfig
 from mrsa_jax.study.attack import _images
@@ -58,7 +59,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "`attack` must be followed by the name of one: least-squares, disaggregation"),
+        ([], "`attack` must be followed by the name of one: least-squares, distinguish"),
         (["least-square"], "must be a known attack; got 'least-square'; did you mean 'least-sq"),
         (["--config", "x.toml"], "`attack` must be followed by the name of one"),
         (["membership", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
@@ -76,6 +77,16 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         ([*SUMS, "--window", "0"], "`window` must be at least 1"),
         ([*SUMS, "--run", "nowhere"], "`run` must be the folder of a complete run"),
         ([*SUMS, "--aggregates", "no.npy"], "`aggregates` must be an existing .npy or .npz file"),
+        (["distinguish", "--shift", "0"], "`shift` must be finite and positive; got 0.0"),
+        (["distinguish", "--shift", "-1"], "`shift` must be finite and positive; got -1.0"),
+        (["distinguish", "--noise", "-1"], "`noise` must be finite, from 0; got -1.0"),
+        (["distinguish", "--trials", "0"], "`trials` must be at least 1; got 0"),
+        (["distinguish", "--trainings", "0"], "`trainings` must be at least 1; got 0"),
+        (["distinguish", "--others", "trained", "trained"], "`others` must not repeat"),
+        (["distinguish", "--clients"], "`clients` must name at least one"),
+        (["distinguish", "--false-positive-rates", "1"], "must lie in (0, 1); got 1.0"),
+        (["distinguish", "--false-positive-rates", "0.1", "0.1"], "must not repeat"),
+        (["distinguish", "--client-size", "1"], "`client_size` must be at least 2; got 1"),
         (["disaggregation", "--counts", __file__], "`counts` must be an existing .npy or .npz"),
         (["disaggregation", "--interval", "0"], "`interval` must be at least 1"),
         (["disaggregation", "--interval-lengths", "3"], "must be left out without --aggregates"),
@@ -117,8 +128,8 @@ def test_flags_that_do_not_parse(words: list[str], capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "name",
-    ["least-squares", "disaggregation", "gradients", "model-inversion", "membership",
-     "inconsistency"],
+    ["least-squares", "distinguish", "disaggregation", "gradients", "model-inversion",
+     "membership", "inconsistency"],
 )  # fmt: skip
 def test_help_teaches_by_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attack", "--help"]) == 0
@@ -367,6 +378,46 @@ def test_members_of_models(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
         if row["seen"] == "padded":  # 40 and 40: a deviation of 0.065, five of them
             assert 0.17 < row["auc"] < 0.83
     assert len(found["scores"]) == 2 * 3 * 2
+
+
+def test_shifts_are_told_as_often_as_the_formula_says(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["distinguish", "--num-clients", "8", "--cohort-size", "4", "--rounds", "5"]
+    words += ["--schemes", "batch_partitioning:2", "--warm-up", "0", "--trainings", "300"]
+    found = _json([*words, "--client-size", "5"], tmp_path / "out", capsys)
+    assert [row["whose"] for row in found["summary"]] == ["worst", "median"] * 2
+    for row in found["summary"]:
+        assert row["hidden_among"] >= 2
+        expected = (row["hidden_among"] - 1) ** -0.5
+        assert row["formula_mu"] == pytest.approx(expected)
+        # what the kernel of drifting updates changes is little, as they hardly drift
+        slack = 1e-9 if row["others"] == "gaussian" else 0.2
+        assert row["mu"] == pytest.approx(expected, abs=slack)
+        assert row["auc"] == pytest.approx(row["formula_auc"], abs=0.1)
+    for row in found["scores"]:
+        count = {"gaussian": 20_000, "trained": 300}[row["others"]]
+        for rate, expected in ((row["tpr"], row["formula"]), (row["measured_fpr"], row["fpr"])):
+            low, high = binomial_interval(round(rate * count), count, 1 - 1e-6)
+            slack = 0.0 if row["others"] == "gaussian" else 0.03  # updates are not Gaussian
+            assert low - slack <= expected <= high + slack
+        assert row["lower"] <= row["tpr"] <= row["upper"]
+    assert (tmp_path / "out" / "true_against_false_positives.png").exists()
+    said = " ".join(found["sentences"])
+    for part in ("excess kurtosis", "no guarantee", "from one round to the next"):
+        assert part in said
+
+
+def test_the_exposed_are_told_with_certainty(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["distinguish", "--num-clients", "4", "--cohort-size", "2", "--rounds", "20"]
+    words += ["--schemes", "uniform", "--others", "gaussian", "--clients", "worst"]
+    (row,) = _json([*words, "--shift", "0.01"], tmp_path / "out", capsys)["summary"]
+    assert row["hidden_among"] == 1
+    assert row["mu"] is None  # infinite
+    assert row["auc"] == 1
+    assert row["rates_inside"] == row["rates"]
 
 
 @pytest.mark.slow

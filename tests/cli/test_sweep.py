@@ -149,6 +149,7 @@ drift = [0.0, 3.0]
     ("name", "settings", "rows"),
     [
         ("least-squares", "rounds = 30\nwarm_up = 2\nschemes = ['uniform', 'partition']\n", 2),
+        ("distinguish", "rounds = 3\nwarm_up = 1\ntrials = 9\ntrainings = 2\n", 8),
         ("gradients", "iterations = 3\nmodel = 'logistic'\nrestarts = 1\n", 3),
         ("model-inversion", "dataset = 'digits'\nnum_clients = 3\niterations = 3\n", 3),
         ("membership", "num_shadows = 2\nnum_epochs = 1\nmethods = ['loss', 'shadow']\n", 6),

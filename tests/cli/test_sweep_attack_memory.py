@@ -48,6 +48,8 @@ def test_a_dry_run_states_it(name, tmp_path, capsys):
         ("disaggregation", "rounds = 60\ndim = 100000", "rounds = 160\ndim = 100000", 8e7),
         ("least-squares", "rounds = 80", "rounds = 180", 8 * 100 * 650),
         # 60 more models, each a vector of 7850
+        # 1000 more trainings of 12 rounds and 24 clients
+        ("distinguish", "trainings = 400", "trainings = 1400", 8 * 1000 * 12 * 24),
         ("model-inversion", "num_clients = 10", "num_clients = 70", 4 * 60 * 7850),
         ("membership", "num_shadows = 10", "num_shadows = 70", 4 * 60 * 4810),
         # gradients of 8 more starts, of a LeNet: three 5 x 5 convolutions of 12, 768 x 10
@@ -110,6 +112,8 @@ print(json.dumps({"estimate": estimate, "measured": peak() - before}))
         ("membership", "num_epochs = 1\nnum_shadows = 4\nmethods = ['loss', 'shadow']"),
         ("membership", "num_epochs = 1\nnum_shadows = 200\nmethods = ['loss']\n"
          "dataset = 'mnist_5k'"),
+        ("distinguish", "trainings = 16\ntrials = 1000\nwarm_up = 2\nschemes = ['uniform']"),
+        ("distinguish", "trainings = 16\ntrials = 4000000\nothers = ['gaussian']"),
         ("inconsistency", "cohort_size = 3"),
         ("inconsistency", "cohort_size = 4\nhidden_size = 20000"),
     ],

@@ -1,4 +1,4 @@
-"""Figures of least squares show the errors that they are given."""
+"""Figures of attacks on sums show the errors and rates that they are given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mrsa_jax import plotting
 
@@ -31,3 +32,30 @@ def test_a_histogram_has_shares_of_clients_and_the_mean() -> None:
     at_left = shown[shown[:, 0] <= 1e-4 * 10**0.25 + 1e-9, 1]
     assert at_left.max() == pytest.approx(25)
     assert ax.get_xscale() == "log"
+
+
+def test_rates_are_points_with_intervals_on_the_formula_s_curve() -> None:
+    data = pd.DataFrame(
+        {
+            "scheme": ["Random"] * 4,
+            "whose": ["worst"] * 2 + ["median"] * 2,
+            "mu": [np.inf] * 2 + [1.0] * 2,
+            "fpr": [0.1, 0.5] * 2,
+            "tpr": [1.0, 1.0, 0.4, 0.8],
+            "lower": [0.99, 0.99, 0.3, 0.7],
+            "upper": [1.0, 1.0, 0.5, 0.9],
+        }
+    )
+    ax = plotting.plot_roc(data)
+    legend = ax.get_legend()
+    assert legend is not None
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words == ["chance", "Random, worst client: mu = inf", "Random, median client: mu = 1"]
+    curves = [line for line in ax.get_lines() if len(np.asarray(line.get_xdata())) > 100]
+    assert len(curves) == 3
+    _, exposed, median = (np.asarray(line.get_ydata(), float) for line in curves)
+    assert (exposed == 1).all()
+    rates = np.asarray(curves[2].get_xdata(), float)
+    np.testing.assert_allclose(median, stats.norm.sf(stats.norm.isf(rates) - 1), atol=1e-12)
+    points = [line for line in ax.get_lines() if line.get_marker() in ("o", "s")]
+    np.testing.assert_array_equal(np.asarray(points[1].get_ydata()), [0.4, 0.8])

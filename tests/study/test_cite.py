@@ -150,6 +150,7 @@ def test_a_configuration_cites_what_it_uses_and_no_more() -> None:
 def test_commands_of_their_own_cite_theirs() -> None:
     assert set(keys(SecaggConfig(fidelity="real"))) >= {"rfc8439", "rfc7748", "rfc5869"}
     assert "lam2021gradient" in keys(study.DisaggregationConfig())
+    assert "dong2022gaussian" in keys(study.DistinguishConfig())
     shadow = keys(study.MembershipConfig(methods=("shadow",)))
     assert "shokri2017membership" in shadow
     assert "yeom2018privacy" not in shadow

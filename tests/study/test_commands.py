@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
     "audit": {"effort": 0.0},
     "attack least-squares": SUMS | {"rounds": 30, "warm_up": 0, "frozen": True, "batch_size": 200},
+    "attack distinguish": SUMS | {"rounds": 4, "warm_up": 1, "trials": 50, "trainings": 4},
     "attack disaggregation": SUMS | {"rounds": 20, "interval": 5, "dim": 30, "restarts": 1},
     "attack gradients": {
         "dataset": "digits", "model": "logistic", "iterations": 2, "restarts": 1,

@@ -68,6 +68,22 @@ def _of_rounds(dim: int, n: int, k: int, rounds: int, is_frozen: bool) -> int:
 _IN_A_ROUND = 10  # arrays of a cohort's updates: trained, masked, drawn, coded, decoded, float64
 
 
+def _of_shifts(config: Any) -> int:
+    """Return the arrays of distinguishing: sums of all trials, or updates of all trainings."""
+    simulated = 0
+    if "gaussian" in config.others:
+        simulated = 2 * 8 * config.trials + 4 * min(config.trials, 2**21 // config.rounds) * (
+            config.num_clients + 3 * config.rounds
+        )
+    if "trained" not in config.others:
+        return simulated
+    pool, shape, classes = _data(config.dataset, None, config.seed)
+    dim = _dim(config.model, shape, classes)
+    entries = _activations(config.model, shape, classes) + math.prod(shape)
+    kept = 3 * 8 * config.trainings * config.rounds * config.num_clients
+    return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)
+
+
 def _of_columns(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
@@ -153,6 +169,7 @@ _OF_MESSAGES = 20  # and of the one whose message is made or undone
 # cores of x86-64 with JAX 0.10. And what returns the bytes of its arrays.
 _NEEDS: dict[type, tuple[int, Callable[[Any], int]]] = {
     setting.LeastSquaresConfig: (270, _of_sums),
+    setting.DistinguishConfig: (300, _of_shifts),
     setting.DisaggregationConfig: (200, _of_columns),
     setting.GradientsConfig: (520, _of_gradients),
     setting.ModelInversionConfig: (350, _of_classes),

@@ -21,7 +21,14 @@ from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._run import attack
 
 _LABEL_LENGTH = 48
-_LABELS = ("scheme", "method", "seen", "pads")  # columns of a summary that name a row
+_LABELS = (
+    "scheme",
+    "updates",
+    "whose",
+    "method",
+    "seen",
+    "pads",
+)  # columns of a summary that name a row
 
 
 def _pure(*names: str) -> dict[str, str]:
@@ -37,6 +44,12 @@ _NUMBERS: dict[type, dict[str, str]] = {
         **_pure("predicted_error", "mean_error", "median_error"),
         "recovered": "clients",
         "change": "1",
+    },
+    setting.DistinguishConfig: {
+        "client": "1",
+        "sums": "rounds",
+        "hidden_among": "clients",
+        **_pure("formula_mu", "mu", "formula_auc", "auc", "rates_inside", "rates"),
     },
     setting.DisaggregationConfig: {
         "sums": "rounds",
@@ -67,7 +80,7 @@ def _num_rows(config: Any) -> int:
     """Return how many things an attack is about: those of its settings that are lists of them."""
     if getattr(config, "aggregates", None) is not None or getattr(config, "run", None) is not None:
         return 1
-    listed = ("schemes", "methods", "seen", "pads")
+    listed = ("schemes", "others", "clients", "methods", "seen", "pads")
     return math.prod(len(getattr(config, name)) for name in listed if hasattr(config, name))
 
 

@@ -16,10 +16,12 @@ from mrsa_jax.study.attack._images import run_gradients, run_model_inversion
 from mrsa_jax.study.attack._members import run_inconsistency, run_membership
 from mrsa_jax.study.attack._memory import attack_bytes
 from mrsa_jax.study.attack._save import save
+from mrsa_jax.study.attack._shifts import run_distinguish
 from mrsa_jax.study.attack._sums import run_least_squares
 
 _ATTACKS: dict[type, Callable[[Any, AttackFindings, Progress], None]] = {
     setting.LeastSquaresConfig: run_least_squares,
+    setting.DistinguishConfig: run_distinguish,
     setting.DisaggregationConfig: run_disaggregation,
     setting.GradientsConfig: run_gradients,
     setting.ModelInversionConfig: run_model_inversion,

@@ -1,0 +1,304 @@
+"""Whether a client's updates were shifted: how often the best test is right, and the formula."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float32, Key
+
+from mrsa_jax import _gaussian, attacks, data, plotting, privacy
+from mrsa_jax._binomial import binomial_interval
+from mrsa_jax._device import at_once, map_tiles
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, fold
+from mrsa_jax.study import _build
+from mrsa_jax.study._attack_config import DistinguishConfig
+from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study.attack import _scene
+from mrsa_jax.study.attack._sums import history_of
+
+if TYPE_CHECKING:
+    from mrsa_jax.study._findings import AttackFindings
+    from mrsa_jax.study._progress import Progress
+
+_Scores = tuple[np.ndarray, np.ndarray]
+_COPIES = 4  # of a client's update while it is trained
+
+
+def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress: Progress) -> None:
+    """Play the best test with and without a shift, for each scheme and client."""
+    report.title = "Distinguishing: was a client's update shifted? The best test, and the formula"
+    for scheme in config.schemes:
+        own = parse_scheme(scheme)
+        selector = own.build(config.num_clients, config.cohort_size)
+        history = history_of(config, selector, config.warm_up + config.rounds)
+        kept = history[config.warm_up :]
+        rule = "must leave a round with a sum"
+        require(bool(kept.any()), "rounds", rule, config.rounds)
+        among = np.asarray(privacy.hidden_among(kept, noise=config.noise))
+        chosen = {name: _client(among, name) for name in config.clients}
+        for kind in config.others:
+            is_drawn = kind == "gaussian"
+            total = len(chosen) if is_drawn else (1 + len(chosen)) * config.trainings
+            progress.stage(f"{own.label}: {kind} updates", total)
+            play = _simulated if is_drawn else _Trained(config, history, progress)
+            if isinstance(play, _Trained):
+                report.sentences.append(f"{own.label}: {play.words()}")
+            for done, (name, client) in enumerate(chosen.items()):
+                played = play(config, kept, client)
+                head = {"scheme": own.label, "others": kind, "whose": name}
+                sums = int(kept.any(axis=1).sum())
+                more = {"client": client, "sums": sums, "hidden_among": float(among[client])}
+                _score(config, report, head, more, kept, played)
+                if is_drawn:
+                    progress.update(done + 1, total)
+    _draw(report)
+    report.sentences += _words(report)
+
+
+def _client(among: np.ndarray, name: str) -> int:
+    """Return the client hidden among the fewest, or in the middle, of those who took part."""
+    # rounded, so that rounding does not choose among clients of one block; nan goes to the end
+    figures = np.where(np.isinf(among), np.nan, among.round(9))
+    order = np.argsort(figures, kind="stable")
+    count = int(np.isfinite(among).sum())
+    return int(order[0 if name == "worst" else (count - 1) // 2])
+
+
+def _simulated(
+    config: DistinguishConfig, kept: np.ndarray, client: int
+) -> tuple[attacks.Distinguish, _Scores]:
+    attack = attacks.distinguish(client, config.shift, noise=config.noise)
+    key = fold(_scene.stream(config, Stream.ATTACK), client)
+    return attack, attack.play(key, kept, config.trials)
+
+
+def _score(
+    config: DistinguishConfig,
+    report: AttackFindings,
+    head: dict[str, Any],
+    more: dict[str, Any],
+    kept: np.ndarray,
+    played: tuple[attacks.Distinguish, _Scores],
+) -> None:
+    """Add a row of the summary, and one for each rate of false positives."""
+    from scipy import special, stats
+
+    attack, (without, shifted) = played
+    mu, inside = attack.test(kept).mu, 0
+    for rate in config.false_positive_rates:
+        threshold = -float(special.ndtri(rate))
+        hits = int((shifted > threshold).sum())
+        low, high = binomial_interval(hits, len(shifted))
+        formula = float(_gaussian.true_positive_rate(mu, rate))
+        inside += low <= formula <= high
+        report.scores.append(
+            head
+            | {
+                "mu": mu,
+                "fpr": rate,
+                "measured_fpr": float((without > threshold).mean()),
+                "tpr": hits / len(shifted),
+                "lower": low,
+                "upper": high,
+                "formula": formula,
+            }
+        )
+    ranks = stats.rankdata(np.concatenate([without, shifted]))[len(without) :]
+    count = len(shifted)
+    unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
+    report.summary.append(
+        head
+        | more
+        | {
+            "formula_mu": float(unchanged.mu[more["client"]]),
+            "mu": mu,
+            "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
+            "auc": float((ranks.sum() - count * (count + 1) / 2) / count**2),
+            "rates_inside": inside,
+            "rates": len(config.false_positive_rates),
+        }
+    )
+
+
+# --- trained rounds -----------------------------------------------------------------------------
+
+
+class _Trained:
+    """Trainings of one scheme's history, and what was measured of the updates in them.
+
+    All along one random direction. The clients' samples are drawn anew from the data in each
+    training, with repetition, so that updates at the same model are independent. What the server
+    expects of anybody is the mean update, which a step on all samples of the data gives.
+    """
+
+    def __init__(self, config: DistinguishConfig, history: np.ndarray, progress: Progress) -> None:
+        dataset = data.load(config.dataset, seed=config.seed)
+        self.model = _build.MODELS[config.model](dataset.num_classes)
+        shape = dataset.train_inputs.shape[1:]
+        self.pool = (jnp.asarray(dataset.train_inputs), jnp.asarray(dataset.train_labels))
+        whole = len(self.pool[1])
+        self.start, self.trainer = _scene.start_and_trainer(
+            config, self.model, shape, config.client_size
+        )
+        _, self.of_all = _scene.start_and_trainer(config, self.model, shape, whole)
+        drawn = jax.random.normal(_scene.stream(config, Stream.ASSIGNMENT), self.start.shape)
+        self.direction = drawn / jnp.linalg.norm(drawn)
+        self.history, self.config = history, config
+        self.progress, self.done = progress, 0
+        self.without = self._updates(None, 0.0)
+        flat = self.without.reshape(-1, config.rounds, history.shape[1])
+        covariance = np.einsum("brn,bsn->rs", flat, flat) / (len(flat) * flat.shape[2])
+        self.spread = float(np.sqrt(np.trace(covariance) / len(covariance)))
+        rule = "must give updates that differ between clients, and are finite"
+        fits = 0 < self.spread < np.inf
+        require(fits, "learning_rate", rule, config.learning_rate)
+        self.kernel = covariance / self.spread**2
+
+    def __call__(
+        self, config: DistinguishConfig, kept: np.ndarray, client: int
+    ) -> tuple[attacks.Distinguish, _Scores]:
+        """Train with a client's updates shifted, and score these sums and those without."""
+        shift, noise = config.shift * self.spread, config.noise * self.spread**2
+        attack = attacks.distinguish(
+            client, shift, spread=self.spread, noise=noise, kernel=self.kernel
+        )
+        test, others = attack.test(kept), kept.astype(np.float64)
+        others[:, client] = 0.0  # its own update without the shift is known
+        generator = np.random.default_rng([config.seed, client, 0xD15])
+        scores = []
+        for updates, own in ((self.without, 0.0), (self._updates(client, shift), shift)):
+            sums = np.einsum("rn,brn->br", others, updates) + own * kept[:, client]
+            drawn = generator.standard_normal(sums.shape)
+            scores.append(test.scores(sums + np.sqrt(noise) * drawn))
+        return attack, (scores[0], scores[1])
+
+    def _updates(self, client: int | None, shift: float) -> np.ndarray:
+        """Return how far updates are along the direction from what is expected, [B, J, N]."""
+        config, count = self.config, self.config.trainings
+        shifts = np.zeros(self.history.shape, np.float32)
+        if client is not None:
+            shifts[config.warm_up :, client] = shift
+        # another stream for each client whose updates are shifted
+        key = fold(
+            _scene.stream(config, Stream.LOCAL_TRAINING), 0 if client is None else 1 + client
+        )
+        samples = 4 * config.client_size * int(np.prod(self.pool[0].shape[1:]))
+        in_flight = config.num_clients * (4 * _COPIES * len(self.start) + samples)
+        tile = min(at_once("repeated", in_flight), count)
+        found = np.empty((count, config.rounds, config.num_clients))
+        for start in range(0, count, tile):
+            each = jnp.arange(start, start + tile)  # the last ones may be too many
+            updates = _trained(
+                jax.vmap(functools.partial(jax.random.fold_in, key))(each),
+                (self.trainer, self.of_all), self.pool, self.start, self.direction,
+                jnp.asarray(shifts), jnp.asarray(self.history, jnp.float32),
+                config.client_size, tile,
+            )  # fmt: skip
+            found[start : start + tile] = np.asarray(updates)[: count - start, config.warm_up :]
+            self.done += min(tile, count - start)
+            self.progress.update(self.done, (1 + len(config.clients)) * count)
+        return found
+
+    def words(self) -> str:
+        """Say what was measured of the updates."""
+        steps = np.sqrt(np.diagonal(self.kernel))
+        alike = self.kernel / np.outer(steps, steps)
+        near = float(np.diagonal(alike, 1).mean()) if len(alike) > 1 else 1.0
+        from_mean = self.without - self.without.mean()
+        kurtosis = float(np.mean(from_mean**4) / np.mean(from_mean**2) ** 2) - 3.0
+        return (
+            f"trained updates have along a random direction a spread of {self.spread:.3g}, "
+            f"correlation {near:.4f} from one round to the next and {float(alike[0, -1]):.4f} from "
+            f"the first to the last, and excess kurtosis {kurtosis:.2g} (0 for Gaussian ones). The "
+            "best test takes them for Gaussian, with the spread and correlations measured, and for "
+            "drawn about the mean update of all data, which those of clients that the model was "
+            "trained on are not quite."
+        )
+
+
+@functools.partial(jax.jit, static_argnames=("size", "tile"))
+def _trained(
+    keys: Key[Array, " batch"],
+    trainers: Any,
+    pool: tuple[Array, Array],
+    start: Float32[Array, " dim"],
+    direction: Float32[Array, " dim"],
+    shifts: Float32[Array, "rounds clients"],
+    history: Float32[Array, "rounds clients"],
+    size: int,
+    tile: int,
+) -> Float32[Array, "batch rounds clients"]:
+    """Train by averaging over a history, each key's clients on samples of their own."""
+    inputs, labels = pool
+    trainer, of_all = trainers
+    everything = jnp.arange(inputs.shape[0], dtype=jnp.int32)
+
+    def one_training(key: Array) -> Array:
+        shape = (history.shape[1], size)
+        samples = jax.random.randint(key, shape, 0, inputs.shape[0], jnp.int32)
+
+        def one_round(flat: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+            row, added = step
+
+            def update(own: Array, by: Any = trainer) -> Array:
+                count = jnp.int32(own.shape[0])
+                return by.update_from_pool(key, flat, inputs, labels, own, count)
+
+            updates = jax.vmap(update)(samples)
+            expected = update(everything, of_all)
+            seen = jnp.sum((updates - expected[None]) * direction[None], axis=-1)
+            sent = updates + added[:, None] * direction[None]
+            total = jnp.sum(row[:, None] * sent, axis=0)
+            return flat + total / jnp.maximum(jnp.sum(row), jnp.float32(1)), seen
+
+        return lax.scan(one_round, start, (history, shifts))[1]
+
+    return map_tiles(one_training, keys, tile)
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def _draw(report: AttackFindings) -> None:
+    """Draw the rates of true against false positives, a panel for each kind of updates."""
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    rows = pd.DataFrame(report.scores)
+    kinds = list(dict.fromkeys(rows["others"]))
+    figure = Figure(figsize=(4.6 * len(kinds) + 0.6, 4.4), layout="constrained")
+    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    for ax, kind in zip(panels, kinds, strict=True):
+        plotting.plot_roc(rows[rows["others"] == kind], ax=ax)
+        ax.set_title(f"{kind.capitalize()} updates of the others", loc="left")
+    report.figures["true_against_false_positives"] = figure
+
+
+def _words(report: AttackFindings) -> list[str]:
+    """Say how often shifts are found, and how to read it."""
+    rate = min((row["fpr"] for row in report.scores), key=lambda own: abs(own - 0.1))
+    words = []
+    for label in dict.fromkeys(row["scheme"] for row in report.scores):
+        found = [
+            f"{row['tpr']:.1%} ({row['whose']} client, {row['others']} updates; formula "
+            f"{row['formula']:.1%})"
+            for row in report.scores
+            if row["scheme"] == label and row["fpr"] == rate
+        ]
+        words.append(
+            f"{label}: at {rate:.3g} false positives a shift is found in {', '.join(found)}."
+        )
+    return [
+        *words,
+        "mu: the best test is that of N(0, 1) against N(mu, 1); formula mu is that of Gaussian "
+        "updates that do not change, (shift/spread) / sqrt(hidden among - 1) without noise.",
+        "Rates of true positives, with 95 % intervals, are measured at the threshold that should "
+        "give that rate of false positives. The formula is what the best test attains if the "
+        "others' updates are Gaussian: a figure under an assumption, no guarantee.",
+    ]
