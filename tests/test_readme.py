@@ -22,8 +22,9 @@ from mrsa_jax.study._report import COLUMNS
 from mrsa_jax.study.sweeps import parse_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
-README, GUIDE = PAGES.values()
+NAMES = ("README.md", "docs/guide.md", "docs/hidden_among.md")
+PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
+README, GUIDE, HIDDEN = PAGES.values()
 
 
 def _blocks(language: str, text: str = README + GUIDE) -> list[str]:
@@ -69,6 +70,18 @@ def test_python_snippets_run_and_say_what_they_promise() -> None:
     hetero = mj.hetero  # type: ignore[attr-defined]
     assert hetero.claimed_privacy_level("mc", 9) == fractions.Fraction(8, 9)
     assert np.isclose(hetero.privacy_level(hetero.segment_matrix("mc", 9)), 2 / 3)
+
+
+def test_the_figures_of_hidden_among_are_those_of_its_page() -> None:
+    names: dict[str, object] = {}
+    (code,) = _blocks("python", HIDDEN)
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        exec(compile(code, "hidden_among.md", "exec"), names)
+        mj, random = names["mj"], names["random"]
+        weak = mj.privacy.weak_privacy(random)  # type: ignore[attr-defined]
+    assert (weak.lower, weak.certified) == (8, True)
+    assert np.allclose(names["worst"], (1.16, 4), atol=0.005)  # type: ignore[arg-type]
 
 
 def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
