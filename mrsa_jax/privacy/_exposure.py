@@ -85,19 +85,20 @@ def _of_values(histories: np.ndarray) -> np.ndarray | Array:
     all others' exposes nobody; and a row that lies in the space of those before it adds nothing.
     """
     count, rounds, clients = histories.shape
+    has_loops = chosen_form(("loops", "xla")) == "loops"
+    is_wide = clients > 2 * rounds and rounds * clients >= _WIDE and has_loops
+    if is_wide and _exposure_wide.fits(histories):
+        return np.stack([
+            _exposure_wide.first_rounds(history, _exposure_wide.gram_of(history))
+            for history in histories
+        ]).astype(np.int32)  # fmt: skip
     own = np.flatnonzero([_has_single_column(history) for history in histories])
     found = np.full((count, clients), -1, np.int32)
     if own.size == 0:
         return found
     histories = histories if own.size == count else histories[own]
-    has_loops = chosen_form(("loops", "xla")) == "loops"
-    is_wide = clients > 2 * rounds and rounds * clients >= _WIDE and has_loops
-    if is_wide and _exposure_wide.fits(histories):
-        found[own] = [_exposure_wide.first_rounds(history) for history in histories]
-    elif rounds > 2 * clients and has_loops:
-        found[own] = _of_new_rounds(histories)
-    else:
-        found[own] = _of_all_rows(histories)
+    is_long = rounds > 2 * clients and has_loops
+    found[own] = _of_new_rounds(histories) if is_long else _of_all_rows(histories)
     return found
 
 

@@ -14,16 +14,15 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float64
 
-from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
+from mrsa_jax.privacy._exposure_wide import ROWS, first_rounds, fits, gram_of, parts_of, piece
 from mrsa_jax.privacy._orthonormal import PASSES, factor, rounding_of
 
 _HIGH = lax.Precision.HIGHEST
 # The squared lengths of the first factor's rows, up to which one pass is accurate to 1e-12.
 _WELL = 1e4
-_ROWS = 256  # of a triangular factor at a time: what lies above its diagonal is not multiplied
 
 
 class Wide:
@@ -35,25 +34,24 @@ class Wide:
     """
 
     def __init__(self, history: np.ndarray, root: np.ndarray | None) -> None:
-        rounds, self._clients = history.shape
+        rounds = len(history)
         self._history = history
-        size = min(self._clients, at_once("columns", 8 * rounds))
-        self._parts = [slice(at, at + size) for at in range(0, self._clients, size)]
-        self._width = size
+        self._parts, self._width = parts_of(history)
         is_noisy = np.zeros(rounds, np.bool_)
         noise = np.zeros((rounds, 0))
         if root is not None:
             noise = root if root.ndim == 2 else np.diag(root)
             is_noisy = (noise != 0).any(axis=1)
-        with jax.enable_x64(True):
-            plain = np.asarray(self._gram())
-        exact = plain * ~(is_noisy[:, None] | is_noisy[None, :])
-        is_exact = bool(np.diagonal(plain).max(initial=0) < 2**53)
+        plain = gram_of(history)
         quiet = history if not is_noisy.any() else history * ~is_noisy[:, None]
-        # rows of P are independent exactly where those of P P^T are
-        ranks = np.asarray(rank_trajectory(exact.astype(np.int64) if is_exact else quiet))
+        if fits(history):
+            exact = plain * ~(is_noisy[:, None] | is_noisy[None, :])
+            ranks = np.asarray(rank_trajectory(exact.astype(np.int64)))
+            self._first = first_rounds(quiet, exact)
+        else:
+            ranks = np.asarray(rank_trajectory(quiet))
+            self._first = np.asarray(first_exposure(quiet))
         is_new = is_noisy | (np.diff(ranks, prepend=0) > 0)
-        self._first = np.asarray(first_exposure(quiet))
         lengths = np.sqrt(np.diagonal(plain) + (noise * noise).sum(axis=1))
         self._scale = np.where(is_new & (lengths > 0), 1 / np.where(lengths > 0, lengths, 1), 0.0)
         self._noise = noise * self._scale[:, None]
@@ -61,24 +59,8 @@ class Wide:
             unit = plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
             self._factors = self._find_factors(jnp.asarray(unit))
 
-    def _gram(self) -> Array:
-        """Return P P^T, exact where its entries stay below 2^53."""
-        history = self._history
-        is_binary = history.dtype == np.bool_ or bool(((history == 0) | (history == 1)).all())
-        precision = np.float32 if is_binary else np.float64  # counts below 2**24 a piece
-        total = jnp.zeros((len(history),) * 2, jnp.float64)
-        for part in self._parts:
-            total = _add_gram(total, self._part(part, precision))
-        return total
-
-    def _part(self, part: slice, precision: type = np.float64) -> Array:
-        """Return some of the columns, filled up with zeros so that one program serves all."""
-        own = self._history[:, part]
-        if own.dtype == object:
-            own = own.astype(np.float64)
-        missing = self._width - own.shape[1]
-        padded = np.pad(own, ((0, 0), (0, missing))) if missing else own
-        return jnp.asarray(padded).astype(precision)
+    def _part(self, part: slice) -> Array:
+        return piece(self._history, part, self._width, np.float64)
 
     def _find_factors(self, unit: Array) -> tuple[Array, ...]:
         once = factor(unit, jnp.float64(0))
@@ -117,9 +99,9 @@ def _add_gram(total: Array, part: Array) -> Array:
 @jax.jit
 def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds columns"]:
     for each in factors:
-        ends = range(_ROWS, len(each) + _ROWS, _ROWS)
+        ends = range(ROWS, len(each) + ROWS, ROWS)
         pieces = [
-            jnp.matmul(each[end - _ROWS : end, :end], rows[:end], precision=_HIGH) for end in ends
+            jnp.matmul(each[end - ROWS : end, :end], rows[:end], precision=_HIGH) for end in ends
         ]
         rows = jnp.concatenate(pieces)
     return rows
