@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -60,6 +61,24 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
     else:
         text = str(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def hidden_words(size: float) -> str:
+    """Return in short as in a sum of how many clients one is hidden; "1" only where exposed.
+
+    Examples:
+        >>> hidden_words(1.0), hidden_words(12.0), hidden_words(1.0004), hidden_words(2.7441)
+        ('1', '12.00', '1.0004', '2.74')
+        >>> hidden_words(1.0 + 2**-52), hidden_words(10001.0)
+        ('just above 1', '10,001')
+    """
+    excess = size - 1.0
+    if excess == 0.0:
+        return "1"
+    if excess < 1e-9:
+        return "just above 1"
+    digits = max(2, -math.floor(math.log10(excess)))
+    return f"{size:.{digits}f}" if size < 1000 else f"{size:,.0f}"
 
 
 def _first(values: Iterable[Any]) -> list[Any]:

@@ -27,6 +27,7 @@ def _print(config: DemoConfig | SimulateConfig | TrainConfig, saved: Any) -> Non
         *saved.table,
         title=f"{population.num_clients} clients, {population.cohort_size} a round, "
         f"{config.rounds} rounds, {trials}seed {config.seed}",
+        width=136,
     )
     console.print(saved.reading, style="dim", highlight=False)
     print_sentences(console, saved.sentences, "\n")

@@ -6,8 +6,10 @@ from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._designs import plot_designs
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
+from mrsa_jax.plotting._hidden import plot_hidden_among
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
+from mrsa_jax.plotting._saved import save_study_figures
 from mrsa_jax.plotting._study import (
     plot_accuracy,
     plot_cardinality,
@@ -15,7 +17,6 @@ from mrsa_jax.plotting._study import (
     plot_fairness,
     plot_privacy,
     plot_reconstruction,
-    save_study_figures,
 )
 from mrsa_jax.plotting._style import scheme_colour, style
 
@@ -31,6 +32,7 @@ __all__ = [
     "plot_exposure",
     "plot_exposure_routes",
     "plot_fairness",
+    "plot_hidden_among",
     "plot_image_grid",
     "plot_points",
     "plot_policies",

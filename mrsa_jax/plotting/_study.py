@@ -6,21 +6,18 @@ data set has a `trial` axis the line is the mean and the band spans the 5 % to 9
 
 from __future__ import annotations
 
-import pathlib
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._style import (
     drawing,
     legend,
     scheme_colour,
     scheme_line,
     short,
-    style,
     whole_numbers,
 )
 
@@ -37,7 +34,7 @@ def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool =
         curve = values.sel(scheme=label)
         colour = scheme_colour(str(label))
         if "trial" in curve.dims:
-            low, high = (_quantile(curve, q) for q in (0.05, 0.95))
+            low, high = (quantile_of(curve, q) for q in (0.05, 0.95))
             ax.fill_between(
                 x, low, high, color=colour, alpha=0.15, lw=0, step="post" if step else None
             )
@@ -45,7 +42,7 @@ def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool =
         ax.plot(x, curve.values, color=colour, ls=scheme_line(str(label)), label=label, **draw)
 
 
-def _quantile(curve: xr.DataArray, q: float) -> np.ndarray:
+def quantile_of(curve: xr.DataArray, q: float) -> np.ndarray:
     """Return a quantile over trials; nan, quietly, where no trial has a value yet."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
@@ -58,7 +55,7 @@ def _legend(ax: Axes, results: xr.Dataset) -> None:
     legend(ax, f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None)
 
 
-def _over_rounds(
+def over_rounds(
     results: xr.Dataset,
     name: str,
     ax: Axes | None,
@@ -85,7 +82,7 @@ def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot strong T over rounds, from the first sum on."""
     title = "Fewest clients whose updates move only together"
     label = "strong T (clients)"
-    return _over_rounds(results, "strong_privacy", ax, label, title, step=True)
+    return over_rounds(results, "strong_privacy", ax, label, title, step=True)
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -100,7 +97,7 @@ def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 
     title, label = "Clients whose own update follows from the sums", "exposed clients"
     limits = (-0.02 * top, top)  # a line at 0 is seen above the axis
-    return _over_rounds(
+    return over_rounds(
         results, "exposed_clients", ax, label, title, step=True, limits=limits, more=more
     )
 
@@ -108,7 +105,7 @@ def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the fairness gap F over rounds."""
     title = "Most minus least often summed client, a round"
-    return _over_rounds(results, "fairness_gap", ax, "fairness gap F", title, limits=(0, 0.5))
+    return over_rounds(results, "fairness_gap", ax, "fairness gap F", title, limits=(0, 0.5))
 
 
 def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -123,14 +120,14 @@ def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
 
     title = "Mean number of clients in a sum (< expected)"
     label = "aggregation cardinality C (clients)"
-    return _over_rounds(results, "aggregation_cardinality", ax, label, title, more=more)
+    return over_rounds(results, "aggregation_cardinality", ax, label, title, more=more)
 
 
 def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the test accuracy of the global model over rounds."""
     shown = results.assign(accuracy=100 * results["accuracy"])
     label, title = "test accuracy (%)", "Test accuracy"
-    return _over_rounds(shown, "accuracy", ax, label, title, axis="evaluation", limits=(0, 100))
+    return over_rounds(shown, "accuracy", ax, label, title, axis="evaluation", limits=(0, 100))
 
 
 def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -156,64 +153,3 @@ def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         ax.set(ylabel="relative squared error")
         ax.set_title("Least-squares reconstruction of single updates (bar: median)")
     return ax
-
-
-# By the variable that each shows.
-_FIGURES: dict[str, Callable[..., Axes]] = {
-    "strong_privacy": plot_privacy,
-    "exposed_clients": plot_exposure,
-    "fairness_gap": plot_fairness,
-    "aggregation_cardinality": plot_cardinality,
-    "accuracy": plot_accuracy,
-    "reconstruction_error": plot_reconstruction,
-    "bits_worst": plot_bits,
-    "correlation": plot_drift,
-}
-
-
-def save_study_figures(
-    results: xr.Dataset, directory: str | pathlib.Path
-) -> dict[str, pathlib.Path]:
-    """Write each figure that the results have data for as PNG, its data as CSV beside it.
-
-    Args:
-        results: Data set of a study.
-        directory: Existing folder.
-
-    Returns:
-        Name of each figure -> path of its PNG, in reading order.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    folder = pathlib.Path(directory)
-    written = {}
-    for name, plot in _FIGURES.items():
-        if name not in results or not np.isfinite(results[name]).any():
-            continue
-        with style():
-            figure = Figure(layout="constrained")
-            FigureCanvasAgg(figure)
-            plot(results, ax=figure.subplots())
-            path = folder / f"{name}.png"
-            figure.savefig(path)
-        _figure_data(results, name).to_csv(folder / f"{name}.csv")
-        written[name] = path
-    return written
-
-
-def _figure_data(results: xr.Dataset, variable: str) -> Any:
-    """Return what a figure shows as a table: a column for each scheme, quantiles where banded."""
-    import pandas as pd
-
-    values = results[variable]
-    if "trial" not in values.dims:
-        return values.transpose(..., "scheme").to_pandas()
-    columns = {}
-    for label in values["scheme"].values:
-        curve = values.sel(scheme=label)
-        columns[f"{label} mean"] = curve.mean("trial").values
-        for quantile in (0.05, 0.95):
-            columns[f"{label} q{quantile:g}"] = _quantile(curve, quantile)
-    axis = next(dim for dim in values.dims if dim not in ("trial", "scheme"))
-    return pd.DataFrame(columns, index=pd.Index(values[axis].values, name=axis))

@@ -31,6 +31,10 @@ _LEFT, _BOTTOM, _TOP, _RIGHT = 66, 44, 12, 12
 _HEADINGS = {
     "scheme": "Scheme",
     "strong_privacy": "Strong T",
+    "weak_lower": "Weak T, at least",
+    "weak_upper": "Weak T, at most",
+    "hidden_among_worst": "Hidden among (worst)",
+    "hidden_among_median": "Hidden among (median)",
     "aggregation_cardinality": "C",
     "accuracy": "Accuracy (%)",
     "exposed_clients": "Exposed",
@@ -44,11 +48,13 @@ _HEADINGS = {
 }
 _AXES = {
     "strong_privacy": "strong T",
+    "hidden_among_worst": "hidden among (worst client)",
     "aggregation_cardinality": "cardinality C",
     "accuracy": "accuracy (%)",
 }
 _PAIRS = (
     ("strong_privacy", "aggregation_cardinality"),
+    ("hidden_among_worst", "aggregation_cardinality"),
     ("strong_privacy", "accuracy"),
     ("aggregation_cardinality", "accuracy"),
 )

@@ -35,7 +35,7 @@ def stated_memory(config: Config) -> str:
     reduce = "num_clients or rounds"
     if isinstance(config, SimulateConfig):
         sizes, reduce = f"{sizes}, {config.trials} trials", "num_clients, rounds or trials"
-    kept = 16 * len(schemes_of(config)) * (config.rounds + clients)  # of each scheme's results
+    kept = 32 * len(schemes_of(config)) * (config.rounds + clients)  # of each scheme's results
     if isinstance(config, SimulateConfig):
         kept *= config.trials
     needed = simulate_bytes(config) + kept

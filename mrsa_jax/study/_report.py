@@ -13,6 +13,7 @@ from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._page import (
     Section,
     data_table,
+    figure,
     figures_section,
     page,
     papers_section,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _FORMS = {
     "Scheme": "{row.scheme}",
     "Strong T": "{row.strong_privacy:d}",
+    "Weak T": "{row.weak_privacy:s}",
+    "Hidden among": "{row.hidden_among:s}",
     "Rank": "{row.rank:.4g}",
     "Exposed": "{row.exposed_clients:.4g}",
     "From": "{row.first_exposed_after:d}",
@@ -45,7 +48,14 @@ _FORMS = {
 COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
+_OPENING = "weak_and_hidden"
 _CAPTIONS = {
+    _OPENING: "Weak T (dashed where its bounds meet, else the band between them) against what the"
+    " worst client is hidden among (thick). Under random selection a combination of the sums still"
+    " holds many clients while the worst of them is hidden hardly better than alone; blocks that"
+    " only take part whole keep both for ever.",
+    "hidden_among_worst": "Hidden among: as in a sum of how many clients the worst hidden client is"
+    " (thin lines: the median client), of those who took part; 1 means exposed.",
     "strong_privacy": "Strong T: the fewest clients who only move together.",
     "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
     "fairness_gap": "Fairness gap F: most minus least often summed client, divided by the rounds.",
@@ -84,7 +94,7 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Bits", "Accuracy", "Error", "Level", "Seconds"}
+    optional = {"Weak T", "Hidden among", "Bits", "Accuracy", "Error", "Level", "Seconds"}
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -106,12 +116,16 @@ def study_page(
     rows = _summary.summarise(results)
     table = data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
+    opening = {name: png for name, png in pictures.items() if name == _OPENING}
+    others = {name: png for name, png in pictures.items() if name != _OPENING}
+    large = "".join(figure(*pair) for pair in captioned(opening).values())
     sections = [
+        Section("How well clients are hidden", large),
         Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
         drift_section(results, rows),
         Section("Privacy and its cost", _cost(results)),
-        figures_section(captioned(pictures)),
+        figures_section(captioned(others)),
     ]
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
@@ -206,7 +220,9 @@ def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
 
 
 _READING = (
-    "Strong T: the fewest clients whom the sums never separate. Rank: of the "
+    "Strong T: the fewest clients whom the sums never separate. {weak}Hidden among: as in a sum of "
+    "how many clients the worst and the median client of those who took part are hidden; 1 is "
+    "exposed. Rank: of the "
     "participation matrix; at rank N every update can be solved for. Exposed: clients whose own "
     "update the server can solve for, and from which round on (counted from 1); ranks and exposure "
     "are decided modulo primes drawn at random, with error chance below 2^-30 a history. "
@@ -217,6 +233,7 @@ _READING_DRIFT = (
     " Bits: a coordinate, about the whole history of the worst and of the median client's updates, "
     "by the drift that was measured, if they are Gaussian."
 )
+_READING_WEAK = "Weak T: the fewest clients in any combination of the sums (proven bounds). "
 _READING_ERROR = (
     " Error: median relative squared error of the updates that least squares reconstructs, models "
     "frozen over all rounds (the worst case)."
@@ -234,8 +251,9 @@ def reading(rows: Sequence[Row]) -> str:
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
     drifting = any(row.bits is not None for row in rows)
+    proven = any(row.weak_privacy is not None for row in rows)
     return (
-        _READING
+        _READING.format(weak=_READING_WEAK * proven)
         + _READING_DRIFT * drifting
         + _READING_ERROR * attacked
         + _READING_SEGMENTS * segmented

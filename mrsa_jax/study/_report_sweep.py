@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _CURVES = {
     "strong_privacy": "Strong T: the fewest clients who only move together.",
+    "hidden_among_worst": "Hidden among: as in a sum of how many clients the worst client is.",
     "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
     "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a sum.",
     "fairness_gap": "Fairness gap F.",

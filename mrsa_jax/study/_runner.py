@@ -33,8 +33,11 @@ class Variable:
 
 # What is known of who took part, whatever command is swept: type, units, description.
 # The store holds -1 where an integer has no value, and `open_study` gives nan.
-_AT_END = {
+_HIDDEN = "As in a sum of how many clients one is hidden"
+AT_END = {
     "strong_privacy": ("int32", "clients", "Strong T; nan before any sum"),
+    "hidden_among_worst": ("float64", "clients", f"{_HIDDEN}, the worst client of those in sums"),
+    "hidden_among_median": ("float64", "clients", f"{_HIDDEN}, the median client of those"),
     "rank": ("int32", "1", "Rank of the participation matrix"),
     "exposed_clients": ("int32", "clients", "Clients whose update follows from the sums"),
     "first_exposed_round": ("int32", "rounds", "Round, from 0, that exposes the first; nan: none"),
@@ -44,6 +47,8 @@ _AT_END = {
 }
 AFTER_EACH_ROUND = (
     "strong_privacy",
+    "hidden_among_worst",
+    "hidden_among_median",
     "rank",
     "exposed_clients",
     "fairness_gap",
@@ -54,13 +59,13 @@ _FILLS = {"f": np.nan, "i": -1, "b": False, "U": ""}
 
 def history_variables(dims: tuple[str, ...], by_round: bool) -> dict[str, Variable]:
     """Return what is known of who took part: at the end, after each round, and for ever."""
-    found = {name: Variable(dims, *facts) for name, facts in _AT_END.items()}
+    found = {name: Variable(dims, *facts) for name, facts in AT_END.items()}
     words = "Weak T that lasts whatever the rounds bring; 1 where nothing is guaranteed"
     found["guaranteed_privacy"] = Variable((), "int32", "clients", words)
     found["largest_rank"] = Variable((), "int32", "1", "N, the rank at which all are exposed")
     if by_round:
         for name in AFTER_EACH_ROUND:
-            dtype, units, text = _AT_END[name]
+            dtype, units, text = AT_END[name]
             words = f"{text}, after each round"
             found[f"{name}_by_round"] = Variable((*dims, "round"), dtype, units, words)
     return found

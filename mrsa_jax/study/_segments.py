@@ -181,8 +181,9 @@ def build_segments(
 def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) -> _trial.History:
     """Judge every segment's sums and return the worst of them.
 
-    Strong T is the least of any segment, the rank the largest, and a client is exposed as soon as
-    any segment of its update is. F and C are of the rounds' own sums.
+    Strong T and what the worst and the median client is hidden among are the least of any segment,
+    the rank is the largest, and a client is exposed as soon as any segment of its update is. F and
+    C are of the rounds' own sums.
     """
     distinct: dict[bytes, _trial.History] = {}
     for rows, rounds in zip(history.participation, history.rounds, strict=True):
@@ -198,6 +199,8 @@ def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) 
         found[0],
         strong_privacy=strong.min(axis=0),
         rank=np.stack([own.rank for own in found]).max(axis=0),
+        hidden_among_worst=np.fmin.reduce([own.hidden_among_worst for own in found]),
+        hidden_among_median=np.fmin.reduce([own.hidden_among_median for own in found]),
         first_exposure=np.where(earliest == never, -1, earliest).astype(np.int32),
     )
 

@@ -122,10 +122,14 @@ def _at_ends(history: np.ndarray) -> dict[str, np.ndarray]:
 def _at_end(history: np.ndarray) -> dict[str, np.ndarray]:
     """Analyse trials bool[B, J, N] after their last round."""
     first = np.asarray(privacy.first_exposure(history))
+    hidden = privacy.hidden_among_trajectory(history, quantiles=_trial.WORST_AND_MEDIAN)
+    worst, median = np.moveaxis(np.asarray(hidden)[:, -1], -1, 0)
     strong = [privacy.strong_privacy(trial) for trial in history]
     return {
         "strong_privacy": np.asarray([-1 if t is None else t for t in strong], np.int32),
         "rank": np.asarray(modular.rank_trajectory(history))[:, -1],
+        "hidden_among_worst": worst,
+        "hidden_among_median": median,
         "exposed_clients": (first >= 0).sum(axis=1).astype(np.int32),
         "first_exposed_round": first_exposed(first),
         "skipped_rounds": (~history.any(axis=2)).sum(axis=1).astype(np.int32),

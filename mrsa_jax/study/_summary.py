@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._html import hidden_words
 from mrsa_jax._status import Status
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ class Row:
     Attributes:
         scheme: Its label.
         strong_privacy: Strong T at the end (the smallest over trials); None if nobody took part.
+        hidden_among_worst: As in a sum of how many the worst hidden client is, of those who took
+            part (the worst of all trials); None if nobody did, or the data set does not say.
+        hidden_among_median: The median client of those, a mean over trials; None as above.
+        weak_lower: Weak T is at least this; None but in a `demo` of plain rounds.
+        weak_upper: Weak T is at most this; None as above.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
         guaranteed_privacy: Weak T that lasts whatever the rounds bring; 1 where nothing is
@@ -71,12 +78,32 @@ class Row:
     update_lasting: float | None = None
     bits_worst: float | None = None
     bits_median: float | None = None
+    hidden_among_worst: float | None = None
+    hidden_among_median: float | None = None
+    weak_lower: int | None = None
+    weak_upper: int | None = None
 
     @property
     def bits(self) -> str | None:
         """Bits about the worst and the median client, in words."""
         worst, median = self.bits_worst, self.bits_median
         return None if worst is None or median is None else f"{worst:.3g} / {median:.3g}"
+
+    @property
+    def hidden_among(self) -> str | None:
+        """What the worst and the median client is hidden among, in words."""
+        worst, median = self.hidden_among_worst, self.hidden_among_median
+        if worst is None or median is None:
+            return None
+        return f"{hidden_words(worst)} / {hidden_words(median)}"
+
+    @property
+    def weak_privacy(self) -> str | None:
+        """Weak T, or between which bounds it lies."""
+        lower, upper = self.weak_lower, self.weak_upper
+        if lower is None or upper is None:
+            return None
+        return str(lower) if lower == upper else f"{lower}-{upper}"
 
     @property
     def lasts(self) -> bool:
@@ -128,7 +155,18 @@ def _row(one: xr.Dataset) -> Row:
         update_lasting=_drift(one, "update_lasting"),
         bits_worst=_drift(one, "bits_worst"),
         bits_median=_drift(one, "bits_median"),
+        hidden_among_worst=_last(last, "hidden_among_worst", np.min),
+        hidden_among_median=_last(last, "hidden_among_median", np.mean),
+        weak_lower=_whole(_last(last, "weak_lower", np.min)),
+        weak_upper=_whole(_last(last, "weak_upper", np.min)),
     )
+
+
+def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float | None:
+    """Return a quantity over the trials that have one; None where none has."""
+    values = np.asarray(last.get(name, np.nan), np.float64)
+    known = values[np.isfinite(values)]
+    return float(over_trials(known)) if known.size else None
 
 
 def _fact(one: xr.Dataset, name: str) -> float | None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+_WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
+
+
 @dataclasses.dataclass
 class _Setting:
     """What the trainings of all schemes share."""
@@ -212,11 +215,17 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
         "clipped_fraction": ("scheme", "round"),
         "reconstruction_error": ("scheme", "client"),
     }
-    return {
+    found: dict[str, Any] = {
         name: (own, np.stack([column[name] for column in columns]))
         for name, own in axes.items()
         if name in columns[0]
     }
+    for name, words in _WEAK.items():
+        if name in columns[0]:
+            bounds = missing_below(1, np.stack([column[name] for column in columns]))
+            facts = {"units": "clients", "description": f"Weak T is {words}; nan before any sum"}
+            found[name] = (("scheme", "round"), bounds, facts)
+    return found
 
 
 def _train_one(
@@ -257,6 +266,11 @@ def _train_one(
     }
     if result.drift is not None:
         column["drift"] = _drift.measured(result.drift, played, setting.weights)
+    if isinstance(config, DemoConfig) and played.rounds is None and played.segments is None:
+        progress.stage(f"{scheme.label}: weak T", 1)
+        weak = _trial.weak_bounds(played.history)
+        if weak is not None:
+            column |= dict(zip(_WEAK, weak, strict=True))
     if isinstance(config, DemoConfig):
         column["reconstruction_error"] = _attack(setting, scheme, played, result.parameters)
     return column

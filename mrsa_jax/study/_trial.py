@@ -20,8 +20,11 @@ from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
 from mrsa_jax.data import ClientData
 
+# Rounds x clients x clients whose weak T is proven in 15 s, or bounded in bulk in 30 s.
+_MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
+WORST_AND_MEDIAN = (0.0, 0.5)  # of the clients, as quantiles of what each is hidden among
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,9 @@ class History:
         rank: int32[..., J], rank of the participation matrix after each round.
         first_exposure: int32[..., N], round index at which a client's own update first follows
             from the sums; -1 never.
+        hidden_among_worst: float64[..., J], as in a sum of how many the worst hidden client is,
+            of those who took part, after each round; nan before the first sum.
+        hidden_among_median: float64[..., J], the median client of those.
         fairness_gap: float32[..., J], F.
         aggregation_cardinality: float32[..., J], C.
     """
@@ -42,6 +48,8 @@ class History:
     strong_privacy: np.ndarray
     rank: np.ndarray
     first_exposure: np.ndarray
+    hidden_among_worst: np.ndarray
+    hidden_among_median: np.ndarray
     fairness_gap: np.ndarray
     aggregation_cardinality: np.ndarray
 
@@ -84,6 +92,20 @@ def analyse(participation: Any, progress: Callable[[int, int], None] | None = No
     return History(**own)
 
 
+def weak_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return bounds on weak T after each round of one history bool[J, N], -1 before the first sum.
+
+    Proven ones where that takes seconds, else those in bulk; None where they take minutes.
+    """
+    P = history.participation
+    products = P.shape[0] * P.shape[1] ** 2
+    if products > _MOST_PRODUCTS:
+        return None
+    method = "certified" if products <= _MOST_PROVEN else "bounds"
+    found = privacy.weak_privacy_trajectory(P, method, effort=0.0)
+    return np.asarray(found.lower), np.asarray(found.upper)
+
+
 def joined(parts: Sequence[History], join: Callable[..., np.ndarray] = np.concatenate) -> History:
     """Return trials that were analysed in parts, or with `np.stack` one by one, all together."""
     names = [field.name for field in dataclasses.fields(History)]
@@ -122,11 +144,14 @@ def analysed_bytes(trials: int, rounds: int, clients: int) -> int:
 
 def _analyse(history: np.ndarray) -> History:
     own = history.astype(np.bool_)  # F and C know no weights
+    hidden = np.asarray(privacy.hidden_among_trajectory(history, quantiles=WORST_AND_MEDIAN))
     return History(
         participation=own,
         strong_privacy=np.asarray(privacy.strong_privacy_trajectory(history)),
         rank=np.asarray(modular.rank_trajectory(history)),
         first_exposure=np.asarray(privacy.first_exposure(history)),
+        hidden_among_worst=hidden[..., 0],
+        hidden_among_median=hidden[..., 1],
         fairness_gap=np.asarray(selection.fairness_gap(own)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )
@@ -181,6 +206,8 @@ def analyse_sums(rows: np.ndarray, rounds: np.ndarray, own: np.ndarray) -> Histo
         strong_privacy=found.strong_privacy[ends],
         rank=found.rank[ends],
         first_exposure=first.astype(np.int32),
+        hidden_among_worst=found.hidden_among_worst[ends],
+        hidden_among_median=found.hidden_among_median[ends],
         fairness_gap=np.asarray(selection.fairness_gap(own)),
         aggregation_cardinality=np.asarray(selection.aggregation_cardinality(own)),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from mrsa_jax.availability import Availability
 from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, SimulateConfig, TrainConfig
-from mrsa_jax.study._runner import AFTER_EACH_ROUND
+from mrsa_jax.study._runner import AFTER_EACH_ROUND, AT_END
 
 
 def missing_below(least: int, values: Any) -> np.ndarray:
@@ -78,13 +78,16 @@ def of_point(config: SimulateConfig | TrainConfig, scheme: Scheme) -> dict[str, 
     }
 
 
-# What has a value in some rounds, or of some clients, only: from which number on, and what it is.
+# What has a value in some rounds, or of some clients, only: from which number on.
 _SOME = {
-    "strong_privacy": (1, "Strong T; nan before the first sum"),
-    "first_exposure": (0, "Round, from 0, that exposes the client; nan: never"),
+    "strong_privacy": 1,
+    "first_exposure": 0,
 }
-_NAMES = ("strong_privacy", "rank", "exposed_clients", "first_exposure", "fairness_gap",
-          "aggregation_cardinality", "skipped")  # fmt: skip
+_NAMES = (*AFTER_EACH_ROUND, "first_exposure", "skipped")
+_OWN = {
+    "first_exposure": ("rounds", "Round, from 0, that exposes the client; nan: never"),
+    "skipped": ("1", "Rounds in which nobody was summed"),
+}
 
 
 def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, Any]:
@@ -96,10 +99,10 @@ def history_variables(histories: list[_trial.History], *axes: str) -> dict[str, 
     for name in _NAMES:
         dims = ("scheme", *axes, "client" if name == "first_exposure" else "round")
         values = np.stack([getattr(history, name) for history in histories])
-        found[name] = (dims, values)
         if name in _SOME:
-            least, about = _SOME[name]
-            found[name] = (dims, missing_below(least, values), {"description": about})
+            values = missing_below(_SOME[name], values)
+        units, words = _OWN[name] if name in _OWN else AT_END[name][1:]
+        found[name] = (dims, values, {"units": units, "description": words})
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import plotting
+from mrsa_jax.plotting._hidden import plot_overstatement
 from mrsa_jax.plotting._style import _COLOURS, scheme_line
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
@@ -27,6 +28,8 @@ def _results(trials: int | None) -> xr.Dataset:
     variables = {
         "strong_privacy": ((*axes, "round"), rng.choice([np.nan, 1, 2, 3, 4], (*shape, 6))),
         "exposed_clients": ((*axes, "round"), rng.integers(0, 5, (*shape, 6))),
+        "hidden_among_worst": draw("round", n=6),
+        "hidden_among_median": draw("round", n=6),
         "fairness_gap": draw("round", n=6),
         "aggregation_cardinality": draw("round", n=6),
         "expected_cardinality": ("scheme", np.array([0.5, 0.6])),
@@ -42,6 +45,7 @@ def _results(trials: int | None) -> xr.Dataset:
     ("plot", "variable"),
     [
         (plotting.plot_privacy, "strong_privacy"),
+        (plotting.plot_hidden_among, "hidden_among_worst"),
         (plotting.plot_exposure, "exposed_clients"),
         (plotting.plot_fairness, "fairness_gap"),
         (plotting.plot_cardinality, "aggregation_cardinality"),
@@ -103,6 +107,40 @@ def test_saved_figures_have_their_data_beside_them(
         wanted = results[name].sel(scheme="Random")
         wanted = wanted if trials is None else wanted.mean("trial")
         np.testing.assert_allclose(data[column].to_numpy(float), wanted.values)
+
+
+def test_the_opening_figure_sets_random_selection_against_blocks(tmp_path: pathlib.Path) -> None:
+    """Of those that keep no T the first, of those that do the one with the largest sums."""
+    third = _results(None).isel(scheme=[0]).assign_coords(scheme=["User partition"])
+    results = xr.concat([third * 0.1, _results(None)], "scheme")
+    lower = np.array([[12] * 6, [np.nan, 4, 4, 3, 1, 1], [3] * 6], float)
+    upper = np.array([[12] * 6, [np.nan, 4, 6, 5, 1, 1], [3] * 6], float)
+    results = results.assign(
+        weak_lower=(("scheme", "round"), lower),
+        weak_upper=(("scheme", "round"), upper),
+        guaranteed_privacy=("scheme", [12, 1, 3]),
+    )
+    written = plotting.save_study_figures(results, tmp_path)
+    assert next(iter(written)) == "weak_and_hidden"
+    data = pd.read_csv(tmp_path / "weak_and_hidden.csv", index_col=0)
+    assert not [name for name in data if "User partition" in name]
+    for place, label in enumerate(SCHEMES, 1):
+        for name, wanted in (("weak T at least", lower), ("weak T at most", upper)):
+            np.testing.assert_array_equal(data[f"{label} {name}"], wanted[place])
+        hidden = results["hidden_among_worst"].sel(scheme=label)
+        np.testing.assert_allclose(data[f"{label} worst hidden among"], hidden)
+    ax = plot_overstatement(results)
+    lines = {line.get_label(): np.asarray(line.get_ydata(), float) for line in ax.get_lines()}
+    np.testing.assert_array_equal(lines["Random: weak T"], [np.nan, 4, np.nan, np.nan, 1, 1])
+    np.testing.assert_array_equal(lines["MRSA T=3: weak T"], [3] * 6)
+    np.testing.assert_allclose(
+        lines["Random: hidden among, worst"],
+        results["hidden_among_worst"].sel(scheme="Random"),
+    )
+    plt.close("all")
+    alone = results.isel(scheme=[1])  # nothing to set it against
+    assert len(plot_overstatement(alone).get_lines()) == 5
+    plt.close("all")
 
 
 def test_style_leaves_the_users_settings_alone() -> None:

@@ -216,7 +216,7 @@ def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
     page = results.mrsa.report(tmp_path)
     assert page == tmp_path / "report.html"
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 4
+    assert text.count("data:image/png;base64,") == 5
     assert "12 clients, 8 rounds, 2 trials, seed 0" in text
     with pytest.raises(ConfigurationError, match="`out` must be a file that can be written"):
         results.mrsa.report(tmp_path / "none" / "page.html")

@@ -120,7 +120,7 @@ def test_simulate_writes_a_store_figures_and_a_report(
     results = open_study(out)
     assert dict(results.sizes) == {"client": 12, "scheme": 3, "trial": 3, "round": 40}
     page = (out / "report.html").read_text()
-    assert page.count("<img") == page.count("data:image/png;base64,") == 4
+    assert page.count("<img") == page.count("data:image/png;base64,") == 5
     for fetched in ('src="http', "<link", "@import", "url("):
         assert fetched not in page
     assert ">Accuracy</th>" not in page
@@ -152,7 +152,7 @@ def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFix
     assert (partition["exposed_clients"], partition["strong_privacy"]) == (0, 4)
     assert (blocks["exposed_clients"], blocks["strong_privacy"]) == (0, 2)
     assert blocks["reconstruction_error"] > 0.05
-    assert len(content["sentences"]) == 2
+    assert len(content["sentences"]) == 3
     for row in content["rows"]:
         gap = abs(row["aggregation_cardinality"] - row["expected_cardinality"])
         assert gap <= 5 * row["cardinality_error"] + 1e-6
@@ -161,7 +161,7 @@ def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFix
     history = results["participation"].values
     assert (results["skipped"].values == ~history.any(-1)).all()
     page = (out / "report.html").read_text()
-    assert page.count("<img") == 6
+    assert page.count("<img") == 10
     assert '<th scope="col">Error</th>' in page
     assert {p.name for p in out.glob("*.csv")} == {f"{p.stem}.csv" for p in out.glob("*.png")}
 

@@ -1,0 +1,179 @@
+"""What a study says that the worst and the median client is hidden among, in exact rationals."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from fractions import Fraction
+from statistics import median
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import mrsa_jax as mj
+from mrsa_jax import ConfigurationError, study
+from mrsa_jax.selection import RoundHistory
+from mrsa_jax.study import _report, _trial
+from mrsa_jax.study._segments import analyse_segments
+
+
+def exact(rows: np.ndarray) -> list[tuple[Fraction, Fraction] | None]:
+    """Return (worst, median) over who took part after each row: 1/h, h by exact projections."""
+    basis: list[list[Fraction]] = []
+    shares = [Fraction(0)] * rows.shape[1]
+    found: list[tuple[Fraction, Fraction] | None] = []
+    for row in rows:
+        rest = [Fraction(int(value)) for value in row]
+        for own in basis:
+            length = sum(value * value for value in own)
+            share = sum(a * b for a, b in zip(rest, own, strict=True)) / length
+            rest = [a - share * b for a, b in zip(rest, own, strict=True)]
+        length = sum(value * value for value in rest)
+        if length:
+            basis.append(rest)
+            shares = [h + value * value / length for h, value in zip(shares, rest, strict=True)]
+        hidden = [1 / h for h in shares if h]
+        found.append((min(hidden), median(hidden)) if hidden else None)
+    return found
+
+
+def check(worst: np.ndarray, middle: np.ndarray, rows: np.ndarray) -> None:
+    for low, half, wanted in zip(worst, middle, exact(rows), strict=True):
+        if wanted is None:
+            assert np.isnan([low, half]).all()
+            continue
+        assert (low == 1) == (wanted[0] == 1)  # exactly 1 is said of who is exposed, of no other
+        assert low == pytest.approx(float(wanted[0]), rel=1e-9)
+        assert half == pytest.approx(float(wanted[1]), rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def trials() -> np.ndarray:
+    """Histories of all kinds: empty rounds, repeated ones, single clients, everybody."""
+    rng = np.random.default_rng(0)
+    found = rng.random((60, 9, 7)) < rng.uniform(0.1, 0.9, (60, 1, 1))
+    found[0] = False
+    found[1, 1:] = False
+    found[2] = np.repeat(np.repeat(np.eye(3, 4, dtype=bool), 3, axis=0), 2, axis=1)[:, :7]
+    return np.asarray(found)
+
+
+def test_every_round_of_every_trial(trials: np.ndarray) -> None:
+    found = _trial.analyse(trials)
+    for b, rows in enumerate(trials):
+        check(found.hidden_among_worst[b], found.hidden_among_median[b], rows)
+    strong = found.strong_privacy.astype(float)
+    assert (strong[strong > 0] <= found.hidden_among_worst[strong > 0] + 1e-9).all()
+
+
+def test_the_first_rounds_are_those_of_a_shorter_study(trials: np.ndarray) -> None:
+    whole, part = _trial.analyse(trials).until(4), _trial.analyse(trials[:, :4])
+    for name in ("hidden_among_worst", "hidden_among_median"):
+        np.testing.assert_allclose(getattr(whole, name), getattr(part, name), rtol=1e-9)
+
+
+def test_of_each_sum_of_a_round_and_of_the_worst_segment() -> None:
+    """By hand: {0,1} + {2} in a round, nothing, then {0,1,2,3}, then a failed round's {3}."""
+    parts = np.array([[0, 0, 2, -1], [-1] * 4, [0, 0, 0, 0], [-1, -1, -1, 3]], np.int32)
+    own = np.array([[1, 1, 1, 0], [0] * 4, [1, 1, 1, 1], [0] * 4], bool)
+    status = np.array([0, 1, 0, 3], np.int32)
+    found = _trial.analyse_rounds(RoundHistory(np.zeros((4, 5, 4), bool), own, status, None, parts))
+    assert found.hidden_among_worst.tolist() == [1, 1, 1, 1]
+    np.testing.assert_allclose(found.hidden_among_median, [2, 2, 1.5, 1.5])
+    sums = [np.array([[1, 1, 1, 1]], bool), np.array([[1, 1, 0, 0]], bool)]
+    segments = mj.hetero.SegmentHistory(
+        participation=tuple(sums), rounds=(np.array([0]), np.array([1])),
+        blocks=(np.array([0]), np.array([0])), bounds=((0, 1), (1, 2)),
+        plain=np.zeros((2, 4), bool),
+    )  # fmt: skip
+    judged = analyse_segments(segments, np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool))
+    np.testing.assert_allclose(judged.hidden_among_worst, [4, 2])
+
+
+SMALL = study.SimulateConfig(
+    rounds=14,
+    trials=3,
+    schemes=("uniform", "batch_partitioning:2"),
+    population=study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.3,)),
+)
+
+
+def test_a_study_s_data_set_table_and_sentences() -> None:
+    results = study.run(SMALL)
+    for name in ("hidden_among_worst", "hidden_among_median"):
+        assert results[name].dims == ("scheme", "trial", "round")
+        assert results[name].attrs["units"] == "clients"
+        assert "hidden" in results[name].attrs["description"]
+    online = mj.availability.independent(0.3)
+    for label, selector in (
+        ("Random", mj.selection.uniform(12, 4)),
+        ("Multi-RoundSecAgg (T=2)", mj.selection.batch_partitioning(12, 4, 2)),
+    ):
+        own = results.sel(scheme=label)
+        played = np.asarray(mj.selection.rollout_trials(0, selector, online, 14, 3))
+        for b, rows in enumerate(played):
+            worst, middle = (own[f"hidden_among_{n}"].values[b] for n in ("worst", "median"))
+            check(worst, middle, rows)
+    rows = study.summarise(results)
+    table = results.mrsa.table().set_index("scheme")
+    for row in rows:
+        last = results.sel(scheme=row.scheme).isel(round=-1)
+        assert row.hidden_among_worst == last["hidden_among_worst"].min()
+        assert row.hidden_among_median == pytest.approx(float(last["hidden_among_median"].mean()))
+        assert table.loc[row.scheme, "hidden_among_worst"] == row.hidden_among_worst
+    assert rows[1].hidden_among_worst == pytest.approx(2)  # the cap of blocks of two
+    assert "Hidden among (worst)" in results.mrsa.explore().html
+
+
+def test_an_older_study_still_opens_and_says_nothing_of_it(results: xr.Dataset) -> None:
+    """The data set of `conftest` has no such variables, as those of earlier versions."""
+    rows = study.summarise(results)
+    assert [(row.hidden_among, row.weak_privacy) for row in rows] == [(None, None)] * 2
+    headings, _ = _report.table_of(rows)
+    assert not {"Hidden among", "Weak T"} & set(headings)
+    assert "hidden_among_worst" not in results.mrsa.table()
+
+
+def test_the_table_shows_both_and_1_only_of_who_is_exposed(results: xr.Dataset) -> None:
+    worst = np.array([[2, 1.5, 1], [2, 2, 2]], float)
+    middle = np.array([[2, 2, 1.0004], [2, 2, 12]], float)
+    dims = ("scheme", "round")
+    own = results.assign(
+        hidden_among_worst=(dims, worst), hidden_among_median=(dims, middle),
+        weak_lower=(dims, worst // 1), weak_upper=(dims, np.array([[2, 2, 1], [2, 2, 3]])),
+    )  # fmt: skip
+    headings, lines = _report.table_of(study.summarise(own))
+    assert [line[headings.index("Hidden among")] for line in lines] == [
+        "1 / 1.0004",
+        "2.00 / 12.00",
+    ]
+    assert [line[headings.index("Weak T")] for line in lines] == ["1", "2-3"]
+    page = _report.study_page({"command": "demo", "seed": 0}, own, {"weak_and_hidden": b""})
+    assert page.index("How well clients are hidden") < page.index(">Findings</h2>")
+
+
+def test_an_older_sweep_opens_and_is_not_gone_on_with(tmp_path: pathlib.Path) -> None:
+    text = (
+        'command = "simulate"\nrounds = 6\ntrials = 2\ntrajectories = true\nschemes = ["uniform"]\n'
+    )
+    text += "population.num_clients = 6\npopulation.cohort_size = 3\n[grid]\nseed = [0, 1]\n"
+    path, out = tmp_path / "study.toml", tmp_path / "out"
+    path.write_text(text)
+    study.sweep(path, out=out)
+    found = study.open_study(out)
+    own = found["hidden_among_worst_by_round"]
+    assert own.attrs["units"] == "clients"
+    np.testing.assert_array_equal(own.isel(round=-1), found["hidden_among_worst"])
+    table = found.mrsa.table()
+    np.testing.assert_allclose(
+        table["hidden_among_worst"], found["hidden_among_worst"].min("trial").values.ravel()
+    )
+    for name in (out / "results.zarr").glob("hidden_among*"):
+        for one in sorted(name.rglob("*"), reverse=True):
+            one.unlink()
+        name.rmdir()
+    assert "hidden_among_worst" not in study.open_study(out).mrsa.table()
+    assert json.loads((out / "study.json").read_text())["command"] == "sweep"
+    with pytest.raises(ConfigurationError, match=r"of this version.*lacks hidden_among_worst"):
+        study.sweep(path, out=out)
