@@ -142,7 +142,7 @@ def judge(
     Cost: certificates of weak T are searches, cheap where components are small; the rest is linear
     in the size of `lines`.
 
-    Source: this package's; the figures are those of HIDDEN.
+    Source: this package's (docs/hidden_among.md).
     """
     selector = from_lines(lines, cohort_size, classes=classes, fairness=fairness)
     online = independent(dropout_rate).for_clients(selector.num_clients)
