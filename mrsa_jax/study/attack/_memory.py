@@ -169,7 +169,7 @@ _OF_MESSAGES = 20  # and of the one whose message is made or undone
 # cores of x86-64 with JAX 0.10. And what returns the bytes of its arrays.
 _NEEDS: dict[type, tuple[int, Callable[[Any], int]]] = {
     setting.LeastSquaresConfig: (270, _of_sums),
-    setting.DistinguishConfig: (300, _of_shifts),
+    setting.DistinguishConfig: (430, _of_shifts),
     setting.DisaggregationConfig: (200, _of_columns),
     setting.GradientsConfig: (520, _of_gradients),
     setting.ModelInversionConfig: (350, _of_classes),
