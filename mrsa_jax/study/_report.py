@@ -38,7 +38,6 @@ _FORMS = {
     "F": "{row.fairness_gap:.3f}",
     "C": "{row.aggregation_cardinality:.2f}",
     "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
-    "Bits": "{row.bits:s}",
     "Skipped": "{row.skipped_rounds:.4g}",
     "Accuracy": "{row.percent_right:.1f} %",
     "Error": "{row.reconstruction_error:.2g}",
@@ -94,7 +93,7 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Weak T", "Hidden among", "Bits", "Accuracy", "Error", "Level", "Seconds"}
+    optional = {"Weak T", "Hidden among", "Accuracy", "Error", "Level", "Seconds"}
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -229,10 +228,6 @@ _READING = (
     "F: fairness gap. C: mean number of clients in a sum, beside its expectation and one standard "
     "error."
 )
-_READING_DRIFT = (
-    " Bits: a coordinate, about the whole history of the worst and of the median client's updates, "
-    "by the drift that was measured, if they are Gaussian."
-)
 _READING_WEAK = "Weak T: the fewest clients in any combination of the sums (proven bounds). "
 _READING_ERROR = (
     " Error: median relative squared error of the updates that least squares reconstructs, models "
@@ -250,11 +245,6 @@ def reading(rows: Sequence[Row]) -> str:
     """Return how to read the table of these rows."""
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
-    drifting = any(row.bits is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
-    return (
-        _READING.format(weak=_READING_WEAK * proven)
-        + _READING_DRIFT * drifting
-        + _READING_ERROR * attacked
-        + _READING_SEGMENTS * segmented
-    )
+    plain = _READING.format(weak=_READING_WEAK * proven)
+    return plain + _READING_ERROR * attacked + _READING_SEGMENTS * segmented

@@ -84,12 +84,6 @@ class Row:
     weak_upper: int | None = None
 
     @property
-    def bits(self) -> str | None:
-        """Bits about the worst and the median client, in words."""
-        worst, median = self.bits_worst, self.bits_median
-        return None if worst is None or median is None else f"{worst:.3g} / {median:.3g}"
-
-    @property
     def hidden_among(self) -> str | None:
         """What the worst and the median client is hidden among, in words."""
         worst, median = self.hidden_among_worst, self.hidden_among_median
@@ -224,21 +218,21 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
 
 def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     """Say what T does not cap; "" where nothing was measured."""
-    told = [
-        f"{row.bits_worst:.3g} bits a coordinate about the worst client's history and "
-        f"{row.bits_median:.3g} about the median's under {row.scheme} (of an update's variance "
-        f"{100 * row.update_lasting:.0f} % lasts, with memory {row.update_memory:.4g} a round, and "
-        "the rest is fresh)"
-        for row in rows
-        if row.bits_worst is not None and row.bits_median is not None
-        and row.update_memory is not None and row.update_lasting is not None
-    ]  # fmt: skip
-    if not told:
+    known = sorted(
+        (row for row in rows if row.bits_worst is not None and row.update_lasting is not None),
+        key=lambda row: row.bits_worst or 0.0,
+    )
+    if not known:
         return ""
+    ends = known[:: max(1, len(known) - 1)]
+    bits = " to ".join(f"{row.bits_worst:.3g} under {row.scheme}" for row in ends)
+    shares = sorted({round(100 * (row.update_lasting or 0.0)) for row in known})
+    lasts = " to ".join(f"{share}" for share in shares[:: max(1, len(shares) - 1)])
     return (
         "T caps what is learnt of the part of a client's updates that stays the same; as updates "
         f"drift, total bits grow with every participation, whatever T is: {_after(rounds)} the "
-        f"sums tell {'; '.join(told)}, if updates are Gaussian."
+        f"sums tell, in bits a coordinate of the worst client's history, {bits}, if updates are "
+        f"Gaussian. Of an update's variance {lasts} % lasts, as measured, and the rest is fresh."
     )
 
 
