@@ -25,7 +25,7 @@ class Row:
         hidden_among_worst: As in a sum of how many the worst hidden client is, of those who took
             part (the worst of all trials); None if nobody did, or the data set does not say.
         hidden_among_median: The median client of those, a mean over trials; None as above.
-        weak_lower: Weak T is at least this; None but in a `demo` of plain rounds.
+        weak_lower: Weak T is at least this; None but where plain rounds are trained on.
         weak_upper: Weak T is at most this; None as above.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.

@@ -266,7 +266,7 @@ def _train_one(
     }
     if result.drift is not None:
         column["drift"] = _drift.measured(result.drift, played, setting.weights)
-    if isinstance(config, DemoConfig) and played.rounds is None and played.segments is None:
+    if played.rounds is None and played.segments is None:
         progress.stage(f"{scheme.label}: weak T", 1)
         weak = _trial.weak_bounds(played.history)
         if weak is not None:
