@@ -108,6 +108,15 @@ def _exposure(quick: bool) -> Work:
     return Work([Call(jax.jit(first_exposure), (histories,))], count)
 
 
+def _hidden(quick: bool) -> Work:
+    from mrsa_jax.privacy import hidden_among_trajectory
+
+    count, rounds, clients = (4, 10, 8) if quick else (256, 200, 120)
+    histories = Struct((count, rounds, clients), jnp.bool_)
+    program = jax.jit(functools.partial(hidden_among_trajectory, quantiles=(0.0, 0.5)))
+    return Work([Call(program, (histories,))], count * rounds)
+
+
 def _weak_bounds(quick: bool) -> Work:
     from mrsa_jax._prime import PRIMES, fields
     from mrsa_jax.privacy.solver import bounds
@@ -335,6 +344,13 @@ HOT_PATHS: dict[str, HotPath] = {
         "histories",
         _exposure,
         {"pallas": Bound(10, 5.0), "xla": Bound(1_200)},
+    ),
+    "hidden-among": HotPath(
+        "worst and median client hidden among, after every round",
+        "256 x [200, 120]",
+        "rounds",
+        _hidden,
+        {"pallas": Bound(2_000), "xla": Bound(8_000)},
     ),
     "weak-bounds": HotPath(
         "bounds of weak privacy",

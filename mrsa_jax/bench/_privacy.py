@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mrsa_jax import availability, privacy, selection
+from mrsa_jax import availability, modular, privacy, selection
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.privacy._collusion import sums_judge
@@ -148,6 +149,63 @@ def _coalitions(case: str, clients: int, rounds: int, count: int, compared: int)
     )
 
 
+def _hidden(case: str, trials: int, rounds: int, clients: int, compared: int) -> Measurement:
+    """Time the worst and the median client after every round of many histories."""
+    online = availability.independent(0.3)
+    selector = selection.uniform(clients, clients // 10)
+    histories = np.asarray(selection.rollout_trials(0, selector, online, rounds, trials))
+    new = np.diff(np.asarray(modular.rank_trajectory(histories[:compared])), prepend=0) > 0
+
+    def peer() -> np.ndarray:
+        """Solve with the Gram matrix of each round's independent rows, which it is given."""
+        found = np.full((compared, rounds, 2), np.nan)
+        for history, is_new, figures in zip(histories[:compared], new, found, strict=True):
+            for j in range(rounds):
+                own = history[: j + 1][is_new[: j + 1]].astype(float)
+                if len(own):
+                    shares = (own * np.linalg.solve(own @ own.T, own)).sum(axis=0)
+                    seen = 1 / shares[shares > 1e-12]
+                    figures[j] = seen.min(), np.median(seen)
+        return found
+
+    def check(ours: Any, theirs: np.ndarray) -> None:
+        np.testing.assert_allclose(ours[:compared], theirs, rtol=1e-6)
+
+    return compare(
+        "privacy",
+        case,
+        lambda: privacy.hidden_among_trajectory(histories, quantiles=(0.0, 0.5)),
+        peer,
+        work=trials * rounds,
+        unit="rounds",
+        peer_work=compared * rounds,
+        peer_name="numpy.linalg.solve for each round",
+        check=check,
+        aim=50,
+        repeats=3,
+        note="aim: 10 s for 1,000 x 200 rounds, ranks and exposures exact",
+    )
+
+
+def _hidden_wide(case: str, rounds: int, clients: int) -> Measurement:
+    """Time the worst client after every round of one history of very many."""
+    history = np.random.default_rng(0).integers(0, 2, (rounds, clients), np.uint8).view(np.bool_)
+
+    def check(found: Any, _: None) -> None:
+        """Compare the last round with a solve on some of the clients."""
+        own = history.astype(np.float32)
+        gram = (own @ own.T).astype(float)
+        shares = (own[:, :1000] * np.linalg.solve(gram, own[:, :1000].astype(float))).sum(axis=0)
+        if not found[-1, 0] <= 1 / shares.max() * (1 + 1e-9):
+            raise ResultsDifferError(f"the worst of all, {found[-1, 0]}, is better than of some")
+
+    note = "aim: 120 s and 4 GB for 10^6 clients x 1,000 rounds; floor: 3 J^2 N / 2 products"
+    run = functools.partial(privacy.hidden_among_trajectory, history, quantiles=(0.0,))
+    return compare(
+        "privacy", case, run, work=rounds, unit="rounds", check=check, repeats=1, note=note
+    )
+
+
 def cases(quick: bool) -> list[Case]:
     """Return exact questions, many histories at once, and the hardest single ones."""
     wide = (100, 2_000) if quick else (1000, 100_000)
@@ -173,6 +231,18 @@ def cases(quick: bool) -> list[Case]:
     coalitions = (36, 24, 512, 40) if quick else (_CLIENTS, 90, 20_000, 200)
     drawn = f"random coalitions, [{coalitions[1]}, {coalitions[0]}]"
     found.append(Case(drawn, lambda name: _coalitions(name, *coalitions)))
+    trials, rounds, clients, compared = (8, 30, 24, 4) if quick else (1000, 200, _CLIENTS, 4)
+    many = (20, 20_000) if quick else (1000, 10**6)
+    found += [
+        Case(
+            f"hidden among, {trials} trials x [{rounds}, {clients}]",
+            lambda name: _hidden(name, trials, rounds, clients, compared),
+        ),
+        Case(
+            f"hidden among, worst, [{many[0]}, {many[1]}]",
+            lambda name: _hidden_wide(name, *many),
+        ),
+    ]
     if quick:
         return found
     return [
