@@ -350,7 +350,7 @@ HOT_PATHS: dict[str, HotPath] = {
         "256 x [200, 120]",
         "rounds",
         _hidden,
-        {"pallas": Bound(2_000), "xla": Bound(8_000)},
+        {"pallas": Bound(200), "xla": Bound(6_500)},
     ),
     "weak-bounds": HotPath(
         "bounds of weak privacy",
