@@ -22,7 +22,7 @@ def run_audit(config: AuditConfig) -> int:
         )
     if not found.is_complete:
         return INTERRUPTED
-    return 0 if found.gate is None or found.gate.passed else BELOW_TARGET
+    return 0 if all(gate.passed for gate in found.gates) else BELOW_TARGET
 
 
 def _print(found: Any) -> None:
@@ -35,7 +35,6 @@ def _print(found: Any) -> None:
             "gives it up to the change.",
             style="dim",
         )
-    gate = found.gate
-    if gate is not None:
+    for gate in found.gates:
         verdict = "[green]PASSED[/]" if gate.passed else "[bold red]FAILED[/]"
         console.print(f"\n{verdict}: {escape(gate.reason)}", highlight=False)

@@ -45,12 +45,13 @@ def plot_audit_exposure(
 
 
 def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Plot weak T after each round of a log, and strong T where it is known.
+    """Plot weak T after each round of a log, and strong T and hidden among where they are known.
 
     Weak T lies in the band; a thick line is drawn where its edges meet.
 
     Args:
-        data: Columns round, weak_lower, weak_upper and maybe strong_privacy; below 1 is left out.
+        data: Columns round, weak_lower, weak_upper and maybe strong_privacy and
+            hidden_among_worst; below 1 is left out.
             Rounds without numbers are counted from 1.
         ax: Where to draw; a figure of its own when None.
     """
@@ -69,12 +70,13 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             strong = _above_zero(data["strong_privacy"])
             ax.plot(rounds, strong, color="#000000", ls=(0, (4, 2)), lw=1.2,
                     drawstyle="steps-post", label="strong T", **mark)  # fmt: skip
+        if "hidden_among_worst" in data and data["hidden_among_worst"].notna().any():
+            ax.plot(rounds, _above_zero(data["hidden_among_worst"]), color="#009E73", lw=2.4,
+                    drawstyle="steps-post", label="worst client hidden among", **mark)  # fmt: skip
         highest = float(np.nanmax(upper)) if np.isfinite(upper).any() else 1.0
         ax.axhline(2, color=WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
-        ax.set(
-            xlabel=label, ylabel="weak and strong T (clients)", ylim=(0, max(1.1 * highest, 2.5))
-        )
-        ax.set_title("Fewest clients in any combination of the sums, or moving together")
+        ax.set(xlabel=label, ylabel="clients", ylim=(0, max(1.1 * highest, 2.5)))
+        ax.set_title("Weak T, strong T, and among how many the worst client is hidden")
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
         whole_numbers(ax.xaxis, ax.yaxis)
     return ax

@@ -1,26 +1,25 @@
 """What a participation log leaks, in order of urgency, with names, certificate and recipe.
 
-Exposed clients first, then the largest leverage, then weak and strong multi-round privacy
+Exposed clients first, then among how many each is hidden, then weak and strong multi-round privacy
 (Multi-RoundSecAgg, Remark 1 and equation (5)).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from mrsa_jax._arrays import host_array
-from mrsa_jax._checks import check_count, check_known
+from mrsa_jax._checks import check_count, check_known, check_number
 from mrsa_jax._errors import require
-from mrsa_jax._html import Markup, card, shown, tidy
+from mrsa_jax._html import Markup, card, hidden_words, shown, tidy
 from mrsa_jax._untrusted import printable
+from mrsa_jax.privacy._audit_hidden import Hidden, Noise, Noisy, is_feasible
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
-from mrsa_jax.privacy._hidden import hidden_among
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._strong import strong_privacy
@@ -29,10 +28,10 @@ from mrsa_jax.privacy._weak import WeakPrivacy, weak_steps
 from mrsa_jax.privacy.logs import ParticipationLog
 from mrsa_jax.privacy.solver import Progress
 
-Definition = Literal["weak", "strong"]
+Definition = Literal["weak", "strong", "hidden"]
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
-_MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores
+_HIDDEN, _PLAIN = "hidden among", "plain sums"
 _GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
 
 
@@ -40,13 +39,13 @@ class Gate(NamedTuple):
     """Whether a history keeps a privacy that somebody demands.
 
     Attributes:
-        target: T that is demanded.
-        definition: `"weak"` or `"strong"`.
-        passed: Whether it is proven that T is at least the target.
+        target: T that is demanded, or among how many clients each must be hidden.
+        definition: `"weak"`, `"strong"` or `"hidden"`.
+        passed: Whether it is known that the history keeps it: of T a proof, of the other a float.
         reason: Why, in a sentence.
     """
 
-    target: int
+    target: float | int
     definition: Definition
     passed: bool
     reason: str
@@ -62,9 +61,9 @@ class Audit:
         empty_rounds: Rows in which nobody took part.
         is_weighted: Whether entries other than 0 and 1 occur.
         exposed: (client, first round after which its update can be solved for), by round.
-        max_leverage: Largest share of a client's variance that a linear estimate explains; None
-            where nobody took part or the history is too large.
-        max_leverage_client: Whose it is.
+        hidden: As in one sum of how many clients each is hidden, and the worst of them; None where
+            nobody took part, or the history is too large.
+        noisy: How well clients are told apart beneath the noise that was told of, if it was.
         weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
         group: The smallest group whose plain sum follows; None where it was not searched for.
         group_clients: Names of its clients.
@@ -82,8 +81,8 @@ class Audit:
     exposed: tuple[tuple[Hashable, Hashable], ...]
     weak: WeakPrivacy
     strong: int | None
-    max_leverage: float | None = None
-    max_leverage_client: Hashable | None = None
+    hidden: Hidden | None = None
+    noisy: Noisy | None = None
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
     recipe: Recipe | None = None
@@ -100,19 +99,18 @@ class Audit:
             ("exposed clients", str(len(self.exposed))),
             ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
             ("strong T", shown(self.strong)),
-            ("largest leverage", self.largest_share),
+            ("worst hidden", self.worst_hidden),
         ]
         words = "".join(f"<p>{tidy(shown(text, 400))}</p>" for text in self.sentences())
         return card("Audit", rows, note=Markup(words))
 
     @property
-    def largest_share(self) -> str:
-        """The largest leverage in percent; what is below 1 never reads as all."""
-        leverage = self.max_leverage
-        if leverage is None:
+    def worst_hidden(self) -> str:
+        """Among how many the worst hidden client is, and who it is."""
+        if self.hidden is None:
             return "not computed"
-        is_almost_all = leverage < 1.0 and round(leverage, 3) == 1.0
-        return "more than 99.9%" if is_almost_all else f"{leverage:.1%}"
+        client = printable(self.hidden.least_client)
+        return f"among {hidden_words(self.hidden.least)} (client {client})"
 
     def over_rounds(self, log: ParticipationLog, progress: Progress | None = None) -> OverRounds:
         """Return who was exposed, and between which bounds weak T lay, after each round of a log.
@@ -130,23 +128,31 @@ class Audit:
         """
         return over_rounds(log, [first for _, first in self.exposed], self.weak, progress)
 
-    def gate(self, target: int, definition: Definition = "weak") -> Gate:
-        """Return whether privacy of at least `target` is proven; what is uncertain fails.
+    def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
+        """Return whether privacy of at least `target` is known; what is uncertain fails.
 
         Where a proof would have cost more than the effort, primes drawn at random decide with the
         error chance that the reason states.
 
         Args:
-            target: T demanded, at least 1. A weak T of 2 means that nobody is exposed.
+            target: T demanded, an integer of at least 1; a weak T of 2 means that nobody is
+                exposed. Of `"hidden"` any number from 1.
             definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
-                who only ever move together.
+                who only ever move together; `"hidden"` asks among how many the worst hidden
+                client is (`hidden_among`, noise not counted), to nine digits.
 
         Raises:
-            ConfigurationError: If `target` is no positive integer or the definition unknown.
+            ConfigurationError: If `target` is no such number or the definition unknown.
+
+        Examples:
+            >>> audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
+            'client 0 is hidden among 1.67, below 2.5'
         """
-        check_count(target, "target", "must be an integer of at least 1")
         known = typing.get_args(Definition)
         check_known(definition, "definition", known, "a known definition")
+        if definition == "hidden":
+            return self._hidden_gate(target)
+        check_count(target, "target", "must be an integer of at least 1")
         lower = self.strong if definition == "strong" else self.weak.lower
         upper = self.strong if definition == "strong" else self.weak.upper
         if lower is None or upper is None:
@@ -161,6 +167,13 @@ class Audit:
             reason = f"{value} at this effort: {target} is not proven, more effort may decide"
             return Gate(target, definition, False, reason)
         return Gate(target, definition, True, f"{value}, at least {target}")
+
+    def _hidden_gate(self, target: float | int) -> Gate:
+        check_number(target, "target", "must be a finite number of at least 1", 1.0)
+        if self.hidden is not None:
+            return Gate(target, "hidden", *self.hidden.gate(target))
+        why = "nobody took part" if not self.weak.rank else "it was not computed"
+        return Gate(target, "hidden", False, f"{why}, so nobody is known to be hidden")
 
     def sentences(self) -> list[str]:
         """Return the findings in words, the most urgent first."""
@@ -178,6 +191,7 @@ class Audit:
             self.recipe.text(),
             *self._plain_sum(),
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            *(self.noisy.sentences() if self.noisy is not None else []),
             *self._columns(),
             *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
         ]
@@ -206,15 +220,10 @@ class Audit:
             exposed = "No client is exposed: nobody's own update follows from the sums."
         if self.weak.error_bits is not None:
             exposed += f" Not proven at this effort: {self.weak.surety}."
-        if self.max_leverage is None:
-            return [exposed]
-        mean = self.weak.rank / self.num_clients
-        client = printable(self.max_leverage_client)
-        return [
-            exposed,
-            f"The best linear estimate explains {self.largest_share} of the variance of "
-            f"client {client}'s update, and {mean:.1%} of a client's on average.",
-        ]
+        if self.hidden is not None:
+            return [exposed, self.hidden.sentence()]
+        left_out = "Among how many clients each is hidden was left out: the log is too large."
+        return [exposed] if _HIDDEN in self.pending else [exposed, left_out]
 
     def _plain_sum(self) -> list[str]:
         group = self.group
@@ -240,8 +249,16 @@ class Audit:
                 {"client": _plain(client), "first_round": _plain(first)}
                 for client, first in self.exposed
             ],
-            "max_leverage": self.max_leverage,
-            "max_leverage_client": _plain(self.max_leverage_client),
+            "hidden_among": None if self.hidden is None else {
+                "worst": [
+                    {"client": _plain(client), "hidden_among": size}
+                    for client, size in self.hidden.worst
+                ],
+                "least": self.hidden.least,
+                "least_client": _plain(self.hidden.least_client),
+                "median": self.hidden.median,
+            },
+            "noise": None if self.noisy is None else self.noisy.to_dict(),
             "pending": list(self.pending),
             "weak_privacy": {
                 "lower": weak.lower,
@@ -276,6 +293,10 @@ def audit(
     *,
     effort: float | int = 1.0,
     progress: Callable[[str, int, int], None] | None = None,
+    noise_multiplier: float | int | None = None,
+    clip: float | int | None = None,
+    delta: float | int = 1e-5,
+    spread: float | int | None = None,
 ) -> Audit:
     """Return what a participation history leaks, with the names of its log.
 
@@ -286,13 +307,21 @@ def audit(
         effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core for
             weak privacy (`weak_privacy`), and a sixth of that for plain sums.
         progress: Called with the name of a stage, the parts of it that are done, and their number.
+        noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
+            learnt sum: then mu and epsilon of the worst clients are told, of one who takes part
+            against one who sends nothing.
+        clip: C, the largest norm of a client's update; with `noise_multiplier`, and never without.
+        delta: At which epsilon is told.
+        spread: Standard deviation of the others' updates in a direction: mu and epsilon are then
+            told for Gaussian others too, which is no guarantee.
 
     Returns:
         The findings.
 
     Raises:
         ConfigurationError: If an entry is a fraction, negative or NaN, or P has not two axes or an
-            empty one.
+            empty one; if `noise_multiplier`, `clip`, `spread` or `delta` is not positive and
+            finite, delta is not below 1, or one of them lacks what it needs.
 
     Examples:
         >>> found = audit([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
@@ -301,9 +330,13 @@ def audit(
         >>> found.gate(2).passed
         False
 
-    Source: Multi-RoundSecAgg, Remark 1 and equation (5); leverage and recipes are this package's.
+    Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are this
+        package's.
     """
-    *_, last = audit_steps(log_or_P, effort=effort, progress=progress)
+    *_, last = audit_steps(
+        log_or_P, effort=effort, progress=progress, noise_multiplier=noise_multiplier, clip=clip,
+        delta=delta, spread=spread,
+    )  # fmt: skip
     return last
 
 
@@ -312,6 +345,10 @@ def audit_steps(
     *,
     effort: float | int = 1.0,
     progress: Callable[[str, int, int], None] | None = None,
+    noise_multiplier: float | int | None = None,
+    clip: float | int | None = None,
+    delta: float | int = 1e-5,
+    spread: float | int | None = None,
 ) -> Iterator[Audit]:
     """Yield what `audit` has found, each time it has found more, in order of what it costs.
 
@@ -323,6 +360,10 @@ def audit_steps(
         log_or_P: As for `audit`.
         effort: As for `audit`.
         progress: As for `audit`.
+        noise_multiplier: As for `audit`.
+        clip: As for `audit`.
+        delta: As for `audit`.
+        spread: As for `audit`.
 
     Yields:
         The findings so far.
@@ -333,8 +374,9 @@ def audit_steps(
     Examples:
         >>> first, *_, last = audit_steps([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
         >>> first.exposed == last.exposed, first.pending, last.pending
-        (True, ('weak privacy', 'leverage', 'plain sums'), ())
+        (True, ('weak privacy', 'plain sums'), ())
     """
+    noise = Noise.checked(noise_multiplier, clip, delta, spread)
     log = as_log(log_or_P) or _unnamed(log_or_P)
     report = progress or (lambda stage, done, total: None)
     P = log.participation
@@ -342,43 +384,34 @@ def audit_steps(
     found: Audit | None = None
     for weak in weak_steps(P, effort=effort, progress=report):
         if found is None:
-            found = _first(log, weak, strong_privacy(P))
+            found = _first(log, weak, strong_privacy(P), noise)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
         found = dataclasses.replace(found, weak=weak, recipe=recipe)
         yield found
         report("weak privacy", 0, 1)
     assert found is not None
-    report("leverage", 0, 1)
-    leverage = _leverages(P, weak.exposed) if weak.rank else None
-    found = dataclasses.replace(found, pending=("plain sums",))
-    if leverage is not None:
-        top = int(np.argmax(leverage))
-        largest = float(leverage[top])
-        found = dataclasses.replace(
-            found, max_leverage=largest, max_leverage_client=log.clients[top]
-        )
+    if _HIDDEN in found.pending:
+        report(_HIDDEN, 0, 1)
+        found = dataclasses.replace(found, hidden=Hidden.of(log, found.weak.exposed))
+    found = dataclasses.replace(found, pending=(_PLAIN,))
     yield found
-    report("plain sums", 0, 1)
+    report(_PLAIN, 0, 1)
     found = dataclasses.replace(found, pending=())
-    if effort > 0 and 0 < weak.num_groups <= _MOST_GROUPS:
+    groups = found.weak.num_groups
+    if effort > 0 and 0 < groups <= _MOST_GROUPS:
         group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
         names = tuple(log.clients[i] for i in group.support)
         found = dataclasses.replace(found, group=group, group_clients=names)
     yield found
 
 
-def _leverages(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray | None:
-    """Return each client's leverage, 1 for the exposed ones; None where it takes minutes."""
-    rounds = int((P != 0).any(axis=1).sum())
-    if rounds**2 * max(P.shape) > _MOST_MULTIPLIED:
-        return None
-    found = np.minimum(1 / hidden_among(P), math.nextafter(1.0, 0.0))
-    found[list(exposed)] = 1.0
-    return found
-
-
-def _first(log: ParticipationLog, weak: WeakPrivacy, strong: int | None) -> Audit:
+def _first(
+    log: ParticipationLog, weak: WeakPrivacy, strong: int | None, noise: Noise | None
+) -> Audit:
+    """Return what is known at once; how well clients are hidden too, unless that takes its time."""
     P = log.participation
+    is_at_once = bool(weak.rank) and is_feasible(P, at_once=True)
+    is_later = bool(weak.rank) and not is_at_once and is_feasible(P)
     since = sorted(zip(weak.exposed_since, weak.exposed, strict=True))
     return Audit(
         num_rounds=P.shape[0],
@@ -388,7 +421,9 @@ def _first(log: ParticipationLog, weak: WeakPrivacy, strong: int | None) -> Audi
         exposed=tuple((log.clients[i], log.rounds[j]) for j, i in since),
         weak=weak,
         strong=strong,
-        pending=("weak privacy", "leverage", "plain sums"),
+        hidden=Hidden.of(log, weak.exposed) if is_at_once else None,
+        noisy=noise.figures(log) if noise is not None and weak.rank else None,
+        pending=("weak privacy", *([_HIDDEN] if is_later else []), _PLAIN),
         columns_used=log.columns_used,
         columns_ignored=log.columns_ignored,
     )

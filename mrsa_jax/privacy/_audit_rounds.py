@@ -14,6 +14,8 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from mrsa_jax._prime import ERROR_BITS, error_bits, minor_bits
+from mrsa_jax.privacy._audit_hidden import is_feasible
+from mrsa_jax.privacy._hidden import hidden_among_trajectory
 from mrsa_jax.privacy._strong import strong_privacy_trajectory
 from mrsa_jax.privacy._trajectory import weak_privacy_trajectory
 from mrsa_jax.privacy._weak import WeakPrivacy
@@ -34,12 +36,15 @@ class OverRounds:
         strong: int32, strong T; -1 while nobody took part. None for a log too large.
         lower: int32, weak T is at least this; -1 while nobody took part.
         upper: int32, weak T is at most this; -1 while nobody took part.
+        hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
+            nan while nobody took part. None for a log too large.
     """
 
     exposed: np.ndarray
     strong: np.ndarray | None
     lower: np.ndarray
     upper: np.ndarray
+    hidden: np.ndarray | None
 
 
 def over_rounds(
@@ -81,7 +86,11 @@ def over_rounds(
         lower = np.maximum(lower, bulk.lower)
         upper = np.where(seen, np.minimum(upper, bulk.upper), upper)
     lower, upper = (np.where(seen, bound, -1).astype(np.int32) for bound in (lower, upper))
-    return OverRounds(exposed, strong, lower, upper)
+    hidden = None
+    if is_feasible(P):
+        worst = np.asarray(hidden_among_trajectory(P, quantiles=(0.0,)))[:, 0]
+        hidden = np.where(exposed > 0, 1.0, np.maximum(worst, np.nextafter(1.0, 2.0)))
+    return OverRounds(exposed, strong, lower, upper, hidden)
 
 
 def _sizes(P: np.ndarray) -> np.ndarray:

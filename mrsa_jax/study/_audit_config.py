@@ -61,6 +61,21 @@ class AuditConfig(Shown):
     definition: Literal["weak", "strong"] = "weak"
     """Of --fail-below: weak T (any combination of sums) or strong T (who only move together)."""
 
+    fail_below_hidden: Annotated[float | None, tyro.conf.arg(metavar="CLIENTS")] = None
+    """Exit with status 3 unless each client is hidden among so many; noise is not counted."""
+
+    noise_multiplier: Annotated[float | None, tyro.conf.arg(metavar="Z")] = None
+    """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon."""
+
+    clip: Annotated[float | None, tyro.conf.arg(metavar="C")] = None
+    """Largest norm of a client's update, with --noise-multiplier."""
+
+    delta: float = 1e-5
+    """At which epsilon is printed."""
+
+    spread: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """Also mu and epsilon if others' updates are Gaussian with this spread: no guarantee."""
+
     recipe_file: File = None
     """Where to write the whole recipe as CSV."""
 
@@ -74,11 +89,23 @@ class AuditConfig(Shown):
     """Print everything as JSON instead."""
 
 
+_NOISE = ("noise_multiplier", "clip", "delta", "spread")
+
+
 def check_audit(config: AuditConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
     check_positive(config, "memory_gib")
     check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
     check_least(config, fail_below=1)
+    hidden = config.fail_below_hidden
+    if hidden is not None:
+        check_number(hidden, "fail_below_hidden", "must be a finite number of at least 1", 1.0)
+    check_positive(config, *(name for name in _NOISE if getattr(config, name) is not None))
+    require(config.delta < 1, "delta", "must be below 1", config.delta)
+    told = [name for name in _NOISE if getattr(config, name) is not None and name != "delta"]
+    for name in ("noise_multiplier", "clip"):
+        missing = bool(told) and name not in told
+        require(not missing, name, f"must be given with {', '.join(told)}", None)
     recipe = config.recipe_file
     there = recipe is None or recipe.parent.is_dir()
     require(there, "recipe_file", "must lie in an existing folder", str(recipe))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
 
@@ -85,13 +86,13 @@ class AuditFindings:
         file: Of the log.
         log: The history in it.
         audit: What it leaks, with proof.
-        gate: What was demanded, if anything.
+        gates: What was demanded, if anything: of T, and among how many clients are hidden.
     """
 
     file: pathlib.Path
     log: ParticipationLog
     audit: Audit
-    gate: Gate | None
+    gates: tuple[Gate, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -120,8 +121,15 @@ class AuditFindings:
     @property
     def content(self) -> dict[str, Any]:
         """Everything, as `--json` prints it."""
-        gate = None if self.gate is None else self.gate._asdict()
-        return {"file": str(self.file), **self.audit.to_dict(), "gate": gate}
+        return {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
+
+    @property
+    def verdicts(self) -> dict[str, Any]:
+        """What the gates say as plain values: that of T, that of hidden among; None without."""
+        found = {"gate": None, "gate_hidden": None}
+        own = {"gate_hidden" if gate.definition == "hidden" else "gate": gate._asdict()
+               for gate in self.gates}  # fmt: skip
+        return found | own
 
 
 def first_rows(found: Audit) -> list[tuple[str, str, str]]:
@@ -146,10 +154,12 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     exposed, *others = first_rows(found)
     if not others:
         return [exposed]
-    leverage = found.largest_share
-    if found.max_leverage is not None:
-        leverage += f" (client {printable(found.max_leverage_client)})"
-    plain = []
+    hidden, noisy, plain = [("worst client hidden", found.worst_hidden, "float64")], [], []
+    if found.hidden is not None:
+        words = f"among {hidden_words(found.hidden.median)}"
+        hidden.append(("median client hidden", words, "float64"))
+    if found.noisy is not None:
+        noisy = found.noisy.rows()
     group = found.group
     if group is not None and group.upper is not None:
         sizes = str(group.upper) if group.certified else f"{group.lower} to {group.upper}"
@@ -159,10 +169,11 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     both = weak.lower == weak.upper
     return [
         exposed,
-        ("maximum leverage", leverage, "float64"),
+        *hidden,
         ("weak T", str(weak.lower) if both else f"{weak.lower} to {weak.upper}",
          f"{weak.verdict}; from below: {weak.lower_method}, from above: {weak.upper_method}"),
         *plain,
         ("strong T", str(found.strong), "exact"),
         ("rank of the sums", f"{weak.rank} for {weak.num_groups} groups of clients", weak.surety),
+        *noisy,
     ]  # fmt: skip

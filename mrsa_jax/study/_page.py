@@ -198,7 +198,7 @@ def _css(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±/].*)?|-|–|nan|none", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?( ?[%±/].*)?|-|–|nan|none|inf", re.IGNORECASE)
 
 
 def figures_section(pictures: Mapping[str, tuple[str, bytes]], title: str = "Figures") -> Section:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._html import shown, tidy
+from mrsa_jax._html import hidden_words, shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._page import Section, data_table, figures_section, paragraphs
 
@@ -20,7 +20,8 @@ _CAPTIONS = {
     "combination of the sums so far is theirs alone.",
     "weak_privacy": "Weak T after each round: the fewest clients in any combination of the "
     "sums so far, between its bounds (before the last round with error chance below 2^-30); 1 "
-    "means that somebody is exposed. Strong T: the fewest clients whom no combination tells apart.",
+    "means that somebody is exposed. Strong T: the fewest clients whom no combination tells apart. "
+    "Hidden among: as in a sum of how many clients the worst hidden client is.",
 }
 
 _MODEL = (
@@ -61,6 +62,8 @@ def audit_page(
         Section("Summary", summary),
         figures_section(pictures),
         Section("Exposed clients", _exposed(findings["exposed"])),
+        Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
+        Section("Told apart beneath the noise", _noisy(findings.get("noise"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
     return _report.whole_page(manifest, [str(content["title"])], sections)
@@ -68,10 +71,11 @@ def audit_page(
 
 def _findings(content: Mapping[str, Any]) -> str:
     words = paragraphs(shown(text, 2000) for text in content["sentences"])
-    gate = content.get("gate")
-    if gate is not None:
-        verdict = "passed" if gate["passed"] else "failed"
-        words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
+    for name in ("gate_hidden", "gate"):
+        gate = content.get(name)
+        if gate is not None:
+            verdict = "passed" if gate["passed"] else "failed"
+            words = f"<p><strong>Gate {verdict}:</strong> {tidy(gate['reason'])}.</p>" + words
     return words + f'<p class="note">{_MODEL}</p>'
 
 
@@ -82,6 +86,38 @@ def _exposed(exposed: list[dict[str, Any]]) -> str:
     headings = ("Client", "From round on")
     return data_table(headings, rows, "Whose own update follows from the sums, and since when",
                       most=_MOST_ROWS, where="clients.csv")  # fmt: skip
+
+
+def _hidden(hidden: Mapping[str, Any] | None) -> str:
+    """Return the table of the worst hidden clients; "" where the audit does not say."""
+    if not hidden or not hidden["worst"]:
+        return ""
+    rows = [(str(one["client"]), hidden_words(one["hidden_among"])) for one in hidden["worst"]]
+    caption = "As in one sum of how many clients the sums of all rounds hide each; the median "
+    caption += f"client: {hidden_words(hidden['median'])}"
+    return data_table(("Client", "Hidden among"), rows, caption, where="clients.csv")
+
+
+def _noisy(noise: Mapping[str, Any] | None) -> str:
+    """Return tables of mu and epsilon; "" without noise."""
+    if not noise:
+        return ""
+    tables = []
+    for name, caption in (
+        ("others_known", "If all others' updates are known: a guarantee"),
+        ("others_gaussian", f"If they are Gaussian with spread {noise['spread']}: no guarantee"),
+    ):
+        rows = [
+            (str(one["client"]), *("inf" if one[of] is None else f"{one[of]:.4g}" for of in _TOLD))
+            for one in noise.get(name) or []
+        ]
+        if rows:
+            headings = ("Client", "mu", f"epsilon at delta {noise['delta']:g}")
+            tables.append(data_table(headings, rows, caption))
+    return "".join(tables)
+
+
+_TOLD = ("mu", "epsilon")
 
 
 def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:

@@ -55,6 +55,14 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
         (LOG, ["--effort", "-1"], "`effort` must be a number of at least 0; got -1.0"),
         (LOG, ["--effort", "nan"], "`effort` must be a number of at least 0; got nan"),
         (LOG, ["--fail-below", "0"], "`fail_below` must be at least 1; got 0"),
+        (LOG, ["--fail-below-hidden", "0.5"], "`fail_below_hidden` must be a finite number of at"),
+        (LOG, ["--fail-below-hidden", "nan"], "`fail_below_hidden` must be a finite number of at"),
+        (LOG, ["--noise-multiplier", "1"], "`clip` must be given with noise_multiplier; got None"),
+        (LOG, ["--clip", "1"], "`noise_multiplier` must be given with clip; got None"),
+        (LOG, ["--spread", "1"], "`noise_multiplier` must be given with spread; got None"),
+        (LOG, ["--noise-multiplier", "0", "--clip", "1"], "`noise_multiplier` must be positive"),
+        (LOG, ["--noise-multiplier", "1", "--clip", "-1"], "`clip` must be positive; got -1.0"),
+        (LOG, ["--delta", "1"], "`delta` must be below 1; got 1.0"),
         (LOG, ["--recipe-file", "none/x.csv"], "`recipe_file` must lie in an existing folder; got"),
         (LOG, ["--overwrite"], "`overwrite` must come with --out; got True"),
         (LOG, ["--out", "pyproject.toml"], "`out` must be a folder; got 'pyproject.toml'"),
@@ -96,7 +104,7 @@ def test_the_findings_in_words(log: pathlib.Path, capsys: pytest.CaptureFixture[
     findings = [
         "1 of 5 clients are exposed",
         "client site-41 (from round 12 on)",
-        "100.0% of the variance of client site-41's update",
+        "Hidden as in one sum of so many clients: the exposed among 1, client site-17 among 2.00",
         "Weak T is 1 (proven)",
         "The sum of rounds 3 and 9 minus round 12 is client site-41's update alone.",
         "Strong T is 1",
@@ -141,6 +149,52 @@ def test_gates(
     words = ["audit", str(path), *QUICK, "--fail-below", str(target), "--definition", definition]
     assert main(words) == status
     assert ("PASSED" if status == 0 else "FAILED") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "status"),
+    [
+        (["--fail-below-hidden", "2"], 0),
+        (["--fail-below-hidden", "2.001"], 3),
+        (["--fail-below-hidden", "2.001", "--fail-below", "2"], 3),
+        (["--fail-below-hidden", "2", "--fail-below", "3"], 3),
+        (["--fail-below-hidden", "2", "--fail-below", "2"], 0),
+    ],
+)
+def test_gates_of_hidden_among(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], flags: list[str], status: int
+) -> None:
+    """Blocks of two, all of whose sums are solved for: exactly two; each gate is said."""
+    path = tmp_path / "blocks.csv"
+    path.write_text("1,1,0,0\n1,1,1,1\n")
+    assert main(["audit", str(path), *QUICK, *flags]) == status
+    said = capsys.readouterr().out
+    assert said.count("PASSED") + said.count("FAILED") == len(flags) // 2
+    assert ("FAILED" in said) == (status == 3)
+    assert main(["audit", str(path), *QUICK, *flags, "--json"]) == status
+    content = json.loads(capsys.readouterr().out)
+    assert content["gate_hidden"]["definition"] == "hidden"
+    assert (content["gate"] is None) == ("--fail-below" not in flags)
+    assert content["hidden_among"]["least"] == pytest.approx(2)
+
+
+def test_noise_is_told_in_words_and_kept(
+    log: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["audit", str(log), *QUICK, "--noise-multiplier", "2", "--clip", "0.5"]
+    assert main([*words, "--spread", "0.1", "--delta", "1e-6", "--out", str(out)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "With noise of standard deviation 1 in each sum (noise multiplier 2, clip 0.5)" in said
+    assert "a guarantee of differential privacy, delta 1e-06" in said
+    assert "told apart, others Gaussian" in said
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert "If all others&#x27; updates are known: a guarantee" in page
+    assert "If they are Gaussian with spread 0.1: no guarantee" in page
+    assert "Worst hidden of the others" in page
+    worst = [float(row["hidden_among_worst"]) for row in rows_of(out / "rounds.csv")]
+    assert worst == pytest.approx([3, 2, 1])
 
 
 @pytest.mark.slow
@@ -243,7 +297,7 @@ def test_a_folder_for_a_later_reader(
     assert content["gate"]["passed"] is False
     assert content["sentences"][0].startswith("1 of 5 clients are exposed")
     assert rows_of(out / "clients.csv")[2] == {
-        "client": "site-41", "rounds": "1", "first_exposed": "12"
+        "client": "site-41", "rounds": "1", "first_exposed": "12", "hidden_among": "1.0"
     }  # fmt: skip
     assert [(row["round"], row["exposed_clients"]) for row in rows_of(out / "rounds.csv")] == [
         ("3", "0"), ("9", "0"), ("12", "1"),
@@ -369,7 +423,8 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--help"]) == 0
     text = capsys.readouterr().out
     for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE",
-                 "--out", "--overwrite", "--where", "--ignore-columns"):  # fmt: skip
+                 "--out", "--overwrite", "--where", "--ignore-columns", "--fail-below-hidden",
+                 "--noise-multiplier", "--clip", "--spread", "--delta"):  # fmt: skip
         assert flag in text
 
 
@@ -397,7 +452,7 @@ def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib
     assert process.returncode == 130, said
     assert "No client is exposed" in printed
     assert "not decided" in printed
-    assert "Not finished: weak privacy, leverage, plain sums." in printed
+    assert "Not finished: weak privacy, plain sums." in printed
 
 
 @pytest.mark.slow

@@ -58,6 +58,12 @@ def test_privacy_is_a_band_and_a_line_where_it_is_known() -> None:
     plt.close("all")
 
 
+def test_the_worst_client_is_drawn_where_it_is_known() -> None:
+    ax = plot_audit_privacy(DATA.assign(hidden_among_worst=[np.nan, 2.0, 1.4, 1.0]))
+    np.testing.assert_array_equal(lines(ax)["worst client hidden among"][:, 1], [np.nan, 2, 1.4, 1])
+    plt.close("all")
+
+
 def test_without_strong_privacy_and_with_a_single_round() -> None:
     one = DATA.iloc[[1]].drop(columns="strong_privacy")
     ax = plot_audit_privacy(one)

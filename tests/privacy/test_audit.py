@@ -64,7 +64,9 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     stages = []
     found = audit(LOG, effort=0.01, progress=lambda *stage: stages.append(stage))
     assert found.exposed == ((41, 12),)
-    assert (found.max_leverage, found.max_leverage_client) == (1.0, 41)
+    assert found.hidden is not None
+    assert (found.hidden.least, found.hidden.least_client) == (1.0, 41)
+    assert [name for name, _ in found.hidden.worst] == [17, 18, 50, 60]
     assert (found.weak.lower, found.weak.upper, found.weak.certified) == (1, 1, True)
     assert found.strong == 1
     assert (found.num_rounds, found.num_clients, found.empty_rounds) == (3, 5, 0)
@@ -77,10 +79,11 @@ def test_the_recipe_in_the_systems_own_names() -> None:
     sentences = found.sentences()
     assert sentences[0].startswith("1 of 5 clients are exposed")
     assert "client 41 (from round 12 on)" in sentences[0]
-    assert "100.0% of the variance of client 41's update, and 60.0%" in sentences[1]
+    assert sentences[1].startswith("Hidden as in one sum of so many clients: the exposed among 1, ")
+    assert sentences[1].endswith("client 60 among 2.00; the median client among 2.00.")
     assert sentences[2].startswith("Weak T is 1 (proven)")
     assert stages[0][0] == "exposed clients"
-    assert "leverage" in {stage[0] for stage in stages}
+    assert {"weak privacy", "plain sums"} <= {stage[0] for stage in stages}
 
 
 def test_everything_is_there_for_machines() -> None:
@@ -104,7 +107,7 @@ def test_everything_is_there_for_machines() -> None:
 def test_nobody_took_part() -> None:
     found = audit(np.zeros((4, 3), bool))
     assert (found.weak.lower, found.weak.upper, found.strong) == (None, None, None)
-    assert (found.exposed, found.max_leverage, found.recipe) == ((), None, None)
+    assert (found.exposed, found.hidden, found.recipe) == ((), None, None)
     assert found.empty_rounds == 4
     assert found.sentences() == [
         "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
@@ -177,9 +180,9 @@ def test_recipes_of_random_logs_are_confirmed_by_plain_arithmetic() -> None:
             _verify(found, log)
         firsts = np.asarray(first_exposure(log.participation))
         assert dict(found.exposed) == {f"c{i}": f"r{j}" for i, j in enumerate(firsts) if j >= 0}
-        assert found.max_leverage == pytest.approx(
-            1 / hidden_among(log.participation).min(), abs=1e-12
-        )
+        assert found.hidden is not None
+        among = np.asarray(hidden_among(log.participation))
+        assert found.hidden.least == pytest.approx(among.min(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -263,4 +266,5 @@ def test_it_takes_arrays_of_any_kind() -> None:
     assert found.strong == 2
     assert found.gate(2).passed
     assert found.exposed == ()
-    assert found.max_leverage == pytest.approx(0.5)
+    assert found.hidden is not None
+    assert found.hidden.least == pytest.approx(2)

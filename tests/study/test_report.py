@@ -270,6 +270,31 @@ def test_an_audit_s_page(tmp_path: pathlib.Path) -> None:
     assert ">seed<" not in text  # nothing is drawn
 
 
+def test_an_audit_s_page_of_hidden_clients_and_of_noise(tmp_path: pathlib.Path) -> None:
+    folder = audit_folder(tmp_path)
+    content = json.loads((folder / "audit.json").read_text())
+    told = [
+        {"client": EVIL, "mu": 0.5, "epsilon": 1.25},
+        {"client": 3, "mu": None, "epsilon": None},
+    ]
+    findings = {
+        "exposed": [],
+        "hidden_among": {"worst": [{"client": EVIL, "hidden_among": 1.0004}], "median": 12.0},
+        "noise": {"spread": None, "delta": 1e-5, "others_known": told, "others_gaussian": None},
+    }
+    gate = {"target": 3, "definition": "hidden", "passed": True, "reason": "among 4, at least 3"}
+    write(folder, "audit.json", {**content, "gate_hidden": gate, "findings": findings})
+    text = check(study.report(folder).path)
+    assert "<strong>Gate failed:</strong> T is 1, below 2." in text
+    assert "<strong>Gate passed:</strong> among 4, at least 3." in text
+    assert "<td>1.0004</td>" in text
+    assert "the median client: 12.00" in text
+    assert "epsilon at delta 1e-05" in text
+    assert "<td>0.5</td><td>1.25</td>" in text
+    assert "<td>inf</td><td>inf</td>" in text
+    assert "Gaussian" not in text
+
+
 def test_an_audit_s_page_without_findings_or_gate(tmp_path: pathlib.Path) -> None:
     folder = audit_folder(tmp_path)
     content = json.loads((folder / "audit.json").read_text())

@@ -6,6 +6,7 @@ import csv
 import functools
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
             dict(zip(("question", "answer", "how_sure"), row, strict=True))
             for row in findings.summary
         ],
-        "gate": findings.content["gate"],
+        **findings.verdicts,
         "findings": found.to_dict(),
     }
     text = json.dumps(content, indent=2) + "\n"
@@ -66,14 +67,15 @@ def _fingerprint(file: pathlib.Path, log: ParticipationLog) -> dict[str, Any]:
 
 
 def _write_clients(path: pathlib.Path, log: ParticipationLog, found: Audit) -> None:
-    """Write how often each client took part, and from which round on it is exposed."""
+    """Write how often each client took part, since when it is exposed, among how many hidden."""
     first = dict(found.exposed)
     counts = (log.participation != 0).sum(axis=0).tolist()
+    sizes = [math.inf] * len(counts) if found.hidden is None else found.hidden.values.tolist()
     rows = (
-        (client, count, first.get(client, ""))
-        for client, count in zip(log.clients, counts, strict=True)
+        (client, count, first.get(client, ""), size if math.isfinite(size) else "")
+        for client, count, size in zip(log.clients, counts, sizes, strict=True)
     )
-    _write_rows(path, ("client", "rounds", "first_exposed"), rows)
+    _write_rows(path, ("client", "rounds", "first_exposed", "hidden_among"), rows)
 
 
 def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
@@ -88,6 +90,8 @@ def _rounds(log: ParticipationLog, found: Audit) -> dict[str, Sequence[Any]]:
     }
     if after.strong is not None:
         columns["strong_privacy"] = after.strong.tolist()
+    if after.hidden is not None:
+        columns["hidden_among_worst"] = after.hidden.tolist()
     return columns
 
 

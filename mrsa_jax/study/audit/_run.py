@@ -35,10 +35,12 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     log = _read(config)
     note(progress, _memory(log))
     found = _audit(config, log, progress)
-    gate = None
+    gates = []
     if config.fail_below is not None:
-        gate = found.gate(config.fail_below, config.definition)
-    return AuditFindings(config.file, log, found, gate)
+        gates.append(found.gate(config.fail_below, config.definition))
+    if config.fail_below_hidden is not None:
+        gates.append(found.gate(config.fail_below_hidden, "hidden"))
+    return AuditFindings(config.file, log, found, tuple(gates))
 
 
 def run_and_save(
@@ -78,7 +80,11 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
     """Return what was found; an interrupt ends the searches with what there is."""
     found: privacy.Audit | None = None
     try:
-        for step in privacy.audit_steps(log, effort=config.effort, progress=stages(progress)):
+        for step in privacy.audit_steps(
+            log, effort=config.effort, progress=stages(progress),
+            noise_multiplier=config.noise_multiplier, clip=config.clip, delta=config.delta,
+            spread=config.spread,
+        ):  # fmt: skip
             if found is None:
                 note(progress, "; ".join(": ".join(row[:2]) for row in first_rows(step)))
             found = step
