@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +19,9 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import Markup, card, hidden_words, shown, tidy
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._audit_hidden import Hidden, Noise, Noisy, is_feasible
+from mrsa_jax.privacy._audit_joining import Joining
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._history import as_history, as_log
 from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
 from mrsa_jax.privacy._strong import strong_privacy
@@ -31,8 +33,9 @@ from mrsa_jax.privacy.solver import Progress
 Definition = Literal["weak", "strong", "hidden"]
 
 _MOST_GROUPS = 2000  # of clients with equal columns, for a search of plain sums
-_HIDDEN, _PLAIN = "hidden among", "plain sums"
+_HIDDEN, _PLAIN, _JOINING = "hidden among", "plain sums", "who exposes whom"
 _GROUP_EFFORT = 0.25  # a sixth of what weak privacy may take
+_JOINING_EFFORT = 0.25
 
 
 class Gate(NamedTuple):
@@ -69,6 +72,8 @@ class Audit:
         group_clients: Names of its clients.
         strong: Strong privacy; None when nobody took part.
         recipe: The witness of weak privacy with names; None when nobody took part.
+        joining: Clients not exposed whom the fewest others expose by joining the server.
+        coalition: Names of those who have joined it, of whom all else says nothing.
         columns_used: The columns of the log that were read; empty where they had no names.
         columns_ignored: Its other columns.
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
@@ -86,6 +91,8 @@ class Audit:
     group: UnweightedGroup | None = None
     group_clients: tuple[Hashable, ...] = ()
     recipe: Recipe | None = None
+    joining: tuple[Joining, ...] = ()
+    coalition: tuple[Hashable, ...] = ()
     columns_used: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -126,6 +133,7 @@ class Audit:
             >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
             ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
         """
+        log, _ = log_without(log, self.coalition)
         return over_rounds(log, [first for _, first in self.exposed], self.weak, progress)
 
     def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
@@ -181,14 +189,16 @@ class Audit:
             nobody = (
                 "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
             )
-            return [nobody, *self._columns()]
+            return [*self._known(), nobody, *self._columns()]
         sure = "proven" if self.weak.certified else self._unsure()
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
+            *self._known(),
             *self._urgent(),
             f"Weak T is {interval} ({sure}): any combination of the sums involves at "
             f"least {self.weak.lower} {_clients(self.weak.lower)}.",
             self.recipe.text(),
+            *(joining.text for joining in self.joining),
             *self._plain_sum(),
             f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
             *(self.noisy.sentences() if self.noisy is not None else []),
@@ -206,6 +216,12 @@ class Audit:
             return []
         used, ignored = listed(self.columns_used), listed(self.columns_ignored)
         return [f"Columns used: {used}; columns ignored: {ignored}."]
+
+    def _known(self) -> list[str]:
+        if not self.coalition:
+            return []
+        known = join_names("client", self.coalition)
+        return [f"The server knows the updates of {known}; what follows is of all others."]
 
     def _urgent(self) -> list[str]:
         if self.exposed:
@@ -260,6 +276,12 @@ class Audit:
             },
             "noise": None if self.noisy is None else self.noisy.to_dict(),
             "pending": list(self.pending),
+            "coalition": [_plain(name) for name in self.coalition],
+            "joining": [
+                {"client": _plain(own.client), "others": [_plain(name) for name in own.others],
+                 "fewest": own.fewest, "text": own.text}
+                for own in self.joining
+            ],
             "weak_privacy": {
                 "lower": weak.lower,
                 "upper": weak.upper,
@@ -292,6 +314,7 @@ def audit(
     log_or_P: Any,
     *,
     effort: float | int = 1.0,
+    coalition: Sequence[Hashable] = (),
     progress: Callable[[str, int, int], None] | None = None,
     noise_multiplier: float | int | None = None,
     clip: float | int | None = None,
@@ -305,7 +328,9 @@ def audit(
             bools or integer weights, `[rounds, clients]`, whose rows and columns are then named
             from 0.
         effort: How much may be tried: 1.0 allows searches and proofs of 90 seconds of one core for
-            weak privacy (`weak_privacy`), and a sixth of that for plain sums.
+            weak privacy (`weak_privacy`), a sixth of that for plain sums, and as much for who
+            exposes whom.
+        coalition: Names of clients who tell the server their updates: the audit is of the others.
         progress: Called with the name of a stage, the parts of it that are done, and their number.
         noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
             learnt sum: then mu and epsilon of the worst clients are told, of one who takes part
@@ -329,12 +354,17 @@ def audit(
         (((2, 1), (3, 2)), 1)
         >>> found.gate(2).passed
         False
+        >>> audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1).joining[0].text
+        'Client 2 is exposed if this client joins the server: 3.'
+        >>> audit([[1, 1, 1, 0], [0, 0, 1, 1]], effort=0.1, coalition=[3]).exposed
+        ((2, 1),)
 
     Source: Multi-RoundSecAgg, Remark 1 and equation (5); hidden among and recipes are this
         package's.
     """
     *_, last = audit_steps(
-        log_or_P, effort=effort, progress=progress, noise_multiplier=noise_multiplier, clip=clip,
+        log_or_P, effort=effort, coalition=coalition, progress=progress,
+        noise_multiplier=noise_multiplier, clip=clip,
         delta=delta, spread=spread,
     )  # fmt: skip
     return last
@@ -344,6 +374,7 @@ def audit_steps(
     log_or_P: Any,
     *,
     effort: float | int = 1.0,
+    coalition: Sequence[Hashable] = (),
     progress: Callable[[str, int, int], None] | None = None,
     noise_multiplier: float | int | None = None,
     clip: float | int | None = None,
@@ -359,6 +390,7 @@ def audit_steps(
     Args:
         log_or_P: As for `audit`.
         effort: As for `audit`.
+        coalition: As for `audit`.
         progress: As for `audit`.
         noise_multiplier: As for `audit`.
         clip: As for `audit`.
@@ -374,10 +406,10 @@ def audit_steps(
     Examples:
         >>> first, *_, last = audit_steps([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 1]], effort=0.1)
         >>> first.exposed == last.exposed, first.pending, last.pending
-        (True, ('weak privacy', 'plain sums'), ())
+        (True, ('weak privacy', 'plain sums', 'who exposes whom'), ())
     """
     noise = Noise.checked(noise_multiplier, clip, delta, spread)
-    log = as_log(log_or_P) or _unnamed(log_or_P)
+    log, names = log_without(as_log(log_or_P) or _unnamed(log_or_P), coalition)
     report = progress or (lambda stage, done, total: None)
     P = log.participation
     report("exposed clients", 0, 1)
@@ -385,6 +417,7 @@ def audit_steps(
     for weak in weak_steps(P, effort=effort, progress=report):
         if found is None:
             found = _first(log, weak, strong_privacy(P), noise)
+            found = dataclasses.replace(found, coalition=names)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
         found = dataclasses.replace(found, weak=weak, recipe=recipe)
         yield found
@@ -393,16 +426,22 @@ def audit_steps(
     if _HIDDEN in found.pending:
         report(_HIDDEN, 0, 1)
         found = dataclasses.replace(found, hidden=Hidden.of(log, found.weak.exposed))
-    found = dataclasses.replace(found, pending=(_PLAIN,))
+    found = dataclasses.replace(found, pending=(_PLAIN, _JOINING))
     yield found
     report(_PLAIN, 0, 1)
-    found = dataclasses.replace(found, pending=())
-    groups = found.weak.num_groups
-    if effort > 0 and 0 < groups <= _MOST_GROUPS:
+    is_searched = effort > 0 and 0 < found.weak.num_groups <= _MOST_GROUPS
+    if is_searched:
         group = unweighted_group(P, effort=_GROUP_EFFORT * effort)
-        names = tuple(log.clients[i] for i in group.support)
-        found = dataclasses.replace(found, group=group, group_clients=names)
+        whose = tuple(log.clients[i] for i in group.support)
+        found = dataclasses.replace(found, group=group, group_clients=whose)
+    found = dataclasses.replace(found, pending=(_JOINING,))
     yield found
+    report(_JOINING, 0, 1)
+    if is_searched:
+        values = None if found.hidden is None else found.hidden.values
+        joining = Joining.of(log, found.weak, _JOINING_EFFORT * effort, values)
+        found = dataclasses.replace(found, joining=joining)
+    yield dataclasses.replace(found, pending=())
 
 
 def _first(
@@ -423,7 +462,7 @@ def _first(
         strong=strong,
         hidden=Hidden.of(log, weak.exposed) if is_at_once else None,
         noisy=noise.figures(log) if noise is not None and weak.rank else None,
-        pending=("weak privacy", *([_HIDDEN] if is_later else []), _PLAIN),
+        pending=("weak privacy", *([_HIDDEN] if is_later else []), _PLAIN, _JOINING),
         columns_used=log.columns_used,
         columns_ignored=log.columns_ignored,
     )

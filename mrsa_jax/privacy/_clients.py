@@ -20,7 +20,13 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._coalitions import without
-from mrsa_jax.privacy._weak import SECONDS_PER_EFFORT, Budget, check_effort, weak_steps
+from mrsa_jax.privacy._weak import (
+    SECONDS_PER_EFFORT,
+    Budget,
+    WeakPrivacy,
+    check_effort,
+    weak_steps,
+)
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
     Groups,
@@ -172,19 +178,25 @@ def client_privacy(
     """
     array = host_array(without(P, coalition), "P")
     require(array.ndim == 2, "P", "must have two axes", array.shape)
-    seconds = SECONDS_PER_EFFORT * check_effort(effort)
-    *_, weak = weak_steps(array, effort=_SHARE * check_effort(effort), progress=progress)
+    whole = check_effort(effort)
+    *_, weak = weak_steps(array, effort=_SHARE * whole, progress=progress)
+    return clients_of(array, weak, (1 - _SHARE) * whole, progress)
+
+
+def clients_of(
+    array: np.ndarray, weak: WeakPrivacy, effort: float, progress: Progress | None = None
+) -> ClientPrivacy:
+    """Return each client's T, given what is known of the least of all."""
     groups = collapse(array)
-    if not groups.num_groups:
+    if weak.lower is None:
         return _assembled(array, groups, None, None, None)
-    budget = Budget((1 - _SHARE) * seconds)
+    budget = Budget(SECONDS_PER_EFFORT * effort)
     ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
     found = Through(groups.matrix[ranks.kept], groups.sizes, ranks.minor_bits)
     coefficients = [weak.witness[j] for j in ranks.kept]
     if sum(map(bool, coefficients)) == sum(map(bool, weak.witness)):
         on = np.asarray(support_of(coefficients, found.rows), np.bool_)
         found.take(Vector(int(groups.sizes[on].sum()), on, tuple(coefficients), weak.upper_method))
-    assert weak.lower is not None
     found.raise_lower(np.full(groups.num_groups, weak.lower), "least of all")
     _take_single(found, groups, ranks, budget)
     _narrow(found, budget, progress)

@@ -8,6 +8,8 @@ privacy reads on as it stands.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -18,6 +20,7 @@ from jaxtyping import Array
 from mrsa_jax._arrays import check_integers, host_array
 from mrsa_jax._errors import require
 from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy.logs import ParticipationLog
 
 
 def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:
@@ -37,7 +40,8 @@ def check_coalition(coalition: Any, num_clients: int) -> tuple[int, ...]:
     for place, client in enumerate(members):
         rule = f"must hold indices below {num_clients}, the number of clients"
         require(client < num_clients, "coalition", rule, client)
-        require(client not in members[:place], "coalition", "must name a client once", client)
+        is_again = place > 0 and client == members[place - 1]
+        require(not is_again, "coalition", "must name a client once", client)
     everybody = 0 < num_clients == len(members)
     require(not everybody, "coalition", "must leave a client out", f"all {num_clients}")
     return members
@@ -65,3 +69,24 @@ def without(P: Any, coalition: Any) -> np.ndarray | Array:
     library: Any = np if isinstance(history, np.ndarray) else jnp
     nothing = history.dtype.type(0) if history.dtype != object else 0
     return library.where(is_member.reshape((1,) * (history.ndim - 1) + (-1,)), nothing, history)
+
+
+def log_without(
+    log: ParticipationLog, coalition: Any
+) -> tuple[ParticipationLog, tuple[Hashable, ...]]:
+    """Return a log in which clients, given by their names, take no part, and those names.
+
+    A name may be given as text, as on a command line, where the log has a number.
+
+    Raises:
+        ConfigurationError: If the log has no client of a name, or as `check_coalition`.
+    """
+    is_list = isinstance(coalition, list | tuple)
+    require(is_list, "coalition", "must be a list of clients' names", coalition)
+    places = {str(name): place for place, name in enumerate(log.clients)}
+    for name in coalition:
+        require(str(name) in places, "coalition", "must name clients of the log", name)
+    members = [places[str(name)] for name in coalition]
+    left = host_array(without(log.participation, members), "coalition")
+    names = tuple(log.clients[place] for place in sorted(members))
+    return dataclasses.replace(log, participation=left), names

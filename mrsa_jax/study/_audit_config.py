@@ -55,6 +55,9 @@ class AuditConfig(Shown):
     effort: float = 1.0
     """How much may be tried: 1 is searches and proofs of about 90 seconds of one core."""
 
+    coalition: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Clients, with commas, who tell the server their updates: the audit is of the others."""
+
     fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
     """Exit with status 3 unless weak T of at least this is proven (2: nobody is exposed)."""
 

@@ -54,6 +54,8 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
         (LOG, ["--memory-gib", "nan"], "`memory_gib` must be positive; got nan"),
         (LOG, ["--effort", "-1"], "`effort` must be a number of at least 0; got -1.0"),
         (LOG, ["--effort", "nan"], "`effort` must be a number of at least 0; got nan"),
+        (LOG, ["--coalition", "site-1"], "`coalition` must name clients of the log; got 'site-1'"),
+        (LOG, ["--coalition", "site-41,"], "`coalition` must name clients of the log; got ''"),
         (LOG, ["--fail-below", "0"], "`fail_below` must be at least 1; got 0"),
         (LOG, ["--fail-below-hidden", "0.5"], "`fail_below_hidden` must be a finite number of at"),
         (LOG, ["--fail-below-hidden", "nan"], "`fail_below_hidden` must be a finite number of at"),
@@ -82,6 +84,25 @@ def test_misuse_is_answered_with_status_2(
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
+
+
+def test_a_coalition_by_its_names(
+    log: pathlib.Path, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    out = str(tmp_path / "out")
+    assert main(["audit", str(log), *QUICK, "--coalition", "site-17, site-50", "--out", out]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "knows the updates of clients site-17 and site-50; what follows is of all others" in printed
+    )
+    assert "client site-60 (from round 9 on)" in printed
+    assert main(["report", out]) == 0
+    capsys.readouterr()
+    assert main(["audit", str(log), *QUICK, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["coalition"] == []
+    said = {own["client"]: own["others"] for own in found["joining"]}
+    assert said == {"site-17": ["site-18"], "site-18": ["site-17"]}
 
 
 @pytest.mark.parametrize(
@@ -452,7 +473,7 @@ def test_an_interrupt_keeps_what_was_found_and_leaves_with_130(tmp_path: pathlib
     assert process.returncode == 130, said
     assert "No client is exposed" in printed
     assert "not decided" in printed
-    assert "Not finished: weak privacy, plain sums." in printed
+    assert "Not finished: weak privacy, plain sums, who exposes whom." in printed
 
 
 @pytest.mark.slow

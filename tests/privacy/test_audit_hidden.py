@@ -139,7 +139,7 @@ def test_what_takes_long_comes_later_and_what_takes_too_long_is_said_to_be_left_
 ) -> None:
     P = np.random.default_rng(3).random((5, 9)) < 0.5
     first, *_, last = audit_steps(P, effort=0)
-    assert first.pending == ("weak privacy", "plain sums")
+    assert first.pending == ("weak privacy", "plain sums", "who exposes whom")
     assert first.hidden == last.hidden is not None
     monkeypatch.setattr(_audit_hidden, "_MOST_AT_ONCE", 10)
     later, *_, same = audit_steps(P, effort=0)
@@ -148,7 +148,10 @@ def test_what_takes_long_comes_later_and_what_takes_too_long_is_said_to_be_left_
     assert "left out" not in " ".join(later.sentences())
     monkeypatch.setattr(_audit_hidden, "_MOST_MULTIPLIED", 10)
     first, *_, large = audit_steps(P, effort=0)
-    assert (first.pending, large.hidden) == (("weak privacy", "plain sums"), None)
+    assert (first.pending, large.hidden) == (
+        ("weak privacy", "plain sums", "who exposes whom"),
+        None,
+    )
     assert "hidden was left out: the log is too large" in large.sentences()[1]
     assert large.to_dict()["hidden_among"] is None
     assert large.over_rounds(named(P)).hidden is None

@@ -79,9 +79,10 @@ def _memory(log: privacy.ParticipationLog) -> str:
 def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progress) -> privacy.Audit:
     """Return what was found; an interrupt ends the searches with what there is."""
     found: privacy.Audit | None = None
+    names = [name.strip() for name in config.coalition.split(",")] if config.coalition else []
     try:
         for step in privacy.audit_steps(
-            log, effort=config.effort, progress=stages(progress),
+            log, effort=config.effort, coalition=names, progress=stages(progress),
             noise_multiplier=config.noise_multiplier, clip=config.clip, delta=config.delta,
             spread=config.spread,
         ):  # fmt: skip
