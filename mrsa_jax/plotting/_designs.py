@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mrsa_jax._errors import require
-from mrsa_jax.design import Judgement
 from mrsa_jax.plotting._style import SHADES, WARNING, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from mrsa_jax.design import Judgement
 
 _DARK = SHADES[2]
 
