@@ -24,8 +24,6 @@ from mrsa_jax.privacy import (
     first_exposure,
     hidden_among,
     hidden_among_trajectory,
-    strong_privacy,
-    weak_privacy,
 )
 
 
@@ -158,6 +156,16 @@ def test_families_against_exact_projectors(name):
         exposed = oracle.exposed(matrix)
         assert [v == 1 for v in exact] == [i in exposed for i in range(16)]
         assert (values == 1.0).tolist() == [v == 1 for v in exact]
+        check_order(matrix, exact)
+
+
+def check_order(matrix, exact):
+    """In rationals: strong T, the worst client, the clients it takes to add up to 1, weak T."""
+    if any(exact):
+        sums = itertools.accumulate(sorted(exact, reverse=True))
+        fewest = next(count for count, total in enumerate(sums, 1) if total >= 1)
+        strong, weak = oracle.strong_privacy(matrix), oracle.weak_privacy(matrix)
+        assert strong <= 1 / max(exact) <= fewest <= weak
 
 
 @pytest.mark.parametrize("weight", [10**7, 10**9, 1_199_999_993, 2**62, 2**80])
@@ -341,13 +349,10 @@ def test_one_sum_of_k_hides_among_k_and_strong_worst_weak_are_in_order():
     shape = (500, 5, 8)
     weights = generator.integers(1, 4, shape) * (generator.random((500, 1, 1)) < 0.5)
     histories = np.where(weights > 0, weights, 1) * (generator.random(shape) < 0.4)
-    worst = hidden_among(histories).min(axis=-1)
-    for history, least in zip(histories, worst, strict=True):
-        if history.any():
-            weak = weak_privacy(history)
-            assert weak.certified
-            assert strong_privacy(history) <= least * (1 + 1e-12)
-            assert least <= weak.upper * (1 + 1e-12)
+    for history, values in zip(histories.tolist(), leverage(histories), strict=True):
+        exact = exact_leverage(history)
+        np.testing.assert_allclose(values, [float(v) for v in exact], atol=1e-12)
+        check_order(history, exact)
 
 
 def test_of_one_client_alone_the_order_is_not_true():
