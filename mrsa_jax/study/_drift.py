@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax import privacy, selection
-from mrsa_jax.federated import Drift, TrainingResult
 from mrsa_jax.study._played import Played
 
 if TYPE_CHECKING:
-    pass
+    from mrsa_jax.federated import Drift, TrainingResult
 
 _TIMES = 10  # after so many of the rounds, evenly spread, bits are counted
 _BITS = "Bits a coordinate about a client's updates, by the measured drift"
