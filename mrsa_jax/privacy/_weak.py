@@ -21,7 +21,6 @@ from mrsa_jax._html import card, shown
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
-    SECONDS_PER_FLOAT,
     Alone,
     Progress,
     Sieve,
@@ -31,6 +30,7 @@ from mrsa_jax.privacy.solver import (
     few_rounds,
     information_sets,
     leverage_bound,
+    leverage_seconds,
     ranks_of,
     sparse_remainder,
     support_of,
@@ -268,8 +268,9 @@ def _narrow(
     lower = min([int(sizes[:2].sum()), *(int(sizes[k]) for k in sieve.suspects), best.weight])
     method = "column basis" if lower > sizes[0] else "classes"
     lower = max(lower, int(sizes[0]))
-    products = space.rank**2 * (3 * len(sizes) + space.rank)
-    if lower < best.weight and budget.allows(products * SECONDS_PER_FLOAT):
+    seconds = leverage_seconds(space.rank, len(sizes))
+    if lower < best.weight and budget.allows(seconds):
+        budget.spend(seconds)
         by_leverage = min(leverage_bound(space.rows, sizes), best.weight)
         if by_leverage > lower:
             lower, method = by_leverage, "leverage"

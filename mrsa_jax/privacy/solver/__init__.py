@@ -10,7 +10,7 @@ from mrsa_jax.privacy.solver._exact import (
     support_of,
 )
 from mrsa_jax.privacy.solver._groups import Groups, collapse, column_codes
-from mrsa_jax.privacy.solver._leverage_bound import SECONDS_PER_FLOAT, leverage_bound
+from mrsa_jax.privacy.solver._leverage_bound import leverage_bound, leverage_seconds
 from mrsa_jax.privacy.solver._ranks import CHEAP_SECONDS, Ranks, ranks_of
 from mrsa_jax.privacy.solver._search import Plan, Progress, run
 from mrsa_jax.privacy.solver._sieve import Alone, Sieve
@@ -20,7 +20,6 @@ from mrsa_jax.privacy.solver._two_adic import parity_checks
 
 __all__ = [
     "CHEAP_SECONDS",
-    "SECONDS_PER_FLOAT",
     "Alone",
     "Groups",
     "Plan",
@@ -38,6 +37,7 @@ __all__ = [
     "girth_work",
     "information_sets",
     "leverage_bound",
+    "leverage_seconds",
     "lifting_work",
     "light_sets",
     "num_parts",
