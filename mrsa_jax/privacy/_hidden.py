@@ -13,7 +13,7 @@ from mrsa_jax._checks import check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax.privacy._coalitions import check_coalition, without
-from mrsa_jax.privacy._leverage import leverages
+from mrsa_jax.privacy._leverage import as_floats, leverages
 from mrsa_jax.privacy._noise import check_noise, check_spread
 
 # floats see no smaller noise beside the sums
@@ -164,8 +164,10 @@ def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | N
         return checked if checked is None else checked / deviation
     root = np.sqrt(checked) / deviation
     if not is_traced(P):
-        squares = (np.asarray(P, np.float64) ** 2).sum(axis=-1)
-        lengths = np.sqrt(squares.max(axis=tuple(range(squares.ndim - 1))))
+        rows = np.abs(as_floats(np.asarray(P), is_scaled=False)).reshape(-1, P.shape[-1])
+        largest = rows.max(axis=1)  # its square may be no number
+        lengths = largest * np.linalg.norm(rows / np.maximum(largest, 1)[:, None], axis=1)
+        lengths = lengths.reshape(-1, P.shape[-2]).max(axis=0)
         least = float((root / np.maximum(lengths, 1e-300))[root > 0].min())
         rule = (f"must be 0, or have a standard deviation of at least {_LEAST_NOISE:g} times the "
                 "spread and the root of the sum of a row's squares")  # fmt: skip

@@ -403,6 +403,16 @@ def test_many_more_rounds_than_clients_with_noise_of_each():
         np.testing.assert_allclose(found[count - 1], expected, atol=1e-8)
 
 
+def test_noise_beside_weights_whose_squares_are_no_floats():
+    weights = np.array([[2**500, 1], [1, 1]], object)
+    found = hidden_among(weights, noise=[2.0**1000, 1.0])
+    np.testing.assert_allclose(found, [5 / 3, 5 / 2], rtol=1e-12)  # of [1, 0] and [1, 1]
+    with pytest.raises(mj.ConfigurationError, match="`noise` must be 0, or have a standard"):
+        hidden_among(weights, noise=1.0)
+    with pytest.raises(mj.ConfigurationError, match=r"`P` must hold integers below 2\*\*1000"):
+        hidden_among(np.array([[2**1100, 1]], object), noise=1.0)
+
+
 def test_a_coalition_is_left_out_and_has_no_figure():
     history = simulated()[0]
     members = [3, 11]
