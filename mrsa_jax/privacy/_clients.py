@@ -41,6 +41,7 @@ from mrsa_jax.privacy.solver import (
 )
 
 _SHARE = 0.5  # of the effort for the least of all
+_MOST_NAMES = 10  # in a sentence
 _NUMBERS = ("nobody", "this client", "these two", "these three", "these four")
 
 
@@ -115,7 +116,8 @@ class ClientPrivacy:
         if not others:
             return f"{called[own]} is exposed: nobody need join the server"
         many = _NUMBERS[len(others)] if len(others) < len(_NUMBERS) else f"these {len(others)}"
-        listed = ", ".join(str(called[other]) for other in others)
+        listed = ", ".join(str(called[other]) for other in others[:_MOST_NAMES])
+        listed += ", ..." if len(others) > _MOST_NAMES else ""
         least = int(self.lower[own]) - 1
         more = "" if least == len(others) else f" (fewer than {least} cannot)" if least > 1 else ""
         verb = "joins" if len(others) == 1 else "join"

@@ -39,7 +39,7 @@ _HIGH = lax.Precision.HIGHEST
 
 def leverages(
     array: np.ndarray | Array, root: np.ndarray | None, *, quantiles: tuple[float, ...] | None,
-    last_only: bool,
+    last_only: bool, first: np.ndarray | None = None,
 ) -> np.ndarray | Array:  # fmt: skip
     """Return the leverages in histories.
 
@@ -49,6 +49,8 @@ def leverages(
             `[rounds, rounds]`.
         quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
+        first: int32 `[clients]`, from which round on each is taken for exposed, -1 for never: for
+            a caller who knows it, of a history that does not go by columns. None: found here.
 
     Returns:
         float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
@@ -60,8 +62,9 @@ def leverages(
     # a sort takes XLA's programs for a CPU ten times as long as NumPy
     on_host = quantiles is not None and not is_traced(array) and platform() == "cpu"
     run = functools.partial(
-        _chunk, root=root, quantiles=None if on_host else quantiles, last_only=last_only
-    )
+        _chunk, root=root, quantiles=None if on_host else quantiles, last_only=last_only,
+        first=first,
+    )  # fmt: skip
     if is_traced(array):
         traced = jnp.asarray(array).reshape(-1, rounds, clients)
         inside = run(traced, precision=jax.dtypes.canonicalize_dtype(np.float64))
@@ -129,6 +132,7 @@ def _chunk(
     root: np.ndarray | None,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
+    first: np.ndarray | None,
     precision: np.dtype[Any],
 ) -> Array:
     rounds, clients = histories.shape[1:]
@@ -136,12 +140,15 @@ def _chunk(
     is_new = jnp.diff(rank_trajectory(exact), axis=-1, prepend=jnp.int32(0)) > 0
     if is_noisy is not None:
         is_new = is_new | jnp.asarray(is_noisy)[None]
-    first = first_exposure(exact)
+    if first is None:
+        exposed_from = first_exposure(exact)
+    else:
+        exposed_from = jnp.broadcast_to(jnp.asarray(first), (len(histories), clients))
     tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
     with jax.enable_x64(True):
         noise = None if root is None else jnp.asarray(root, jnp.float64)
         rows = as_floats(histories, is_scaled=root is None)
-        found = _shares(rows, is_new, first, noise, tile, quantiles, last_only)
+        found = _shares(rows, is_new, exposed_from, noise, tile, quantiles, last_only)
         return _rounded(found, precision, quantiles is not None)
 
 

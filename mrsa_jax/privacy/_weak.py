@@ -22,7 +22,9 @@ from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
     Alone,
+    Groups,
     Progress,
+    Ranks,
     Sieve,
     Space,
     Vector,
@@ -31,6 +33,7 @@ from mrsa_jax.privacy.solver import (
     information_sets,
     leverage_bound,
     leverage_seconds,
+    program_seconds,
     ranks_of,
     sparse_remainder,
     support_of,
@@ -38,6 +41,8 @@ from mrsa_jax.privacy.solver import (
 
 # All searches of a history together may take this long on one core for each unit of effort.
 SECONDS_PER_EFFORT = 90.0
+# What proofs of who is exposed may take before it is told, sure but for a chance, what is known.
+_SOON_SECONDS = 4.0
 _INFORMATION_SETS = 120
 _MOST_PROGRAMS = 60
 # With more groups no kernel basis is built: single groups and pairs alone are decided.
@@ -184,29 +189,61 @@ def weak_steps(
     if not groups.num_groups:
         yield WeakPrivacy(None, None, True, 0, (), (), (0,) * len(array), 0, None, "", "")
         return
-    ranks = ranks_of(groups.matrix, max(budget.left, CHEAP_SECONDS), progress)
-    space = Space(groups.matrix[ranks.kept], groups.sizes)
-    sieve = Sieve(groups, space.rows, ranks.minor_bits)
-    single = [k for k in sieve.suspects if groups.sizes[k] == 1]
-    alone = sieve.alone(single or sieve.suspects[:1], max(budget.left, CHEAP_SECONDS))
-    exposed = sorted(
-        (int(groups.members[k][0]), int(ranks.kept[row]))
-        for k, row in zip(alone.groups, alone.last_rows, strict=True)
-        if groups.sizes[k] == 1
-    )
-    sure = [bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None]
-    for step in _narrow(space, sieve, alone, budget, progress):
-        witness = [0] * len(array)
+    most = max(budget.left, CHEAP_SECONDS)
+    soon = Budget(min(budget.left, _SOON_SECONDS))
+    known = _Known.of(groups, min(most, _SOON_SECONDS), progress)
+    bound_seconds = leverage_seconds(known.space.rank, groups.num_groups)
+    if soon.left < budget.left and (known.is_open or not soon.allows(bound_seconds)):
+        yield known.answer(next(_narrow(known.space, known.sieve, known.alone, soon, None)))
+        known = _Known.of(groups, most, progress) if known.is_open else known
+    for step in _narrow(known.space, known.sieve, known.alone, budget, progress):
+        yield known.answer(step)
+
+
+class _Known(NamedTuple):
+    """What is known before any search: which rounds count, and who stands alone."""
+
+    groups: Groups
+    ranks: Ranks
+    space: Space
+    sieve: Sieve
+    alone: Alone
+
+    @staticmethod
+    def of(groups: Groups, seconds: float, progress: Progress | None) -> _Known:
+        """Return it, proven where each proof is predicted to take so many seconds of a core."""
+        ranks = ranks_of(groups.matrix, seconds, progress)
+        space = Space(groups.matrix[ranks.kept], groups.sizes)
+        sieve = Sieve(groups, space.rows, ranks.minor_bits)
+        single = [k for k in sieve.suspects if groups.sizes[k] == 1]
+        alone = sieve.alone(single or sieve.suspects[:1], seconds)
+        return _Known(groups, ranks, space, sieve, alone)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether primes drawn at random decided something that is not proven."""
+        return not (self.ranks.error_bits is None and self.alone.error_bits is None)
+
+    def answer(self, step: _Step) -> WeakPrivacy:
+        """Return an interval with all that is known beside it."""
+        groups, ranks, alone = self.groups, self.ranks, self.alone
+        exposed = sorted(
+            (int(groups.members[k][0]), int(ranks.kept[row]))
+            for k, row in zip(alone.groups, alone.last_rows, strict=True)
+            if groups.sizes[k] == 1
+        )
+        sure = [bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None]
+        witness = [0] * len(groups.matrix)
         for j, z in zip(ranks.kept, step.best.coefficients, strict=True):
             witness[j] = z
         # T = 1 needs no more than its witness, and classes of equal columns no rank at all.
         is_proven = ranks.error_bits is None or step.lower <= int(groups.sizes[0])
         is_checked = bool((support_of(witness, groups.matrix) == step.best.columns).all())
-        yield WeakPrivacy(
+        return WeakPrivacy(
             lower=step.lower,
             upper=step.best.weight,
             certified=is_proven and is_checked and step.lower == step.best.weight,
-            rank=space.rank,
+            rank=self.space.rank,
             exposed=tuple(client for client, _ in exposed),
             support=groups.clients(np.flatnonzero(step.best.columns)),
             witness=tuple(witness),
@@ -237,7 +274,7 @@ class Budget:
 
     def allows(self, seconds: float) -> bool:
         """Return whether so much may be spent; what is cheap always may."""
-        return seconds <= max(self.left, CHEAP_SECONDS)
+        return bool(seconds <= max(self.left, CHEAP_SECONDS))
 
     def spend(self, seconds: float) -> None:
         """Take note of what was spent."""
@@ -354,7 +391,7 @@ def guesses(
     """
     share = max(budget.left / 3, CHEAP_SECONDS)
     sets = min(_INFORMATION_SETS, int(share / _set_seconds(space)))
-    programs = min(_MOST_PROGRAMS, int(share / _program_seconds(space)))
+    programs = min(_MOST_PROGRAMS, int(share / program_seconds(space.rows)))
     few = _few_seconds(space) <= share
     budget.spend(guess_seconds(space, sets, programs))
     yield from candidates(space, below, sets, 0, programs, few, progress)
@@ -362,7 +399,7 @@ def guesses(
 
 def guess_seconds(space: Space, sets: int, programs: int) -> float:
     """Predict how long `candidates` take on one core."""
-    return _few_seconds(space) + sets * _set_seconds(space) + programs * _program_seconds(space)
+    return _few_seconds(space) + sets * _set_seconds(space) + programs * program_seconds(space.rows)
 
 
 def _few_seconds(space: Space) -> float:
@@ -371,11 +408,7 @@ def _few_seconds(space: Space) -> float:
 
 def _set_seconds(space: Space) -> float:
     """Predict an information set's time: an elimination and all pairs of its rows."""
-    return 1e-5 + 2.7e-9 * space.rank**2 * space.groups.num_groups
-
-
-def _program_seconds(space: Space) -> float:
-    return 1e-3 + 6e-7 * space.rank * space.groups.num_groups
+    return 1e-5 + 4.2e-9 * space.rank**2 * space.groups.num_groups
 
 
 def candidates(

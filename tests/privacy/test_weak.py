@@ -14,6 +14,7 @@ import row_space_oracle as oracle
 
 import mrsa_jax as mj
 from mrsa_jax.privacy import strong_privacy, weak_privacy
+from mrsa_jax.privacy._weak import weak_steps
 
 
 @pytest.mark.parametrize(
@@ -177,3 +178,22 @@ def test_strong_at_most_weak_at_most_the_smallest_sum(history):
     assert found.strong == strong_privacy(history)
     assert found.strong <= found.lower <= found.upper <= min(sizes)
     assert (found.upper == 1) == bool(found.exposed)
+
+
+def test_who_is_exposed_is_told_before_it_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where proofs take their time the first answer errs with a chance, and the last is proven."""
+    rows = np.random.default_rng(3).random((9, 14)) < 0.5
+    rows[:, 3] |= ~rows.any(axis=1)
+    alone = np.vstack([rows, rows[0]])
+    alone[-1, 5] ^= True  # client 5 follows from two rounds
+    history = np.vstack([alone, alone[:4]])  # four rounds again: the rank is not full
+    *_, usual = weak_steps(history)
+    monkeypatch.setattr("mrsa_jax.privacy._weak._SOON_SECONDS", 0.0)
+    first, *_, last = weak_steps(history)
+    assert first.error_bits is not None
+    assert first.error_bits >= 40
+    assert not first.certified or first.lower == first.strong
+    assert last == usual
+    assert last.error_bits is None
+    assert (first.exposed, first.exposed_since) == (last.exposed, last.exposed_since)
+    assert 5 in last.exposed

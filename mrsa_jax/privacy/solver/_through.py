@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mrsa_jax._prime import draw_primes, enough_primes, error_bits
-from mrsa_jax.privacy.solver._candidates import sparse_through
+from mrsa_jax.privacy.solver._candidates import program_seconds, sparse_through
 from mrsa_jax.privacy.solver._costs import COORDINATE, NODE, light_sets
 from mrsa_jax.privacy.solver._exact import combination_through, kernel_of, residues_of
 from mrsa_jax.privacy.solver._ranks import AUDIT_BITS, SECONDS_PER_PRODUCT
@@ -21,6 +21,7 @@ _MOST_PRIMES = 24  # as many prove what they decide where their product exceeds 
 _ATTEMPTS = 4
 # A search gives up where it has done so many times the work that was predicted, and some more.
 _PATIENCE, _GRACE_SECONDS = 2.0, 1.0
+_SLOWER = 3  # a program through a column is than one of a round; measured
 _SPARE_AXES = 2  # so that few independent sets look dependent
 _MOST_COLUMNS = 1000
 
@@ -96,7 +97,8 @@ class Through:
     def program_seconds(self) -> float:
         """Predict how long one column's program takes on one core, and its exact vector."""
         rank, columns = self.rows.shape
-        return 1e-3 + 6e-7 * rank * columns + 4 * SECONDS_PER_PRODUCT * rank**2 * columns
+        exact = 4 * SECONDS_PER_PRODUCT * rank**2 * columns
+        return _SLOWER * program_seconds(self.rows) + exact
 
     def programs(self, most: int, progress: Progress | None) -> None:
         """Look for light vectors through open columns by L1 programs, at most so many."""
