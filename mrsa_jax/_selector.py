@@ -84,3 +84,10 @@ def cohort_size_of(selector: Selector) -> int | None:
 def block_size_of(selector: Selector) -> int:
     """Return T of the blocks of clients that a selector never parts, 1 where it has none."""
     return int(getattr(selector, "block_size", 1))
+
+
+def with_counts(state: Any, counts: Array) -> Any:
+    """Return a selector's state with these counts: those of the scheme inside, if it wraps one."""
+    if "counts" in state._fields:
+        return state._replace(counts=counts)
+    return state._replace(inner=with_counts(state.inner, counts))

@@ -27,7 +27,7 @@ from mrsa_jax._round_rules import (
     block_labels,
     check_policy,
 )
-from mrsa_jax._selector import Selector
+from mrsa_jax._selector import Selector, with_counts
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax._tracing import needs_values, varying_like
 from mrsa_jax.availability import Availability, StepDropout
@@ -307,7 +307,7 @@ def _roll(
         survivors = steps.sample(round_key(own, j, Stream.STEPS), cohort)
         graph_key = round_key(own, j, Stream.ASSIGNMENT)
         learnt = rule.learn(graph_key, survivors)
-        after = after._replace(counts=states[0].counts + learnt.summed.astype(jnp.int32))
+        after = with_counts(after, states[0].counts + learnt.summed.astype(jnp.int32))
         row = RoundHistory(survivors, learnt.summed, learnt.status, graph_key, learnt.components)
         return (after, online), row
 

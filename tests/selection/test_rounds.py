@@ -207,11 +207,15 @@ def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
     assert (alone.participation == rows[0]).all()
 
 
-def test_counts_are_of_sums_that_were_learnt() -> None:
+@pytest.mark.parametrize("separation", [None, 1, 3])
+def test_counts_are_of_sums_that_were_learnt(separation: int | None) -> None:
     """Weighted selection asks those least often summed, not those least often asked."""
+    selector: selection.Selector = selection.weighted(12, 4)
+    if separation is not None:
+        selector = selection.minimum_separation(selector, separation)
     played = rollout_rounds(
         2,
-        selection.weighted(12, 4),
+        selector,
         availability.independent(0.0),
         availability.independent_steps(0.1),
         40,
@@ -223,7 +227,9 @@ def test_counts_are_of_sums_that_were_learnt() -> None:
     assert (asked & ~rows).any()
     for b, j in np.ndindex(rows.shape[:2]):
         counts = rows[b, :j].sum(axis=0)
-        assert counts[asked[b, j]].max() <= counts[~asked[b, j]].min()
+        rested = ~asked[b, max(0, j - (separation or 1) + 1) : j].any(axis=0)
+        assert rested[asked[b, j]].all()
+        assert counts[asked[b, j]].max() <= counts[rested & ~asked[b, j]].min(initial=99)
 
 
 def test_a_rule_takes_the_place_of_policy_blocks_and_threshold() -> None:
