@@ -131,7 +131,28 @@ ARRAYS = (
     _npy(np.array([[1, 7], [1, 8], [2, 7]])),
 )  # fmt: skip
 IMAGES = _idx(np.arange(60).reshape(3, 5, 4))
+SUMS = b"""{"format": "mrsa-jax participation log", "version": 1, "system": "a system 1.0", \
+"aggregation": "plain", "pseudonyms": null, "run": 0}
+{"round": 1, "clients": ["a", "b"], "weights": [1, "2/3"], "noise": 0.5, "clip": 1, "time": ""}
+{"round": 2, "sum": 1, "status": "aborted", "asked": ["a", "c"], "lost": {"unmask": ["c"]}}
+{"round": 2, "clients": ["c", "a"], "lost": {"upload": ["b"], "unmask": ["c"]}, "extra": [{}]}
+"""
+NVFLARE = b"".join(
+    b"2026-11-23 06:13:05,068 - ScatterAndGather - INFO - [run=x] - Contribution from site-%d "
+    b"%sED by the aggregator at round %d.\n" % (i, b"REJECT" if i == j else b"ACCEPT", j)
+    for j in range(3)
+    for i in range(4)
+)
+LINES = (
+    SUMS,
+    gzip.compress(SUMS, mtime=0),
+    b'{"round": 1, "client": "a", "loss": 0.5}\n{"round": 2, "client": "b", "x": null}\n',
+    b'{"round": 1, "client": "a", "x": [1]}\n{"round": 2, "client": "b", "x": {"y": 1e9}}\n',
+    NVFLARE,
+    b'{"asctime": "", "fl_ctx": "[run=x]", "message": "' + NVFLARE[66:-1] + b'"}\n',
+)
 READERS = {
+    "log of lines": Reader(_log(), LINES),
     "log": Reader(_log(), (*TEXTS, *TABLES, *ARRAYS)),
     "log as a matrix": Reader(_log(layout="matrix"), (*TEXTS[2:4], TABLES[2], *ARRAYS[:3])),
     "log of rows": Reader(_log(layout="long"), (LONG, QUOTED, ROWS, *TABLES[:1], *ARRAYS[5:])),
@@ -222,7 +243,7 @@ def _fuzz(folder: pathlib.Path, count: int, seed: int) -> dict[str, tuple[int, i
 
 
 def test_mutants_of_every_kind_of_file_are_read_or_refused(tmp_path: pathlib.Path) -> None:
-    tally = _fuzz(tmp_path, 2400, 1)
+    tally = _fuzz(tmp_path, 2600, 1)
     assert all(sum(counts) == 200 for counts in tally.values())
     assert all(refused > 20 for _, refused in tally.values())
 
@@ -288,7 +309,7 @@ def test_logs_that_gave_tracebacks(
         (b"1,0\n1," + nines + b"\n", "field 2: expected a number"),
         (b"round,client\n" + nines + b",a\n2,b\n1,c\n", "of at most 1000 characters"),
         ("round,client\n1,a\n".encode("utf-16"), "bytes that are no text"),
-        (b'{"round": 1, "client": "a"}\n', "found JSON"),
+        (b'[{"round": 1, "client": "a"}]\n', "found JSON"),
         (ARRAYS[4], "found a workbook (save its sheet as CSV)"),
         (
             ARRAYS[4][:-30],

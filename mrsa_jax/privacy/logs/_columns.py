@@ -153,6 +153,7 @@ def read_table(table: Table, options: Layout) -> ParticipationLog:
         log,
         columns_used=tuple(names[place] for place in used),
         columns_ignored=tuple(names[place] for place in others),
+        where=options.where,
     )
 
 
@@ -204,11 +205,11 @@ def named_matrix(
     )
 
 
-def check_unnamed(options: Layout, where: str) -> None:
+def check_unnamed(options: Layout, where: str, kind: str = "a matrix of 0 and 1") -> None:
     """Raise if columns are chosen by name where they have none."""
-    _refuse_choices(options, where, "names of columns, by which they are chosen")
+    _refuse_choices(options, where, "names of columns, by which they are chosen", kind)
     if options.ignore_columns:
-        fault(where, "names of columns, by which they are ignored", "none")
+        fault(where, "names of columns, by which they are ignored", f"none in {kind}")
 
 
 def header_fault(where: str, header: Sequence[str]) -> NoReturn:
@@ -264,12 +265,14 @@ def _check_ignored(names: Sequence[str], options: Layout, where: str) -> None:
             fault(where, f"a column {_short(name)} either used or ignored", "both")
 
 
-def _refuse_choices(options: Layout, where: str, expected: str) -> None:
+def _refuse_choices(
+    options: Layout, where: str, expected: str, kind: str = "a matrix of 0 and 1"
+) -> None:
     chosen = [name for name in (options.round_column, options.client_column, options.weight_column)
               if name is not None]  # fmt: skip
     chosen += [name for name, _ in options.where]
     if chosen:
-        fault(where, expected, f"a matrix of 0 and 1, and {listing(chosen)} asked for")
+        fault(where, expected, f"{kind}, and {listing(chosen)} asked for")
 
 
 def _plain(name: str) -> str:

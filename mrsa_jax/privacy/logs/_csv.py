@@ -16,15 +16,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from mrsa_jax._untrusted import read_bytes
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_jax.privacy.logs._text import text_of
 
 _DELIMITERS = ",;\t|"
-_MARK = b"\xef\xbb\xbf"  # of the order of bytes
 _BREAK = re.compile(rb"\r\n|\n|\r")
 _MOST_LINE_BYTES = 10**6  # of a row of participation
-_LEAST_TEXT_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
 
 
 class _Text(NamedTuple):
@@ -90,11 +88,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
     """Return a text and its first line that is not empty."""
-    try:
-        data = read_bytes(path, max(options.memory_bytes, _LEAST_TEXT_BYTES))
-    except (OSError, ValueError) as error:
-        fault(str(path), "a text that can be read", str(error))
-    data = data.removeprefix(_MARK)
+    data = text_of(path, options)
     blank = data[: len(data) - len(data.lstrip())]
     if len(blank) == len(data):
         fault(f"{path}:1", "a header or a row of participation", "an empty file")
@@ -104,7 +98,7 @@ def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
     first = next(_lines(data)).decode("utf-8", errors="replace")
     if "\0" in first or first.lstrip()[:1] in ("{", "["):
         kind = "bytes that are no text" if "\0" in first else "JSON"
-        fault(f"{path}:{number}", "CSV (or Parquet, NPY or NPZ)", kind)
+        fault(f"{path}:{number}", "CSV (or Parquet, NPY, NPZ, or JSON with an object a line)", kind)
     text = _Text(path, number, data, _delimiter(first))
     _check_quotes(text)
     return text, first

@@ -1,14 +1,15 @@
 """Read the participation log of any system: who was in which sum.
 
-CSV, Parquet, NPY and NPZ, told apart by their content; names of rounds and clients are kept, and
-whatever is malformed is named with file and line.
+The participation log of `mrsa_jax.live`, JSON Lines of any system, NVFlare's log, CSV, Parquet,
+NPY and NPZ, told apart by their content; names of rounds and clients are kept, and whatever is
+malformed is named with file and line.
 """
 
 from __future__ import annotations
 
 import pathlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from mrsa_jax._arrays import is_table
@@ -16,15 +17,18 @@ from mrsa_jax._checks import check_known
 from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
+from mrsa_jax.privacy.logs._text import text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
 OrderName = Literal["sorted", "file"]
+FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
 _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
 
 def read_log(
     path: str | pathlib.Path | Any,
     *,
+    format: FormatName = "auto",
     layout: LayoutName = "auto",
     round_column: str | None = None,
     client_column: str | None = None,
@@ -37,21 +41,28 @@ def read_log(
 ) -> ParticipationLog:
     r"""Read a participation history from a file, or a table, of any system.
 
-    Two layouts. *Long*: a row for each client in each sum, under a header that names a round and
-    a client column (usual names such as `server_round` or `cid` are known; others are named by
-    the caller). Rounds and clients may be numbers or any text, with gaps; a round in which nobody
-    took part cannot be written and is not missed. *Matrix*: 0 and 1, a line for each round and a
-    field for each client, without a header.
+    The participation log that `mrsa_jax.live.Recorder` writes says all by itself, noise and clip
+    too (`noise`, `clip` and `aggregation` of what is returned; repetitions and lines that a crash
+    cut short are told of in `notes`); its sums are ordered by run, round and sum. Other JSON Lines
+    are a long table, an object a row and its keys as columns. Of NVFlare's server log, text or
+    JSON, the lines count by which its aggregator accepted a contribution.
+
+    A table has one of two layouts. *Long*: a row for each client in each sum, under a header that
+    names a round and a client column (usual names such as `server_round` or `cid` are known;
+    others are named by the caller). Rounds and clients may be numbers or any text, with gaps; a
+    round in which nobody took part cannot be written and is not missed. *Matrix*: 0 and 1, a line
+    for each round and a field for each client, without a header.
 
     Further columns are ignored, and the log says which, but for those whose names or values say
     that a row may not be in the sum, or with which weight (`status`, `dropped`, `num_examples`):
     they are refused until the caller decides by `where`, `weight_column` or `ignore_columns`.
 
     Args:
-        path: CSV (comma, semicolon, tab, bar or blanks; gzip too), Parquet, NPY or NPZ. Or a table
-            of pandas: a row for each client in each sum, or a column for each client and the
-            rounds as the index, as a cross table has; levels of the index that have names count
-            as columns.
+        path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or blanks), each also
+            packed by gzip; Parquet, NPY or NPZ. Or a table of pandas: a row for each client in each
+            sum, or a column for each client and the rounds as the index, as a cross table has;
+            levels of the index that have names count as columns.
+        format: `"auto"` tells the format by the file's content; a table of pandas has none.
         layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
             as entries, and names of clients in a first line. `"long"` also allows a table without
             a header: round, client and maybe weight, in this order.
@@ -90,6 +101,7 @@ def read_log(
 
     Cost: a million rows take about two seconds.
     """
+    check_known(format, "format", typing.get_args(FormatName), "a known format")
     check_known(layout, "layout", typing.get_args(LayoutName), "a known name")
     check_known(round_order, "round_order", typing.get_args(OrderName), "a known name")
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
@@ -110,14 +122,32 @@ def read_log(
         raise DataNotFoundError(
             f"{file}: expected a file; found none that can be read ({reason})"
         ) from error
-    if magic.startswith(b"PAR1"):
+    return _reader(_format_of(file, magic) if format == "auto" else format)(file, options)
+
+
+def _format_of(file: pathlib.Path, magic: bytes) -> str:
+    """Return the name of a file's format."""
+    if magic.startswith(b"\xd0\xcf\x11\xe0"):
+        fault(str(file), "CSV, JSON Lines, Parquet, NPY or NPZ",
+              "a workbook (save its sheet as CSV)")  # fmt: skip
+    starts = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK": "npz"}
+    binary = [name for start, name in starts.items() if magic.startswith(start)]
+    return binary[0] if binary else text_format(file)
+
+
+def _reader(name: str) -> Callable[[pathlib.Path, Layout], ParticipationLog]:
+    """Return the reader of a format, loaded when it is asked for."""
+    read: Callable[[pathlib.Path, Layout], ParticipationLog]
+    if name == "parquet":
         from mrsa_jax.privacy.logs._binary import read_parquet as read
-    elif magic == b"\x93NUMPY":
+    elif name == "npy":
         from mrsa_jax.privacy.logs._binary import read_npy as read
-    elif magic.startswith(b"PK"):
+    elif name == "npz":
         from mrsa_jax.privacy.logs._binary import read_npz as read
-    elif magic.startswith(b"\xd0\xcf\x11\xe0"):
-        fault(str(file), "CSV, Parquet, NPY or NPZ", "a workbook (save its sheet as CSV)")
+    elif name == "jsonl":
+        from mrsa_jax.privacy.logs._participation import read_jsonl as read
+    elif name == "nvflare":
+        from mrsa_jax.privacy.logs._nvflare import read_nvflare as read
     else:
         from mrsa_jax.privacy.logs._csv import read_csv as read
-    return read(file, options)
+    return read

@@ -40,6 +40,13 @@ class ParticipationLog:
             the server learnt is the row divided by it), or None if no row was.
         columns_used: The columns of the table that were read; empty where columns had no names.
         columns_ignored: Its other columns.
+        noise: Standard deviation of the noise in each learnt sum, None for a sum of which the log
+            says nothing; None where it says nothing of any.
+        clip: Largest norm of an update in each sum, likewise.
+        aggregation: How the sums were made, where the log says so: `"secagg+"`, `"plain"` (the
+            server saw every update by itself), or other text, each once.
+        notes: What else a reader tells of the log, in sentences: repetitions, lines cut short.
+        where: Which rows were kept: columns, and the texts of which one must stand there.
     """
 
     participation: np.ndarray
@@ -48,6 +55,11 @@ class ParticipationLog:
     scales: tuple[Fraction, ...] | None = None
     columns_used: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
+    noise: tuple[float | None, ...] | None = None
+    clip: tuple[float | None, ...] | None = None
+    aggregation: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    where: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,13 +149,28 @@ def assemble(
     read = [_weight(name) for name in weights.names]
     _check_rows(rounds, clients, weights, read, locate)
     check_rounds(rounds, locate)
-    _check_names(clients, "client", locate)
+    check_names(clients, "client", locate)
     values = [Fraction(0) if value is None else value for value in read]  # None is in no row
     order = in_order(rounds, options.round_order)
     columns = in_order(clients, "sorted")
-    row, column = _places(order, rounds), _places(columns, clients)
+    row, column = places_in(order, rounds), places_in(columns, clients)
     shape = (len(order), len(columns))
     _check_repeats(row, column, shape, rounds, clients, locate)
+    matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
+    names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
+    return named(matrix, *names)
+
+
+def dense(
+    row: np.ndarray,
+    column: np.ndarray,
+    shape: tuple[int, int],
+    weights: Column,
+    options: Layout,
+    path: str,
+) -> np.ndarray:
+    """Return the matrix of entries that are fractions: of bools, int64 or objects, as they need."""
+    values: list[Fraction] = weights.names
     binary = set(values) <= {0, 1}
     check_memory(shape, 1 if binary else 8, options, path)
     integral = all(value.denominator == 1 for value in values)
@@ -151,13 +178,13 @@ def assemble(
     kind: Any = np.bool_ if binary else np.int64 if small else object
     matrix = np.zeros(shape, kind)
     matrix[row, column] = np.array([int(v) if integral else v for v in values], kind)[weights.codes]
-    names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
-    return _named(matrix, *names)
+    return matrix
 
 
-def _named(
+def named(
     matrix: np.ndarray, rounds: tuple[Hashable, ...], clients: tuple[Hashable, ...]
 ) -> ParticipationLog:
+    """Return a matrix with its names; rows of fractions are scaled to integers."""
     if matrix.dtype.kind in "biu":
         return ParticipationLog(matrix, rounds, clients)
     whole, scales = integer_rows(matrix, "weights", primitive=False)
@@ -221,7 +248,7 @@ def _is_round(name: Any) -> bool:
     return _is_name(name) and (number is None or number >= 0)
 
 
-def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
+def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
     """Raise if two names may be one.
 
     Who is one client and what is one round turns the verdict: 1, 01 and 1.0, or names that differ
@@ -243,7 +270,7 @@ def _check_names(column: Column, kind: str, locate: Callable[[int], str]) -> Non
 
 def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
     """Raise if two names may be of one round, or one is no number where most are."""
-    _check_names(rounds, "round", locate)
+    check_names(rounds, "round", locate)
     codes, first = np.unique(rounds.codes, return_index=True)
     odd = [row for code, row in zip(codes, first, strict=True)
            if _decimal(rounds.names[code]) is None]  # fmt: skip
@@ -305,7 +332,7 @@ def in_order(column: Column, how: str) -> np.ndarray:
     return used[np.array(places, np.int64)]
 
 
-def _places(order: np.ndarray, column: Column) -> np.ndarray:
+def places_in(order: np.ndarray, column: Column) -> np.ndarray:
     """Return each entry's place in an order of its column's names."""
     places = np.zeros(len(column.names), np.int64)
     places[order] = np.arange(len(order))
@@ -382,13 +409,13 @@ def from_matrix(
         fault(where(i, j), expected, shown)
     if clients:
         column = Column(np.arange(len(clients)), list(clients))
-        _check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
+        check_names(column, "client", lambda place: f"{path}, column {clients[place]!a}")
     names = (tuple(range(array.shape[0])), tuple(clients or range(array.shape[1])))
     if binary:
         return ParticipationLog(array.astype(np.bool_), *names)
     if array.dtype.kind in "iu" and int(array.max()) < 2**63:
         return ParticipationLog(array.astype(np.int64), *names)
-    return _named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
+    return named(array.astype(object) if array.dtype.kind in "iu" else array, *names)
 
 
 def arrow_column(values: Any) -> Column:

@@ -1,0 +1,206 @@
+"""A whole participation log, or JSON Lines of any system, as a history."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._json import load_object
+from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
+from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
+from mrsa_jax.privacy.logs._text import lines_of, text_of
+
+_MOST_LINES_TOLD = 8
+
+
+def read_jsonl(path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read JSON Lines: the participation log that this package writes, or rows of any system."""
+    data = text_of(path, options)
+    number, first = next(
+        ((number, line) for number, line in enumerate(lines_of(data), 1) if line.strip()),
+        (1, b""),
+    )
+    if not first:
+        fault(f"{path}:1", "JSON, an object a line", "an empty file")
+    fields = load_object(first, f"{path}:{number}", _plain_text)
+    if "format" in fields or isinstance(fields.get("clients"), list):
+        return _read_participation(data, path, options)
+    return _read_rows(data, path, options)
+
+
+class _Sum(NamedTuple):
+    """What is kept of a learnt sum: its clients and weights as codes."""
+
+    line: SumLine
+    clients: np.ndarray
+    weights: np.ndarray
+
+
+class _Codes(dict[Any, int]):
+    """Names and their codes."""
+
+    def __missing__(self, name: Any) -> int:
+        self[name] = len(self)
+        return self[name]
+
+    def of(self, names: Sequence[Any]) -> np.ndarray:
+        return np.fromiter(map(self.__getitem__, names), np.int64, len(names))
+
+
+def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
+    _columns.check_unnamed(options, str(path), "a participation log, which has its own keys")
+    parser = LineParser(str(path))
+    clients, weights = _Codes(), _Codes()
+    weights.of([Fraction(1)])
+    sums: list[_Sum] = []
+    others: Counter[str] = Counter()
+    unfinished = False
+    for line in lines_of(data):
+        unfinished = not line.endswith(b"\n")
+        found = None if unfinished else parser.feed(line)
+        if found is not None and found.status == "learnt":
+            factors = np.zeros(len(found.clients), np.int64)
+            if found.weights is not None:
+                factors = weights.of(found.weights)
+            own = dataclasses.replace(found, clients=(), weights=None, asked=None, lost={})
+            sums.append(_Sum(own, clients.of(found.clients), factors))
+        elif found is not None:
+            others[found.status] += 1
+    if not sums:
+        counts = ", ".join(f"{count} {status}" for status, count in others.items())
+        fault(str(path), "a learnt sum", f"none ({counts})" if counts else "none")
+    if options.round_order == "sorted":
+        sums.sort(key=lambda one: one.line.key)
+    log = _history(sums, clients, weights, options, str(path))
+    return dataclasses.replace(
+        log,
+        noise=_known([one.line.noise for one in sums]),
+        clip=_known([one.line.clip for one in sums]),
+        aggregation=tuple(dict.fromkeys(header.aggregation for header in parser.headers)),
+        notes=tuple(_notes(parser, unfinished, others)),
+    )
+
+
+def _history(
+    sums: Sequence[_Sum], clients: _Codes, weights: _Codes, options: Layout, path: str
+) -> ParticipationLog:
+    codes = np.concatenate([one.clients for one in sums])
+    ends = np.cumsum([len(one.clients) for one in sums])
+    people = _table.clean(Column(codes, list(clients)))
+
+    def locate(entry: int) -> str:
+        return f"{path}:{sums[int(np.searchsorted(ends, entry, side='right'))].line.line}"
+
+    _table.check_names(people, "client", locate)
+    columns = _table.in_order(people, "sorted")
+    shape = (len(sums), len(columns))
+    matrix = _table.dense(
+        np.repeat(np.arange(len(sums)), np.diff(ends, prepend=0)),
+        _table.places_in(columns, people),
+        shape,
+        Column(np.concatenate([one.weights for one in sums]), list(weights)),
+        options,
+        path,
+    )
+    return _table.named(matrix, _rounds(sums), tuple(people.names[i] for i in columns))
+
+
+def _rounds(sums: Sequence[_Sum]) -> tuple[int | str, ...]:
+    """Return the name of each sum: its round, with the run and the sum where there are others."""
+    has_runs = any(one.line.run for one in sums)
+    has_sums = any(one.line.sum for one in sums)
+    if not has_runs and not has_sums:
+        return tuple(one.line.round for one in sums)
+    return tuple(
+        (f"{one.line.run}:" if has_runs else "")
+        + str(one.line.round)
+        + (f"/{one.line.sum}" if has_sums else "")
+        for one in sums
+    )
+
+
+def _known(values: list[float | None]) -> tuple[float | None, ...] | None:
+    return None if all(value is None for value in values) else tuple(values)
+
+
+def _notes(parser: LineParser, unfinished: bool, others: Counter[str]) -> list[str]:
+    """Return what else is to be told, in sentences."""
+    notes = []
+    if others:
+        counts = " and ".join(f"{count} {status}" for status, count in others.items())
+        notes.append(f"Sums of which nothing was learnt, and which do not count: {counts}.")
+    if parser.repeated:
+        notes.append(f"{_lines(parser.repeated)} what earlier ones say: each sum counts once.")
+    if parser.torn:
+        cut = _lines(parser.torn, "were", "was")
+        notes.append(
+            f"{cut} cut short, before the recorder confirmed what stood there: not counted."
+        )
+    if unfinished:
+        notes.append(f"Line {parser.line + 1}, the last, has no end yet: not counted.")
+    return notes
+
+
+def _lines(numbers: Sequence[int], several: str = "say", one: str = "says") -> str:
+    if len(numbers) == 1:
+        return f"Line {numbers[0]} {one}"
+    shown = ", ".join(map(str, numbers[:_MOST_LINES_TOLD]))
+    more = f" and {len(numbers) - _MOST_LINES_TOLD} more" if len(numbers) > _MOST_LINES_TOLD else ""
+    return f"Lines {shown}{more} {several}"
+
+
+def _plain_text(text: str) -> str:
+    return text
+
+
+def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> ParticipationLog:
+    """Read a row a line, its keys as columns."""
+    if options.layout == "matrix":
+        fault(str(path), "rows of round and client in JSON", "layout matrix")
+    codes: dict[str, _Codes] = {}
+    read: dict[str, list[int]] = {}
+    nested: set[str] = set()
+    numbers: list[int] = []
+    for number, line in enumerate(lines_of(data), 1):
+        if not line.strip():
+            continue
+        for key, value in load_object(line, f"{path}:{number}", _plain_text).items():
+            if isinstance(value, dict | list):
+                nested.add(key)
+                continue
+            if key not in read:
+                codes[key] = _Codes({"": 0})
+                read[key] = []
+            read[key] += [0] * (len(numbers) - len(read[key]))  # rows without this key
+            read[key].append(codes[key][_cell(value)])
+        numbers.append(number)
+
+    def column(place: int) -> Column | None:
+        key = header[place]
+        if key in nested:
+            return None
+        filled = read[key] + [0] * (len(numbers) - len(read[key]))
+        used, places = np.unique(np.array(filled, np.int64), return_inverse=True)
+        names = list(codes[key])
+        return Column(places, [names[code] for code in used])
+
+    header = list(dict.fromkeys([*read, *nested]))
+    where = f"{path}:{numbers[0]}"
+    table = _columns.Table(
+        header, column, lambda row: f"{path}:{numbers[row]}", str(path), where, is_text=True
+    )
+    return _columns.read_table(table, options)
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text, as a table in text has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
