@@ -15,7 +15,13 @@ BELOW_TARGET = 3  # exit status of a gate that failed
 def run_audit(config: AuditConfig) -> int:
     """Audit a log and return the exit status: 0, 3 where the gate fails, 130 if interrupted."""
     out = {} if config.out is None else {"out": str(config.out)}
-    found, _ = run_kind(config, _print, as_json=lambda found: found.content | out)
+    proofs = {} if config.certificate is None else {"certificate": str(config.certificate)}
+    found, _ = run_kind(config, _print, as_json=lambda found: found.content | out | proofs)
+    if proofs and not config.json:
+        sys.stdout.write(
+            f"\nCertificate written to {config.certificate}; anybody can check it by Python alone: "
+            f"python mrsa_check.py {config.certificate} {config.file}\n"
+        )
     if out and not config.json:
         sys.stdout.write(
             f"\nWritten to {config.out}; mrsa-jax report {config.out} makes a page of it\n"

@@ -1,6 +1,7 @@
 """What any participation history leaks, computed exactly."""
 
 from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
+from mrsa_jax.privacy._certificate import certificate
 from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
@@ -29,6 +30,7 @@ __all__ = [
     "WeakPrivacy",
     "audit",
     "audit_steps",
+    "certificate",
     "client_privacy",
     "collusion_risk",
     "distinguishability",

@@ -76,6 +76,8 @@ class Audit:
         coalition: Names of those who have joined it, of whom all else says nothing.
         columns_used: The columns of the log that were read; empty where they had no names.
         columns_ignored: Its other columns.
+        aggregation: How the sums were made, where the log says so.
+        notes: What else its reader tells of it.
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
     """
 
@@ -95,6 +97,8 @@ class Audit:
     coalition: tuple[Hashable, ...] = ()
     columns_used: tuple[str, ...] = ()
     columns_ignored: tuple[str, ...] = ()
+    aggregation: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
@@ -189,10 +193,11 @@ class Audit:
             nobody = (
                 "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
             )
-            return [*self._known(), nobody, *self._columns()]
+            return [*self._seen_anyway(), *self._known(), nobody, *self._columns()]
         sure = "proven" if self.weak.certified else self._unsure()
         interval = _interval(self.weak.lower, self.weak.upper)
         return [
+            *self._seen_anyway(),
             *self._known(),
             *self._urgent(),
             f"Weak T is {interval} ({sure}): any combination of the sums involves at "
@@ -213,9 +218,16 @@ class Audit:
 
     def _columns(self) -> list[str]:
         if not self.columns_used:
-            return []
+            return list(self.notes)
         used, ignored = listed(self.columns_used), listed(self.columns_ignored)
-        return [f"Columns used: {used}; columns ignored: {ignored}."]
+        return [*self.notes, f"Columns used: {used}; columns ignored: {ignored}."]
+
+    def _seen_anyway(self) -> list[str]:
+        if "plain" not in self.aggregation:
+            return []
+        when = "In part of the runs the" if len(self.aggregation) > 1 else "The"
+        return [f"{when} server saw every update by itself (plain aggregation): what follows is "
+                "what secure aggregation of these sums would hide."]  # fmt: skip
 
     def _known(self) -> list[str]:
         if not self.coalition:
@@ -261,6 +273,8 @@ class Audit:
             "is_weighted": self.is_weighted,
             "columns_used": list(self.columns_used),
             "columns_ignored": list(self.columns_ignored),
+            "aggregation": list(self.aggregation),
+            "notes": list(self.notes),
             "exposed": [
                 {"client": _plain(client), "first_round": _plain(first)}
                 for client, first in self.exposed
@@ -334,7 +348,7 @@ def audit(
         progress: Called with the name of a stage, the parts of it that are done, and their number.
         noise_multiplier: Z, where noise of standard deviation Z times the clip was added to each
             learnt sum: then mu and epsilon of the worst clients are told, of one who takes part
-            against one who sends nothing.
+            against one who sends nothing. None: what the log says of each sum, if it does.
         clip: C, the largest norm of a client's update; with `noise_multiplier`, and never without.
         delta: At which epsilon is told.
         spread: Standard deviation of the others' updates in a direction: mu and epsilon are then
@@ -410,12 +424,13 @@ def audit_steps(
     """
     noise = Noise.checked(noise_multiplier, clip, delta, spread)
     log, names = log_without(as_log(log_or_P) or _unnamed(log_or_P), coalition)
+    noise = noise or Noise.of_log(log, delta)
     report = progress or (lambda stage, done, total: None)
     P = log.participation
     report("exposed clients", 0, 1)
     found: Audit | None = None
     for weak in weak_steps(P, effort=effort, progress=report):
-        if found is None:
+        if found is None or weak.exposed != found.weak.exposed:
             found = _first(log, weak, strong_privacy(P), noise)
             found = dataclasses.replace(found, coalition=names)
         recipe = Recipe.of(log, weak.witness, weak.support) if weak.rank else None
@@ -465,6 +480,8 @@ def _first(
         pending=("weak privacy", *([_HIDDEN] if is_later else []), _PLAIN, _JOINING),
         columns_used=log.columns_used,
         columns_ignored=log.columns_ignored,
+        aggregation=log.aggregation,
+        notes=log.notes,
     )
 
 

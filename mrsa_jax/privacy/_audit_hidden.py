@@ -14,7 +14,8 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
-from mrsa_jax.privacy._hidden import hidden_among
+from mrsa_jax.privacy._history import as_history
+from mrsa_jax.privacy._leverage import leverages
 from mrsa_jax.privacy.logs import ParticipationLog
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
@@ -36,7 +37,10 @@ def is_feasible(P: np.ndarray, *, at_once: bool = False) -> bool:
 
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
     """Return as in one sum of how many each client is hidden, 1 for those proven exposed alone."""
-    found = np.maximum(np.asarray(hidden_among(P), np.float64), _ABOVE)
+    nobody = np.full(P.shape[1], -1, np.int32)  # those who are exposed are known already
+    shares = leverages(as_history(P), None, quantiles=None, last_only=True, first=nobody)
+    with np.errstate(divide="ignore"):
+        found = np.maximum(1 / np.asarray(shares, np.float64), _ABOVE)
     found[list(exposed)] = 1.0
     return found
 
@@ -96,12 +100,15 @@ class Noise:
         clip: C, the largest norm of a client's update.
         delta: At which epsilon is told.
         spread: Standard deviation of the others' updates in a direction, if that is to be told.
+        ratios: Z of each sum, 0 for one without noise, where the log tells of them: `multiplier`
+            is then the least and `clip` the largest.
     """
 
     multiplier: float
     clip: float
     delta: float
     spread: float | None
+    ratios: tuple[float, ...] | None = None
 
     @staticmethod
     def checked(multiplier: Any, clip: Any, delta: Any, spread: Any) -> Noise | None:
@@ -115,19 +122,38 @@ class Noise:
         return Noise(
             check_number(multiplier, "noise_multiplier", rule, POSITIVE),
             check_number(clip, "clip", rule, POSITIVE),
-            check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, math.nextafter(1.0, 0.0)),
+            _check_delta(delta),
             None if spread is None else check_number(spread, "spread", rule, POSITIVE),
         )
+
+    @staticmethod
+    def of_log(log: ParticipationLog, delta: Any) -> Noise | None:
+        """Return the noise that a log tells of; None where no sum has noise and a clip."""
+        count = len(log.rounds)
+        noise, clip = log.noise or (None,) * count, log.clip or (None,) * count
+        told = [(own, most) for own, most in zip(noise, clip, strict=True) if own and most]
+        if not told:
+            return None
+        ratios = tuple(
+            own / most if own and most else 0.0 for own, most in zip(noise, clip, strict=True)
+        )
+        largest = max(most for _, most in told)
+        return Noise(min(ratios), largest, _check_delta(delta), None, ratios)
 
     def figures(self, log: ParticipationLog) -> Noisy:
         """Return how well the worst clients of a log are told apart.
 
         The shift is the clip: a client who takes part against one who sends nothing. Rows that
-        were scaled to integers had their noise scaled alike.
+        were scaled to integers had their noise scaled alike. Where the log tells of the noise,
+        each sum counts in units of its own clip.
         """
         scales = np.array([float(scale) for scale in log.scales or (1,) * len(log.rounds)])
-        noise = (self.multiplier * self.clip * scales) ** 2
         P = log.participation
+        if self.ratios is not None:
+            own = (np.array(self.ratios) * scales) ** 2
+            known = distinguishability(P, shift=1.0, spread=None, noise=own)
+            return Noisy(self, self._worst(log, known), None)
+        noise = (self.multiplier * self.clip * scales) ** 2
         known = distinguishability(P, shift=self.clip, spread=None, noise=noise)
         gaussian = None
         if self.spread is not None and is_feasible(P):
@@ -138,11 +164,27 @@ class Noise:
             None if gaussian is None else self._worst(log, gaussian),
         )
 
+    def words(self) -> str:
+        """Return what noise there is."""
+        if self.ratios is None:
+            size = f"{self.multiplier * self.clip:g}"
+            return (f"noise of standard deviation {size} in each sum (noise multiplier "
+                    f"{self.multiplier:g}, clip {self.clip:g})")  # fmt: skip
+        least, most = min(ratio for ratio in self.ratios if ratio), max(self.ratios)
+        size = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        bare = self.ratios.count(0.0)
+        more = f"; it tells of none, or of no clip, in {bare} of {len(self.ratios)} sums"
+        return f"the noise that the log tells of (noise multiplier {size}{more if bare else ''})"
+
     def _worst(self, log: ParticipationLog, found: Distinguishability) -> Told:
         order = np.argsort(-found.mu, kind="stable")[:_MOST_NOTED]
         noted = [i for i in order if found.mu[i] > 0]
         epsilon = found.epsilon(self.delta)
         return tuple((log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted)
+
+
+def _check_delta(delta: Any) -> float:
+    return check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, math.nextafter(1.0, 0.0))
 
 
 Told = tuple[tuple[Hashable, float, float], ...]
@@ -167,8 +209,7 @@ class Noisy:
         """Return it in words."""
         own = self.noise
         text = (
-            f"With noise of standard deviation {own.multiplier * own.clip:g} in each sum (noise "
-            f"multiplier {own.multiplier:g}, clip {own.clip:g}) all of this is up to that noise. "
+            f"With {own.words()} all of this is up to that noise. "
             "Whether a client sent anything, to one who knows all others' updates (a guarantee "
             f"of differential privacy, delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}."
         )

@@ -21,7 +21,11 @@ class AuditConfig(Shown):
     file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
         tyro.MISSING
     )
-    """CSV with a header (round,client), or a 0/1 matrix without one; Parquet, NPY or NPZ."""
+    """A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1 matrix without one;
+    Parquet, NPY, NPZ, or NVFlare's server log."""
+
+    format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
+    """Format of FILE; told by its content."""
 
     layout: Literal["auto", "long", "matrix"] = "auto"
     """Rows of (round, client), or a matrix with a row a round; told apart by the header."""
@@ -68,7 +72,8 @@ class AuditConfig(Shown):
     """Exit with status 3 unless each client is hidden among so many; noise is not counted."""
 
     noise_multiplier: Annotated[float | None, tyro.conf.arg(metavar="Z")] = None
-    """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon."""
+    """Noise of standard deviation Z times --clip is in each sum: print clients' mu and epsilon
+    (without it by what a recorder's log says)."""
 
     clip: Annotated[float | None, tyro.conf.arg(metavar="C")] = None
     """Largest norm of a client's update, with --noise-multiplier."""
@@ -81,6 +86,9 @@ class AuditConfig(Shown):
 
     recipe_file: File = None
     """Where to write the whole recipe as CSV."""
+
+    certificate: File = None
+    """Where to write each claim with a proof in integers, as JSON, for mrsa_check.py to check."""
 
     out: Folder = None
     """Folder for findings, certificates, tables and figures; mrsa-jax report makes a page of it."""
@@ -109,8 +117,9 @@ def check_audit(config: AuditConfig) -> None:
     for name in ("noise_multiplier", "clip"):
         missing = bool(told) and name not in told
         require(not missing, name, f"must be given with {', '.join(told)}", None)
-    recipe = config.recipe_file
-    there = recipe is None or recipe.parent.is_dir()
-    require(there, "recipe_file", "must lie in an existing folder", str(recipe))
+    for name in ("recipe_file", "certificate"):
+        path = getattr(config, name)
+        there = path is None or path.parent.is_dir()
+        require(there, name, "must lie in an existing folder", str(path))
     alone = config.out is None and config.overwrite
     require(not alone, "overwrite", "must come with --out", config.overwrite)

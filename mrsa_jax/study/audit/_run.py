@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import pathlib
 from collections.abc import Callable
 from typing import Any, cast
 
 from mrsa_jax import privacy
-from mrsa_jax._errors import writing
+from mrsa_jax._errors import require, writing
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._audit_config import AuditConfig
@@ -20,9 +22,10 @@ from mrsa_jax.study.audit._folder import save_audit
 
 # Measured: what searches and their programs take, and bytes for each entry of the matrix.
 _PROGRAMS, _ENTRY_BYTES = 2**28, 80
+_NO_RECIPE = ["kind,name,coefficient"]
 # Settings that are arguments of `read_log`.
-_AS_READ = ("layout", "round_column", "client_column", "weight_column", "round_order", "array",
-            "where", "ignore_columns")  # fmt: skip
+_AS_READ = ("format", "layout", "round_column", "client_column", "weight_column", "round_order",
+            "array", "where", "ignore_columns")  # fmt: skip
 
 
 def check(config: AuditConfig) -> None:
@@ -46,7 +49,8 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
 def run_and_save(
     config: AuditConfig, progress: Progress, show: Callable[[AuditFindings], None]
 ) -> AuditFindings:
-    """Run an audit and write its folder and its recipe, those of them that are asked for."""
+    """Run an audit and write its folder, recipe and certificate, those that are asked for."""
+    digest = _digest(config.file) if config.certificate is not None else ""
     kept: contextlib.AbstractContextManager[_store.StudyFolder | None] = contextlib.nullcontext()
     if config.out is not None:
         kept = _store.study_folder(cast("Settings", config))
@@ -59,8 +63,23 @@ def run_and_save(
                 progress.stage("tables and figures", 1)
             save_audit(folder, found)
     if config.recipe_file is not None:
-        _write_recipe(config.recipe_file, found.audit)
+        lines = found.audit.recipe.lines() if found.audit.recipe is not None else _NO_RECIPE
+        _write(config.recipe_file, "recipe_file", "\n".join(lines) + "\n")
+    if config.certificate is not None:
+        if found.is_complete:
+            progress.stage("certificate", 1)
+        made = privacy.certificate(found.log, found.audit, config.file)
+        same = made["log"]["sha256"] == digest
+        require(same, "file", "must not change while it is audited", str(config.file))
+        _write(config.certificate, "certificate", json.dumps(made) + "\n")
     return found
+
+
+def _digest(file: pathlib.Path) -> str:
+    """Return what a certificate is bound to, before the log is read; its reader says what fails."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    return ""
 
 
 def _read(config: AuditConfig) -> privacy.ParticipationLog:
@@ -97,12 +116,11 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
     return found
 
 
-def _write_recipe(path: pathlib.Path, found: privacy.Audit) -> None:
-    lines = found.recipe.lines() if found.recipe is not None else ["kind,name,coefficient"]
+def _write(path: pathlib.Path, argument: str, text: str) -> None:
     part = path.with_name(path.name + ".part")
-    with writing(path, "recipe_file"):
+    with writing(path, argument):
         try:
-            part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            part.write_text(text, encoding="utf-8")
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
