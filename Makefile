@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
-UV_VERSION := 0.13.8
+UV_VERSION := 0.12.24
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet -c constraints.txt
 # compiled programs are kept between runs: the second run starts at once

@@ -1,0 +1,283 @@
+"""Writes a participation log while its system runs, so that a crash costs no line it confirmed."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fcntl
+import hashlib
+import hmac
+import json
+import numbers
+import os
+import pathlib
+import secrets
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+from mrsa_jax._checks import check_integer, check_known, check_number
+from mrsa_jax._errors import ConfigurationError, require, writing
+from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES
+from mrsa_jax.privacy.logs._jsonl import (
+    FORMAT,
+    STATUSES,
+    TORN,
+    VERSION,
+    LineParser,
+    SumLine,
+)
+
+_SALT_BYTES = 32
+
+
+class Recorder:
+    """Write who is in each sum that a server learns, one line a sum.
+
+    A log says who took part when, which is sensitive itself: names are pseudonyms by a salted
+    hash, in sorted order, and log and salt are readable by their owner alone. A line is written
+    at once and flushed to the disk before `record` returns, so what was confirmed outlives a
+    crash. One recorder holds the log at a time. A log that is there is read and continued: a
+    header with the next number of the run marks the restart, and a last line that a crash cut
+    short is ended by `#torn`, which every reader tells of and leaves out (what it held was never
+    confirmed).
+
+    Args:
+        path: The log; made if it is not there.
+        system: What is recorded, with its version.
+        aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself)
+            or other text.
+        salt: Of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
+            first use and used again after a restart: who holds it can recompute the names. `b""`
+            keeps names as they are.
+
+    Raises:
+        ConfigurationError: If another recorder holds the log, if it is no participation log or
+            breaks a rule of it, or if its pseudonyms are of another salt.
+        StoreError: If it cannot be written.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
+        >>> with Recorder(path, system="my server 2", aggregation="secagg", salt=b"") as recorder:
+        ...     recorder.record(1, ["anna", "bob"], weights=[10, 30])
+        ...     recorder.record(2, [], status="aborted", lost={"upload": ["anna", "bob"]})
+        >>> from mrsa_jax.privacy import read_log
+        >>> log = read_log(path)
+        >>> log.rounds, log.clients, log.participation.tolist()
+        ((1,), ('anna', 'bob'), [[10, 30]])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        system: str,
+        aggregation: str,
+        salt: bytes | None = None,
+    ) -> None:
+        is_path = isinstance(path, str | os.PathLike)
+        require(is_path, "path", "must be the path of a file", path)
+        require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
+        self.path = pathlib.Path(path)
+        self._guard = threading.Lock()
+        self._is_torn = False
+        with writing(self.path, "path"):
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._lock()
+            self._parser = LineParser(str(self.path))
+            self._read()
+            with writing(self.path, "path"):
+                self._salt = _kept_salt(self.path) if salt is None else salt
+            digest = hashlib.sha256(self._salt).hexdigest()[:8] if self._salt else None
+            run = max((header.run + 1 for header in self._parser.headers), default=0)
+            self._append(
+                {"format": FORMAT, "version": VERSION, "system": system,
+                 "aggregation": aggregation, "pseudonyms": digest, "run": run}
+            )  # fmt: skip
+        except BaseException:
+            os.close(self._file)
+            self._file = -1
+            raise
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the log; a second call does nothing."""
+        with self._guard:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+
+    def name(self, client: Any) -> str:
+        """Return a client's name in the log: its pseudonym, 32 hex digits, or itself as text."""
+        if not self._salt:
+            return str(client)
+        text = str(client).encode("utf-8", "surrogatepass")
+        return hmac.digest(self._salt, text, "sha256")[:16].hex()
+
+    def record(
+        self,
+        round: int,
+        clients: Iterable[Any],
+        *,
+        sum: int = 0,
+        weights: Sequence[Any] | None = None,
+        status: str = "learnt",
+        asked: Iterable[Any] | None = None,
+        lost: Mapping[str, Iterable[Any]] | None = None,
+        noise: float | int | None = None,
+        clip: float | int | None = None,
+    ) -> None:
+        """Write the line of a sum; when this returns, it is on the disk.
+
+        The same sum again with the same content is written once.
+
+        Args:
+            round: The round, as the system counts it.
+            clients: Who is in the learnt sum, names or numbers; nobody where `status` says that
+                nothing was learnt.
+            sum: Which of the round's sums, from 0 on.
+            weights: Their factors in the sum, in the order of `clients`: positive integers,
+                fractions, floats or `Decimal`s, each kept exactly. None: all are 1.
+            status: `"learnt"`, `"aborted"` (nothing was learnt) or `"refused"` (a gate forbade
+                the round before it began).
+            asked: Whom the server asked.
+            lost: Clients that were lost, by stage: `setup`, `share_keys`, `upload`, `unmask`
+                (of SecAgg+), `train`. Those lost at `unmask` are in the sum, all others are not.
+            noise: Standard deviation of the noise in the learnt sum.
+            clip: Largest norm of an update.
+
+        Raises:
+            ConfigurationError: If the line would break a rule of the format, or contradict an
+                earlier one; nothing is written.
+            StoreError: If it cannot be written; it is not in the log then.
+        """
+        check_known(status, "status", STATUSES, "a known status")
+        inside = self._names(clients, "clients")
+        order = sorted(range(len(inside)), key=inside.__getitem__)
+        fields: dict[str, Any] = {
+            "round": check_integer(round, "round", 0),
+            "sum": check_integer(sum, "sum", 0),
+            "status": status,
+            "clients": [inside[i] for i in order],
+        }
+        if weights is not None:
+            factors = [_factor(weight) for weight in weights]
+            rule = "must be as many as the clients"
+            require(len(factors) == len(inside), "weights", rule, len(factors), len(inside))
+            fields["weights"] = [factors[i] for i in order]
+        if asked is not None:
+            fields["asked"] = sorted(self._names(asked, "asked"))
+        if lost is not None:
+            require(isinstance(lost, Mapping), "lost", "must map stages to clients", lost)
+            fields["lost"] = {str(at): sorted(self._names(who, "lost")) for at, who in lost.items()}
+        for key, value in (("noise", noise), ("clip", clip)):
+            if value is not None:
+                fields[key] = check_number(value, key, "must be finite and not negative", 0.0)
+        now = datetime.datetime.now(datetime.UTC)
+        fields["time"] = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        self._append(fields)
+
+    def _names(self, clients: Any, argument: str) -> list[str]:
+        is_several = isinstance(clients, Iterable) and not isinstance(clients, str | bytes)
+        require(is_several, argument, "must be names of clients", clients)
+        return [self.name(client) for client in clients]
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            rule = "must be a log that no other recorder holds"
+            raise ConfigurationError(f"`path` {rule}; got {str(self.path)!r}") from None
+
+    def _read(self) -> None:
+        """Read what the log holds, and see whether its last line was cut short."""
+        with self.path.open("rb") as stream:
+            while line := stream.readline(MOST_LINE_BYTES + 2):
+                self._is_torn = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+                self._parser.feed(TORN if self._is_torn else line)
+
+    def _append(self, fields: dict[str, Any]) -> None:
+        line = json.dumps(fields).encode() + b"\n"
+        with self._guard:
+            require(self._file >= 0, "recorder", "must be open")
+            number = self._parser.line
+            try:
+                found = self._parser.feed(line)
+            except ConfigurationError:
+                self._parser.line = number
+                raise
+            if found is None and "format" not in fields:  # it is there already
+                self._parser.line = number
+                return
+            self._write(line, found)
+
+    def _write(self, line: bytes, found: SumLine | None) -> None:
+        """Write a line at once and flush it; one that was cut short before is ended first."""
+        if self._is_torn:
+            line = b" " + TORN + b"\n" + line
+        written = 0
+        try:
+            with writing(self.path, "path"):
+                while written < len(line):
+                    written += os.write(self._file, line[written:])
+                os.fsync(self._file)
+        except BaseException:
+            if found is not None:
+                self._parser.forget(found)
+            if written and not self._is_torn:
+                self._is_torn = True
+                self._parser.feed(TORN)
+            raise
+        self._is_torn = False
+
+
+def _factor(weight: Any) -> int | str:
+    """Return a weight as the log holds it, exactly."""
+    rule = "must be positive integers, fractions, floats or decimals"
+    is_number = isinstance(weight, numbers.Real | decimal.Decimal) and not isinstance(weight, bool)
+    require(is_number, "weights", rule, weight)
+    try:
+        value = Fraction(weight) if isinstance(weight, decimal.Decimal) else _fraction(weight)
+    except (ValueError, OverflowError):  # NaN and infinity
+        require(False, "weights", rule, weight)
+        raise
+    require(value > 0, "weights", rule, weight)
+    return int(value) if value.denominator == 1 else str(value)
+
+
+def _fraction(weight: Any) -> Fraction:
+    whole = isinstance(weight, numbers.Integral)
+    return Fraction(int(weight)) if whole else Fraction(*weight.as_integer_ratio())
+
+
+def _kept_salt(log: pathlib.Path) -> bytes:
+    """Return the salt beside a log, made if there is none; the log is held meanwhile."""
+    path = log.with_name(log.name + ".salt")
+    if not path.exists():
+        part = path.with_name(path.name + ".part")
+        part.unlink(missing_ok=True)
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(file, secrets.token_bytes(_SALT_BYTES))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(part, path)
+    salt = path.read_bytes()
+    rule = f"must hold the {_SALT_BYTES} bytes of a salt"
+    require(len(salt) == _SALT_BYTES, str(path), rule, f"{len(salt)} bytes")
+    return salt

@@ -1,0 +1,147 @@
+"""The independent rows of a growing history, sparse, and the classes of clients alike in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Row(NamedTuple):
+    """One learnt sum.
+
+    Attributes:
+        places: int32, the sorted indices of its clients.
+        weights: Their weights as integers without a common factor; None where all are 1.
+    """
+
+    places: np.ndarray
+    weights: tuple[int, ...] | None
+
+    @staticmethod
+    def of(places: Sequence[int], weights: Iterable[Any] | None) -> Row:
+        """Return the row of clients and their positive weights, scaled to integers."""
+        own = np.asarray(places, np.int32)
+        order = np.argsort(own, kind="stable")
+        if weights is None:
+            return Row(own[order], None)
+        pairs = [weight.as_integer_ratio() for weight in weights]
+        scale = math.lcm(*(below for _, below in pairs))
+        integers = [above * (scale // below) for above, below in pairs]
+        common = math.gcd(*integers)
+        if all(value == common for value in integers):
+            return Row(own[order], None)
+        return Row(own[order], tuple(integers[k] // common for k in order))
+
+    @property
+    def bits(self) -> float:
+        """Return log2 of its length."""
+        squares = len(self.places) if self.weights is None else sum(w * w for w in self.weights)
+        return 0.5 * math.log2(squares)
+
+    @property
+    def floats(self) -> np.ndarray:
+        """Return its entries with a length of 1, float64."""
+        if self.weights is None:
+            return np.full(len(self.places), 1 / math.sqrt(len(self.places)))
+        excess = max(0, max(self.weights).bit_length() - 500)
+        found = np.asarray([float(value >> excess) for value in self.weights])
+        found /= found.max()
+        return found / math.sqrt(math.fsum(found * found))
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Return int64 numbers that are equal where weights are."""
+        if self.weights is None:
+            return np.zeros(len(self.places), np.int64)
+        numbers = {value: k for k, value in enumerate(dict.fromkeys(self.weights))}
+        return np.asarray([numbers[value] for value in self.weights], np.int64)
+
+
+class Rows:
+    """Rows kept one after another; `starts[j]` to `starts[j + 1]` are those of row j.
+
+    Attributes:
+        rows: The rows as they came.
+        starts: int64.
+        clients: int32, sorted within each row.
+        held: int64, where a weighted row's weights begin; -1 where they are all 1.
+        values: float64, the weighted rows' entries, those of a row of length 1.
+        scales: float64, what each entry of a row in these arrays is multiplied by for length 1.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.starts = np.zeros(1, np.int64)
+        self.clients = np.zeros(0, np.int32)
+        self.held = np.zeros(0, np.int64)
+        self.values = np.zeros(0)
+        self.scales = np.zeros(0)
+        self._num_held = 0
+
+    def append(self, row: Row) -> None:
+        """Keep one more row."""
+        count = len(self.rows)
+        begin = int(self.starts[count])
+        end = begin + len(row.places)
+        self.starts = grown(self.starts, count + 2)
+        self.clients = grown(self.clients, end)
+        self.held, self.scales = grown(self.held, count + 1), grown(self.scales, count + 1)
+        self.starts[count + 1] = end
+        self.clients[begin:end] = row.places
+        self.held[count] = -1
+        self.scales[count] = 1 / math.sqrt(len(row.places))
+        if row.weights is not None:
+            last = self._num_held + len(row.places)
+            self.values = grown(self.values, last)
+            self.values[self._num_held : last] = row.floats
+            self.held[count], self.scales[count] = self._num_held, 1.0
+            self._num_held = last
+        self.rows.append(row)
+
+
+class Classes:
+    """Clients by their columns: equal ones share a number, those in no row have 0.
+
+    Attributes:
+        of: int64 `[clients]`.
+        sizes: int64, of each number; 0 for those not in use, and for 0.
+    """
+
+    def __init__(self, of: np.ndarray | None = None, sizes: np.ndarray | None = None) -> None:
+        self.of = np.zeros(0, np.int64) if of is None else of
+        self.sizes = np.zeros(1, np.int64) if sizes is None else sizes
+
+    def join(self, count: int) -> None:
+        """Take in clients up to so many."""
+        self.of = np.concatenate([self.of, np.zeros(max(0, count - len(self.of)), np.int64)])
+
+    def split(self, row: Row) -> Classes:
+        """Return the classes with one more row."""
+        own = self.of[row.places]
+        keys = own if row.weights is None else own * len(row.places) + row.codes
+        parts, part_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        old = parts if row.weights is None else parts // len(row.places)
+        is_new = (counts < self.sizes[old]) | (old == 0)
+        number = np.where(is_new, len(self.sizes) - 1 + np.cumsum(is_new), old)
+        sizes = np.concatenate([self.sizes, counts[is_new]])
+        np.subtract.at(sizes, old[is_new & (old > 0)], counts[is_new & (old > 0)])
+        of = self.of.copy()
+        of[row.places] = number[part_of]
+        return Classes(of, sizes)
+
+
+def grown(array: np.ndarray, *shape: int) -> np.ndarray:
+    """Return an array of at least this shape with the same entries, zeros elsewhere.
+
+    Each axis at least doubles where it grows, so that growing by ones costs little.
+    """
+    if all(has >= needs for has, needs in zip(array.shape, shape, strict=True)):
+        return array
+    sizes = [has if has >= needs else max(needs, 2 * has)
+             for has, needs in zip(array.shape, shape, strict=True)]  # fmt: skip
+    found = np.zeros(sizes, array.dtype)
+    found[tuple(slice(0, has) for has in array.shape)] = array
+    return found

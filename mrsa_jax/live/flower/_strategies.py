@@ -1,0 +1,287 @@
+"""Strategies that record, and that select, around any of Flower's; both of its interfaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import FitIns, FitRes, Parameters
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy as MessageStrategy
+from jaxtyping import Array, Key
+
+from mrsa_jax._checks import check_integer
+from mrsa_jax._errors import require
+from mrsa_jax._selector import Selector, cohort_size_of
+from mrsa_jax.live._chooser import Chooser
+from mrsa_jax.live._recorder import Recorder
+from mrsa_jax.live.flower._books import Books, GateLike
+from mrsa_jax.live.flower._views import CohortGrid, CohortManager
+
+_ONE_DAY_SECONDS = 86_400  # what Flower itself waits
+
+
+class _Wrapper:
+    """Hands on whatever is not overridden, to the strategy inside."""
+
+    strategy: Any
+    books: Books
+    nodes_to_wait_for: int
+
+    def __init__(self, strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> None:
+        self.strategy, self.books, self.nodes_to_wait_for = strategy, books, nodes_to_wait_for
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("strategy", "books"):  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self.strategy, name)
+
+    def _check_asked(self, cohort: Iterable[Any], asked: Iterable[Any], more: str) -> None:
+        rule = f"must ask exactly the clients that are chosen ({more} must be 1)"
+        require(sorted(cohort) == sorted(asked), "strategy", rule, self.strategy)
+
+
+class FitWrapper(_Wrapper, Strategy):
+    """Around a `flwr.server.strategy.Strategy`."""
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        """Hand on."""
+        return self.strategy.initialize_parameters(client_manager)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
+        """Return whom to ask and what; nobody where the gate forbids it or nobody can be chosen."""
+        self.books.close()
+        if self.books.chooser is None:
+            plan = self.strategy.configure_fit(server_round, parameters, client_manager)
+            nodes = [_node(proxy) for proxy, _ in plan]
+            return plan if nodes and self.books.open(server_round, nodes) else []
+        client_manager.num_available()  # brings a workflow's list of nodes up to date
+        client_manager.wait_for(self.nodes_to_wait_for, timeout=_ONE_DAY_SECONDS)
+        there = {_node(proxy): proxy for proxy in client_manager.all().values()}
+        cohort = self.books.choose(server_round, sorted(there))
+        if not cohort:
+            return []
+        view = CohortManager(client_manager, [there[node] for node in cohort])
+        plan = self.strategy.configure_fit(server_round, parameters, view)
+        self._check_asked(cohort, [_node(proxy) for proxy, _ in plan], "fraction_fit")
+        return plan
+
+    def aggregate_fit(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, FitRes]],
+        failures: list[tuple[ClientProxy, FitRes] | BaseException],
+    ) -> tuple[Parameters | None, dict[str, Any]]:
+        """Write the sum's line, then hand on."""
+        self.books.learn(server_round, {_node(proxy): res.num_examples for proxy, res in results})
+        return self.strategy.aggregate_fit(server_round, results, failures)
+
+    def configure_evaluate(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Any:
+        """Hand on."""
+        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Hand on."""
+        return self.strategy.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
+        """Hand on."""
+        return self.strategy.evaluate(server_round, parameters)
+
+
+class MessageWrapper(_Wrapper, MessageStrategy):
+    """Around a `flwr.serverapp.strategy.Strategy`."""
+
+    def __init__(self, strategy: MessageStrategy, books: Books, nodes_to_wait_for: int = 0) -> None:
+        super().__init__(strategy, books, nodes_to_wait_for)
+        self._configure, self._aggregate = strategy.configure_train, strategy.aggregate_train
+
+    def start(self, *args: Any, **settings: Any) -> Any:
+        """Run the strategy's own loop of rounds, which meanwhile comes by here."""
+        own = vars(self.strategy)
+        own |= {"configure_train": self.configure_train, "aggregate_train": self.aggregate_train}
+        try:
+            return self.strategy.start(*args, **settings)
+        finally:
+            del own["configure_train"], own["aggregate_train"]
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return the messages; none where the gate forbids the round or nobody can be chosen."""
+        self.books.close()
+        if self.books.chooser is None:
+            plan = list(self._configure(server_round, arrays, config, grid))
+            nodes = [message.metadata.dst_node_id for message in plan]
+            return plan if nodes and self.books.open(server_round, nodes) else []
+        while len(there := list(grid.get_node_ids())) < self.nodes_to_wait_for:
+            time.sleep(1.0)
+        cohort = self.books.choose(server_round, sorted(there))
+        if not cohort:
+            return []
+        view = CohortGrid(grid, cohort)  # type: ignore[arg-type]
+        plan = list(self._configure(server_round, arrays, config, view))
+        nodes = [message.metadata.dst_node_id for message in plan]
+        self._check_asked(cohort, nodes, "fraction_train")
+        return plan
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Write the sum's line, then hand on."""
+        replies = list(replies)
+        key = getattr(self.strategy, "weighted_by_key", "num-examples")
+        good = [reply for reply in replies if not reply.has_error()]
+        weights = {reply.metadata.src_node_id: _weight(reply, key) for reply in good}
+        self.books.learn(server_round, weights)
+        return self._aggregate(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Hand on."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Hand on."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Hand on."""
+        self.strategy.summary()
+
+
+def _node(proxy: ClientProxy) -> Any:
+    """Return a client's node; those of Flower's old server have only the text of an address."""
+    return getattr(proxy, "node_id", proxy.cid)
+
+
+def _weight(reply: Message, key: str) -> Any:
+    """Return the factor of a reply in the sum; 1 where it says none."""
+    for metrics in reply.content.metric_records.values():
+        if key in metrics:
+            return metrics[key]
+    return 1
+
+
+def _check_strategy(strategy: Any) -> None:
+    rule = "must be a flwr.server.strategy.Strategy or a flwr.serverapp.strategy.Strategy"
+    require(isinstance(strategy, Strategy | MessageStrategy), "strategy", rule, strategy)
+    is_new = not isinstance(strategy, _Wrapper)
+    require(is_new, "strategy", "must not be recorded already", strategy)
+
+
+def _wrapped(strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> Any:
+    wrapper = FitWrapper if isinstance(strategy, Strategy) else MessageWrapper
+    return wrapper(strategy, books, nodes_to_wait_for)
+
+
+def record(
+    strategy: Strategy | MessageStrategy,
+    recorder: Recorder,
+    *,
+    gate: GateLike | None = None,
+    name: Callable[[Any], Any] = str,
+) -> Any:
+    """Return a strategy that writes down who is in each sum, and else does what the given one does.
+
+    The line of a round is on the disk before the strategy sees the aggregate, so no sum is learnt
+    that the log lacks. Weights are the clients' `num_examples`, which the server sees in every
+    workflow; a client with none is not in the sum. With `DefaultWorkflow` and with strategies of
+    messages the server sees every update by itself: the recorder's `aggregation` is `"plain"`
+    then. With `SecAggPlus` lost clients are told by stage, and rounds that came to nothing are
+    written too; with Flower's own `SecAggPlusWorkflow` they are told as lost in training.
+
+    Args:
+        strategy: Any of Flower's, of `flwr.server.strategy` or `flwr.serverapp.strategy`; of
+            several around each other the outermost.
+        recorder: Of the log.
+        gate: `live.Gate`, asked before each round; a round that it forbids is not begun. Weights
+            are taken to be those that clients had last; `SecAggPlus` asks again before it unmasks,
+            when they are known. After a restart take `Gate.from_log`.
+        name: A client's lasting name, of its node's number. Flower gives a node that connects
+            anew without a key another number: the audit would take it for another client.
+
+    Returns:
+        A strategy of the same interface.
+
+    Raises:
+        ConfigurationError: If the strategy is none, or the recorder or gate is none.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from flwr.server.strategy import FedAvg
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
+        >>> recorder = Recorder(path, system="flower", aggregation="plain")
+        >>> record(FedAvg(fraction_fit=0.25), recorder).fraction_fit
+        0.25
+        >>> recorder.close()
+    """
+    _check_strategy(strategy)
+    return _wrapped(strategy, Books(recorder, gate, name))
+
+
+def select(
+    strategy: Strategy | MessageStrategy,
+    recorder: Recorder,
+    selector: Selector,
+    *,
+    seed: int | Key[Array, ""] = 0,
+    gate: GateLike | None = None,
+    name: Callable[[Any], Any] = str,
+    wait_for: int | None = None,
+) -> Any:
+    """Return a strategy that asks whom a selector chooses, and records as `record` does.
+
+    Of the nodes that are there the selector chooses a cohort, which the given strategy then asks
+    in its own manner. A node gets the next free index when it is first seen, and keeps it: its
+    block depends on it, so it is kept in `<log>.clients`. Nodes beyond the selector's N are told
+    by a warning and left out. The selector's state is that of the log: a server that starts again
+    goes on where the log ends. Blocks stay whole inside rounds with `SecAggPlus`.
+
+    Args:
+        strategy: As in `record`; it must ask all nodes that it finds (a fraction of 1).
+        recorder: Of a log whose rounds this selector chose, or of a new one.
+        selector: Any of `mrsa_jax.selection`, such as `batch_partitioning(12, 6, 3)`.
+        seed: Of the selector's draws: integer in [0, 2**32), or a typed key.
+        gate: As in `record`. Where it wants clients left out, their blocks are, and the selector
+            chooses once more among the others.
+        name: As in `record`.
+        wait_for: Nodes that must be there before a round begins; K by default, or 1 for a selector
+            without a K. A round in which the selector finds nobody to ask is skipped, and written
+            down as aborted.
+
+    Returns:
+        A strategy of the same interface.
+
+    Raises:
+        ConfigurationError: As `record`; if the selector is none, or could not have chosen what the
+            log holds.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> import mrsa_jax as mj
+        >>> from flwr.serverapp.strategy import FedAvg
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.jsonl")
+        >>> recorder = Recorder(path, system="flower", aggregation="plain")
+        >>> selector = mj.selection.batch_partitioning(12, 6, 3)
+        >>> select(FedAvg(), recorder, selector).nodes_to_wait_for
+        6
+        >>> recorder.close()
+    """
+    chooser = Chooser(selector, seed)
+    most = cohort_size_of(selector) or 1
+    nodes = most if wait_for is None else check_integer(wait_for, "wait_for", 0)
+    _check_strategy(strategy)
+    return _wrapped(strategy, Books(recorder, gate, name, chooser), nodes)

@@ -1,0 +1,125 @@
+"""NVFlare's rounds against the losses that were injected into its simulator."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import mrsa_jax
+from mrsa_jax.privacy import read_log
+
+LOST = {"site-1": [1], "site-2": [1, 3], "site-4": [0, 2]}
+CLIENTS = [f"site-{i}" for i in range(1, 5)]
+JOB = '''
+"""A job of four clients that fail in chosen rounds, under NVFlare's simulator."""
+import json, sys
+import numpy as np
+from nvflare.apis.dxo import DXO, DataKind, MetaKey
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import make_reply
+from nvflare.app_common.app_constant import AppConstants
+
+
+class Lossy(Executor):
+    def __init__(self, lost):
+        super().__init__()
+        self.lost = lost
+
+    def execute(self, task_name, shareable, fl_ctx, abort_signal):
+        name = fl_ctx.get_identity_name()
+        if shareable.get_header(AppConstants.CURRENT_ROUND) in self.lost.get(name, []):
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        steps = {MetaKey.NUM_STEPS_CURRENT_ROUND: 10 * int(name.split("-")[1])}
+        data = {"numpy_key": np.ones((3, 3), np.float32)}
+        return DXO(DataKind.WEIGHT_DIFF, data=data, meta=steps).to_shareable()
+
+
+def main(workflow, lost, log, workspace):
+    from nvflare.app_common.aggregators.intime_accumulate_model_aggregator import (
+        InTimeAccumulateWeightedAggregator,
+    )
+    from nvflare.app_common.np.np_model_persistor import NPModelPersistor
+    from nvflare.app_common.shareablegenerators.full_model_shareable_generator import (
+        FullModelShareableGenerator,
+    )
+    from nvflare.app_common.workflows.fedavg import FedAvg
+    from nvflare.app_common.workflows.scatter_and_gather import ScatterAndGather
+    from nvflare.job_config.api import FedJob
+
+    from lossy import Lossy
+    from mrsa_jax.live.nvflare import ParticipationRecorder
+
+    job = FedJob(name="lossy", min_clients=1)
+    job.to_server(NPModelPersistor(), id="persistor")
+    job.to_server(FullModelShareableGenerator(), id="shareable_generator")
+    job.to_server(InTimeAccumulateWeightedAggregator("WEIGHT_DIFF"), id="aggregator")
+    job.to_server(ParticipationRecorder(log, pseudonyms=False), id="recorder")
+    if workflow == "fedavg":
+        job.to_server(FedAvg(num_clients=4, num_rounds=5, ignore_result_error=True))
+    else:
+        job.to_server(ScatterAndGather(
+            min_clients=4, num_rounds=5, wait_time_after_min_received=0,
+            aggregator_id="aggregator", persistor_id="persistor",
+            shareable_generator_id="shareable_generator", train_task_name="train",
+            train_timeout=0, ignore_result_error=True))
+    for name in ("site-1", "site-2", "site-3", "site-4"):
+        job.to(Lossy(lost), name, tasks=["train"])
+    job.simulator_run(workspace, threads=4)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:])
+'''
+
+
+def test_without_nvflare_the_import_says_what_to_install() -> None:
+    if importlib.util.find_spec("nvflare"):
+        pytest.skip("NVFlare is installed here")
+    with pytest.raises(ImportError, match=r"needs it: pip install 'nvflare>=2\.9"):
+        importlib.import_module("mrsa_jax.live.nvflare")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workflow", ["scatter_and_gather", "fedavg"])
+def test_a_real_run_is_recorded_as_it_was(tmp_path: pathlib.Path, workflow: str) -> None:
+    """Its simulator, one process a client; MRSA_JAX_NVFLARE names a Python that has NVFlare.
+
+    To run it: make an environment with nvflare and this package's jax, jaxtyping and numba, and
+    `MRSA_JAX_NVFLARE=/path/to/python pytest -m slow tests/live/test_nvflare.py`.
+    """
+    python = os.environ.get("MRSA_JAX_NVFLARE", sys.executable)
+    if python == sys.executable and not importlib.util.find_spec("nvflare"):
+        pytest.skip("NVFlare is not installed; MRSA_JAX_NVFLARE may name a Python that has it")
+    (tmp_path / "lossy.py").write_text(JOB)
+    log = tmp_path / "log.jsonl"
+    root = pathlib.Path(mrsa_jax.__file__).parents[1]
+    done = subprocess.run(
+        [python, str(tmp_path / "lossy.py"), workflow, json.dumps(LOST), str(log),
+         str(tmp_path / "workspace")],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert log.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+    header, *lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert header["system"].startswith("nvflare 2.")
+    assert header["aggregation"] == "plain"
+    assert [line["round"] for line in lines] == list(range(5))
+    for line in lines:
+        lost = [name for name in CLIENTS if line["round"] in LOST.get(name, ())]
+        inside = [name for name in CLIENTS if name not in lost]
+        assert (line["clients"], line["asked"]) == (inside, CLIENTS)
+        assert line["weights"] == [10 * int(name[-1]) for name in inside]
+        assert line.get("lost", {}).get("train", []) == lost
+    recorded = read_log(log)
+    if workflow == "scatter_and_gather":  # its own log says the same
+        own = read_log(tmp_path / "workspace" / "server" / "log.txt")
+        assert own.clients == recorded.clients
+        assert own.participation.tolist() == (recorded.participation > 0).tolist()
