@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._style import SHADES, WARNING, drawing
@@ -11,12 +11,40 @@ from mrsa_jax.plotting._style import SHADES, WARNING, drawing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mrsa_jax.design import Judgement
-
 _DARK = SHADES[2]
 
 
-def plot_designs(judgements: Mapping[str, Judgement], *, ax: Axes | None = None) -> Axes:
+@runtime_checkable
+class Promise(Protocol):
+    """What a family of sums promises for ever: a `design.Judgement`, an option of an advice."""
+
+    @property
+    def weak_lower(self) -> int:
+        """Weak T that is kept."""
+        ...
+
+    @property
+    def strong_privacy(self) -> int:
+        """Strong T that is kept."""
+        ...
+
+    @property
+    def hidden_worst(self) -> float:
+        """Among how many the worst client stays hidden."""
+        ...
+
+    @property
+    def cardinality(self) -> float:
+        """Clients in a mean sum."""
+        ...
+
+    @property
+    def cardinality_interval(self) -> tuple[float, float]:
+        """Its interval; that number twice where it is exact."""
+        ...
+
+
+def plot_designs(judgements: Mapping[str, Promise], *, ax: Axes | None = None) -> Axes:
     """Plot what families of lines promise for ever against the mean size of their sums.
 
     A row a family, the fullest sums on top: how many clients weak T counts (ring), among how many
@@ -25,7 +53,7 @@ def plot_designs(judgements: Mapping[str, Judgement], *, ax: Axes | None = None)
     sum, with its interval where it was simulated.
 
     Args:
-        judgements: What `design.judge` returns, by name.
+        judgements: What `design.judge` returns, or the options of `study.advise`, by name.
         ax: Where to draw; a figure of its own when None.
 
     Returns:

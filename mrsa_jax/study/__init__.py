@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mrsa_jax._late import late_names
+from mrsa_jax.study._advise_config import AdviseConfig
 from mrsa_jax.study._attack_config import (
     DisaggregationConfig,
     DistinguishConfig,
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from mrsa_jax.study._run import check, run, run_and_save
     from mrsa_jax.study._store import open_study
     from mrsa_jax.study._summary import sentences, summarise
+    from mrsa_jax.study.advice._door import advise
     from mrsa_jax.study.sweeps._engine import sweep
 
 __all__ = [
     "KINDS",
+    "AdviseConfig",
     "AggregationConfig",
     "AuditConfig",
     "DataConfig",
@@ -71,6 +74,7 @@ __all__ = [
     "SimulateConfig",
     "TrainConfig",
     "TrainingConfig",
+    "advise",
     "check",
     "cite",
     "compare",

@@ -138,8 +138,10 @@ def first_rows(found: Audit) -> list[tuple[str, str, str]]:
     if weak.lower is None:
         return [("clients in any sum", "0", "exact")]
     first = f", first after round {printable(found.exposed[0][1])}" if found.exposed else ""
+    hidden = [("worst client hidden", found.worst_hidden, "float64")] if found.hidden else []
     return [
         ("exposed clients", f"{len(found.exposed)}{first}", weak.surety),
+        *hidden,
         ("strong T", str(found.strong), "exact"),
         (
             "lightest combination so far",

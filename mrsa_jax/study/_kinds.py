@@ -15,6 +15,7 @@ from typing import Any
 from mrsa_jax._errors import ConfigurationError, require, shortened
 from mrsa_jax.selection import Fairness
 from mrsa_jax.study import _attack_config as attacks
+from mrsa_jax.study._advise_config import AdviseConfig, check_advise
 from mrsa_jax.study._attack_checks import check_attack
 from mrsa_jax.study._audit_config import AuditConfig, check_audit
 from mrsa_jax.study._config import (
@@ -146,6 +147,7 @@ KINDS: dict[str, Kind] = {
         Kind("secagg", SecaggConfig, check_secagg, "secagg._run", "secagg._points",
              _SecaggPoint, _trials),
         Kind("audit", AuditConfig, check_audit, "audit._run"),
+        Kind("advise", AdviseConfig, check_advise, "advice._run"),
         _attack("least-squares", attacks.LeastSquaresConfig),
         _attack("distinguish", attacks.DistinguishConfig),
         _attack("disaggregation", attacks.DisaggregationConfig),

@@ -13,6 +13,7 @@ from mrsa_jax.study._progress import Progress, checked_progress
 if TYPE_CHECKING:
     import xarray as xr
 
+    from mrsa_jax.study._advise_config import AdviseConfig
     from mrsa_jax.study._attack_config import AttackSettings
     from mrsa_jax.study._audit_config import AuditConfig
     from mrsa_jax.study._config import Config
@@ -42,21 +43,23 @@ def run(config: SecaggConfig, progress: Progress | None = None) -> Findings: ...
 @overload
 def run(config: AuditConfig, progress: Progress | None = None) -> AuditFindings: ...
 @overload
+def run(config: AdviseConfig, progress: Progress | None = None) -> Any: ...
+@overload
 def run(config: AttackSettings, progress: Progress | None = None) -> AttackFindings: ...
 def run(config: Any, progress: Progress | None = None) -> Any:
     """Run a command and return what it found, without writing anything.
 
     Args:
-        config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`, `AuditConfig` or an
-            attack's, such as `LeastSquaresConfig`.
+        config: `DemoConfig`, `SimulateConfig`, `TrainConfig`, `SecaggConfig`, `AuditConfig`,
+            `AdviseConfig` or an attack's, such as `LeastSquaresConfig`.
         progress: Receives how far it is.
 
     Returns:
-        `Findings` of `secagg`, `AuditFindings` or `AttackFindings`: each with a title, sentences,
-        and its content as `--json` prints it. For a study a data set
-        with axes `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or
-        `evaluation` (rounds after which the model was tested). Entry j of a trajectory is the
-        state after round j. How trainings went is in the attribute `performance`.
+        `Findings` of `secagg`, `AuditFindings`, `Advice` or `AttackFindings`: each with a title,
+        sentences, and its content as `--json` prints it. For a study a data set with axes
+        `scheme`, `round` (counted from 0), `client`, and `trial` (simulate) or `evaluation`
+        (rounds after which the model was tested). Entry j of a trajectory is the state after round
+        j. How trainings went is in the attribute `performance`.
 
     Raises:
         ConfigurationError: As `check`, but for the output folder, which is not looked at.

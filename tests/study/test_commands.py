@@ -31,6 +31,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "train": LEARNT | {"scheme": "partition"},
     "secagg": FEW | {"trials": 20, "step_dropout_rate": 0.2},
     "audit": {"effort": 0.0},
+    "advise": {
+        "num_clients": 6, "cohort_size": 2, "dropout_rate": (0.1,), "rounds": 5, "trials": 2,
+    },
     "attack least-squares": SUMS | {"rounds": 30, "warm_up": 0, "frozen": True, "batch_size": 200},
     "attack distinguish": SUMS | {"rounds": 4, "warm_up": 1, "trials": 50, "trainings": 4},
     "attack disaggregation": SUMS | {"rounds": 20, "interval": 5, "dim": 30, "restarts": 1},

@@ -1,0 +1,192 @@
+"""What a scheme promises for ever, and the size of its sums: closed forms, simulated otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+import numpy as np
+
+from mrsa_jax._round_rules import SplitPolicy
+from mrsa_jax._selector import block_size_of, cohort_size_of
+from mrsa_jax.study._build import build_online, expected_cardinality, guaranteed_privacy
+from mrsa_jax.study._config import PopulationConfig, ProtocolConfig
+from mrsa_jax.study.advice._candidates import Candidate, Setting
+from mrsa_jax.study.advice._play import Interval, Played, play
+
+POLICIES: tuple[SplitPolicy, ...] = typing.get_args(SplitPolicy)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A scheme with the sizes that it fits: what it keeps for ever, and what it costs.
+
+    Attributes:
+        scheme: As flags and files write it.
+        label: As tables show it.
+        num_clients: N, or the largest number below that T divides.
+        cohort_size: K, or the same of it; None if any number may be asked.
+        block_size: T of clients who are never parted; 1 where there are none.
+        policy: What becomes of a block that loses a member inside a round.
+        weak_lower: Weak T that no history of any length falls below; 1 where nothing is kept.
+        strong_privacy: Strong T of the same kind.
+        hidden_worst: Among how many every client stays hidden; 1 as above.
+        cardinality: Clients in a mean sum, rounds without a sum counted as none; NaN if unknown.
+        cardinality_interval: That number twice where it is exact, else its 95 % interval.
+        skipped: Share of rounds without a sum; NaN if unknown.
+        skipped_interval: As for the cardinality.
+        played: What was simulated; None if nothing was.
+        is_best: Whether no other option has at least as much of T, hidden among and cardinality,
+            and more of one.
+    """
+
+    scheme: str
+    label: str
+    num_clients: int
+    cohort_size: int | None
+    block_size: int
+    policy: SplitPolicy
+    weak_lower: int
+    strong_privacy: int
+    hidden_worst: float
+    cardinality: float
+    cardinality_interval: Interval
+    skipped: float
+    skipped_interval: Interval
+    played: Played | None = None
+    is_best: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the size of its sums is known exactly."""
+        return self.cardinality_interval[0] == self.cardinality_interval[1]
+
+
+class Judge:
+    """Builds selectors and judges them; those of one scheme are built once."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._built: dict[Candidate, tuple[Any, Any]] = {}
+
+    def built(self, one: Candidate) -> tuple[Any, Any]:
+        """Return the selector of a candidate, and who is online among its clients."""
+        if one not in self._built:
+            own = self.setting
+            population = PopulationConfig(
+                num_clients=one.num_clients, cohort_size=one.cohort_size,
+                dropout_rates=own.dropout_rates, availability=own.availability,
+            )  # fmt: skip
+            online, _ = build_online(own.seed, population)
+            self._built[one] = one.scheme.build(one.num_clients, one.cohort_size), online
+        return self._built[one]
+
+    def best_policy(self, one: Candidate) -> SplitPolicy:
+        """Return the policy that keeps what a scheme promises, at the least cost."""
+        selector, _ = self.built(one)
+        if _block(selector) > 1:
+            return "drop_block"
+        return "abort" if guaranteed_privacy(selector) > 1 else "ignore"
+
+    def option(self, one: Candidate, policy: SplitPolicy, loss_rate: float | None = None) -> Option:
+        """Return what is known of a candidate without simulation."""
+        loss = self.setting.loss_rate if loss_rate is None else loss_rate
+        selector, online = self.built(one)
+        block, k = _block(selector), cohort_size_of(selector)
+        protocol = ProtocolConfig(step_dropout_rate=loss, split_policy=policy)
+        kept = guaranteed_privacy(selector, protocol)
+        whole = block if kept > 1 else 1
+        rates = getattr(online.for_clients(one.num_clients), "dropout_rates", None)
+        known = None if rates is None else np.broadcast_to(rates, (one.num_clients,))
+        mean, empty = _sizes(selector, known, k, block, policy, loss)
+        return Option(
+            one.scheme.written, one.scheme.label, one.num_clients, k, block, policy, kept, whole,
+            _hidden_for_ever(selector, whole) if kept > 1 else 1.0,
+            mean, (mean, mean), empty, (empty, empty),
+        )  # fmt: skip
+
+    def played(self, one: Candidate, option: Option, loss_rate: float | None = None) -> Option:
+        """Return an option with what a simulation says of it."""
+        own = self.setting
+        selector, online = self.built(one)
+        found = play(
+            selector, online, option.policy, own.loss_rate if loss_rate is None else loss_rate,
+            option.block_size, rounds=own.rounds, trials=own.trials, seed=own.seed,
+        )  # fmt: skip
+        changes: dict[str, Any] = {"played": found}
+        for name in ("cardinality", "skipped"):
+            if np.isnan(getattr(option, name)):
+                changes[name] = getattr(found, name)
+                changes[f"{name}_interval"] = getattr(found, f"{name}_interval")
+        return dataclasses.replace(option, **changes)
+
+
+def _block(selector: Any) -> int:
+    """Return T of the blocks that are never parted; all clients where all are asked together."""
+    is_everybody = cohort_size_of(selector) == selector.num_clients
+    return int(selector.num_clients) if is_everybody else block_size_of(selector)
+
+
+def _sizes(
+    selector: Any,
+    rates: np.ndarray | None,
+    cohort_size: int | None,
+    block: int,
+    policy: SplitPolicy,
+    loss: float,
+) -> tuple[float, float]:
+    """Return the mean size of a round's sum and the chance of none, NaN where not known."""
+    mean, _ = expected_cardinality(selector, rates)
+    if cohort_size is None:  # any number may be asked: how often nobody, only its rounds say
+        return (mean if loss == 0 else np.nan), np.nan
+    size, empty = after_losses(cohort_size, block, policy, loss)
+    begins = mean / cohort_size
+    return begins * size, 1.0 - begins * (1.0 - empty)
+
+
+def after_losses(
+    cohort_size: int, block_size: int, policy: SplitPolicy, loss_rate: float
+) -> tuple[float, float]:
+    """Return the mean size of the sum of a round that began, and the chance that there is none.
+
+    K clients in blocks of T take part, and each is lost with chance l before its update is summed.
+    `"abort"` needs all K: the chance is (1 - l)^K. `"drop_block"` sums each of the K/T blocks with
+    chance (1 - l)^T. `"ignore"` sums whoever is left, but for a sum of one, which is withheld.
+
+    Examples:
+        >>> [round(after_losses(12, 4, policy, 0.2)[0], 3) for policy in POLICIES]
+        [9.6, 0.825, 4.915]
+    """
+    k, t, stays = cohort_size, block_size, 1.0 - loss_rate
+    if policy == "abort":
+        return k * stays**k, 1.0 - stays**k
+    if policy == "drop_block" and t > 1:
+        return k * stays**t, (1.0 - stays**t) ** (k // t)
+    alone = k * stays * loss_rate ** (k - 1)
+    return k * stays - alone, loss_rate**k + alone
+
+
+def _hidden_for_ever(selector: Any, block_size: int) -> float:
+    """Return among how many every client stays hidden, whatever disjoint lines are ever summed.
+
+    The span of all lines that a selector may sum holds every history. Components do not bear on
+    each other, and equal ones are looked at once.
+    """
+    members = getattr(selector, "members", None)
+    if members is None:
+        return float(block_size)
+    every = np.asarray(members)
+    found, size = float("inf"), every.shape[1]
+    known: set[Any] = set()
+    for own in every.reshape(selector.shape[0], -1, size):
+        clients, places = np.unique(own[own[:, 0] < selector.num_clients], return_inverse=True)
+        table = np.zeros((places.size // size, clients.size), np.bool_)
+        np.put_along_axis(table, places.reshape(-1, size), values=True, axis=1)
+        key = table.shape, table.tobytes()
+        if key not in known:
+            known.add(key)
+            lines = table.astype(np.float64)
+            leverages = (np.linalg.pinv(lines) * lines.T).sum(axis=1)
+            found = min(found, float(1 / leverages.max()))
+    return found

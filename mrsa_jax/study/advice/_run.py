@@ -1,0 +1,180 @@
+"""Runs the choice of a scheme from its settings, and saves what it found."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from mrsa_jax._errors import require
+from mrsa_jax.study import _store
+from mrsa_jax.study._advise_config import AdviseConfig, check_cohort
+from mrsa_jax.study._config import Settings
+from mrsa_jax.study._page import png_of
+from mrsa_jax.study._progress import Progress, note
+from mrsa_jax.study.advice._advice import Advice
+from mrsa_jax.study.advice._candidates import Candidate, Setting, candidates
+from mrsa_jax.study.advice._choice import Demands, choose, mark_best
+from mrsa_jax.study.advice._log import Measured, measure_log
+from mrsa_jax.study.advice._options import POLICIES, Judge, Option
+
+_STRESS = 0.2  # chance to be lost inside a round, for the comparison of policies
+_ENTRIES = 4_000_000  # rounds x clients x trials of a scheme, about
+_MOST_ENTRIES = 50_000_000  # rounds x clients that are simulated without being asked to
+_MOST_TRIALS = 10
+_FEW_ENTRIES = 1_000_000  # rounds x clients from which on only the best schemes are simulated
+_MOST_LINES, _MOST_PLAYED = 2, 3  # families of lines, each a program of its own; schemes
+
+
+def check(config: AdviseConfig) -> None:
+    """Reject nothing more: what is needed depends on the log."""
+
+
+def run(config: AdviseConfig, progress: Progress) -> Advice:
+    """Judge every scheme that comes into question, and choose."""
+    measured = None
+    if config.log is not None:
+        note(progress, f"reading {config.log}")
+        measured = measure_log(
+            config.log, round_column=config.round_column, client_column=config.client_column,
+            where=config.where, ignore_columns=config.ignore_columns,
+        )  # fmt: skip
+    setting = _setting(config, measured)
+    demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)
+    judge = Judge(setting)
+    every = candidates(setting, config.want_privacy, config.schemes)
+    known = {one: judge.option(one, judge.best_policy(one)) for one in every}
+    if setting.trials:
+        _play(judge, known, demands, config.schemes, progress)
+    order = sorted(known, key=lambda one: (known[one].weak_lower, known[one].hidden_worst))
+    options = mark_best(known[one] for one in order)
+    chosen = choose(options, demands)
+    policies: tuple[Option, ...] = ()
+    loss = setting.loss_rate or _STRESS
+    if chosen is not None and chosen.block_size > 1 and chosen.weak_lower > 1:
+        policies = _policies(judge, order[options.index(chosen)], loss, progress)
+    return Advice(setting, demands, options, chosen, policies, loss, measured)
+
+
+def _setting(config: AdviseConfig, measured: Measured | None) -> Setting:
+    """Return the setting: what is given, else what was measured."""
+    clients, cohort = config.num_clients, config.cohort_size
+    rates, loss = config.dropout_rate, config.loss_rate
+    if measured is not None:
+        seen = measured.num_clients
+        rule = f"must be at least {seen}, the clients in the log"
+        require(clients is None or clients >= seen, "num_clients", rule, clients)
+        clients, cohort = clients or seen, cohort or measured.cohort_size
+        rates = rates or (_measured(measured.before, "before"),)
+        loss = _measured(measured.inside, "inside") if loss is None else loss
+    assert clients is not None  # for the type checker: without a log they are given
+    assert cohort is not None
+    check_cohort(clients, cohort)
+    trials, entries = config.trials, config.rounds * clients
+    if trials is None:
+        trials = int(np.clip(_ENTRIES // entries, 2, _MOST_TRIALS))
+        trials = 0 if entries > _MOST_ENTRIES else trials
+    return Setting(
+        clients, cohort, tuple(rates), loss or 0.0, config.availability, config.rounds, trials,
+        config.seed,
+    )  # fmt: skip
+
+
+def _measured(rate: Any, where: str) -> float:
+    if rate is None:
+        return 0.0
+    rule = f"must be of a log in which not everybody is lost {where} rounds"
+    require(rate.rate < 1, "log", rule, f"{rate.count} of {rate.total}")
+    return float(rate.rate)
+
+
+def _play(
+    judge: Judge,
+    known: dict[Candidate, Option],
+    demands: Demands,
+    named: tuple[str, ...],
+    progress: Progress,
+) -> None:
+    """Simulate options: all of a small population; of a large one what is likely to be taken."""
+    options = dict(zip(known, mark_best(known.values()), strict=True))
+    likely = choose(options.values(), demands)
+    first, *_ = known  # random selection
+    order = sorted(
+        known,
+        key=lambda one: (one != first, options[one] != likely, not options[one].is_best),
+    )
+    is_large = judge.setting.rounds * judge.setting.num_clients > _FEW_ENTRIES
+    taken: list[Candidate] = []
+    lines = 0
+    for one in order:
+        is_lines = hasattr(judge.built(one)[0], "members")
+        lines += is_lines
+        is_needed = np.isnan(known[one].cardinality) or one.scheme.written in named
+        is_much = (is_lines and lines > _MOST_LINES) or (is_large and len(taken) >= _MOST_PLAYED)
+        if is_needed or not is_much:
+            taken.append(one)
+    progress.stage("schemes", len(taken))
+    for done, one in enumerate(taken, 1):
+        known[one] = judge.played(one, known[one])
+        progress.update(done, len(taken))
+
+
+def _policies(judge: Judge, one: Candidate, loss: float, progress: Progress) -> tuple[Option, ...]:
+    """Return a scheme under each policy for blocks that lose a member."""
+    found = {policy: judge.option(one, policy, loss) for policy in POLICIES}
+    if judge.setting.trials:  # the others keep what they promise, and their sums are known
+        progress.stage("blocks that lose a member", 1)
+        found["ignore"] = judge.played(one, found["ignore"], loss)
+        progress.update(1, 1)
+    return tuple(found.values())
+
+
+def run_and_save(
+    config: AdviseConfig, progress: Progress, show: Callable[[Advice], None]
+) -> Advice:
+    """Choose, and write the folder if one is asked for."""
+    kept: contextlib.AbstractContextManager[_store.StudyFolder | None] = contextlib.nullcontext()
+    if config.out is not None:
+        kept = _store.study_folder(cast("Settings", config))
+    with kept as folder:
+        found = run(config, progress)
+        show(found)  # before it is saved, which may fail
+        if folder is not None:
+            _save(folder.path, found)
+    return found
+
+
+def _save(folder: pathlib.Path, found: Advice) -> None:
+    """Write the advice as JSON, its table as CSV, and what the schemes promise as a figure."""
+    from mrsa_jax import plotting
+
+    text = json.dumps(found.content, indent=2) + "\n"
+    (folder / "advice.json").write_text(text, encoding="utf-8")
+    rows = [_flat(option) for option in found.content["options"]]
+    with (folder / "options.csv").open("w", encoding="utf-8", newline="") as stream:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    drawn = {one.label: one for one in found.options if not np.isnan(one.cardinality)}
+    plot = functools.partial(plotting.plot_designs, drawn)
+    (folder / "options.png").write_bytes(png_of(plot, dpi=160))
+
+
+def _flat(option: dict[str, Any]) -> dict[str, Any]:
+    """Return an option as one row: what was simulated and the ends of intervals are columns."""
+    row: dict[str, Any] = {}
+    for name, value in option.items():
+        if isinstance(value, dict):
+            row |= _flat({f"played_{own}": one for own, one in value.items()})
+        elif isinstance(value, list):
+            row |= {f"{name}_lower": value[0], f"{name}_upper": value[1]}
+        else:
+            row[name] = value
+    return row
