@@ -55,6 +55,10 @@ TOPICS: dict[str, Topic] = {
         "exact questions, bounds in bulk, certificates and coalitions",
         "NumPy's decomposition for each coalition; else times aimed at",
     ),
+    "live": Topic(
+        "a growing history: seconds a sum, cohorts before one, the log read again",
+        "the batch functions on the same history",
+    ),
     "pads": Topic(
         "bytes of ChaCha20 pads a second inside a ring sum",
         "OpenSSL's ChaCha20 alone, one core",

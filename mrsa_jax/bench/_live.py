@@ -1,0 +1,101 @@
+"""A history that grows: a further sum, cohorts before it, and reading all of it again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from mrsa_jax import live, privacy
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._topics import Case
+
+_BARS = (3, 2.0)
+_ASKED = 16
+
+
+def _cohorts(clients: int, size: int) -> Iterator[list[str]]:
+    """Yield random cohorts without end."""
+    generator = np.random.default_rng(0)
+    names = np.asarray([f"client-{i:07d}" for i in range(clients)], object)
+    while True:
+        yield names[generator.choice(clients, size, replace=False)].tolist()
+
+
+def _grown(sums: int, cohorts: Iterator[list[str]]) -> live.Gate:
+    gate = live.Gate(*_BARS)
+    for _ in range(sums):
+        gate.add(next(cohorts))
+    return gate
+
+
+def _add(case: str, sums: int, clients: int, size: int) -> Measurement:
+    cohorts = _cohorts(clients, size)
+    gate = _grown(sums - 3, cohorts)
+
+    def check(state: live.GateState, _: object) -> None:
+        if state.rank != state.sums:
+            raise ResultsDifferError(f"rank {state.rank} of {state.sums} random sums")
+
+    note = "aim: 0.5 s a sum; floor: three passes over the history's entries"
+    return compare("live", case, lambda: gate.add(next(cohorts)), work=1, unit="sums",
+                   check=check, note=note)  # fmt: skip
+
+
+def _check(case: str, sums: int, clients: int, size: int) -> Measurement:
+    cohorts = _cohorts(clients, size)
+    gate = _grown(sums, cohorts)
+    asked = [next(cohorts) for _ in range(_ASKED)]
+
+    def check(answers: tuple[live.GateAnswer, ...], _: object) -> None:
+        if not all(answer.allowed for answer in answers):
+            raise ResultsDifferError("a random cohort is not allowed")
+
+    return compare("live", case, lambda: gate.check(asked), work=_ASKED, unit="cohorts",
+                   check=check)  # fmt: skip
+
+
+def _replay(case: str, sums: int, clients: int, size: int) -> Measurement:
+    """Read a history again, beside the batch functions, which say it of the last round alone."""
+    cohorts = _cohorts(clients, size)
+    history = [next(cohorts) for _ in range(sums)]
+    P = np.zeros((sums, clients), np.bool_)
+    for row, cohort in zip(P, history, strict=True):
+        row[[int(name[7:]) for name in cohort]] = True
+
+    def ours() -> live.Gate:
+        return _grown(sums, iter(history))
+
+    def batch() -> tuple[int | None, float, int]:
+        exposed = int((np.asarray(privacy.first_exposure(P)) >= 0).sum())
+        hidden = float(np.nanmin(np.asarray(privacy.hidden_among(P))))
+        return privacy.strong_privacy(P), hidden, exposed
+
+    def check(gate: live.Gate, theirs: tuple[int | None, float, int]) -> None:
+        strong, hidden, exposed = theirs
+        state = gate.state
+        if state.hidden is None or (state.strong, len(state.exposed)) != (strong, exposed):
+            raise ResultsDifferError(f"{state} beside {theirs}")
+        np.testing.assert_allclose(state.hidden, hidden, rtol=1e-9)
+
+    return compare("live", case, ours, batch, work=sums, unit="sums", peer_name="batch functions, "
+                   "after the last sum alone", check=check, repeats=1)  # fmt: skip
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return the cases of this topic."""
+    sums, clients = (60, 5_000) if quick else (1_000, 100_000)
+    kinds: list[tuple[str, Callable[..., Measurement], int]] = [
+        ("a further sum", _add, clients // 100),
+        ("a further sum", _add, clients // 2),
+        (f"{_ASKED} cohorts before a sum", _check, clients // 100),
+        ("read again", _replay, clients // 100),
+    ]
+    return [
+        Case(
+            f"{what}: {sums} sums of {size:,} of {clients:,} clients",
+            functools.partial(run, sums=sums, clients=clients, size=size),
+        )
+        for what, run, size in kinds
+    ]
