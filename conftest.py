@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import logging
 import os
 import pathlib
@@ -43,6 +44,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
+# The adapter of a system that is not installed cannot be imported for its doctests.
+collect_ignore = [] if importlib.util.find_spec("nvflare") else ["mrsa_jax/live/nvflare.py"]
+
+
 @pytest.fixture
 def wide_kernels() -> None:
     """Skip where kernels are forced and interpreted, which JAX cannot with 64-bit types on."""
@@ -78,6 +83,17 @@ def compilations(
         found += [message for message in messages if message.startswith("Compiling")]
 
     return watch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_schemes_end() -> Iterator[None]:
+    """Forget the selection schemes that a test or an example registered."""
+    from mrsa_jax.selection._registry import ROWS
+
+    before = dict(ROWS)
+    yield
+    ROWS.clear()
+    ROWS.update(before)
 
 
 # Each compiled program holds some memory maps, of which Linux gives a process 65,530.

@@ -22,6 +22,7 @@ ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
 ORDER = (
     "_version",
+    "mrsa_check",
     "_errors",
     "_checks",
     "_slots",
@@ -72,6 +73,7 @@ ORDER = (
     "attacks",
     "plotting",
     "study",
+    "live",
     "reproduce",
     "bench",
     "cli",
@@ -82,7 +84,8 @@ ROOMS = {
     "privacy": ("logs", "solver", ""),
     "secagg": ("", "costs", "failures"),
     "federated": ("conv", "programs", ""),
-    "study": ("", "secagg", "attack", "audit", "sweeps"),
+    "study": ("", "secagg", "attack", "audit", "advice", "sweeps"),
+    "live": ("", "fedjax", "flower", "nvflare", "pfl"),
     "reproduce": ("harness", "multiround", "ccesa", "heterosag", ""),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.

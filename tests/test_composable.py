@@ -806,7 +806,7 @@ NO_ARRAYS = {
     """,
     "privacy": """
         Audit ClientPrivacy CollusionRisk Distinguishability Gate ParticipationLog PolicyPrivacy
-        Recipe UnweightedGroup WeakPrivacy read_log
+        Recipe UnweightedGroup WeakPrivacy certificate read_log
     """,
     "design": """
         Judgement blocks grids nets rectangles

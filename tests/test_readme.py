@@ -25,6 +25,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = ("README.md", "docs/guide.md", "docs/hidden_among.md")
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
 README, GUIDE, HIDDEN = PAGES.values()
+# run by tests/test_how_to.py
+PAGES |= {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in sorted([*ROOT.glob("docs/how_to/*.md"), *ROOT.glob("docs/certificates.md")])
+}
 
 
 def _blocks(language: str, text: str = README + GUIDE) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: `mrsa-jax demo | simulate | train | audit | secagg | attack | ...`.
+"""The command line: `mrsa-jax demo | simulate | train | audit | watch | secagg | attack | ...`.
 
 Only tyro and rich are imported before a command is known, so that `--help` answers at once.
 Exit status: 0 done, 1 failed (a full disk and a closed output too), 2 misuse, 3 below a gate's
@@ -23,6 +23,7 @@ from mrsa_jax._errors import (
     require,
 )
 from mrsa_jax._plugins import load_plugins
+from mrsa_jax.cli._advise import run_advise
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
 from mrsa_jax.cli._audit import run_audit
 from mrsa_jax.cli._bench import BenchConfig, run_bench
@@ -34,6 +35,7 @@ from mrsa_jax.cli._run import INTERRUPTED, words_of
 from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
 from mrsa_jax.cli._sweep import SweepCommand, run_sweep_command
+from mrsa_jax.cli._watch import WatchConfig, run_watch
 from mrsa_jax.study import KINDS, TrainConfig, load_config
 
 __all__ = ["INTERRUPTED", "Bars", "main"]
@@ -52,6 +54,8 @@ _COMMANDS: dict[str, _Command] = {
     "demo": _Command(KINDS["demo"].config, run_study),
     "simulate": _Command(KINDS["simulate"].config, run_study),
     "audit": _Command(KINDS["audit"].config, run_audit),
+    "watch": _Command(WatchConfig, run_watch),
+    "advise": _Command(KINDS["advise"].config, run_advise),
     "secagg": _Command(KINDS["secagg"].config, run_secagg),
     "train": _Command(KINDS["train"].config, run_study),
     "attack": _Command(AttackCommand, run_attack, defaults),

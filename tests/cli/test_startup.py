@@ -61,6 +61,7 @@ def _loaded(words: str, moment: str, heavy: str, folder: pathlib.Path) -> list[s
         ("sweep study.toml", "stage", f"{_NEVER} {_MODELS}"),
         ("secagg", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
         ("audit log.csv", "compile", f"{_NEVER} {_MODELS} {_STORE}"),
+        ("advise --log log.csv", "stage", f"{_NEVER} {_MODELS} {_STORE}"),
         ("attack disaggregation", "compile", f"{_NEVER} {_STORE}"),
         ("attack gradients", "compile", f"{_NEVER} {_STORE}"),
         ("reproduce multiround.fig4a --fast", "compile", f"{_NEVER} {_STORE}"),

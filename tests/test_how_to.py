@@ -1,0 +1,175 @@
+"""Every block of the how-tos runs, in order, in a folder of the page's own.
+
+What a page (`docs/how_to/*.md` and a few others of `docs/`) may hold:
+
+- `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the same names.
+- `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process, `python FILE ...` in
+  its own; `> FILE` keeps what is printed, `# exit status 3` is what must come instead of 0.
+  Comments and `pip install` are passed over; pipes, `&&` and variables are not understood.
+- `text` as the next block after one that ran: all that this printed, `...` for what may differ.
+- a block after `<!-- file: NAME -->` is written to that file of the folder, not run.
+- a block after `<!-- not run: WHY -->` is passed over. Have few.
+- `<!-- needs: MODULE -->` skips the page where that cannot be imported, `<!-- slow: WHY -->` leaves
+  it to `make test-slow`. Any other language is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+import pytest
+
+from mrsa_jax import cli
+
+DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
+PAGES = [*sorted((DOCS / "how_to").glob("*.md")), *DOCS.glob("certificates.md"),
+         DOCS / "participation_log.md"]  # fmt: skip
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>file|not run): (?P<of>.+?) -->\n+)?"
+    r"```(?P<language>.*)\n(?P<code>(?s:.*?))^```$",
+    re.MULTILINE,
+)
+_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def run_page(text: str, folder: pathlib.Path) -> int:
+    """Run a page's blocks in a folder, which is the working one; return how many ran."""
+    names: dict[str, Any] = {"__name__": "__main__"}  # as a script, so that guards run
+    printed: str | None = None  # by the block before
+    ran = 0
+    for block in _BLOCK.finditer(text):
+        language, code = block["language"], block["code"]
+        line = text.count("\n", 0, block.start("code")) + 1
+        if block["mark"] == "file":
+            (folder / block["of"]).write_text(code, encoding="utf-8")
+        elif block["mark"] is None and language != "text":
+            run = {"python": _run_python, "pycon": _run_session, "bash": _run_shell}.get(language)
+            assert run is not None, f"line {line}: no block of {language!r} can be run"
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                run(code, names, line)
+            printed, ran = out.getvalue(), ran + 1
+            continue
+        elif block["mark"] is None and printed is not None:
+            same = doctest.OutputChecker().check_output(code, printed, _FLAGS)
+            assert same, f"line {line}: it says\n{code}\nand this was printed:\n{printed}"
+        printed = None
+    return ran
+
+
+def _run_python(code: str, names: dict[str, Any], line: int) -> None:
+    exec(compile("\n" * (line - 1) + code, "page", "exec"), names)
+
+
+def _run_session(code: str, names: dict[str, Any], line: int) -> None:
+    test = doctest.DocTestParser().get_doctest(code, names, "session", "page", line - 1)
+    said: list[str] = []
+    outcome = doctest.DocTestRunner(optionflags=_FLAGS).run(
+        test, out=said.append, clear_globs=False
+    )
+    names.update(test.globs)
+    assert outcome.failed == 0, "".join(said)
+
+
+def _run_shell(code: str, names: dict[str, Any], line: int) -> None:
+    del names
+    for command in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(command, comments=True)
+        if not words or words[:2] == ["pip", "install"]:
+            continue
+        told = re.search(r"#.*exit status (\d+)", command)
+        where = words[-1] if words[-2:-1] == [">"] else None
+        words = words[:-2] if where else words
+        odd = {"|", "&&", "||", "&", ";", "<", ">", ">>"} & set(words)
+        understood = words[0] in ("mrsa-jax", "python") and not odd
+        assert understood, f"line {line}: cannot run {command!r}"
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            status = _run_words(words)
+        expected = int(told[1]) if told else 0
+        assert status == expected, f"{command!r} gave exit status {status}:\n{out.getvalue()}"
+        if where:
+            pathlib.Path(where).write_text(out.getvalue(), encoding="utf-8")
+        else:
+            sys.stdout.write(out.getvalue())
+
+
+def _run_words(words: list[str]) -> int:
+    if words[0] == "mrsa-jax":
+        return cli.main(words[1:])
+    done = subprocess.run(
+        [sys.executable, *words[1:]], capture_output=True, text=True, timeout=300, check=False
+    )
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+def _parameter(page: pathlib.Path) -> Any:
+    marks = [pytest.mark.slow] if "<!-- slow: " in page.read_text(encoding="utf-8") else []
+    return pytest.param(page, marks=marks, id=page.stem)
+
+
+@pytest.mark.parametrize("page", [_parameter(page) for page in PAGES])
+def test_a_page_runs(
+    page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    for module in re.findall(r"^<!-- needs: (\S+) -->$", text, re.MULTILINE):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"needs {module}")
+    monkeypatch.chdir(tmp_path)
+    # a user's settings, not the suite's strict ones
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        assert run_page(text, tmp_path) > 0
+    plt.close("all")
+
+
+def _page(*blocks: str) -> str:
+    return "\n\nwords\n\n".join(blocks)
+
+
+def test_names_files_and_what_is_printed_last(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = _page(
+        "<!-- file: log.csv -->\n```csv\nround,client\n1,a\n1,b\n2,b\n2,c\n```",
+        "```python\nx = 6 * 7\nprint(x, 'and more')\n```\n\n```text\n42 ...\n```",
+        "```pycon\n>>> x\n42\n>>> y = x + 1\n```",
+        "```python\nassert y == 43\n```",
+        "```bash\n# a gate\n"
+        "mrsa-jax audit log.csv --fail-below 9 --json > a.json  # exit status 3\n```",
+        "<!-- not run: it cannot -->\n```bash\nrm -rf /\n```",
+    )
+    assert run_page(text, tmp_path) == 4
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["gate"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n1 / 0\n```",
+        "```pycon\n>>> 1 + 1\n3\n```",
+        "```python\nprint(1)\n```\n\n```text\n2\n```",
+        "```bash\nmrsa-jax demo --rounds 0\n```",
+        "```bash\nmrsa-jax --version # exit status 2\n```",
+        "```bash\nls | wc\n```",
+        "```bash\nmrsa-jax --version && true\n```",
+        "```ruby\nputs 1\n```",
+        "```\nuntold\n```",
+    ],
+)
+def test_a_page_that_lies_fails(text: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        run_page(text, tmp_path)
