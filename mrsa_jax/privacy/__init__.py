@@ -1,6 +1,7 @@
 """What any participation history leaks, computed exactly."""
 
-from mrsa_jax.privacy._audit import Audit, Gate, audit, audit_steps
+from mrsa_jax.privacy._audit import audit, audit_steps
+from mrsa_jax.privacy._audit_found import Audit, Gate
 from mrsa_jax.privacy._certificate import certificate
 from mrsa_jax.privacy._clients import ClientPrivacy, client_privacy
 from mrsa_jax.privacy._collusion import CollusionRisk, collusion_risk

@@ -17,7 +17,7 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax._prime import draw_primes
-from mrsa_jax.privacy._audit import Audit
+from mrsa_jax.privacy._audit_found import Audit
 from mrsa_jax.privacy._certificate_vectors import Kernel
 from mrsa_jax.privacy._coalitions import log_without
 from mrsa_jax.privacy._recipe import digits

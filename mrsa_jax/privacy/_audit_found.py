@@ -1,0 +1,340 @@
+"""The findings of an audit: whether they pass a demand, in words, and as plain values.
+
+Exposed clients first, then among how many each is hidden, then weak and strong multi-round privacy
+(Multi-RoundSecAgg, Remark 1 and equation (5)).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Hashable
+from typing import Any, Literal, NamedTuple
+
+from mrsa_jax._checks import check_count, check_known, check_number
+from mrsa_jax._html import Markup, card, hidden_words, shown, tidy
+from mrsa_jax._untrusted import printable
+from mrsa_jax.privacy._audit_hidden import Hidden, Noisy
+from mrsa_jax.privacy._audit_joining import Joining
+from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
+from mrsa_jax.privacy._coalitions import log_without
+from mrsa_jax.privacy._recipe import Recipe, digits, join_names, listed
+from mrsa_jax.privacy._unweighted import UnweightedGroup
+from mrsa_jax.privacy._weak import WeakPrivacy
+from mrsa_jax.privacy.logs import ParticipationLog
+from mrsa_jax.privacy.solver import Progress
+
+Definition = Literal["weak", "strong", "hidden"]
+
+HIDDEN = "hidden among"  # a part of the work, as `Audit.pending` names it
+
+
+class Gate(NamedTuple):
+    """Whether a history keeps a privacy that somebody demands.
+
+    Attributes:
+        target: T that is demanded, or among how many clients each must be hidden.
+        definition: `"weak"`, `"strong"` or `"hidden"`.
+        passed: Whether it is known that the history keeps it: of T a proof, of the other a float.
+        reason: Why, in a sentence.
+    """
+
+    target: float | int
+    definition: Definition
+    passed: bool
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """What a participation history leaks; made by `audit`.
+
+    Attributes:
+        num_rounds: Rows of the history.
+        num_clients: Columns of the history.
+        empty_rounds: Rows in which nobody took part.
+        is_weighted: Whether entries other than 0 and 1 occur.
+        exposed: (client, first round after which its update can be solved for), by round.
+        hidden: As in one sum of how many clients each is hidden, and the worst of them; None where
+            nobody took part, or the history is too large.
+        noisy: How well clients are told apart beneath the noise that was told of, if it was.
+        weak: Weak privacy with its certificate; indices count rows and columns of the matrix.
+        group: The smallest group whose plain sum follows; None where it was not searched for.
+        group_clients: Names of its clients.
+        strong: Strong privacy; None when nobody took part.
+        recipe: The witness of weak privacy with names; None when nobody took part.
+        joining: Clients not exposed whom the fewest others expose by joining the server.
+        coalition: Names of those who have joined it, of whom all else says nothing.
+        columns_used: The columns of the log that were read; empty where they had no names.
+        columns_ignored: Its other columns.
+        aggregation: How the sums were made, where the log says so.
+        notes: What else its reader tells of it.
+        pending: What was not finished (`audit_steps`); what is there is sound all the same.
+    """
+
+    num_rounds: int
+    num_clients: int
+    empty_rounds: int
+    is_weighted: bool
+    exposed: tuple[tuple[Hashable, Hashable], ...]
+    weak: WeakPrivacy
+    strong: int | None
+    hidden: Hidden | None = None
+    noisy: Noisy | None = None
+    group: UnweightedGroup | None = None
+    group_clients: tuple[Hashable, ...] = ()
+    recipe: Recipe | None = None
+    joining: tuple[Joining, ...] = ()
+    coalition: tuple[Hashable, ...] = ()
+    columns_used: tuple[str, ...] = ()
+    columns_ignored: tuple[str, ...] = ()
+    aggregation: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return the audit for a notebook: its findings in words, and its numbers."""
+        weak = self.weak
+        undefined = weak.lower is None or weak.upper is None
+        rows = [
+            ("history", f"{self.num_rounds} rounds, {self.num_clients} clients"),
+            ("exposed clients", str(len(self.exposed))),
+            ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
+            ("strong T", shown(self.strong)),
+            ("worst hidden", self.worst_hidden),
+        ]
+        words = "".join(f"<p>{tidy(shown(text, 400))}</p>" for text in self.sentences())
+        return card("Audit", rows, note=Markup(words))
+
+    @property
+    def worst_hidden(self) -> str:
+        """Among how many the worst hidden client is, and who it is."""
+        if self.hidden is None:
+            return "not computed"
+        client = printable(self.hidden.least_client)
+        return f"among {hidden_words(self.hidden.least)} (client {client})"
+
+    def over_rounds(self, log: ParticipationLog, progress: Progress | None = None) -> OverRounds:
+        """Return who was exposed, and between which bounds weak T lay, after each round of a log.
+
+        Args:
+            log: The history that was audited.
+            progress: Called with what is done, parts done and their number.
+
+        Examples:
+            >>> import numpy as np
+            >>> from mrsa_jax.privacy import audit
+            >>> P = np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]], bool)
+            >>> log = ParticipationLog(P, (1, 2, 3), ("a", "b", "c"))
+            >>> after = audit(log, effort=0.01).over_rounds(log)
+            >>> after.exposed.tolist(), after.lower.tolist(), after.upper.tolist()
+            ([0, 0, 1], [-1, 3, 1], [-1, 3, 1])
+        """
+        log, _ = log_without(log, self.coalition)
+        return over_rounds(log, [first for _, first in self.exposed], self.weak, progress)
+
+    def gate(self, target: float | int, definition: Definition = "weak") -> Gate:
+        """Return whether privacy of at least `target` is known; what is uncertain fails.
+
+        Where a proof would have cost more than the effort, primes drawn at random decide with the
+        error chance that the reason states.
+
+        Args:
+            target: T demanded, an integer of at least 1; a weak T of 2 means that nobody is
+                exposed. Of `"hidden"` any number from 1.
+            definition: `"weak"` counts the clients in any combination of sums, `"strong"` those
+                who only ever move together; `"hidden"` asks among how many the worst hidden
+                client is (`hidden_among`, noise not counted), to nine digits.
+
+        Raises:
+            ConfigurationError: If `target` is no such number or the definition unknown.
+
+        Examples:
+            >>> from mrsa_jax.privacy import audit
+            >>> audit([[1, 1, 1, 0], [0, 1, 1, 1]], effort=0).gate(2.5, "hidden").reason
+            'client 0 is hidden among 1.67, below 2.5'
+        """
+        known = typing.get_args(Definition)
+        check_known(definition, "definition", known, "a known definition")
+        if definition == "hidden":
+            return self._hidden_gate(target)
+        check_count(target, "target", "must be an integer of at least 1")
+        lower = self.strong if definition == "strong" else self.weak.lower
+        upper = self.strong if definition == "strong" else self.weak.upper
+        if lower is None or upper is None:
+            reason = "nobody took part, so weak and strong T are undefined and nothing is proven"
+            return Gate(target, definition, False, reason)
+        value = f"{definition} T is {_interval(lower, upper)}"
+        if definition == "weak" and self.weak.error_bits is not None:
+            value += f" ({self.weak.surety})"
+        if upper < target:
+            return Gate(target, definition, False, f"{value}, below {target}")
+        if lower < target:
+            reason = f"{value} at this effort: {target} is not proven, more effort may decide"
+            return Gate(target, definition, False, reason)
+        return Gate(target, definition, True, f"{value}, at least {target}")
+
+    def _hidden_gate(self, target: float | int) -> Gate:
+        check_number(target, "target", "must be a finite number of at least 1", 1.0)
+        if self.hidden is not None:
+            return Gate(target, "hidden", *self.hidden.gate(target))
+        why = "nobody took part" if not self.weak.rank else "it was not computed"
+        return Gate(target, "hidden", False, f"{why}, so nobody is known to be hidden")
+
+    def sentences(self) -> list[str]:
+        """Return the findings in words, the most urgent first."""
+        if self.weak.lower is None or self.weak.upper is None or self.recipe is None:
+            nobody = (
+                "Nobody took part in any round: nothing is learnt; weak and strong T are undefined."
+            )
+            return [*self._seen_anyway(), *self._known(), nobody, *self._columns()]
+        sure = "proven" if self.weak.certified else self._unsure()
+        interval = _interval(self.weak.lower, self.weak.upper)
+        return [
+            *self._seen_anyway(),
+            *self._known(),
+            *self._urgent(),
+            f"Weak T is {interval} ({sure}): any combination of the sums involves at "
+            f"least {self.weak.lower} {_clients(self.weak.lower)}.",
+            self.recipe.text(),
+            *(joining.text for joining in self.joining),
+            *self._plain_sum(),
+            f"Strong T is {self.strong}: {_strong_meaning(self.strong or 1)}.",
+            *(self.noisy.sentences() if self.noisy is not None else []),
+            *self._columns(),
+            *([f"Not finished: {', '.join(self.pending)}."] if self.pending else []),
+        ]
+
+    def _unsure(self) -> str:
+        if self.weak.lower != self.weak.upper:
+            return "not decided at this effort"
+        return f"not proven at this effort, {self.weak.surety}"
+
+    def _columns(self) -> list[str]:
+        if not self.columns_used:
+            return list(self.notes)
+        used, ignored = listed(self.columns_used), listed(self.columns_ignored)
+        return [*self.notes, f"Columns used: {used}; columns ignored: {ignored}."]
+
+    def _seen_anyway(self) -> list[str]:
+        if "plain" not in self.aggregation:
+            return []
+        when = "In part of the runs the" if len(self.aggregation) > 1 else "The"
+        return [f"{when} server saw every update by itself (plain aggregation): what follows is "
+                "what secure aggregation of these sums would hide."]  # fmt: skip
+
+    def _known(self) -> list[str]:
+        if not self.coalition:
+            return []
+        known = join_names("client", self.coalition)
+        return [f"The server knows the updates of {known}; what follows is of all others."]
+
+    def _urgent(self) -> list[str]:
+        if self.exposed:
+            shown = [
+                f"client {printable(client)} (from round {printable(first)} on)"
+                for client, first in self.exposed
+            ]
+            more = f" and {len(shown) - 8} others" if len(shown) > 8 else ""
+            exposed = (f"{len(shown)} of {self.num_clients} clients are exposed, the server can "
+                       f"solve for their own updates: {', '.join(shown[:8])}{more}.")  # fmt: skip
+        else:
+            exposed = "No client is exposed: nobody's own update follows from the sums."
+        if self.weak.error_bits is not None:
+            exposed += f" Not proven at this effort: {self.weak.surety}."
+        if self.hidden is not None:
+            return [exposed, self.hidden.sentence()]
+        left_out = "Among how many clients each is hidden was left out: the log is too large."
+        return [exposed] if HIDDEN in self.pending else [exposed, left_out]
+
+    def _plain_sum(self) -> list[str]:
+        group = self.group
+        if group is None or group.upper is None:
+            return []
+        sure = "proven" if group.certified else f"or as few as {group.lower}, not decided"
+        return [
+            f"The smallest plain sum that follows is over {group.upper} {_clients(group.upper)} "
+            f"({sure}): {join_names('client', self.group_clients)}."
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON; large integers as decimal strings."""
+        weak, recipe = self.weak, self.recipe
+        return {
+            "num_rounds": self.num_rounds,
+            "num_clients": self.num_clients,
+            "empty_rounds": self.empty_rounds,
+            "is_weighted": self.is_weighted,
+            "columns_used": list(self.columns_used),
+            "columns_ignored": list(self.columns_ignored),
+            "aggregation": list(self.aggregation),
+            "notes": list(self.notes),
+            "exposed": [
+                {"client": _plain(client), "first_round": _plain(first)}
+                for client, first in self.exposed
+            ],
+            "hidden_among": None if self.hidden is None else {
+                "worst": [
+                    {"client": _plain(client), "hidden_among": size}
+                    for client, size in self.hidden.worst
+                ],
+                "least": self.hidden.least,
+                "least_client": _plain(self.hidden.least_client),
+                "median": self.hidden.median,
+            },
+            "noise": None if self.noisy is None else self.noisy.to_dict(),
+            "pending": list(self.pending),
+            "coalition": [_plain(name) for name in self.coalition],
+            "joining": [
+                {"client": _plain(own.client), "others": [_plain(name) for name in own.others],
+                 "fewest": own.fewest, "text": own.text}
+                for own in self.joining
+            ],
+            "weak_privacy": {
+                "lower": weak.lower,
+                "upper": weak.upper,
+                "certified": weak.certified,
+                "error_bits": weak.error_bits,
+                "rank": weak.rank,
+                "num_groups": weak.num_groups,
+                "lower_method": weak.lower_method,
+                "upper_method": weak.upper_method,
+                "support": [_plain(name) for name, _ in recipe.clients] if recipe else [],
+                "witness": [digits(value) for value in weak.witness],
+            },
+            "unweighted_group": None if self.group is None else {
+                "lower": self.group.lower,
+                "upper": self.group.upper,
+                "certified": self.group.certified,
+                "support": [_plain(name) for name in self.group_clients],
+                "witness": [digits(value) for value in self.group.witness],
+            },
+            "strong_privacy": self.strong,
+            "recipe": None if recipe is None else {
+                "text": recipe.text(),
+                "rounds": _terms("round", recipe.rounds),
+                "clients": _terms("client", recipe.clients),
+            },
+        }  # fmt: skip
+
+
+def _interval(lower: int, upper: int) -> str:
+    return str(lower) if lower == upper else f"between {lower} and {upper}"
+
+
+def _strong_meaning(strong: int) -> str:
+    if strong == 1:
+        return "some combination gives a client a coefficient of its own"
+    return f"in any combination a client shares its coefficient with at least {strong - 1} more"
+
+
+def _clients(count: int) -> str:
+    return "client" if count == 1 else "clients"
+
+
+def _plain(name: Any) -> Any:
+    return name if name is None or isinstance(name, int | float | str) else str(name)
+
+
+def _terms(kind: str, terms: tuple[tuple[Hashable, int], ...]) -> list[dict[str, Any]]:
+    return [{kind: _plain(name), "coefficient": digits(value)} for name, value in terms]
