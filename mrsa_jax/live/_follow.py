@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from mrsa_jax._checks import POSITIVE, check_integer, check_number
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES
+from mrsa_jax.privacy.logs import MOST_LINE_BYTES
 
 _CHUNK_BYTES = 2**20
 _TAIL_BYTES = 64  # of what was read, compared before more is

@@ -23,7 +23,7 @@ from mrsa_jax.live._follow import follow
 from mrsa_jax.live._history import Figures, History
 from mrsa_jax.live._leave_out import fewest_left_out
 from mrsa_jax.live._rows import Row
-from mrsa_jax.privacy.logs._jsonl import LineParser
+from mrsa_jax.privacy.logs import LineParser
 from mrsa_jax.privacy.logs._table import parse_number
 
 DEFAULT_EFFORT = 0.01
@@ -218,9 +218,8 @@ class Gate:
         gate = Gate(**settings)
         require(pathlib.Path(path).is_file(), "path", "must be a participation log", str(path))
         parser = LineParser(str(path))
-        for line in follow(path, poll_seconds=None):
-            found = parser.feed(line)
-            if found is not None and found.status == "learnt":
+        for found in parser.sums(follow(path, poll_seconds=None)):
+            if found.status == "learnt":
                 gate.add(found.clients, found.weights)
         return gate
 

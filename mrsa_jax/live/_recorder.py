@@ -20,9 +20,9 @@ from typing import Any
 
 from mrsa_jax._checks import check_integer, check_known, check_number
 from mrsa_jax._errors import ConfigurationError, require, writing
-from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES
-from mrsa_jax.privacy.logs._jsonl import (
+from mrsa_jax.privacy.logs import (
     FORMAT,
+    MOST_LINE_BYTES,
     STATUSES,
     TORN,
     VERSION,
@@ -206,9 +206,12 @@ class Recorder:
     def _read(self) -> None:
         """Read what the log holds, and see whether its last line was cut short."""
         with self.path.open("rb") as stream:
-            while line := stream.readline(MOST_LINE_BYTES + 2):
-                self._is_torn = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
-                self._parser.feed(TORN if self._is_torn else line)
+            lines = iter(lambda: stream.readline(MOST_LINE_BYTES + 2), b"")
+            for _ in self._parser.sums(lines):
+                pass
+        self._is_torn = self._parser.is_unfinished
+        if self._is_torn:
+            self._parser.feed(TORN)
 
     def _append(self, fields: dict[str, Any]) -> None:
         line = json.dumps(fields).encode() + b"\n"

@@ -16,7 +16,7 @@ from typing import Any
 from mrsa_jax._errors import require, writing
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._gate import Gate, GateState
-from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
+from mrsa_jax.privacy.logs import LineParser, SumLine
 from mrsa_jax.study._locks import locked
 
 
@@ -73,12 +73,8 @@ def watch(path: pathlib.Path, gate: Gate, poll_seconds: float | None) -> Iterato
         ConfigurationError: If a line is not of the format, or the file did not only grow.
     """
     parser = LineParser(str(path))
-    _check_kind(path, must_be_there=poll_seconds is None)
-    for line in follow(path, poll_seconds=poll_seconds):
-        if not parser.line:
-            _check_kind(path)
-        found = parser.feed(line)
-        if found is None or found.status != "learnt":
+    for found in parser.sums(_lines(path, poll_seconds)):
+        if found.status != "learnt":
             continue
         before = gate.state
         state = gate.add(found.clients, found.weights)
@@ -144,6 +140,15 @@ class Kept:
                 left = left[self._file.write(left) :]
         self._count += 1
         return True
+
+
+def _lines(path: pathlib.Path, poll_seconds: float | None) -> Iterator[bytes]:
+    """Follow a file after a look at its kind, and another one where it came only now."""
+    _check_kind(path, must_be_there=poll_seconds is None)
+    for number, line in enumerate(follow(path, poll_seconds=poll_seconds)):
+        if not number:
+            _check_kind(path)
+        yield line
 
 
 def _check_kind(path: pathlib.Path, *, must_be_there: bool = False) -> None:

@@ -13,9 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax.live._chooser import Chooser
+from mrsa_jax.live._follow import follow
 from mrsa_jax.live._recorder import Recorder
 from mrsa_jax.live._register import Register
-from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
+from mrsa_jax.privacy.logs import LineParser, SumLine
 
 Node = Hashable
 
@@ -187,14 +188,10 @@ class Books:
     def _replay(self) -> None:
         """Bring the selector, and what weights are known, to where the log ends."""
         parser = LineParser(str(self._recorder.path))
-        with self._recorder.path.open("rb") as stream:
-            for line in stream:
-                found = parser.feed(line)
-                if found is None:
-                    continue
-                self._weights |= dict(zip(found.clients, found.weights or (), strict=False))
-                if self.chooser is not None:
-                    self.chooser.end(*self._places_of(found))
+        for found in parser.sums(follow(self._recorder.path, poll_seconds=None)):
+            self._weights |= dict(zip(found.clients, found.weights or (), strict=False))
+            if self.chooser is not None:
+                self.chooser.end(*self._places_of(found))
 
     def _places_of(self, line: SumLine) -> tuple[list[int], list[int]]:
         places, path = self._register.places, self._register.path

@@ -1,7 +1,22 @@
-"""Readers of the participation logs of other systems."""
+"""Readers of the participation logs of other systems, and the format of this package's own."""
 
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
+from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES
+from mrsa_jax.privacy.logs._jsonl import FORMAT, STATUSES, TORN, VERSION, LineParser, SumLine
+from mrsa_jax.privacy.logs._participation import sums_of
 from mrsa_jax.privacy.logs._read import read_log
 from mrsa_jax.privacy.logs._table import ParticipationLog
 
-__all__ = ["ParticipationLog", "integer_rows", "read_log"]
+__all__ = [
+    "FORMAT",
+    "MOST_LINE_BYTES",
+    "STATUSES",
+    "TORN",
+    "VERSION",
+    "LineParser",
+    "ParticipationLog",
+    "SumLine",
+    "integer_rows",
+    "read_log",
+    "sums_of",
+]

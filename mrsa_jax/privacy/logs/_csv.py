@@ -88,7 +88,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
 
 def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
     """Return a text and its first line that is not empty."""
-    data = text_of(path, options)
+    data = text_of(path, options.memory_bytes)
     blank = data[: len(data) - len(data.lstrip())]
     if len(blank) == len(data):
         fault(f"{path}:1", "a header or a row of participation", "an empty file")

@@ -12,12 +12,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Literal, cast
 
 from mrsa_jax._errors import nearest
-from mrsa_jax.privacy.logs._json import load_object, shown, twice
+from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES, load_object, shown, twice
 from mrsa_jax.privacy.logs._table import fault, parse_number
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
@@ -103,6 +103,7 @@ class LineParser:
         headers: All headers so far.
         repeated: Numbers of lines that say what an earlier one says; they count once.
         torn: Numbers of lines that a crash cut short and a later recorder marked.
+        is_unfinished: Whether `sums` came to a last line without an end, which it left out.
 
     Examples:
         >>> parser = LineParser("log.jsonl")
@@ -119,6 +120,7 @@ class LineParser:
         self.headers: list[Header] = []
         self.repeated: list[int] = []
         self.torn: list[int] = []
+        self.is_unfinished = False
         self._run = 0
         self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
 
@@ -154,6 +156,21 @@ class LineParser:
             fault(where, f"of {name} what line {first} says", "something else")
         self.repeated.append(self.line)
         return None
+
+    def sums(self, lines: Iterable[bytes]) -> Iterator[SumLine]:
+        """Yield the sums of lines, as `feed` does.
+
+        Args:
+            lines: Lines with their ends; a last one without is not there yet.
+
+        Raises:
+            ConfigurationError: As `feed`.
+        """
+        for line in lines:
+            self.is_unfinished = not line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES
+            found = None if self.is_unfinished else self.feed(line)
+            if found is not None:
+                yield found
 
     def forget(self, found: SumLine) -> None:
         """Take back the last line, a sum that could not be written."""

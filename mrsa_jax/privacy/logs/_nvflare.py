@@ -33,7 +33,7 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     counts: dict[int, tuple[int, int]] = {}  # by round: how many were aggregated, says which line
     jobs: dict[str, int] = {}
     rejected = 0
-    for number, line in enumerate(lines_of(text_of(path, options)), 1):
+    for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
         told = _told(line, f"{path}:{number}")
         if told is None:
             continue

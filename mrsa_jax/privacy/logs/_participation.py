@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,24 +15,43 @@ from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._json import load_object
 from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
-from mrsa_jax.privacy.logs._text import lines_of, text_of
+from mrsa_jax.privacy.logs._text import lines_of, text_format, text_of
 
 _MOST_LINES_TOLD = 8
 
 
 def read_jsonl(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read JSON Lines: the participation log that this package writes, or rows of any system."""
-    data = text_of(path, options)
-    number, first = next(
-        ((number, line) for number, line in enumerate(lines_of(data), 1) if line.strip()),
-        (1, b""),
-    )
+    data = text_of(path, options.memory_bytes)
+    read = _read_participation if _is_participation(data, path) else _read_rows
+    return read(data, path, options)
+
+
+def sums_of(path: pathlib.Path, memory_bytes: int) -> tuple[LineParser, Iterator[SumLine]] | None:
+    """Return the sums of a participation log and their parser; None for a log of another kind.
+
+    Args:
+        path: The file.
+        memory_bytes: Most that its text may need, or 256 MiB if that is more.
+
+    Raises:
+        ConfigurationError: As `read_log`, also while the sums are taken.
+        DataNotFoundError: If there is no such file.
+    """
+    if text_format(path) != "jsonl":
+        return None
+    data = text_of(path, memory_bytes)
+    parser = LineParser(str(path))
+    return (parser, parser.sums(lines_of(data))) if _is_participation(data, path) else None
+
+
+def _is_participation(data: bytes, path: pathlib.Path) -> bool:
+    lines = ((number, line) for number, line in enumerate(lines_of(data), 1) if line.strip())
+    number, first = next(lines, (1, b""))
     if not first:
         fault(f"{path}:1", "JSON, an object a line", "an empty file")
     fields = load_object(first, f"{path}:{number}", _plain_text)
-    if "format" in fields or isinstance(fields.get("clients"), list):
-        return _read_participation(data, path, options)
-    return _read_rows(data, path, options)
+    return "format" in fields or isinstance(fields.get("clients"), list)
 
 
 class _Sum(NamedTuple):
@@ -61,17 +80,14 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
     weights.of([Fraction(1)])
     sums: list[_Sum] = []
     others: Counter[str] = Counter()
-    unfinished = False
-    for line in lines_of(data):
-        unfinished = not line.endswith(b"\n")
-        found = None if unfinished else parser.feed(line)
-        if found is not None and found.status == "learnt":
+    for found in parser.sums(lines_of(data)):
+        if found.status == "learnt":
             factors = np.zeros(len(found.clients), np.int64)
             if found.weights is not None:
                 factors = weights.of(found.weights)
             own = dataclasses.replace(found, clients=(), weights=None, asked=None, lost={})
             sums.append(_Sum(own, clients.of(found.clients), factors))
-        elif found is not None:
+        else:
             others[found.status] += 1
     if not sums:
         counts = ", ".join(f"{count} {status}" for status, count in others.items())
@@ -84,7 +100,7 @@ def _read_participation(data: bytes, path: pathlib.Path, options: Layout) -> Par
         noise=_known([one.line.noise for one in sums]),
         clip=_known([one.line.clip for one in sums]),
         aggregation=tuple(dict.fromkeys(header.aggregation for header in parser.headers)),
-        notes=tuple(_notes(parser, unfinished, others)),
+        notes=tuple(_notes(parser, others)),
     )
 
 
@@ -130,7 +146,7 @@ def _known(values: list[float | None]) -> tuple[float | None, ...] | None:
     return None if all(value is None for value in values) else tuple(values)
 
 
-def _notes(parser: LineParser, unfinished: bool, others: Counter[str]) -> list[str]:
+def _notes(parser: LineParser, others: Counter[str]) -> list[str]:
     """Return what else is to be told, in sentences."""
     notes = []
     if others:
@@ -143,7 +159,7 @@ def _notes(parser: LineParser, unfinished: bool, others: Counter[str]) -> list[s
         notes.append(
             f"{cut} cut short, before the recorder confirmed what stood there: not counted."
         )
-    if unfinished:
+    if parser.is_unfinished:
         notes.append(f"Line {parser.line + 1}, the last, has no end yet: not counted.")
     return notes
 

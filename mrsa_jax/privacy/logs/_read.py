@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from mrsa_jax._arrays import is_table
 from mrsa_jax._checks import check_known
-from mrsa_jax._errors import DataNotFoundError, require
+from mrsa_jax._errors import require
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
-from mrsa_jax.privacy.logs._text import text_format
+from mrsa_jax.privacy.logs._text import start_of, text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
 OrderName = Literal["sorted", "file"]
@@ -114,14 +114,7 @@ def read_log(
 
         return read_frame(path, options)
     file = pathlib.Path(path)
-    try:
-        with file.open("rb") as stream:
-            magic = stream.read(6)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataNotFoundError(
-            f"{file}: expected a file; found none that can be read ({reason})"
-        ) from error
+    magic = start_of(file, 6)
     return _reader(_format_of(file, magic) if format == "auto" else format)(file, options)
 
 

@@ -7,10 +7,10 @@ import pathlib
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
+from mrsa_jax._errors import DataNotFoundError
 from mrsa_jax._untrusted import read_bytes
-from mrsa_jax.privacy.logs._table import Layout, fault
+from mrsa_jax.privacy.logs._table import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
 _LEAST_BYTES = 2**28  # that a text may have where less memory is allowed for the matrix
@@ -23,10 +23,10 @@ _NVFLARE = re.compile(
 )
 
 
-def text_of(path: pathlib.Path, options: Layout) -> bytes:
+def text_of(path: pathlib.Path, memory_bytes: int) -> bytes:
     """Return the bytes of a text, unpacked where they are gzip's, without a mark of their order."""
     try:
-        data = read_bytes(path, max(options.memory_bytes, _LEAST_BYTES))
+        data = read_bytes(path, max(memory_bytes, _LEAST_BYTES))
     except (OSError, ValueError) as error:
         fault(str(path), "a text that can be read", str(error))
     return data.removeprefix(_MARK)
@@ -49,11 +49,27 @@ def text_format(path: pathlib.Path) -> str:
     return "jsonl" if start.startswith(b"{") else "csv"
 
 
+def start_of(path: pathlib.Path, count: int) -> bytes:
+    """Return the first bytes of a file as it is.
+
+    Raises:
+        DataNotFoundError: If there is none that can be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(count)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataNotFoundError(
+            f"{path}: expected a file; found none that can be read ({reason})"
+        ) from error
+
+
 def _first_bytes(path: pathlib.Path) -> bytes:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-        raw.seek(0)
-        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+    """Return the first bytes of a text, unpacked."""
+    if start_of(path, 2) != _GZIP:
+        return start_of(path, _START_BYTES)
+    with gzip.open(path) as stream:
         try:
             return bytes(stream.read(_START_BYTES))
         except (gzip.BadGzipFile, EOFError, zlib.error):  # said when it is read

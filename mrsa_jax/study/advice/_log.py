@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from mrsa_jax import privacy
 from mrsa_jax._binomial import binomial_interval
-from mrsa_jax._errors import ConfigurationError, DataNotFoundError, require
+from mrsa_jax._errors import require
 from mrsa_jax._student import half_interval
-from mrsa_jax._untrusted import read_bytes
-from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
-from mrsa_jax.privacy.logs._text import lines_of, text_format
+from mrsa_jax.privacy.logs import LineParser, SumLine, sums_of
 
 _MOST_BYTES = 2**31  # of a participation log
 _BEFORE, _AFTER = "setup", "unmask"  # lost before anything is shared; lost when already in the sum
@@ -168,40 +166,22 @@ def measure_log(file: pathlib.Path, **options: Any) -> Measured:
         ConfigurationError: If it breaks a rule of its format, or holds no round of two clients.
         DataNotFoundError: If it is not there.
     """
-    try:
-        is_lines = text_format(file) == "jsonl"
-    except OSError as error:
-        words = f"{file}: expected a file; found none that can be read ({error.strerror})"
-        raise DataNotFoundError(words) from error
-    if is_lines:
-        data = _text(file)
-        if b'"format"' in next((line for line in lines_of(data) if line.strip()), b""):
-            return _of_lines(file, data)
+    lines = sums_of(file, _MOST_BYTES)
+    if lines is not None:
+        return _of_lines(file, *lines)
     log = privacy.read_log(file, **options)
     rows = np.asarray(log.participation != 0, np.bool_)
     rounds = [_Round(summed=set(np.flatnonzero(row).tolist()), sums=1) for row in rows if row.any()]
     return _found(file, rounds)
 
 
-def _text(file: pathlib.Path) -> bytes:
-    """Return a text as `read_log` reads it: unpacked, without a mark of the order of bytes."""
-    try:
-        return read_bytes(file, _MOST_BYTES).removeprefix(b"\xef\xbb\xbf")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{file}: expected a text that can be read; found {error}"
-        ) from error
-
-
-def _of_lines(file: pathlib.Path, data: bytes) -> Measured:
-    parser, rounds, is_torn = LineParser(str(file)), dict[Any, _Round](), False
-    for line in lines_of(data):
-        is_torn = not line.endswith(b"\n")
-        found = None if is_torn else parser.feed(line)
-        if found is not None and found.status != "refused":
+def _of_lines(file: pathlib.Path, parser: LineParser, sums: Iterator[SumLine]) -> Measured:
+    rounds: dict[Any, _Round] = {}
+    for found in sums:
+        if found.status != "refused":
             _add(rounds.setdefault((found.run, found.round), _Round()), found)
     is_plain = any(header.aggregation == "plain" for header in parser.headers)
-    return _found(file, list(rounds.values()), is_plain=is_plain, is_torn=is_torn)
+    return _found(file, list(rounds.values()), is_plain=is_plain, is_torn=parser.is_unfinished)
 
 
 def _add(own: _Round, line: SumLine) -> None:

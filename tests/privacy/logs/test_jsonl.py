@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mrsa_jax import ConfigurationError
-from mrsa_jax.privacy.logs._jsonl import STAGES, TORN, LineParser, SumLine
+from mrsa_jax.privacy.logs import TORN, LineParser, SumLine
+from mrsa_jax.privacy.logs._jsonl import STAGES
 
 HEADER = {
     "format": "mrsa-jax participation log", "version": 1, "system": "a system 1.0",

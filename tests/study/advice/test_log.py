@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, DataNotFoundError, live, study
-from mrsa_jax.privacy.logs._jsonl import FORMAT
+from mrsa_jax.privacy.logs import FORMAT
 from mrsa_jax.study.advice import Rate
 from mrsa_jax.study.advice._log import measure_log
 
