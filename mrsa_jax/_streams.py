@@ -229,6 +229,29 @@ def pair_words(
     return _threefry_2x32((spread[0], spread[1]), (stream, index))[0]
 
 
+def block_words(
+    key: Key[Array, ""], shape: tuple[int, ...], block: int = 0
+) -> tuple[UInt32[Array, "*shape"], UInt32[Array, "*shape"]]:
+    """Return two uniform 32-bit words for each entry of a shape: one block of the generator each.
+
+    Entry i (in order of rows) of block b has both outputs of Threefry-2x32 with 20 rounds under
+    the key, at the counter (`_BLOCKS` + b, i).
+
+    Args:
+        key: One key.
+        shape: Of each of the two, fewer than 2^32 entries.
+        block: Which of several independent blocks of an entry, from 0.
+
+    Source: as `client_words`, at other counters.
+    """
+    count = math.prod(shape)
+    require(count < 2**32, "shape", "must have fewer than 2**32 entries", shape)
+    index = jax.lax.iota(jnp.uint32, count)
+    stream = jnp.full((count,), _BLOCKS + block, jnp.uint32)
+    x, y = _threefry_2x32(key_words(key), (stream, index))
+    return x.reshape(shape), y.reshape(shape)
+
+
 def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
     """Return a NumPy generator for host-side shuffling, seeded by the words of a folded key."""
     words = np.asarray(jax.random.key_data(fold(key, *path)))
@@ -237,6 +260,7 @@ def host_generator(key: Key[Array, ""], *path: int) -> np.random.Generator:
 
 _CLIENTS = 0x636C6900  # "cli\0": room for 256 words a client
 _PAIRS = 0x70616900  # "pai\0": room for 256 words a pair
+_BLOCKS = 0x626C6F00  # "blo\0": room for 256 blocks an entry
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 

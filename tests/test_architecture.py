@@ -68,6 +68,7 @@ ORDER = (
     "secagg",
     "protocol",
     "hetero",
+    "dp",
     "data",
     "federated",
     "attacks",

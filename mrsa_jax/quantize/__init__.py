@@ -9,12 +9,14 @@ from mrsa_jax.quantize._budget import (
     required_modulus_bits,
     ring_size,
 )
+from mrsa_jax.quantize._noise import RingNoise
 from mrsa_jax.quantize._ranges import ClipRule, following_range
 from mrsa_jax.quantize._stochastic import Quantizer, StochasticQuantizer, stochastic
 
 __all__ = [
     "ClipRule",
     "Quantizer",
+    "RingNoise",
     "StochasticQuantizer",
     "budget",
     "check_fits",

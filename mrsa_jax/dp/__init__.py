@@ -1,0 +1,17 @@
+"""Differential privacy in the ring: integer noise that clients add, and the account of it.
+
+What needs an accountant loads when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mrsa_jax._late import late_names
+
+if TYPE_CHECKING:
+    from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
+
+__all__ = ["LatticeNoise", "discrete_gaussian", "skellam"]
+
+__getattr__, __dir__ = late_names(__name__)
