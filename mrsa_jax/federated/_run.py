@@ -63,6 +63,8 @@ class TrainingResult:
             asked after the training had diverged.
         clipped_fraction: f32 [J], share of the updates' entries outside the quantizer's range;
             nan where nothing was sent.
+        wrapped: int32 [J], coordinates in which noise took the true sum out of the ring's window,
+            so that it was decoded wrongly; 0 without noise.
         aggregates: f32 [J', d], the sums of the J' rounds with status OK, in order; None unless
             asked for.
         diverged_round: First round in which an update or the model was not finite, or None. No
@@ -82,6 +84,7 @@ class TrainingResult:
     loss: np.ndarray
     status: np.ndarray
     clipped_fraction: np.ndarray
+    wrapped: np.ndarray
     aggregates: np.ndarray | None
     diverged_round: int | None
     participation: np.ndarray
@@ -94,6 +97,7 @@ class _Log(NamedTuple):
 
     status: np.ndarray
     clipped_fraction: np.ndarray
+    wrapped: np.ndarray
     participation: np.ndarray
     components: np.ndarray
     accuracy: np.ndarray
@@ -105,6 +109,7 @@ class _Log(NamedTuple):
         return cls(
             np.full(num_rounds, int(Status.SKIPPED), np.int32),
             np.full(num_rounds, np.nan, np.float32),
+            np.zeros(num_rounds, np.int32),
             np.zeros(cohorts.shape, np.bool_),
             np.full(cohorts.shape, -1, np.int32),
             np.full(num_evaluations, np.nan, np.float32),
@@ -293,6 +298,7 @@ class Run:
         index, members = self.round_index, self.members[self.done]
         log = self.log
         log.status[index], log.clipped_fraction[index] = report.status, report.clipped_fraction
+        log.wrapped[index] = report.wrapped
         log.participation[index, members[report.summed]] = True
         inside = report.components >= 0
         log.components[index, members[inside]] = members[report.components[inside]]

@@ -80,8 +80,8 @@ _train = _here["train"]
 
 def _assert_equal(one: mj.federated.TrainingResult, other: mj.federated.TrainingResult) -> None:
     for field in (
-        "parameters", "accuracy", "loss", "status", "clipped_fraction", "participation",
-        "components", "evaluated_rounds",
+        "parameters", "accuracy", "loss", "status", "clipped_fraction", "wrapped",
+        "participation", "components", "evaluated_rounds",
     ):  # fmt: skip
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field), err_msg=field)
     assert one.diverged_round == other.diverged_round

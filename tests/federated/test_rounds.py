@@ -23,8 +23,8 @@ from mrsa_jax.federated.programs import rounds_program
 
 _CLIENTS, _COHORT, _DIM = 6, 4, 650
 _MODEL = mj.federated.logistic(10)
-_FIELDS = ("parameters", "accuracy", "loss", "status", "clipped_fraction", "participation",
-           "components", "evaluated_rounds", "aggregates")  # fmt: skip
+_FIELDS = ("parameters", "accuracy", "loss", "status", "clipped_fraction", "wrapped",
+           "participation", "components", "evaluated_rounds", "aggregates")  # fmt: skip
 
 
 @functools.cache

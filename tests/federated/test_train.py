@@ -24,6 +24,7 @@ class _Out(NamedTuple):
     status: jax.Array
     learned: jax.Array
     clipped_fraction: jax.Array
+    wrapped: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,8 @@ class _PlainMean:
         failed = state in self.fails_at
         status = mj.Status.TOO_FEW_SURVIVORS if failed else mj.Status.OK
         update = jnp.asarray(np.full_like(mean, 1e9) if failed else mean)
-        return _Out(update, jnp.int32(status), update, jnp.float32(0.25)), state + 1
+        numbers = jnp.float32(0.25), jnp.int32(7 * state)
+        return _Out(update, jnp.int32(status), update, *numbers), state + 1
 
 
 @functools.cache
@@ -142,6 +144,7 @@ def test_equals_a_plain_loop_with_optax(server: str | None) -> None:
     assert result.diverged_round is None
     np.testing.assert_array_equal(result.status, [mj.Status.OK] * 5)
     np.testing.assert_array_equal(result.clipped_fraction, [0.25] * 5)
+    np.testing.assert_array_equal(result.wrapped, [0, 7, 14, 21, 28])
     assert dataset.num_classes == 10
 
 
@@ -163,6 +166,7 @@ def test_skipped_rounds_leave_everything_alone() -> None:
     status[where] = mj.Status.OK
     np.testing.assert_array_equal(skipping.status, status)
     np.testing.assert_array_equal(np.isnan(skipping.clipped_fraction), status != mj.Status.OK)
+    assert not skipping.wrapped[status != mj.Status.OK].any()
     np.testing.assert_array_equal(skipping.evaluated_rounds, np.arange(9))
     np.testing.assert_allclose(
         skipping.accuracy, plain.accuracy[[0, 0, 0, 1, 2, 2, 2, 3, 3]], atol=1e-6

@@ -86,6 +86,7 @@ class Report(NamedTuple):
         components: int32 [slots].
         sums: The mean update and the weight that make the round's sum; None unless kept.
         sketch: f32 [slots, S], some coordinates of each client's update; None unless asked for.
+        wrapped: int32, coordinates in which noise took the sum out of its ring's window.
     """
 
     is_run: Any
@@ -96,6 +97,7 @@ class Report(NamedTuple):
     components: Any
     sums: Any
     sketch: Any = None
+    wrapped: Any = None
 
 
 class Fixed(NamedTuple):
@@ -145,7 +147,11 @@ def aggregated(
         count = getattr(out, "total_weight", None)
         sums = out.update, round_.sends.sum() if count is None else count
     sketch = None if coordinates is None else _picked(trained.updates, coordinates)
-    report = Report(None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch)
+    # an aggregator without noise need not count what cannot happen
+    wrapped = jnp.asarray(getattr(out, "wrapped", 0), jnp.int32)
+    report = Report(
+        None, status, out.clipped_fraction, is_finite, summed, components, sums, sketch, wrapped
+    )
     return Carried(parameters, state, server_state, carried.is_sound), report
 
 
