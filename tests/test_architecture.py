@@ -93,6 +93,7 @@ ROOMS = {
 LATE = {
     "cryptography",
     "dm_pix",
+    "dp_accounting",
     "matplotlib",
     "flint",
     "mlxtend",

@@ -11,7 +11,9 @@ from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
+    from mrsa_jax.dp._ledger import Ledger, ledger
+    from mrsa_jax.dp._strategies import toeplitz
 
-__all__ = ["LatticeNoise", "discrete_gaussian", "skellam"]
+__all__ = ["LatticeNoise", "Ledger", "discrete_gaussian", "ledger", "skellam", "toeplitz"]
 
 __getattr__, __dir__ = late_names(__name__)

@@ -173,12 +173,13 @@ def component_sums(
 
 @needs_values
 def learnt_rows(
-    history: RoundHistory,
+    history: Any,
 ) -> tuple[Bool[np.ndarray, "sums clients"], Int32[np.ndarray, " sums"]]:
     """Return a row of P for each sum that the server learnt, and the round that it is of.
 
     Args:
-        history: Rounds of one trial.
+        history: Rounds of one trial: a `RoundHistory`, or what else has its `participation` and
+            `components`, as a training's result does.
 
     Returns:
         bool[L, N] and int32[L], in the order of rounds: the round's sum where it is all there is,

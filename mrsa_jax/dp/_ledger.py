@@ -1,0 +1,275 @@
+"""The ledger: what of its privacy each client has spent, by the sums that it really was in."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from mrsa_jax import privacy
+from mrsa_jax._checks import check_integer
+from mrsa_jax._errors import require
+from mrsa_jax._html import card
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
+from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._survivors import Sums
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Ledger:
+    """What each client has spent (built by `ledger`).
+
+    A guarantee against whoever knows all other clients' updates and sees the released sums: the
+    server above all. No client's rounds are hidden from it, so nothing is amplified by sampling.
+
+    Attributes:
+        mu: float64 `[clients]`: with its contributions or without, a client is told apart no
+            better than N(mu, 1) from N(0, 1). 0 for those in no sum, infinite where noise is
+            missing or wholly known, nan for colluding clients.
+        planned_mu: The same if every sum had the noise that was planned and nobody colluded.
+        is_exact: Whether contributions of the clip's length reach mu; if not, mu is a bound (the
+            strategy's C^T D^-1 C has negative entries).
+        short: Sums, among those learnt, with less unknown noise than planned.
+        notes: What was short, missing or left out, in sentences.
+    """
+
+    mu: Float64[np.ndarray, " clients"]
+    planned_mu: Float64[np.ndarray, " clients"]
+    is_exact: bool
+    short: int
+    notes: tuple[str, ...]
+    _sums: Sums = dataclasses.field(repr=False)
+    _law: Law = dataclasses.field(repr=False)
+
+    @property
+    def planned(self) -> privacy.Distinguishability:
+        """What was planned: its `epsilon(delta)` and `delta(epsilon)` beside the realised."""
+        return privacy.Distinguishability(self.planned_mu, 1.0, None)
+
+    @property
+    def _realised(self) -> privacy.Distinguishability:
+        return privacy.Distinguishability(self.mu, 1.0, None)
+
+    def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
+        """Return the least epsilon with which delta is kept, of each client.
+
+        Args:
+            delta: A number or several, each in (0, 1): their shape comes before the clients.
+
+        Raises:
+            ConfigurationError: If one is not.
+        """
+        return self._realised.epsilon(delta)
+
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, ...]:
+        """Return delta at epsilon, of each client.
+
+        Args:
+            epsilon: A number or several, each from 0, finite.
+
+        Raises:
+            ConfigurationError: If one is not.
+        """
+        return self._realised.delta(epsilon)
+
+    def mean_epsilon(self, delta: Any) -> float:
+        """Return the mean of the clients' epsilons, colluding ones left out."""
+        return float(np.nanmean(self.epsilon(delta)))
+
+    @property
+    def worst(self) -> int:
+        """The client with the largest mu, the first of equals."""
+        return int(np.nanargmax(self.mu))
+
+    def trajectory(self, clients: Any = None) -> Float64[np.ndarray, "rounds clients"]:
+        """Return mu after each round.
+
+        Args:
+            clients: Indices (of a log, names); all clients if None: 8 bytes for each entry, five
+                times over while it is worked out.
+
+        Returns:
+            A row for each round, the last of which is `mu` of these clients.
+
+        Raises:
+            ConfigurationError: If there is no such client, or one is named twice.
+        """
+        rows = self._sums.rows
+        some = np.arange(rows.shape[1])
+        if clients is not None:
+            some = self._sums.members(clients, "clients")
+        found = self._law.after_each(rows[:, some].astype(np.float64))
+        rounds = np.arange(self._sums.num_rounds)
+        ends = np.searchsorted(self._sums.rounds, rounds, side="right")
+        found = np.concatenate([np.zeros((1, len(some))), found])[ends]
+        found[:, np.isnan(self.mu[some])] = np.nan
+        return found
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("clients", f"{len(self.mu)}"), ("rounds", f"{self._sums.num_rounds}")]
+        for name, mu in (("mu", self.mu), ("planned", self.planned_mu)):
+            some = mu[~np.isnan(mu)]
+            rows.append((name, f"largest {some.max():.4g}, median {np.median(some):.4g}"))
+        return rows
+
+    def __repr__(self) -> str:
+        """Return what the figures are of, and the largest."""
+        told = [f"{name}: {value}" for name, value in self._rows()]
+        return f"Ledger({'; '.join((*told, *self.notes))})"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return card("Ledger", self._rows(), note=" ".join(self.notes))
+
+
+@needs_values
+def ledger(
+    participation: Any,
+    noise_multiplier: Any = None,
+    clip: Any = None,
+    strategy: Any = None,
+    *,
+    planned: Any = None,
+    colluding: Any = (),
+) -> Ledger:
+    """Return what of its privacy each client has spent in the sums that it was in.
+
+    The guarantee is Gaussian differential privacy for whether a client's contributions (each of
+    length at most the clip) are in the sums or replaced by zeros, against one who knows all else.
+    Who took part in what may be known.
+
+    Args:
+        participation: Who is in which learnt sum: a matrix of bools or integer weights
+            `[rounds, clients]`; a `selection.RoundHistory` or a `federated.TrainingResult`, of
+            which every sum counts, parts of rounds too; a `privacy.ParticipationLog`, or a table
+            that `privacy.read_log` takes. A client of weight w moves a sum by up to w clip. In a
+            sum are those who survived to V3; those lost before add no noise either, those lost
+            after it have added theirs.
+        noise_multiplier: Standard deviation of a sum's noise, in units of its clip; one for each
+            round if they differ. None: what a log tells of each sum.
+        clip: Largest length of an update, or one for each round; None: a log's, or 1. Without a
+            strategy mu does not depend on it.
+        strategy: C `[rounds, rounds]`, lower triangular (`toeplitz`, or one of jax_privacy's): the
+            sums have noise C^-1 z, as if C y + z had been released, z_r with the noise multiplier.
+            Each row of the history is a step; in one without a sum z_r is drawn all the same, but
+            by nobody where clients draw it (`planned`).
+        planned: K, where clients add the noise: each survivor adds 1/K of the planned variance, so
+            a sum of n of them has n/K of it. None: it is added once to each sum.
+        colluding: Clients who tell the server their noise, and their updates: indices, of a log
+            names. Their share is no noise; their own entries are nan.
+
+    Returns:
+        The ledger. It refers to the history, and does not copy a matrix.
+
+    Raises:
+        ConfigurationError: If noise or clip is not positive and finite, a matrix holds fractions,
+            a strategy has another size, an entry above its diagonal or a 0 on it, a round of
+            several sums comes with a strategy, a client does not exist, or all collude.
+
+    Examples:
+        >>> told = ledger([[1, 1, 0], [1, 0, 1], [1, 1, 1]], noise_multiplier=2.0)
+        >>> (told.mu**2).round(12).tolist(), told.epsilon(1e-5).round(3).tolist()
+        ([0.75, 0.5, 0.5], [3.709, 2.943, 2.943])
+        >>> told.trajectory([0]).ravel().round(3).tolist(), told.worst
+        ([0.5, 0.707, 0.866], 0)
+        >>> ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
+        Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
+        median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
+
+    Edge cases: fewer survivors than planned are told (`short`, `notes`) and counted as they are;
+    more add more noise. A sum that is only of colluding clients has no noise: with a strategy it
+    may give away older noise, and mu is infinite. Sums of a log with neither noise nor clip give
+    infinite mu as well. With a strategy that has negative entries `trajectory` takes a product of
+    matrices for each round.
+
+    Memory: 8 bytes for each of the entries of some clients' columns, 256 MiB in all at most on a
+    CPU, beside some matrices `[rounds, rounds]` with a strategy. Cost: a pass over the matrix; with
+    a strategy one product of its Gram matrix, or band, with it.
+
+    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022), Corollary 2; with a strategy
+    Choquette-Choo et al. (2023), see `_strategies`.
+    """
+    sums = Sums.of(participation)
+    if strategy is not None:
+        sums = sums.each_round()
+    members = sums.members(colluding, "colluding", leaves_one=True)
+    clips, deviations = _noise_of(sums, noise_multiplier, clip)
+    shares = None if planned is None else check_integer(planned, "planned", 1)
+    rule = "must be left out where a log tells of the noise that its sums have"
+    require(shares is None or noise_multiplier is not None, "planned", rule, planned)
+    matrix = None if strategy is None else check_strategy(strategy, sums.num_rounds)
+
+    def law(own: np.ndarray, kept: np.ndarray) -> Law:
+        shifts = clips / sums.divisors
+        if matrix is None:
+            return Independent.of(shifts, own)
+        return Correlated.of(matrix, shifts, own, kept)
+
+    counts = np.count_nonzero(sums.rows, axis=1)
+    plan = law(deviations, np.ones(len(counts), np.bool_))
+    mu = _of(plan, sums, members)
+    notes = _notes_of_log(sums, deviations)
+    if shares is None:
+        notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
+        return Ledger(mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan)
+    added = counts - np.count_nonzero(sums.rows[:, members], axis=1)
+    real = law(deviations * np.sqrt(added / shares), counts > 0)
+    short, words = _notes_of_shares(counts, added, shares)
+    notes += words + _notes_of_steps(matrix, counts, "nobody drew noise in them")
+    notes += _notes_of_law(real)
+    return Ledger(_of(real, sums, members), mu, real.is_exact, short, notes, sums, real)
+
+
+def _of(law: Law, sums: Sums, members: np.ndarray) -> np.ndarray:
+    mu = of_clients(law, sums.rows)
+    mu[members] = np.nan
+    return mu
+
+
+def _noise_of(sums: Sums, multiplier: Any, clip: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return each sum's clip and the deviation of its noise, 0 where a log tells of none."""
+    log, count = sums.log, len(sums.rows)
+    told = [None] * count if log is None or log.clip is None else log.clip
+    lengths = np.array([most or 1.0 for most in told])
+    clips = lengths if clip is None else sums.numbers(clip, "clip")
+    if multiplier is not None:
+        return clips, sums.numbers(multiplier, "noise_multiplier") * clips
+    noise = [None] * count if log is None or log.noise is None else log.noise
+    pairs = zip(noise, told, strict=True)
+    found = np.array([(own or 0.0) if most or clip is not None else 0.0 for own, most in pairs])
+    rule = "must be given: no log tells of noise and a clip"
+    require(bool(found.any()), "noise_multiplier", rule)
+    return clips, found
+
+
+def _notes_of_log(sums: Sums, deviations: np.ndarray) -> tuple[str, ...]:
+    bare = int((deviations == 0).sum())
+    text = f"{bare} of {len(deviations)} sums have no noise, or no clip, that the log tells of."
+    return (text,) if bare else ()
+
+
+def _notes_of_steps(matrix: Any, counts: np.ndarray, words: str) -> tuple[str, ...]:
+    empty = int((counts == 0).sum())
+    text = f"{empty} of {len(counts)} rounds have no sum and are steps of the strategy: {words}."
+    return (text,) if empty and matrix is not None else ()
+
+
+def _notes_of_law(law: Law) -> tuple[str, ...]:
+    text = "mu is an upper bound: the strategy's C^T D^-1 C has negative entries."
+    return () if law.is_exact else (text,)
+
+
+def _notes_of_shares(
+    counts: np.ndarray, added: np.ndarray, shares: int
+) -> tuple[int, tuple[str, ...]]:
+    """Return how many sums have less noise than planned, and what is said of them."""
+    learnt = added[counts > 0]
+    short = int((learnt < shares).sum())
+    if not short:
+        return 0, ()
+    text = (f"{short} of {len(learnt)} sums have less noise than planned, at the least "
+            f"{learnt.min()} of {shares} shares.")  # fmt: skip
+    return short, (text,)

@@ -1,0 +1,122 @@
+"""What a ledger is kept of: who is in which sum, and the noise and the clip of each."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax import privacy, selection
+from mrsa_jax._arrays import as_integers, check_integers, host_array, is_table
+from mrsa_jax._checks import check_count
+from mrsa_jax._errors import require
+
+
+class Sums(NamedTuple):
+    """Learnt sums, one a row.
+
+    Attributes:
+        rows: bool, integer or float64 `[sums, clients]`, each client's weight; a row of zeros is
+            a round without a sum.
+        rounds: int `[sums]`, of which round each is, ascending.
+        num_rounds: J.
+        log: The log that it was, or None.
+        divisors: float64 `[sums]`: what was learnt is the row divided by it.
+    """
+
+    rows: np.ndarray
+    rounds: np.ndarray
+    num_rounds: int
+    log: privacy.ParticipationLog | None
+    divisors: np.ndarray
+
+    @staticmethod
+    def of(participation: Any) -> Sums:
+        """Return the sums of a matrix, a history, a training's result, a log or a table.
+
+        Raises:
+            ConfigurationError: If it is none of them, or of many trials.
+        """
+        log = privacy.read_log(participation) if is_table(participation) else participation
+        if isinstance(log, privacy.ParticipationLog):
+            rows, divisors = _of_log(log)
+            return Sums(rows, np.arange(len(rows)), len(rows), log, divisors)
+        if hasattr(participation, "participation") and hasattr(participation, "components"):
+            rows, rounds = selection.learnt_rows(participation)
+            count = len(participation.participation)
+            return Sums(rows, rounds, count, None, np.ones(len(rows)))
+        found = host_array(as_integers(participation, "participation"), "participation")
+        rule = "must be one history [rounds, clients]"
+        require(found.ndim == 2, "participation", rule, f"shape {found.shape}")
+        rows = _floats(found, np.ones(len(found), object)) if found.dtype == object else found
+        return Sums(rows, np.arange(len(rows)), len(rows), None, np.ones(len(rows)))
+
+    def each_round(self) -> Sums:
+        """Return the same with a row for every round, those without a sum among them.
+
+        Raises:
+            ConfigurationError: If a round has several sums.
+        """
+        again = self.rounds[1:][np.diff(self.rounds) == 0]
+        rule = "must be left out where a round fell into several sums: its noise is no one step"
+        require(again.size == 0, "strategy", rule, *(f"round {j}" for j in again[:1]))
+        if len(self.rounds) == self.num_rounds:
+            return self
+        rows = np.zeros((self.num_rounds, self.rows.shape[1]), self.rows.dtype)
+        rows[self.rounds] = self.rows
+        count = self.num_rounds
+        return Sums(rows, np.arange(count), count, self.log, np.ones(count))
+
+    def numbers(self, value: Any, argument: str) -> np.ndarray:
+        """Return a number, or one for each round, for each sum; all positive and finite."""
+        rule = "must be positive and finite, a number or one for each round"
+        array = host_array(value, argument)
+        require(array.dtype.kind in "fiu", argument, rule, value)
+        require(array.shape in ((), (self.num_rounds,)), argument, rule, f"shape {array.shape}, "
+                f"{self.num_rounds} rounds")  # fmt: skip
+        values = np.broadcast_to(array.astype(np.float64), (self.num_rounds,))
+        wrong = values[~(np.isfinite(values) & (values > 0))]
+        if argument == "noise_multiplier" and 0.0 in wrong:
+            rule += "; without noise there is no differential privacy"
+        require(wrong.size == 0, argument, rule, *wrong[:1].tolist())
+        return values[self.rounds]
+
+    def members(self, clients: Any, argument: str, *, leaves_one: bool = False) -> np.ndarray:
+        """Return the indices of some clients, who are named where the sums are a log's."""
+        count = self.rows.shape[1]
+        listed = clients if isinstance(clients, list | tuple) else host_array(clients, argument)
+        if self.log is not None:
+            places = {str(name): place for place, name in enumerate(self.log.clients)}
+            for name in listed:
+                require(str(name) in places, argument, "must name clients of the log", name)
+            listed = [places[str(name)] for name in listed]
+        listed = [] if len(listed) == 0 else check_integers(listed, argument, 0)
+        for place in listed:
+            check_count(place, argument, f"must hold indices below {count}, the number of clients",
+                        0, count - 1)  # fmt: skip
+        require(len(set(listed)) == len(listed), argument, "must name a client once", clients)
+        rule = "must leave a client out"
+        require(not leaves_one or len(listed) < count, argument, rule, f"all {count}")
+        return np.asarray(listed, np.int64)
+
+
+def _of_log(log: privacy.ParticipationLog) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.asarray(log.participation)
+    scales = log.scales or (1,) * len(rows)
+    if rows.dtype != object:
+        return rows, np.array([float(scale) for scale in scales])
+    return _floats(rows, scales), np.ones(len(rows))
+
+
+def _floats(rows: np.ndarray, scales: Any) -> np.ndarray:
+    """Return weights of many digits, divided by their rows' scales, as floats."""
+    from fractions import Fraction
+
+    try:
+        found = [
+            [float(Fraction(int(value)) / scale) for value in row]
+            for row, scale in zip(rows, scales, strict=True)
+        ]
+    except OverflowError:
+        require(False, "participation", "must hold weights that are floats")
+    return np.asarray(found, np.float64)
