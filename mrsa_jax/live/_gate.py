@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mrsa_jax._checks import check_count, check_number, is_integer
+from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
@@ -23,8 +23,7 @@ from mrsa_jax.live._follow import follow
 from mrsa_jax.live._history import Figures, History
 from mrsa_jax.live._leave_out import fewest_left_out
 from mrsa_jax.live._rows import Row
-from mrsa_jax.privacy.logs import LineParser
-from mrsa_jax.privacy.logs._table import parse_number
+from mrsa_jax.privacy.logs import LineParser, exact_weight
 
 DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in all.
@@ -366,17 +365,10 @@ def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] |
     given = list(weights) if isinstance(weights, Iterable) else []
     rule = f"must be {len(names)}, one for each client"
     require(len(given) == len(names), "weights", rule, weights)
-    return names, [_exact(weight) for weight in given]
-
-
-def _exact(weight: Any) -> Fraction:
-    number = None
-    if isinstance(weight, str) and weight[:1].isdigit():
-        number = parse_number(weight)
-    elif isinstance(weight, Fraction) or is_integer(weight):
-        number = Fraction(weight)
-    rule = "must be positive integers, fractions, or text such as '3/7'"
-    if number is None or number <= 0:
-        require(False, "weights", rule, weight)
-        raise AssertionError
-    return number
+    exact: list[Fraction] = []
+    for weight in given:
+        number = exact_weight(weight)
+        rule = "must be positive integers, fractions, or text such as '3/7'"
+        require(number is not None, "weights", rule, weight)
+        exact += [] if number is None else [number]
+    return names, exact

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import fcntl
 import hashlib
 import hmac
 import json
-import numbers
 import os
 import pathlib
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +25,7 @@ from mrsa_jax.privacy.logs import (
     VERSION,
     LineParser,
     SumLine,
+    exact_value,
 )
 
 _SALT_BYTES = 32
@@ -250,21 +248,10 @@ class Recorder:
 
 def _factor(weight: Any) -> int | str:
     """Return a weight as the log holds it, exactly."""
+    value = exact_value(weight) or 0
     rule = "must be positive integers, fractions, floats or decimals"
-    is_number = isinstance(weight, numbers.Real | decimal.Decimal) and not isinstance(weight, bool)
-    require(is_number, "weights", rule, weight)
-    try:
-        value = Fraction(weight) if isinstance(weight, decimal.Decimal) else _fraction(weight)
-    except (ValueError, OverflowError):  # NaN and infinity
-        require(False, "weights", rule, weight)
-        raise
     require(value > 0, "weights", rule, weight)
     return int(value) if value.denominator == 1 else str(value)
-
-
-def _fraction(weight: Any) -> Fraction:
-    whole = isinstance(weight, numbers.Integral)
-    return Fraction(int(weight)) if whole else Fraction(*weight.as_integer_ratio())
 
 
 def _kept_salt(log: pathlib.Path) -> bytes:

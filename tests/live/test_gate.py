@@ -318,6 +318,15 @@ def test_a_prime_that_divides_what_matters_is_drawn_again(monkeypatch: pytest.Mo
         assert gate._history._kernels[0].value > 2**60
 
 
+def test_weights_of_numpy_do_not_overflow() -> None:
+    large = np.array([2**62, 2**62 - 1])
+    for weights in ([*large, "1/9"], [*large, Fraction(np.int64(1), np.int64(9))]):
+        gate = live.Gate()
+        gate.add(["a", "b", "c"], weights)
+        same = {"a": 9 * 2**62, "b": 9 * (2**62 - 1), "c": 1}
+        assert gate.check([same])[0].reason == "nothing new would be learnt"
+
+
 def test_rows_that_floats_cannot_tell_apart() -> None:
     gate = live.Gate(fail_below=2, fail_below_hidden=1)
     large = 10**12

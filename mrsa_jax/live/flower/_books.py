@@ -16,7 +16,7 @@ from mrsa_jax.live._chooser import Chooser
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._recorder import Recorder
 from mrsa_jax.live._register import Register
-from mrsa_jax.privacy.logs import LineParser, SumLine
+from mrsa_jax.privacy.logs import LineParser, SumLine, exact_value
 
 Node = Hashable
 
@@ -101,8 +101,8 @@ class Books:
 
         Whose weight is 0 is not in it. Where nobody is, nothing is learnt.
         """
-        check_weights(weights)
-        inside = {node: Fraction(weight) for node, weight in weights.items() if weight > 0}
+        exact = exact_weights(weights)
+        inside = {node: weight for node, weight in exact.items() if weight > 0}
         now = self._round
         if now is None:
             if inside:  # nobody asked us about the round
@@ -122,7 +122,7 @@ class Books:
             now = self._round
             self._write(now.number, "aborted", asked=now.asked, lost=now.lost)
 
-    def refusal(self, nodes: Iterable[Node], weights: Mapping[Any, Any] | None = None) -> Any:
+    def refusal(self, nodes: Iterable[Node], weights: Mapping[Any, Fraction] | None = None) -> Any:
         """Return the gate's answer where it forbids a sum over these nodes, else None.
 
         Weights that are not known yet are taken to be those that each node had last, or 1.
@@ -133,7 +133,7 @@ class Books:
             names = (self._known_as(node) for node in nodes)
             cohort = {name: self._weights.get(name, Fraction(1)) for name in names}
         else:
-            known = {self._known_as(node): Fraction(weights[node]) for node in nodes}
+            known = {self._known_as(node): weights[node] for node in nodes}
             cohort = {name: weight for name, weight in known.items() if weight > 0}
         (answer,) = self._gate.check([cohort])
         return None if answer.allowed else answer
@@ -241,16 +241,12 @@ class Books:
             self._gate.add(list(named), list(named.values()))
 
 
-def check_weights(weights: Mapping[Any, Any]) -> None:
-    """Raise where a node's weight is none."""
+def exact_weights(weights: Mapping[Any, Any]) -> dict[Any, Fraction]:
+    """Return nodes' weights exactly, or raise where one is none."""
+    found: dict[Any, Fraction] = {}
     for node, weight in weights.items():
-        good = _is_finite(weight) and Fraction(weight) >= 0
-        require(good, "num_examples", f"of node {node} must be finite and not negative", weight)
-
-
-def _is_finite(weight: Any) -> bool:
-    try:
-        Fraction(weight)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+        value = exact_value(weight)
+        rule = f"of node {node} must be finite and not negative"
+        require(value is not None and value >= 0, "num_examples", rule, weight)
+        found[node] = value or Fraction(0)
+    return found

@@ -28,7 +28,7 @@ from flwr.serverapp import Grid
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax._round_rules import SplitPolicy
-from mrsa_jax.live.flower._books import Books, check_weights
+from mrsa_jax.live.flower._books import Books, exact_weights
 from mrsa_jax.live.flower._strategies import FitWrapper
 from mrsa_jax.live.flower._views import GridView
 
@@ -105,8 +105,8 @@ class SecAggPlus(SecAggPlusWorkflow):
         if not _is_connected(state):
             log(WARN, "Lost nodes cut the graph of pads apart: nothing is unmasked.")
             return False
-        weights = {proxy.node_id: result.num_examples for proxy, result in state.legacy_results}
-        check_weights(weights)  # while nothing is learnt
+        told = {proxy.node_id: result.num_examples for proxy, result in state.legacy_results}
+        weights = exact_weights(told)  # while nothing is learnt
         answer = books.refusal(state.active_node_ids, weights)
         if answer is not None:
             log(WARN, "The gate forbids the sum of those who are left: %s", answer.reason)

@@ -3,6 +3,7 @@
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
 from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES
 from mrsa_jax.privacy.logs._jsonl import FORMAT, STATUSES, TORN, VERSION, LineParser, SumLine
+from mrsa_jax.privacy.logs._numbers import exact_value, exact_weight
 from mrsa_jax.privacy.logs._participation import sums_of
 from mrsa_jax.privacy.logs._read import read_log
 from mrsa_jax.privacy.logs._table import ParticipationLog
@@ -16,6 +17,8 @@ __all__ = [
     "LineParser",
     "ParticipationLog",
     "SumLine",
+    "exact_value",
+    "exact_weight",
     "integer_rows",
     "read_log",
     "sums_of",

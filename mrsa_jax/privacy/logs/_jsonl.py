@@ -18,7 +18,8 @@ from typing import Any, Literal, cast
 
 from mrsa_jax._errors import nearest
 from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES, load_object, shown, twice
-from mrsa_jax.privacy.logs._table import fault, parse_number
+from mrsa_jax.privacy.logs._numbers import exact_weight, parse_number
+from mrsa_jax.privacy.logs._table import fault
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
 TORN = b"#torn"
@@ -341,12 +342,8 @@ def _read_weights(value: Any, clients: tuple[str, ...], where: str) -> tuple[Fra
 
 
 def _weight(value: Any, where: str) -> Fraction:
-    number = None
-    if isinstance(value, str) and value[:1].isdigit():
-        number = parse_number(value)
-    elif type(value) in (int, Fraction):
-        number = Fraction(value)
-    if number is None or number <= 0:
+    number = exact_weight(value)
+    if number is None:
         fault(where, "positive numbers, or fractions such as \"3/7\", as 'weights'", shown(value))
     return number
 

@@ -18,14 +18,11 @@ import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
+from mrsa_jax.privacy.logs._numbers import parse_decimal, parse_number
 
 _MISSING = ("", "nan", "NaN")
-_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-_RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
-_MOST_DIGITS = 300  # of a number; what is longer is a name
 _MOST_NAME = 1000  # characters
 _MOST_SHOWN = 200  # characters of what was found
-_BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,20 +88,10 @@ def fault(where: str, expected: str, found: str) -> NoReturn:
     raise ConfigurationError(f"{where}: expected {expected}; found {found}")
 
 
-def parse_number(text: str) -> Fraction | None:
-    """Return the number that a text stands for, exactly, or None."""
-    text = text.strip()
-    if len(text) <= _MOST_DIGITS and (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
-        return Fraction(text)
-    return _BOOLEANS.get(text.lower())
-
-
 def _decimal(name: Any) -> Fraction | None:
     """Return the number that a name of a round or client is, or None."""
     if isinstance(name, str):
-        name = name.strip()
-        short = len(name) <= _MOST_DIGITS
-        return Fraction(name) if short and _DECIMAL.fullmatch(name) else None
+        return parse_decimal(name)
     is_number = isinstance(name, int) or (isinstance(name, float) and math.isfinite(name))
     return Fraction(name) if is_number else None
 

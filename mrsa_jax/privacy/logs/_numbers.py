@@ -1,0 +1,68 @@
+"""Numbers of logs, exactly: as text, as JSON and as Python have them."""
+
+from __future__ import annotations
+
+import decimal
+import numbers
+import re
+from fractions import Fraction
+from typing import Any
+
+from mrsa_jax._checks import is_integer
+
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
+_MOST_DIGITS = 300  # of a number; what is longer is a name
+_BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
+
+
+def parse_decimal(text: str) -> Fraction | None:
+    """Return the decimal number that a text stands for, exactly, or None."""
+    text = text.strip()
+    is_one = len(text) <= _MOST_DIGITS and _DECIMAL.fullmatch(text)
+    return Fraction(text) if is_one else None
+
+
+def parse_number(text: str) -> Fraction | None:
+    """Return the number that a text stands for, a fraction or a truth value too, or None."""
+    text = text.strip()
+    if len(text) <= _MOST_DIGITS and _RATIO.fullmatch(text):
+        return Fraction(text)
+    known = _BOOLEANS.get(text.lower())
+    return parse_decimal(text) if known is None else known
+
+
+def exact_weight(value: Any) -> Fraction | None:
+    """Return a weight that is written exactly: an integer, a fraction or text such as "3/7".
+
+    None of all else: of floats, which rarely are what was meant, and of what is not positive.
+
+    Examples:
+        >>> exact_weight("3/7"), exact_weight(2), exact_weight(0.5), exact_weight("-1")
+        (Fraction(3, 7), Fraction(2, 1), None, None)
+    """
+    number = None
+    if isinstance(value, str):
+        number = parse_number(value) if value[:1].isdigit() else None
+    elif is_integer(value) or isinstance(value, Fraction):
+        number = exact_value(value)
+    return number if number is not None and number > 0 else None
+
+
+def exact_value(value: Any) -> Fraction | None:
+    """Return what a Python or NumPy number is, exactly: a float's or decimal's binary or decimal.
+
+    None of what is no finite number, and of bools.
+
+    Examples:
+        >>> exact_value(0.5), exact_value(-3), exact_value(True), exact_value(float("nan"))
+        (Fraction(1, 2), Fraction(-3, 1), None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | decimal.Decimal):
+        return None
+    number: Any = value
+    try:
+        above, below = (number, 1) if is_integer(value) else number.as_integer_ratio()
+    except (ValueError, OverflowError):  # NaN and infinity
+        return None
+    return Fraction(int(above), int(below))  # NumPy's integers would overflow later
