@@ -26,6 +26,7 @@ ORDER = (
     "_errors",
     "_checks",
     "_slots",
+    "_locks",
     "_student",
     "_binomial",
     "_gaussian",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import hashlib
 import hmac
 import json
@@ -17,6 +16,7 @@ from typing import Any
 
 from mrsa_jax._checks import check_integer, check_known, check_number
 from mrsa_jax._errors import ConfigurationError, require, writing
+from mrsa_jax._locks import locked
 from mrsa_jax.privacy.logs import (
     FORMAT,
     MOST_LINE_BYTES,
@@ -85,7 +85,8 @@ class Recorder:
         with writing(self.path, "path"):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self._lock()
+            rule = "must be a log that no other recorder holds"
+            require(locked(self._file), "path", rule, str(self.path))
             self._parser = LineParser(str(self.path))
             self._read()
             with writing(self.path, "path"):
@@ -193,13 +194,6 @@ class Recorder:
         is_several = isinstance(clients, Iterable) and not isinstance(clients, str | bytes)
         require(is_several, argument, "must be names of clients", clients)
         return [self.name(client) for client in clients]
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            rule = "must be a log that no other recorder holds"
-            raise ConfigurationError(f"`path` {rule}; got {str(self.path)!r}") from None
 
     def _read(self) -> None:
         """Read what the log holds, and see whether its last line was cut short."""

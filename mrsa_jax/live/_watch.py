@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mrsa_jax._errors import require, writing
+from mrsa_jax._locks import locked
 from mrsa_jax.live._follow import follow
 from mrsa_jax.live._gate import Gate, GateState
 from mrsa_jax.privacy.logs import LineParser, SumLine
-from mrsa_jax.study._locks import locked
 
 
 @dataclasses.dataclass(frozen=True)

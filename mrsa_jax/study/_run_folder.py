@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
+from mrsa_jax._locks import locked
 from mrsa_jax.study._config import (
     Settings,
     config_hash,
@@ -25,7 +26,6 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
-from mrsa_jax.study._locks import locked
 
 _RUN = "run.json"
 _SETTINGS = "run.toml"

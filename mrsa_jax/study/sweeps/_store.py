@@ -27,9 +27,9 @@ from mrsa_jax._errors import (
     require,
     writing,
 )
+from mrsa_jax._locks import locked, unlock
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
-from mrsa_jax.study._locks import locked, unlock
 from mrsa_jax.study._run_folder import read_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep

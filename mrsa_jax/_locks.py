@@ -7,11 +7,11 @@ import errno
 from typing import IO, Any
 
 
-def locked(file: IO[Any], *place: int, waits: bool = False) -> bool:
+def locked(file: IO[Any] | int, *place: int, waits: bool = False) -> bool:
     """Lock an open file and return whether it is ours; True also where there are no locks.
 
     Args:
-        file: Open for writing; a lock of the whole file belongs to this opening of it.
+        file: Open for writing, or its number; a lock of the whole belongs to this opening of it.
         *place: Length and start of a part of it, or (0, 0) for all parts: such locks work on
             network file systems too, and belong to the process.
         waits: Whether to wait for the whole file until another lets it go.
