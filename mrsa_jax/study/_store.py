@@ -182,6 +182,16 @@ def study_folder(config: Settings, *, is_held: bool = False) -> Iterator[StudyFo
             shutil.rmtree(partial, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def folder_if_asked(config: Any) -> Iterator[StudyFolder | None]:
+    """Give a folder as `study_folder`, or None where the settings name none."""
+    if config.out is None:
+        yield None
+        return
+    with study_folder(config) as folder:
+        yield folder
+
+
 def _replace(new: pathlib.Path, target: pathlib.Path) -> None:
     old = target.parent / f".{target.name}.replaced-{os.getpid()}"
     if target.exists():

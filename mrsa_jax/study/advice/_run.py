@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax.study import _store
 from mrsa_jax.study._advise_config import AdviseConfig, check_cohort
-from mrsa_jax.study._config import Settings
 from mrsa_jax.study._page import png_of
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study.advice._advice import Advice
@@ -139,10 +137,7 @@ def run_and_save(
     config: AdviseConfig, progress: Progress, show: Callable[[Advice], None]
 ) -> Advice:
     """Choose, and write the folder if one is asked for."""
-    kept: contextlib.AbstractContextManager[_store.StudyFolder | None] = contextlib.nullcontext()
-    if config.out is not None:
-        kept = _store.study_folder(cast("Settings", config))
-    with kept as folder:
+    with _store.folder_if_asked(config) as folder:
         found = run(config, progress)
         show(found)  # before it is saved, which may fail
         if folder is not None:

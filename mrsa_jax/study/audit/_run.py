@@ -8,14 +8,13 @@ import json
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from mrsa_jax import privacy
 from mrsa_jax._errors import require, writing
 from mrsa_jax._memory import memory_words
 from mrsa_jax.study import _store
 from mrsa_jax.study._audit_config import AuditConfig
-from mrsa_jax.study._config import Settings
 from mrsa_jax.study._findings import AuditFindings, first_rows
 from mrsa_jax.study._progress import Progress, note, stages
 from mrsa_jax.study.audit._folder import save_audit
@@ -51,10 +50,7 @@ def run_and_save(
 ) -> AuditFindings:
     """Run an audit and write its folder, recipe and certificate, those that are asked for."""
     digest = _digest(config.file) if config.certificate is not None else ""
-    kept: contextlib.AbstractContextManager[_store.StudyFolder | None] = contextlib.nullcontext()
-    if config.out is not None:
-        kept = _store.study_folder(cast("Settings", config))
-    with kept as folder:
+    with _store.folder_if_asked(config) as folder:
         found = run(config, progress)
         show(found)  # before it is saved, which may fail
         if folder is not None:
