@@ -226,8 +226,7 @@ class Gate:
         """Return the names of a cohort by their numbers, and its row; None for that of nobody."""
         names, checked = _named(cohort, None)
         numbers = self._history.numbers
-        fresh = [name for name in names if name not in numbers]
-        own = {name: len(numbers) + k for k, name in enumerate(fresh)}
+        own = {name: len(numbers) + k for k, name in enumerate(self._history.fresh(names))}
         places = [numbers.get(name, own.get(name, -1)) for name in names]
         return dict(zip(places, names, strict=True)), Row.of(places, checked) if names else None
 

@@ -90,12 +90,15 @@ class History:
         by_chance = int(2 * 59 - np.log2(cases)) - 1
         return min(wide_error_bits(self._minor_bits, _NUM_PRIMES, cases), by_chance)
 
+    def fresh(self, names: list[Hashable]) -> list[Hashable]:
+        """Return who has no number, in order: floats' last digits hang on how clients are told."""
+        return sorted((name for name in names if name not in self.numbers), key=str)
+
     def join(self, names: list[Hashable]) -> None:
         """Give clients numbers who have none."""
-        for name in names:
-            if name not in self.numbers:
-                self.numbers[name] = len(self.names)
-                self.names.append(name)
+        for name in self.fresh(names):
+            self.numbers[name] = len(self.names)
+            self.names.append(name)
         count = len(self.names)
         self.classes.join(count)
         self._leverages.join(count)
@@ -155,7 +158,7 @@ class History:
         if row.weights is not None or not is_plain.any():
             return []
         sizes = len(row.places) + np.diff(self._rows.starts[: self.rank + 1])
-        return [int((sizes - 2 * np.rint(rest.overlaps))[is_plain].min())]
+        return [int((sizes - 2 * rest.overlaps)[is_plain].min())]
 
     def figures(self, search: Search | None = None, target: int = 0) -> Figures:
         """Return what the sums so far leak; there must be one.

@@ -29,8 +29,8 @@ class Rest(NamedTuple):
         values: float64 `[clients]`.
         along: Its part in the orthonormal rows, `[rank]`.
         length: Of `values`.
-        overlaps: The row's products with the others, entries as `Rows` holds them; of a row
-            without weights with such a row the clients in both.
+        overlaps: The row's products with the others, entries as `Rows` holds them: of two rows
+            without weights exactly how many clients are in both.
     """
 
     values: np.ndarray
@@ -78,8 +78,7 @@ class Leverages:
         along, overlaps = np.zeros(rank), np.zeros(rank)
         for count in range(_PASSES):
             seen = _loops.inner_one(*kept, rank, rest)
-            if count == 0:
-                overlaps = seen / row.floats[0] if row.weights is None else seen
+            overlaps = overlaps if count else seen
             part = (seen * scales)[:, None]
             _loops.solve_lower(lower, part)
             if _loops.length(part[:, 0]) <= _NOTHING * _loops.length(rest):
@@ -87,7 +86,8 @@ class Leverages:
             along += part[:, 0]
             _loops.solve_upper(lower, part)
             _loops.spread_one(*kept, part[:, 0] * scales, rest)
-        return Rest(rest, along, float(_loops.length(rest)), overlaps)
+        rest *= row.scale
+        return Rest(rest, along * row.scale, float(_loops.length(rest)), overlaps)
 
     def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
@@ -111,12 +111,10 @@ class Leverages:
         rest = np.zeros((clients, len(asked)))
         for k, row in enumerate(asked):
             rest[row.places, k] = row.floats
-        firsts = np.asarray([row.floats[0] if row.weights is None else 1.0 for row in asked])
         along, overlaps = np.zeros((2, rank, len(asked)))
         for count in range(_PASSES):
             part = _loops.inner(*kept, rank, rest)
-            if count == 0:
-                overlaps = part / firsts
+            overlaps = overlaps if count else part.copy()
             part *= scales
             _loops.solve_lower(lower, part)
             lengths = np.linalg.norm(rest, axis=0)
@@ -125,6 +123,9 @@ class Leverages:
             along += part
             _loops.solve_upper(lower, part)
             _loops.spread(*kept, part * scales, rest)
+        units = np.asarray([row.scale for row in asked])
+        rest *= units
+        along *= units
         lengths = np.linalg.norm(rest, axis=0)
         return [
             Rest(rest[:, k], along[:, k], float(lengths[k]), overlaps[:, k])

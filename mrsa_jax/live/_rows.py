@@ -42,10 +42,15 @@ class Row(NamedTuple):
         return 0.5 * math.log2(squares)
 
     @property
+    def scale(self) -> float:
+        """Return what `floats` are multiplied by for a length of 1."""
+        return 1 / math.sqrt(len(self.places)) if self.weights is None else 1.0
+
+    @property
     def floats(self) -> np.ndarray:
-        """Return its entries with a length of 1, float64."""
+        """Return its entries, float64: ones, or weights scaled to a length of 1."""
         if self.weights is None:
-            return np.full(len(self.places), 1 / math.sqrt(len(self.places)))
+            return np.ones(len(self.places))
         excess = max(0, max(self.weights).bit_length() - 500)
         found = np.asarray([float(value >> excess) for value in self.weights])
         found /= found.max()
@@ -69,7 +74,7 @@ class Rows:
         clients: int32, sorted within each row.
         held: int64, where a weighted row's weights begin; -1 where they are all 1.
         values: float64, the weighted rows' entries, those of a row of length 1.
-        scales: float64, what each entry of a row in these arrays is multiplied by for length 1.
+        scales: float64, what each row's entries are multiplied by for a length of 1.
     """
 
     def __init__(self) -> None:
@@ -92,12 +97,12 @@ class Rows:
         self.starts[count + 1] = end
         self.clients[begin:end] = row.places
         self.held[count] = -1
-        self.scales[count] = 1 / math.sqrt(len(row.places))
+        self.scales[count] = row.scale
         if row.weights is not None:
             last = self._num_held + len(row.places)
             self.values = grown(self.values, last)
             self.values[self._num_held : last] = row.floats
-            self.held[count], self.scales[count] = self._num_held, 1.0
+            self.held[count] = self._num_held
             self._num_held = last
         self.rows.append(row)
 

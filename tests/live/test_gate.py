@@ -19,6 +19,7 @@ from flint import fmpz
 from mrsa_jax import ConfigurationError, live, privacy
 from mrsa_jax._prime import draw_wide_primes, wide_error_bits
 from mrsa_jax.live import _history, _kernel, _leave_out
+from mrsa_jax.live._rows import Row
 from mrsa_jax.modular import rank_trajectory
 
 Matrix = list[list[int]]
@@ -316,6 +317,23 @@ def test_a_prime_that_divides_what_matters_is_drawn_again(monkeypatch: pytest.Mo
             state = gate.add({name: scale.get(name, 1) for name in "abcd" if name != left})
         assert (state.rank, sorted(state.exposed)) == (4, ["a", "b", "c", "d"])
         assert gate._history._kernels[0].value > 2**60
+
+
+def test_overlaps_are_whole_numbers() -> None:
+    """They bound weak T from above: none may come of rounding."""
+    sizes = (3, 5, 6, 7, 96, 97)
+    history = _history.History()
+    history.join(list(range(200)))
+    drawn = [sorted(random.Random(size).sample(range(200), size)) for size in sizes]
+    rows = [Row.of(places, None) for places in drawn]
+    for row in rows[:-2]:
+        history.add(row)
+    inside = [[len(set(a) & set(b)) for b in drawn[:-2]] for a in drawn[-2:]]
+    own = history._leverages
+    for rest, counts in zip(own.rests(history._rows, rows[-2:], 200), inside, strict=True):
+        assert rest.overlaps.tolist() == counts
+    for row, counts in zip(rows[-2:], inside, strict=True):
+        assert own.rest(history._rows, row).overlaps.tolist() == counts
 
 
 def test_weights_of_numpy_do_not_overflow() -> None:
