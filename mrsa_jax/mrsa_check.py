@@ -165,7 +165,7 @@ class Checker:
         for names in (self.clients, rounds, self.unproven):
             need(all(type(name) is str for name in names), "a name that is no text")
             need(len(set(names)) == len(names), "a name twice")
-        known = dict.fromkeys(places(content["coalition"], len(self.clients)))
+        self.known = dict.fromkeys(places(content["coalition"], len(self.clients)))
         self.entries: dict[Any, Fraction] = {}
         columns: list[list[tuple[int, int]]] = [[] for _ in self.clients]
         for j, terms in enumerate(sums):
@@ -175,7 +175,7 @@ class Checker:
                 need(weight and scale.bit_length() <= MOST_DIGITS, "a weight of 0, or odd ones")
             for i, weight in zip(places([i for i, _ in terms], len(self.clients)), weights):
                 self.entries[rounds[j], self.clients[i]] = weight
-                if i not in known:  # their updates are known
+                if i not in self.known:  # their updates are known
                     columns[i].append((j, int(weight * scale)))
         classes: dict[tuple[tuple[int, int], ...], int] = {}
         self.class_of = [classes.setdefault(tuple(column), len(classes)) if column else -1
@@ -190,7 +190,7 @@ class Checker:
         self.shares = [Fraction(1, size) for size in self.sizes]  # of a client, at most
         self.kernel = [self.in_kernel(vector) for vector in content["kernel"]]
         self.names = [ascii(name) for name in self.clients]
-        told = ", ".join(self.names[i] for i in known) or "nobody"
+        told = ", ".join(self.names[i] for i in self.known) or "nobody"
         return f"{len(rounds)} sums, {len(classes)} classes of clients; the server knows {told}"
 
     def run(self, claim: Any) -> str:
@@ -243,6 +243,7 @@ class Checker:
     def check_not_exposed(self, claim: Any) -> str:
         """Check that each client moves with another, or is not zero in some vector u."""
         clients = places(claim["clients"], len(self.clients))
+        need(self.known.keys().isdisjoint(clients), "the server knows some of their updates")
         classes = {self.class_of[i] for i in clients} - {-1}
         self.spend(len(classes) * len(self.kernel))
         bare = [k for k in classes if self.sizes[k] == 1 and not any(u[k] for u in self.kernel)]
@@ -347,8 +348,7 @@ class Checker:
             among += squares[k] * self.sizes[k] / (sum(squares) - squares[k])
         need(0 < value <= among, f"no more than {float(among):.9g} is shown")
         self.shares[k] = min(1 / value, self.shares[k])
-        told = ", ".join(self.names[i] for i in clients)
-        return f"hidden among at least {claim['value']}: {told}"
+        return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
 
 
 def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS) -> list[tuple[str, str]]:

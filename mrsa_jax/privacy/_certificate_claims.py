@@ -176,7 +176,7 @@ class Proofs:
         if weak.exposed:
             told = "which clients are exposed" if solved is None else "nobody is exposed earlier"
             self.unproven.append(f"{told}, by the round that the audit names")
-        free = [i for i in clients if i not in set(weak.exposed)]
+        free = sorted(set(clients) - {*weak.exposed, *self.coalition})
         known = [i for i in free if self._is_free(i)]
         if known:
             yield {"claim": "not exposed", "clients": known}

@@ -151,6 +151,22 @@ def strong_privacy(matrix) -> int | None:
     return min(map(len, classes(as_rows(matrix))), default=None)
 
 
+def leverages(matrix) -> list[Fraction]:
+    """Return the diagonal of the projector on the row space, exactly, by Gram and Schmidt."""
+    found = [Fraction(0)] * len(matrix[0])
+    basis: list[tuple[list[Fraction], Fraction]] = []
+    for row in as_rows(matrix):
+        rest = [Fraction(value) for value in row]
+        for vector, squares in basis:
+            factor = sum(a * b for a, b in zip(rest, vector, strict=True)) / squares
+            rest = [a - factor * b for a, b in zip(rest, vector, strict=True)]
+        squares = sum(value * value for value in rest)
+        if squares:
+            basis.append((rest, squares))
+            found = [h + value * value / squares for h, value in zip(found, rest, strict=True)]
+    return found
+
+
 def exposed(matrix) -> tuple[int, ...]:
     """Return the clients whose unit vector adds nothing to the row space."""
     rows = as_rows(matrix)

@@ -89,7 +89,7 @@ def is_true(made, matrix) -> bool:
     rows = oracle.as_rows(matrix)
     exposed = set(oracle.exposed(rows))
     weak = oracle.weak_privacy(rows)
-    shares = leverages(rows)
+    shares = oracle.leverages(rows)
     for claim in made["claims"]:
         kind, value = claim["claim"], claim.get("value")
         if kind == "exposed":
@@ -112,22 +112,6 @@ def is_true(made, matrix) -> bool:
             assert kind == "plain sum"
             assert value >= oracle.weak_privacy(rows)
     return True
-
-
-def leverages(rows) -> list[Fraction]:
-    """Return the diagonal of the projector on the row space, exactly, by Gram and Schmidt."""
-    found = [Fraction(0)] * len(rows[0])
-    basis: list[tuple[list[Fraction], Fraction]] = []
-    for row in rows:
-        own = [Fraction(value) for value in row]
-        for other, square in basis:
-            factor = sum(a * b for a, b in zip(own, other, strict=True)) / square
-            own = [a - factor * b for a, b in zip(own, other, strict=True)]
-        square = sum(value * value for value in own)
-        if square:
-            basis.append((own, square))
-            found = [h + v * v / square for h, v in zip(found, own, strict=True)]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -431,6 +415,19 @@ def test_logs_of_many_kinds_are_read_again(tmp_path, text, options, coalition) -
         assert ascii(str(name)) in said[0][1]
     named = [c["clients"] for c in made["claims"] if c["claim"] == "exposed" and not c["others"]]
     assert [log.clients[i] for (i,) in named] == sorted((c for c, _ in found.exposed), key=str)
+    free = [i for c in made["claims"] if c["claim"] == "not exposed" for i in c["clients"]]
+    told = {*made["coalition"], *(i for (i,) in named)}
+    assert sorted([*free, *told]) == list(range(len(log.clients)))
+
+
+def test_a_client_whom_the_server_knows_is_not_hidden_from_it(tmp_path) -> None:
+    path = tmp_path / "log.csv"
+    made, _, _ = made_of(path, "round,client\n1,anna\n1,bob\n1,carl\n", coalition=["bob"])
+    place = place_of(made, "not exposed")
+    assert made["claims"][place]["clients"] == [0, 2]
+    made["claims"][place]["clients"] = [0, 1]
+    said = f"claim {place + 1}: the server knows some of their updates"
+    assert verdict(made, path.read_bytes(), place) == ("REFUSED", said)
 
 
 def test_gzip_is_read_and_other_formats_are_not(tmp_path) -> None:
