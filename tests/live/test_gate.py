@@ -181,19 +181,7 @@ def test_streaming_is_batch_on_two_hundred_logs() -> None:
 
 def _hidden(rows: Matrix) -> Fraction:
     """Return in rationals among how many the worst hidden client is."""
-    basis: list[list[Fraction]] = []
-    for row in rows:
-        rest = [Fraction(value) for value in row]
-        for unit in basis:
-            factor = sum(map(Fraction.__mul__, rest, unit)) / sum(value**2 for value in unit)
-            rest = [a - factor * b for a, b in zip(rest, unit, strict=True)]
-        if any(rest):
-            basis.append(rest)
-    shares = [
-        sum((unit[i] ** 2 / sum(value**2 for value in unit) for unit in basis), Fraction(0))
-        for i in range(len(rows[0]))
-    ]
-    return 1 / max(shares)
+    return 1 / max(oracle.leverages(rows))
 
 
 def _passes(rows: Matrix, weak: int | None, hidden: float | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from fractions import Fraction
 
 import hypothesis
 import hypothesis.strategies as st
@@ -25,22 +24,6 @@ from mrsa_jax.privacy import (
     hidden_among,
     hidden_among_trajectory,
 )
-
-
-def exact_leverage(matrix) -> list[Fraction]:
-    """Orthogonalise the rows over the rationals and add up the squares (Gram and Schmidt)."""
-    total = [Fraction(0)] * len(matrix[0])
-    basis: list[tuple[list[Fraction], Fraction]] = []
-    for row in matrix:
-        rest = [Fraction(int(value)) for value in row]
-        for vector, squares in basis:
-            factor = sum(a * b for a, b in zip(rest, vector, strict=True)) / squares
-            rest = [a - factor * b for a, b in zip(rest, vector, strict=True)]
-        squares = sum(value * value for value in rest)
-        if squares:
-            basis.append((rest, squares))
-            total = [t + value * value / squares for t, value in zip(total, rest, strict=True)]
-    return total
 
 
 def leverage(history, noise=0.0, spread=1.0):
@@ -150,7 +133,7 @@ def test_families_against_exact_projectors(name):
     for place, matrix in enumerate(matrices):
         padded[place, : len(matrix), : len(matrix[0])] = matrix
     for matrix, values in zip(padded.tolist(), leverage(padded), strict=True):
-        exact = exact_leverage(matrix)
+        exact = oracle.leverages(matrix)
         if max(map(abs, entries(matrix))) < 2**40:  # beyond, floats cannot tell all rows apart
             np.testing.assert_allclose(values, [float(v) for v in exact], atol=1e-12)
         exposed = oracle.exposed(matrix)
@@ -350,7 +333,7 @@ def test_one_sum_of_k_hides_among_k_and_strong_worst_weak_are_in_order():
     weights = generator.integers(1, 4, shape) * (generator.random((500, 1, 1)) < 0.5)
     histories = np.where(weights > 0, weights, 1) * (generator.random(shape) < 0.4)
     for history, values in zip(histories.tolist(), leverage(histories), strict=True):
-        exact = exact_leverage(history)
+        exact = oracle.leverages(history)
         np.testing.assert_allclose(values, [float(v) for v in exact], atol=1e-12)
         check_order(history, exact)
 
@@ -469,7 +452,7 @@ def test_a_history_by_pieces_of_its_columns_is_the_same(monkeypatch, noise):
 
 
 def exact_floats(history):
-    shares = np.array([float(value) for value in exact_leverage(history.tolist())])
+    shares = np.array([float(value) for value in oracle.leverages(history.tolist())])
     return shares[shares > 0]
 
 
