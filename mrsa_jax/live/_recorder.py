@@ -17,6 +17,7 @@ from typing import Any
 from mrsa_jax._checks import check_integer, check_known, check_number
 from mrsa_jax._errors import ConfigurationError, require, writing
 from mrsa_jax._locks import locked
+from mrsa_jax.live._private import write_private
 from mrsa_jax.privacy.logs import (
     FORMAT,
     MOST_LINE_BYTES,
@@ -252,15 +253,7 @@ def _kept_salt(log: pathlib.Path) -> bytes:
     """Return the salt beside a log, made if there is none; the log is held meanwhile."""
     path = log.with_name(log.name + ".salt")
     if not path.exists():
-        part = path.with_name(path.name + ".part")
-        part.unlink(missing_ok=True)
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            os.write(file, secrets.token_bytes(_SALT_BYTES))
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.replace(part, path)
+        write_private(path, secrets.token_bytes(_SALT_BYTES))
     salt = path.read_bytes()
     rule = f"must hold the {_SALT_BYTES} bytes of a salt"
     require(len(salt) == _SALT_BYTES, str(path), rule, f"{len(salt)} bytes")

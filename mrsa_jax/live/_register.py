@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
 from mrsa_jax._errors import require, writing
+from mrsa_jax.live._private import write_private
 
 FORMAT, VERSION = "mrsa-jax client register", 1
 
@@ -64,12 +64,5 @@ def _read(path: pathlib.Path) -> list[str]:
 
 def _write(path: pathlib.Path, names: list[str]) -> None:
     text = json.dumps({"format": FORMAT, "version": VERSION, "clients": names})
-    part = path.with_name(path.name + ".part")
     with writing(path, "path"):
-        part.unlink(missing_ok=True)
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(file, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, path)
+        write_private(path, f"{text}\n".encode())
