@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import jax
 import matplotlib.pyplot as plt
@@ -18,15 +17,15 @@ import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.graphs import GraphModel
 from mrsa_jax.selection import Selector
+from mrsa_jax.selection._registry import ROWS
 
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def own_rows() -> Iterator[dict[str, Any]]:
-    with mock.patch.dict("mrsa_jax.selection._registry.ROWS") as rows:
-        yield rows
+def figures_close() -> Iterator[None]:
+    yield
     plt.close("all")
 
 
@@ -69,14 +68,13 @@ def test_it_is_studied_compared_and_told_of(names: dict[str, Any]) -> None:
 
 
 def test_a_user_s_file_goes_through_every_command(
-    own_rows: dict[str, Any],
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The page's file and study: a sweep from the command line, a figure and a page of it."""
     monkeypatch.chdir(tmp_path)
-    own_rows.pop("longest_waiting", None)
+    ROWS.pop("longest_waiting", None)
     pathlib.Path("waiting.py").write_text(BLOCKS[0])
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 35
     (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +15,6 @@ from mrsa_jax import ConfigurationError
 from mrsa_jax.selection import Scheme, register
 
 N, K = 12, 4
-
-
-@pytest.fixture(autouse=True)
-def _own_rows() -> Iterator[None]:
-    with mock.patch.dict("mrsa_jax.selection._registry.ROWS"):
-        yield
 
 
 @jax.tree_util.register_dataclass

@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -225,6 +227,13 @@ def test_blocks_that_go_as_one_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 # --- the choice -----------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def own_rows() -> Iterator[None]:
+    """Let the other tests here see no scheme that one registers."""
+    with mock.patch.dict("mrsa_jax.selection._registry.ROWS"):
+        yield
+
+
 def _option(weak: int, hidden: float, mean: float, name: str = "") -> Option:
     sizes = (120, 12, weak, "drop_block", weak, weak, hidden)
     return Option(name or f"s{weak}", "", *sizes, mean, (mean, mean), 0.0, (0.0, 0.0))
@@ -304,6 +313,34 @@ def test_schemes_of_ones_own_are_judged() -> None:
     assert by["minimum_separation:1:uniform"].weak_lower == 1
     with pytest.raises(ConfigurationError, match="must be a multiple of"):
         study.advise(12, 4, 0.1, schemes=("batch_partitioning:5",))
+
+
+@pytest.mark.usefixtures("own_rows")
+def test_a_registered_scheme_that_cannot_serve_stops_nothing_unless_it_is_named() -> None:
+    def refuses(num_clients: int, cohort_size: int) -> Any:
+        return selection.batch_partitioning(num_clients, cohort_size, 5)
+
+    def fails(num_clients: int, cohort_size: int) -> Any:
+        raise KeyError("nothing")
+
+    def needs(num_clients: int, cohort_size: int, share: float) -> Any:
+        return selection.bernoulli(num_clients, share)
+
+    def serves(num_clients: int, cohort_size: int) -> Any:
+        return selection.batch_partitioning(num_clients, cohort_size, cohort_size)
+
+    for factory in (refuses, fails, needs, serves):
+        selection.register(factory.__name__, factory)
+    every = study.advise(6, 3, 0.1, trials=0).options
+    own = [one.scheme for one in every if one.scheme in ("refuses", "fails", "needs", "serves")]
+    assert own == ["serves"]
+    for name, words in (
+        ("refuses", "must be a multiple of `privacy_target`; got 3 and 5"),
+        ("fails", "`factory` must make a selector; .* it raised KeyError: 'nothing'"),
+        ("needs", "`scheme` must be written needs:SHARE"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            study.advise(6, 3, 0.1, trials=0, schemes=(name,))
 
 
 def test_absences_that_last_are_simulated() -> None:
