@@ -36,7 +36,12 @@ class Selector(Protocol):
     asks K clients or nobody (any number may be asked without it); `block_size`, T, of one that
     never parts the clients whose i // T agree; `privacy_target`, the weak T that it keeps for ever
     where blocks do not say it; `cardinality(dropout_rates)`, mean and standard
-    deviation of the size of a round's sum where clients i are away independently, float64[N].
+    deviation of the size of a round's sum where clients i are away independently, float64[N];
+    `chances(dropout_rates)`, of the same, each client's chance to be in a round where all rounds
+    are independent and alike, or None; `joins_alone`, whether clients join by coins of their own;
+    `of_blocks()`, the scheme over its blocks as clients, which differ for it in nothing but who is
+    available; `separation`, the least difference of two rounds of one client; `depends_on_data`,
+    whether it looks at anything that clients' data decide.
     """
 
     @property

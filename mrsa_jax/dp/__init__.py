@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
+    from mrsa_jax.dp._account import Account, account
     from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
     from mrsa_jax.dp._ledger import Ledger, ledger
     from mrsa_jax.dp._strategies import toeplitz
 
-__all__ = ["LatticeNoise", "Ledger", "discrete_gaussian", "ledger", "skellam", "toeplitz"]
+__all__ = [
+    "Account",
+    "LatticeNoise",
+    "Ledger",
+    "account",
+    "discrete_gaussian",
+    "ledger",
+    "skellam",
+    "toeplitz",
+]
 
 __getattr__, __dir__ = late_names(__name__)

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._power_of_choice import power_of_choice
     from mrsa_jax.selection._quadratic import quadratic_problem, simulate_convergence
     from mrsa_jax.selection._registry import Scheme
-    from mrsa_jax.selection._rollout import rollout, rollout_metrics, rollout_trials
+    from mrsa_jax.selection._rollout import (
+        rollout,
+        rollout_counts,
+        rollout_metrics,
+        rollout_trials,
+    )
     from mrsa_jax.selection._rounds import (
         RoundHistory,
         component_sums,
@@ -70,6 +75,7 @@ __all__ = [
     "quadratic_problem",
     "register",
     "rollout",
+    "rollout_counts",
     "rollout_many",
     "rollout_metrics",
     "rollout_population",

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax import _chance
 from mrsa_jax._checks import check_size
@@ -36,6 +36,7 @@ class BernoulliSelection:
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    joins_alone: ClassVar[bool] = True
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
@@ -55,13 +56,16 @@ class BernoulliSelection:
         cohort = available & _chance.happens(words, self.threshold)
         return cohort, SelectorState(state.counts + cohort.astype(jnp.int32))
 
+    def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"]:
+        """Return each client's chance to be in a round, the same and independent in all rounds."""
+        return (1.0 - dropout_rates) * _chance.threshold_chance(np.asarray(self.threshold))
+
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and deviation of a Poisson-binomial number that counts as 0 where it is 1.
 
         A sum of one is withheld.
         """
-        joins = _chance.threshold_chance(np.asarray(self.threshold))
-        chances = (1.0 - dropout_rates) * joins
+        chances = self.chances(dropout_rates)
         certain = chances == 1
         others = 1 - chances[~certain]
         nobody = float(others.prod())

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
@@ -25,7 +25,7 @@ from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
 from mrsa_jax.selection._ranking import Steps
-from mrsa_jax.selection._theory import all_or_none
+from mrsa_jax.selection._theory import all_or_none, block_chances, chances_of_some
 
 
 @jax.tree_util.register_dataclass
@@ -57,6 +57,23 @@ class BlockSelection:
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum (Theorem 1)."""
         return all_or_none(self.num_clients, self.cohort_size, self.block_size, dropout_rates)
+
+    def chances(self, dropout_rates: np.ndarray) -> Float64[np.ndarray, " clients"] | None:
+        """Return each client's chance to be in a round, the same and independent in all rounds.
+
+        None where rounds depend on each other: some blocks are chosen by least use.
+        """
+        size, wanted = int(self.block_size), int(self.blocks_per_cohort)
+        if int(self.least_used_blocks) > 0:
+            return None
+        return np.repeat(chances_of_some(block_chances(dropout_rates, size), wanted), size)
+
+    def of_blocks(self) -> BlockSelection:
+        """Return the same scheme over its blocks, each as one client: equal in law for them."""
+        size = int(self.block_size)
+        return dataclasses.replace(
+            self, block_size=jnp.int32(1), num_clients=self.num_clients // size
+        )
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""

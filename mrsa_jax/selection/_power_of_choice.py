@@ -71,6 +71,7 @@ class PowerOfChoice:
     rise: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    depends_on_data: ClassVar[bool] = True
 
     def cardinality(self, dropout_rates: np.ndarray) -> tuple[float, float]:
         """Return mean and standard deviation of the size of a round's sum."""

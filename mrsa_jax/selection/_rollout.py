@@ -17,7 +17,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._checks import check_size
+from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import (
     at_once,
@@ -93,6 +93,7 @@ def rollout_trials(
     num_trials: int,
     *,
     mesh: Mesh | None = None,
+    first: int = 0,
 ) -> Bool[Array, "trials rounds clients"]:
     """Return who took part in each round of many independent trials.
 
@@ -108,13 +109,15 @@ def rollout_trials(
         num_trials: B >= 1.
         mesh: Devices of one axis that the trials are dealt out to; the result is the same to the
             bit.
+        first: Number of the first trial, so that more can be added to those that there are.
 
     Returns:
         bool[B, J, N]; row 0 equals `rollout` of the same seed.
 
     Raises:
-        ConfigurationError: As `rollout`, if B is not a positive integer, if the mesh has more than
-            one axis, and if the device's memory does not hold the result.
+        ConfigurationError: As `rollout`, if B is not a positive integer, if `first` is no number
+            from 0 to 2^31 - B, if the mesh has more than one axis, and if the device's memory does
+            not hold the result.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -126,7 +129,7 @@ def rollout_trials(
     trials = check_size(num_trials, "num_trials")
     return _in_chunks(
         _roll_chunk, as_key(seed), (selector, bound), rounds, trials, selector.num_clients,
-        checked_mesh(mesh),
+        checked_mesh(mesh), check_integer(first, "first", 0, 2**31 - trials),
     )  # fmt: skip
 
 
@@ -173,6 +176,50 @@ def rollout_metrics(
     )
 
 
+def rollout_counts(
+    seed: int | Key[Array, ""],
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+    *,
+    first: int = 0,
+) -> Int32[Array, "trials clients"]:
+    """Return in how many rounds each client took part, of many trials, keeping nothing else.
+
+    Trials are those of `rollout_trials` with the same seed.
+
+    Args:
+        seed: Integer or typed key.
+        selector: Whom the server asks.
+        availability: Who is online.
+        num_rounds: J >= 1.
+        num_trials: B >= 1.
+        first: As for `rollout_trials`.
+
+    Returns:
+        int32[B, N].
+
+    Raises:
+        ConfigurationError: As `rollout_trials`.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> scheme = mj.selection.uniform(6, 2), mj.availability.independent(0.3)
+        >>> counts = rollout_counts(5, *scheme, num_rounds=9, num_trials=2)
+        >>> bool((counts == rollout_trials(5, *scheme, 9, 2).sum(axis=1)).all())
+        True
+        >>> bool((rollout_counts(5, *scheme, 9, 1, first=1)[0] == counts[1]).all())
+        True
+    """
+    rounds, bound = _check(selector, availability, num_rounds)
+    trials = check_size(num_trials, "num_trials")
+    start = check_integer(first, "first", 0, 2**31 - trials)
+    return _in_chunks(
+        _counts_chunk, as_key(seed), (selector, bound), rounds, trials, 1, first=start
+    )
+
+
 def _check(selector: Any, availability: Any, num_rounds: Any) -> tuple[int, Availability]:
     rounds = check_size(num_rounds, "num_rounds")
     check_selector(selector)
@@ -190,8 +237,9 @@ def _in_chunks(
     num_trials: int,
     row_bytes: int,
     mesh: Mesh | None = None,
+    first: int = 0,
 ) -> Any:
-    """Run trials 0..B-1 in equal chunks (one compile) on all cores, and join the results.
+    """Run B trials in equal chunks (one compile) on all cores, and join the results.
 
     If an accelerator's memory does not hold a chunk, all is done again in chunks of half of it.
 
@@ -209,7 +257,7 @@ def _in_chunks(
 
     def in_chunks_of(chunk: int) -> Any:
         size = chunk if mesh is None else chunk * mesh.size
-        return _joined(run, key, schemes, num_rounds, num_trials, size, workers)
+        return _joined(run, key, schemes, num_rounds, num_trials, size, workers, first)
 
     if is_traced(key, schemes):
         return in_chunks_of(chunk)
@@ -227,9 +275,10 @@ def _joined(
     num_trials: int,
     size: int,
     workers: int,
+    first: int,
 ) -> Any:
     """Run all trials, `size` in a call, and join the results."""
-    starts = range(0, num_trials, size)
+    starts = range(first, first + num_trials, size)
 
     def one(start: int) -> Any:
         trials = start + jnp.arange(size, dtype=jnp.uint32)
@@ -348,6 +397,20 @@ def _roll_chunk(
 ) -> Bool[Array, "trials rounds clients"]:
     keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
     return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
+
+
+@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _counts_chunk(
+    key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
+) -> Int32[Array, "trials clients"]:
+    keys = jax.vmap(lambda trial: trial_key(key, trial))(trials)
+
+    def step(states: Any, j: Array) -> tuple[Any, None]:
+        return _play(keys, selector, availability, states, j)[0], None
+
+    start = _start(keys, selector, availability)
+    states, _ = lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))
+    return states[0].counts.T
 
 
 @functools.partial(jax.jit, static_argnames=("num_rounds",))

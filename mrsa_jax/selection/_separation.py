@@ -7,6 +7,7 @@ What deployed systems and differentially private training with correlated noise 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -66,6 +67,22 @@ class SeparatedSelection:
     def privacy_target(self) -> Any:
         """Weak T that the scheme inside keeps, if it states one."""
         return self.selector.privacy_target
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether the scheme inside looks at what clients have learnt."""
+        return getattr(self.selector, "depends_on_data", False)
+
+    @property
+    def joins_alone(self) -> bool:
+        """Whether clients join by coins of their own: rest is each one's own matter."""
+        return getattr(self.selector, "joins_alone", False)
+
+    @property
+    def of_blocks(self) -> Callable[[], SeparatedSelection]:
+        """Returns the same scheme over blocks as clients, if the one inside can."""
+        inside = self.selector.of_blocks
+        return lambda: SeparatedSelection(inside(), self.separation)
 
     @property
     def takes_trials(self) -> bool:

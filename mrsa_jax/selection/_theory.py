@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Float64
 
 from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._chance import check_chances
@@ -143,6 +144,46 @@ def all_or_none(
     mean = expected_cardinality(num_clients, k, int(block_size), dropout_rates)
     share = min(max(mean / k, 0.0), 1.0)
     return mean, float(k * np.sqrt(share * (1 - share)))
+
+
+def block_chances(dropout_rates: np.ndarray, size: int) -> Float64[np.ndarray, " blocks"]:
+    """Return the chance that all clients of each block are available."""
+    return np.prod(1.0 - np.asarray(dropout_rates, np.float64).reshape(-1, size), axis=1)
+
+
+def chances_of_some(available: np.ndarray, wanted: int) -> Float64[np.ndarray, " blocks"]:
+    """Return each block's chance to be among `wanted` drawn uniformly from the available ones.
+
+    None is drawn where fewer are available. With A the number of the other available blocks it is
+    a_b E[1{A + 1 >= k} k / (A + 1)]. The expectation over all blocks but one is the product of the
+    law of those before it with that of those behind: only positive terms are added.
+
+    Args:
+        available: float64[M], chance of each block to be available, independently.
+        wanted: k, from 1 to M.
+
+    Cost: O(M^2) in time; 8 M^2 bytes where chances differ.
+    """
+    count = len(available)
+    with_it = np.arange(1, count + 1)  # available blocks, this one among them
+    share = np.where(with_it >= wanted, wanted / with_it, 0.0)
+    if (available == available[0]).all():
+        from scipy import stats
+
+        others = stats.binom.pmf(np.arange(count), count - 1, available[0])
+        return np.full(count, available[0] * float(others @ share))
+    before = np.zeros((count, count))  # [b, a]: chance that a of the blocks before b are available
+    before[0, 0] = 1.0
+    for place, chance in enumerate(available[:-1].tolist()):
+        before[place + 1] = before[place] * (1.0 - chance)
+        before[place + 1, 1:] += before[place, :-1] * chance
+    found, behind = np.empty(count), share  # [a]: mean share with a before this block
+    for place in range(count - 1, -1, -1):
+        chance = float(available[place])
+        found[place] = chance * float(before[place, : place + 1] @ behind[: place + 1])
+        following = np.append(behind[1:], 0.0)
+        behind = (1.0 - chance) * behind + chance * following
+    return found
 
 
 def _by_block(blocks: Any, n: int, t: int) -> np.ndarray:

@@ -1,0 +1,371 @@
+"""The accountant: what rounds that are planned will cost each client, before they are run."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Array, Float64, Int, Key
+
+from mrsa_jax._arrays import integer_or_vector
+from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
+from mrsa_jax._errors import require
+from mrsa_jax._html import card
+from mrsa_jax._selector import Selector, block_size_of, check_selector
+from mrsa_jax._streams import as_key
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.dp._histories import Histories, Progress, worst_mu
+from mrsa_jax.dp._mixtures import Known, Sampled
+from mrsa_jax.dp._one_by_one import Losses
+from mrsa_jax.dp._strategies import check_strategy
+
+Adversary = Literal["server", "models"]
+Method = Literal["auto", "pattern_averaged", "amplified", "worst_case"]
+
+
+@typing.runtime_checkable
+class Loss(Protocol):
+    """What one client, or some with equal laws, lose."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at epsilon."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon with which delta is kept."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Account:
+    """What planned rounds cost each client (built by `account`).
+
+    Attributes:
+        epsilon: float64 `[clients]`, least epsilon with which `at_delta` is kept. If `trials` is
+            not 0, an estimate from them; if it is, a bound without chance.
+        lower: float64 `[clients]`, the epsilon is no less; of trials: all of `lower` and `upper`
+            hold together with chance `confidence`. What is bounded is the named method's figure.
+        upper: float64 `[clients]`, the epsilon is no more: the guarantee to be quoted. Few trials
+            make it large, never wrong.
+        clients: Whose.
+        at_delta: delta.
+        adversary: "server", who sees who takes part; "models", who sees the released sums only.
+        method: How the figures were found, see `account`.
+        trials: Histories that were simulated; 0 where their law is known.
+        confidence: Of the intervals; 1 without trials.
+        notes: What the figures rest on, in sentences.
+    """
+
+    epsilon: Float64[np.ndarray, " clients"]
+    lower: Float64[np.ndarray, " clients"]
+    upper: Float64[np.ndarray, " clients"]
+    clients: Int[np.ndarray, " clients"]
+    at_delta: float
+    adversary: Adversary
+    method: Method
+    trials: int
+    confidence: float
+    notes: tuple[str, ...]
+    _losses: tuple[Loss, ...] = dataclasses.field(repr=False)
+    _of: Int[np.ndarray, " clients"] = dataclasses.field(repr=False)
+
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, " clients"]:
+        """Return delta at epsilon, of each client; from trials, an estimate.
+
+        Args:
+            epsilon: A number from 0, finite.
+
+        Raises:
+            ConfigurationError: If it is not.
+        """
+        asked = check_number(epsilon, "epsilon", "must be finite and at least 0", 0.0)
+        return np.array([loss.delta(asked) for loss in self._losses])[self._of]
+
+    @property
+    def worst(self) -> int:
+        """The client with the largest epsilon, the first of equals."""
+        return int(self.clients[int(np.argmax(self.epsilon))])
+
+    @property
+    def mean(self) -> float:
+        """The clients' mean epsilon."""
+        return float(self.epsilon.mean())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        place = int(np.argmax(self.epsilon))
+        lower, upper = self.lower[place], self.upper[place]
+        within = f" (within {lower:.4g} to {upper:.4g})" if lower < upper else ""
+        by = f"{self.trials} histories, {self.confidence:.0%}" if self.trials else "known law"
+        return [
+            ("epsilon", f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}"),
+            ("delta", f"{self.at_delta:g}"),
+            ("against", self.adversary),
+            ("method", f"{self.method} ({by})"),
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        """Return the largest figure, and what it is of."""
+        return f"Account({'; '.join(f'{name}: {value}' for name, value in self._rows())})"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return card("Account", self._rows(), note=" ".join(self.notes))
+
+
+class _Plan(NamedTuple):
+    """What is asked of a method."""
+
+    histories: Histories
+    noise_multiplier: float
+    strategy: Float64[np.ndarray, "rounds rounds"] | None
+    adversary: Adversary
+    trials: int
+    seed: Any
+    progress: Progress | None
+
+
+class _Found(NamedTuple):
+    """Losses, of which each client has one; the number of trials; what is to be said."""
+
+    losses: tuple[Loss, ...]
+    of: np.ndarray
+    trials: int
+    notes: tuple[str, ...]
+
+
+@needs_values
+def account(
+    selector: Selector,
+    availability: Availability,
+    rounds: int,
+    noise_multiplier: float,
+    delta: float = 1e-5,
+    *,
+    adversary: Adversary = "server",
+    method: Method = "auto",
+    strategy: Any = None,
+    clients: Any = None,
+    trials: int = 10_000,
+    confidence: float = 0.95,
+    seed: int | Key[Array, ""] = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Account:
+    """Return the epsilon that planned rounds cost each client, with its interval.
+
+    The guarantee is of a client's contributions, each of length at most the clip, being in the
+    sums or replaced by zeros, against one who knows all else and may choose it. `ledger` says
+    afterwards what was really spent.
+
+    Args:
+        selector: Whom the server asks. It must not look at data.
+        availability: Who is online; independent of data, too.
+        rounds: J >= 1.
+        noise_multiplier: Standard deviation of the noise of each sum, in units of the clip.
+        delta: In (0, 1).
+        adversary: "server" sees who takes part, besides the sums: no sampling amplifies privacy
+            against it. "models" sees the released sums, or their means over a fixed number, and
+            nothing of who is in them, not even how many.
+        method: "pattern_averaged": the mean of delta over participation histories, which is exact
+            for the server and an upper bound for models. Laws of counts are used where they are
+            known, by a formula: coins and uniform choice of available blocks where availability
+            is independent, coins with a minimum separation. Others are simulated. "amplified":
+            `dp_accounting`'s privacy loss distribution of Poisson sampling, against models, where
+            clients join one by one by coins of their own. "worst_case": the largest mu of any
+            participation that the schedule allows, one Gaussian. "auto": the least of those that
+            hold.
+        strategy: C, as for `ledger`; None: each sum has noise of its own.
+        clients: Indices of those that are asked about; all if None.
+        trials: Histories to simulate, if their law is not known.
+        confidence: Chance with which all of the intervals hold, in (0, 1).
+        seed: Of the simulation, an integer or typed key.
+        progress: Called as `progress(done, trials)` from time to time.
+
+    Returns:
+        The account. With trials the upper end must allow for histories that none of them has
+        shown, so it stays far above the estimate until there are many times 1/delta trials: a
+        note says how many. Clients with equal laws are taken together, which helps it.
+
+    Raises:
+        ConfigurationError: If noise is not positive and finite, delta or the confidence not in
+            (0, 1), a size no positive integer, the scheme looks at data, or "amplified" is asked
+            for where it does not hold: against the server, of blocks, of cohorts of fixed size, of
+            availability that rounds or clients share, with a minimum separation or a strategy.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> online = mj.availability.independent(0.1)
+        >>> blocks = mj.selection.batch_partitioning(24, 6, 3, "uniform")
+        >>> mj.dp.account(blocks, online, 100, noise_multiplier=4.0)
+        Account(epsilon: largest 6.09, mean 6.09; delta: 1e-05; against: server; method:
+        pattern_averaged (known law))
+        >>> coins = mj.selection.bernoulli(24, 0.25)
+        >>> alone = mj.dp.account(coins, online, 100, 4.0, adversary="models")
+        >>> alone.method, alone.epsilon[0].round(2).item()
+        ('amplified', 2.39)
+
+    Cost: a law of counts takes J evaluations of delta for each step of a root, and for each
+    different client; a simulation its rounds' choices, and 2 bytes for each trial and client; with
+    a strategy also a product of the strategy's Gram matrix with each history, and 16 bytes.
+
+    Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint convexity of
+        the hockey-stick divergence. The interval: see `_mixtures`.
+    """
+    bound, scale = _check(selector, availability, rounds), _check_noise(noise_multiplier)
+    wanted = _check_open(delta, "delta")
+    level = _check_open(confidence, "confidence")
+    check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
+    check_known(method, "method", typing.get_args(Method), "a known method")
+    matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
+    some = _check_clients(clients, bound.selector.num_clients)
+    require(progress is None or callable(progress), "progress", "must be callable", progress)
+    plan = _Plan(bound, scale, matrix, adversary, check_size(trials, "trials"), as_key(seed),
+                 progress)  # fmt: skip
+    reason = _why_not_amplified(plan)
+    require(method != "amplified" or not reason, "method", f"must not be 'amplified': {reason}")
+    if method == "auto":
+        method = "pattern_averaged" if reason else "amplified"
+    found = _METHODS[method](plan, some)
+    ends = _ends(found, wanted, 1.0 - level)
+    notes = (*found.notes, *_note_of_trials(found, wanted, 1.0 - level))
+    return Account(
+        *ends, some, wanted, adversary, method, found.trials, level if found.trials else 1.0,
+        notes, found.losses, found.of,
+    )  # fmt: skip
+
+
+def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return epsilon, and what it is no less and no more than, of each client."""
+    rows = []
+    for loss in found.losses:
+        epsilon = loss.epsilon(delta)
+        ends = (epsilon, epsilon)
+        if isinstance(loss, Sampled):  # all intervals hold together: each fails with its share
+            ends = loss.interval(delta, error / len(found.losses))
+        elif isinstance(loss, Losses):
+            ends = (loss.lower(delta), epsilon)
+        rows.append((epsilon, *ends))
+    epsilon, lower, upper = np.array(rows).T[:, found.of]
+    return epsilon, lower, upper
+
+
+def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
+    own = [loss for loss in found.losses if isinstance(loss, Sampled)]
+    if not own:
+        return ()
+    wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
+    text = (f"With {wanted:,} trials what none of them has shown would take up a tenth of delta "
+            f"in the upper ends; there are {found.trials:,}.")  # fmt: skip
+    return () if wanted <= found.trials else (text,)
+
+
+# ---- methods
+
+
+def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
+    exact = "Exact for who sees who takes part."
+    if plan.adversary == "models":
+        exact = "An upper bound, by joint convexity: this adversary sees less than is allowed for."
+    law = plan.histories
+    if law.coins is not None and plan.strategy is None:
+        coins, first, of = np.unique(law.coins[some], return_index=True, return_inverse=True)
+        del coins
+        known = tuple(law.known(int(client), plan.noise_multiplier) for client in some[first])
+        return _Found(known, of, 0, (exact, "The law of counts is known: nothing is simulated."))
+    units = law.units
+    size = block_size_of(law.selector) if units is not law else 1
+    alike = units.alike
+    if plan.strategy is None:
+        drawn = units.sampled(plan.seed, plan.trials, plan.noise_multiplier, plan.progress)
+    else:
+        drawn = units.sampled_with(
+            plan.strategy, plan.seed, plan.trials, plan.noise_multiplier, plan.progress
+        )
+    classes, of = np.unique(alike[some // size], return_inverse=True)
+    losses = tuple(drawn(np.flatnonzero(alike == one)) for one in classes)
+    return _Found(losses, of, plan.trials, (exact,))
+
+
+def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
+    law = plan.histories
+    assert law.coins is not None
+    coins, of = np.unique(law.coins[some], return_inverse=True)
+    losses = tuple(
+        Losses.of(coin, law.rounds, plan.noise_multiplier) if coin > 0 else _NOTHING
+        for coin in coins.tolist()
+    )
+    return _Found(losses, of, 0, ("Void against the server, and where a round's size is told.",))
+
+
+def _worst_case(plan: _Plan, some: np.ndarray) -> _Found:
+    law = plan.histories
+    mu = np.sqrt(law.most) / plan.noise_multiplier
+    if plan.strategy is not None:
+        mu = worst_mu(plan.strategy, law.separation, plan.noise_multiplier)
+    one = Known(np.array([float(mu)]), np.ones(1))
+    text = f"No client is in more than {law.most} of {law.rounds} rounds."
+    return _Found((one,), np.zeros(len(some), np.int64), 0, (text,))
+
+
+_NOTHING = Known(np.zeros(1), np.ones(1))
+_METHODS: Mapping[Method, Callable[[_Plan, np.ndarray], _Found]] = {
+    "pattern_averaged": _pattern_averaged,
+    "amplified": _amplified,
+    "worst_case": _worst_case,
+}
+
+
+def _why_not_amplified(plan: _Plan) -> str:
+    """Return why clients' own coins do not hide them; nothing where they do."""
+    law = plan.histories
+    if plan.adversary == "server":
+        return "the server sees who takes part, so that sampling hides nothing from it"
+    if block_size_of(law.selector) > 1:
+        return "blocks give away who takes part: the others of a block may send what tells it"
+    if not getattr(law.selector, "joins_alone", False):
+        return "clients do not join by coins of their own: a client's place is otherwise another's"
+    if not isinstance(law.availability, Independent):
+        return "who is online is not independent over clients and rounds"
+    if law.separation > 1:
+        return "with a minimum separation rounds depend on each other"
+    if plan.strategy is not None:
+        return "with a strategy rounds do not compose one by one"
+    return ""
+
+
+# ---- checks
+
+
+def _check(selector: Any, availability: Any, rounds: Any) -> Histories:
+    count = check_size(rounds, "rounds")
+    check_selector(selector)
+    rule = (
+        "must not look at what clients have learnt: then who takes part depends on their data, and "
+        "no account of noise in the sums holds"
+    )
+    require(not getattr(selector, "depends_on_data", False), "selector", rule)
+    rule = "must have `for_clients`, `init` and `sample`"
+    require(isinstance(availability, Availability), "availability", rule, availability)
+    return Histories.of(selector, availability, count)
+
+
+def _check_noise(noise_multiplier: Any) -> float:
+    rule = "must be positive and finite: without noise, or with endless noise, there is no account"
+    return check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
+
+
+def _check_open(value: Any, name: str) -> float:
+    number = check_number(value, name, "must lie in (0, 1)", 0.0, 1.0)
+    require(0.0 < number < 1.0, name, "must lie in (0, 1)", value)
+    return number
+
+
+def _check_clients(clients: Any, count: int) -> np.ndarray:
+    if clients is None:
+        return np.arange(count)
+    some = np.atleast_1d(integer_or_vector(clients, "clients"))
+    rule = f"must be one or more indices of clients, from 0 to {count - 1}"
+    good = some.size > 0 and bool(((some >= 0) & (some < count)).all())
+    require(good, "clients", rule, clients)
+    return some

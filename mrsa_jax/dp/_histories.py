@@ -1,0 +1,171 @@
+"""Participation histories of a scheme: laws of counts that are known, simulations of others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float64, Int
+
+from mrsa_jax import selection
+from mrsa_jax._chance import threshold
+from mrsa_jax._device import at_once
+from mrsa_jax._selector import block_size_of, check_selector, cohort_size_of
+from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.dp._mixtures import Known, Sampled
+from mrsa_jax.dp._sensitivity import largest_square, most_counts
+from mrsa_jax.dp._strategies import Form
+
+Progress = Callable[[int, int], None]
+_PARTS = 20  # after which progress is told
+
+
+@dataclasses.dataclass(frozen=True)
+class Histories:
+    """Who takes part over some rounds.
+
+    Attributes:
+        selector: Whom the server asks.
+        availability: Who is online, for that many clients.
+        rounds: J.
+        separation: b, least difference of two rounds of one client.
+        coins: float64 `[clients]`, chance of each to be in a round in which it is rested, where
+            that is independent and alike in all rounds; None where it is not.
+    """
+
+    selector: Any
+    availability: Any
+    rounds: int
+    separation: int
+    coins: Float64[np.ndarray, " clients"] | None
+
+    @staticmethod
+    def of(selector: Any, availability: Availability, rounds: int) -> Histories:
+        """Return the histories of a scheme under an availability model."""
+        bound = availability.for_clients(check_selector(selector).num_clients)
+        separation = int(getattr(selector, "separation", 1))
+        inside = getattr(selector, "selector", selector)
+        coins, chances = None, getattr(inside, "chances", None)
+        rests_alone = separation == 1 or getattr(inside, "joins_alone", False)
+        if isinstance(bound, Independent) and chances is not None and rests_alone:
+            coins = chances(bound.dropout_rates)
+        return Histories(selector, bound, rounds, separation, coins)
+
+    @property
+    def most(self) -> int:
+        """Rounds that one client can be in."""
+        return most_counts(self.rounds, self.separation)
+
+    def known(self, client: int, noise_multiplier: float) -> Known:
+        """Return the law of a client's mu, where coins are known.
+
+        It is in its k-th round by round J where k coins fall in J rounds less the (k - 1)(b - 1) in
+        which it rests in between.
+        """
+        from scipy import stats
+
+        assert self.coins is not None
+        counts = np.arange(1, self.most + 1)
+        tossed = self.rounds - (counts - 1) * (self.separation - 1)
+        if self.separation == 1:
+            masses = stats.binom.pmf(np.arange(self.rounds + 1), self.rounds, self.coins[client])
+        else:
+            reached = stats.binom.sf(counts - 1, tossed, self.coins[client])
+            masses = -np.diff(reached, prepend=1.0, append=0.0)
+        return Known.of_counts(np.maximum(masses, 0.0), noise_multiplier)
+
+    # ---- simulated
+
+    @property
+    def units(self) -> Histories:
+        """The histories of blocks as clients, equal in law for them, where blocks are known."""
+        size = block_size_of(self.selector)
+        if size == 1 or not self._is_symmetric:
+            return self
+        online = np.prod((1.0 - self.availability.dropout_rates).reshape(-1, size), axis=1)
+        away = Independent(jnp.asarray(threshold(1.0 - online)))
+        return dataclasses.replace(self, selector=self.selector.of_blocks(), availability=away)
+
+    @property
+    def alike(self) -> Int[np.ndarray, " clients"]:
+        """Numbers of clients, equal for those whose counts have the same law."""
+        if not self._is_symmetric:
+            return np.arange(self.selector.num_clients)
+        rates = self.availability.dropout_rates
+        return np.asarray(np.unique(rates, return_inverse=True)[1])
+
+    @property
+    def _is_symmetric(self) -> bool:
+        """Whether blocks differ in nothing but their chance to be available."""
+        return isinstance(self.availability, Independent) and hasattr(self.selector, "of_blocks")
+
+    def sampled(
+        self, seed: Any, trials: int, noise_multiplier: float, progress: Progress | None
+    ) -> Callable[[np.ndarray], Sampled]:
+        """Simulate how often clients take part; return what gives those of some clients."""
+        dtype = np.uint16 if self.most < 2**16 else np.int32
+        counts = np.empty((trials, self.selector.num_clients), dtype)
+        for first, number in _parts(trials, -(-trials // _PARTS)):
+            run = selection.rollout_counts(
+                seed, self.selector, self.availability, self.rounds, number, first=first
+            )
+            counts[first : first + number] = np.asarray(run)
+            _tell(progress, first + number, trials)
+        mu = np.sqrt(np.arange(self.most + 1.0)) / noise_multiplier
+        wanted = cohort_size_of(self.selector)
+
+        def of(some: np.ndarray) -> Sampled:
+            share = 1.0 if wanted is None else min(1.0, wanted / len(some))
+            budget = min(self.rounds * share, float(self.most)) / noise_multiplier**2
+            return Sampled(mu, counts[:, some], float(mu[-1]), budget)
+
+        return of
+
+    def sampled_with(
+        self,
+        strategy: np.ndarray,
+        seed: Any,
+        trials: int,
+        noise_multiplier: float,
+        progress: Progress | None,
+    ) -> Callable[[np.ndarray], Sampled]:
+        """Simulate histories under a strategy; return what gives those of some clients."""
+        form, clients = Form.of(strategy), self.selector.num_clients
+        found = np.empty((trials, clients))
+        step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // _PARTS))
+        for first, number in _parts(trials, step):
+            run = selection.rollout_trials(
+                seed, self.selector, self.availability, self.rounds, number, first=first
+            )
+            rows = np.moveaxis(np.asarray(run), 1, 0).reshape(self.rounds, -1)
+            squares = form.squares(rows.astype(np.float64))
+            found[first : first + number] = squares.reshape(number, clients)
+            _tell(progress, first + number, trials)
+        mu = np.sqrt(found) / noise_multiplier
+        most = worst_mu(strategy, self.separation, noise_multiplier)
+
+        def of(some: np.ndarray) -> Sampled:
+            own = np.ascontiguousarray(mu[:, some])
+            places = np.arange(own.size).reshape(own.shape)
+            return Sampled(own.ravel(), places, most, most**2)
+
+        return of
+
+
+def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> float:
+    """Return the largest mu of any participation with a separation, or a bound above it."""
+    square = largest_square(np.abs(strategy.T @ strategy), separation)
+    return float(np.sqrt(square) / noise_multiplier)
+
+
+def _parts(trials: int, step: int) -> list[tuple[int, int]]:
+    """Return the first trial of each part and how many it has, equal but for the last."""
+    return [(first, min(step, trials - first)) for first in range(0, trials, step)]
+
+
+def _tell(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)

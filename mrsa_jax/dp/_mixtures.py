@@ -1,0 +1,171 @@
+"""delta at epsilon as a mean over histories, its epsilon, and what trials can say of it.
+
+Whoever sees who takes part sees, in a history with mu, a shift by mu of a Gaussian; histories have
+the same law with the client's updates and without, so what it tells apart is the mean of
+delta_mu(epsilon) over them, exactly. Whoever sees less tells less apart.
+
+Of simulated histories the mean is enclosed by betting (Waudby-Smith and Ramdas, "Estimating means
+of bounded random variables by betting", 2024). With X in [0, c] of mean m, the mean over some fixed
+stakes s in [0, 1] of prod_b (1 + s (delta - X_b) / (c - delta)) has expectation at most 1 where
+m >= delta, so it exceeds 1/a with chance at most a (Markov). An epsilon is left out of the interval
+where it does; so the interval holds the true one with the stated chance, for any number of trials
+and without any approximation. For m <= delta the same with (X_b - delta) / delta.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Integer
+
+from mrsa_jax import _gaussian
+
+_STAKES = 0.5 ** np.arange(0.0, 14.0, 1.5)
+_FACTORS = 16  # that are multiplied before a logarithm is taken
+_LARGE = 1e18  # whose power of 16 a float holds
+_FOLDED = 1e-40  # chances below are put where mu is largest
+_TOLERANCE = 1e-6  # of an interval's ends
+
+
+class Known(NamedTuple):
+    """mu of one client over histories, of known law.
+
+    Attributes:
+        mu: Its values, the largest last.
+        masses: Their chances.
+    """
+
+    mu: Float64[np.ndarray, " values"]
+    masses: Float64[np.ndarray, " values"]
+
+    @staticmethod
+    def of_counts(masses: np.ndarray, noise_multiplier: float) -> Known:
+        """Return the law of a client who is in m rounds with chance `masses[m]`."""
+        kept = masses > _FOLDED
+        kept[-1] = True
+        mu = np.sqrt(np.flatnonzero(kept)) / noise_multiplier
+        own = masses[kept]
+        own[-1] += masses[~kept].sum()
+        return Known(mu, own)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the mean of delta over histories."""
+        return float(_gaussian.delta(self.mu, epsilon) @ self.masses)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon with which the mean is at most delta."""
+        return _root(self.delta, float(_gaussian.epsilon(self.mu[-1], delta)), delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """mu over simulated histories, of clients with equal laws, of whom each trial has several.
+
+    Attributes:
+        mu: Its values.
+        places: Integer `[trials, members]`, which of them each has.
+        most: No history gives more.
+        budget: A trial's values of mu^2 have at most this mean over the members.
+    """
+
+    mu: Float64[np.ndarray, " values"]
+    places: Integer[np.ndarray, "trials members"]
+    most: float
+    budget: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return the mean of delta over trials and members."""
+        return float(self._means(epsilon).mean())
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon with which that mean is at most delta: an estimate."""
+        return _root(self.delta, self._highest(delta), delta)
+
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return an interval that holds the epsilon of the true mean with chance 1 - error."""
+        found, highest = self.epsilon(delta), self._highest(delta)
+        threshold = np.log(2.0 / error)
+
+        def above(epsilon: float) -> float:
+            cap = self.cap(epsilon)
+            if cap <= delta:
+                return np.inf
+            return _evidence((delta - self._means(epsilon)) / (cap - delta)) - threshold
+
+        def below(epsilon: float) -> float:
+            return _evidence(self._means(epsilon) / delta - 1.0) - threshold
+
+        upper = _crossing(above, found, highest)
+        lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else _crossing(below, found, 0.0)
+        return lower, upper
+
+    def trials_wanted(self, delta: float, error: float) -> int:
+        """Return how many trials would leave a tenth of delta for what no trial has shown."""
+        threshold = np.log(2.0 / error) + np.log(len(_STAKES))
+        return int(np.ceil(10.0 * threshold * self.cap(self.epsilon(delta)) / delta))
+
+    def cap(self, epsilon: float) -> float:
+        """Return a number that no trial's mean of delta exceeds.
+
+        For any slope, delta_mu <= slope mu^2 + (the largest difference), and the mean of mu^2 is
+        at most the budget.
+        """
+        grid = self.most * np.sqrt(np.linspace(0.0, 1.0, 257))
+        # delta grows with mu: on each piece it is at most its value at the piece's right end
+        values, squares = _gaussian.delta(grid[1:], epsilon), np.square(grid[:-1])
+        slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
+        over = (values - slopes[:, None] * squares).max(axis=1)
+        return float(min(values[-1], (slopes * self.budget + np.maximum(over, 0.0)).min()))
+
+    def _highest(self, delta: float) -> float:
+        return float(_gaussian.epsilon(self.most, delta))
+
+    def _means(self, epsilon: float) -> np.ndarray:
+        table = _gaussian.delta(self.mu, epsilon)
+        if self.places.shape[1] == 1:
+            return np.asarray(table[self.places[:, 0]])
+        return np.asarray(table[self.places].mean(axis=1))
+
+
+def _evidence(gains: np.ndarray) -> float:
+    """Return the logarithm of the wealth of a bet on each gain, a mean over the stakes."""
+    wealth = np.empty(len(_STAKES))
+    factors = _FACTORS if gains.max() < _LARGE else 1
+    padded = np.zeros(-(-len(gains) // factors) * factors)
+    padded[: len(gains)] = gains
+    rows = padded.reshape(factors, -1)
+    with np.errstate(divide="ignore"):
+        for place, stake in enumerate(_STAKES):
+            wealth[place] = np.log(np.prod(1.0 + stake * rows, axis=0)).sum()
+    most = wealth.max()
+    return float(most + np.log(np.exp(wealth - most).mean())) if np.isfinite(most) else -np.inf
+
+
+def _root(mean: Callable[[float], float], highest: float, delta: float) -> float:
+    """Return where a falling mean reaches delta, from 0 to where it is certainly below."""
+    from scipy.optimize import brentq
+
+    if highest == 0.0 or mean(0.0) <= delta:
+        return 0.0
+    tiny = np.finfo(np.float64).tiny
+
+    def excess(epsilon: float) -> float:
+        return float(np.log(max(mean(epsilon), tiny) / delta))
+
+    if excess(highest) >= 0.0:  # but for rounding, it is below
+        return highest
+    return float(brentq(excess, 0.0, highest, xtol=1e-12, rtol=1e-12))
+
+
+def _crossing(excess: Callable[[float], float], inside: float, outside: float) -> float:
+    """Return the outer end of a short stretch in which a function becomes positive."""
+    while abs(outside - inside) > _TOLERANCE * max(1.0, abs(inside)):
+        middle = 0.5 * (inside + outside)
+        if excess(middle) > 0.0:
+            outside = middle
+        else:
+            inside = middle
+    return outside
