@@ -20,7 +20,7 @@ from mrsa_jax._streams import block_words
 
 CUT_BITS = 128
 """Bits of a column's cut."""
-_TIED = jnp.iinfo(jnp.int32).min
+_OPEN = jnp.iinfo(jnp.int32).min
 
 
 @jax.tree_util.register_dataclass
@@ -29,14 +29,14 @@ class AliasTable:
     """A symmetric law on the integers, ready to be drawn from.
 
     Attributes:
-        cuts: uint32[2**m], the highest word of each column's cut.
-        finer: uint32[3, 2**m], its lower words, the highest first.
-        others: int32[2**m], the value that a column holds beyond its cut; before it, its own index.
+        columns: uint32[2**m, 2], the highest word of each column's cut and the value beyond it;
+            before it is the column's own index. Side by side, so that a draw meets one line of
+            the cache.
+        finer: uint32[3, 2**m], the lower words of the cut, the highest first.
     """
 
-    cuts: Array
+    columns: Array
     finer: Array
-    others: Array
 
 
 def alias_table(weights: list[int]) -> AliasTable:
@@ -64,10 +64,9 @@ def alias_table(weights: list[int]) -> AliasTable:
             if left[giver] < capacity:
                 low.append(giver)
     words = np.frombuffer(b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4")
-    words = words.reshape(size, -1).T.astype(np.uint32)
-    return AliasTable(
-        jnp.asarray(words[0]), jnp.asarray(words[1:]), jnp.asarray(np.asarray(others, np.int32))
-    )
+    words = words.reshape(size, -1).astype(np.uint32)
+    columns = np.stack([words[:, 0], np.asarray(others, np.uint32)], axis=1)
+    return AliasTable(jnp.asarray(columns), jnp.asarray(words[:, 1:].T))
 
 
 @functools.partial(jax.jit, static_argnames="shape")
@@ -84,25 +83,29 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
     """
     first = _draws(table, block_words(key, shape), None)
 
-    def decide(draws: Any) -> Any:
+    def decide(state: Any) -> Any:
+        draws = state[1]
         further = [block_words(key, shape, block)[0] for block in (1, 2, 3)]
-        return jnp.where(draws == _TIED, _draws(table, block_words(key, shape), further), draws)
+        decided = _draws(table, block_words(key, shape), further)
+        return jnp.bool_(False), jnp.where(draws == _OPEN, decided, draws)
 
-    return jax.lax.while_loop(lambda draws: jnp.any(draws == _TIED), decide, first)
+    # the question is asked outside the loop's condition, where XLA would ask it on one core
+    state = jnp.any(first == _OPEN), first
+    return jax.lax.while_loop(lambda state: state[0], decide, state)[1]
 
 
 def _draws(
     table: AliasTable, words: tuple[Array, Array], further: list[UInt32[Array, ...]] | None
 ) -> Int32[Array, ...]:
-    """Return draws by their words; those that need `further` ones are `_TIED` without them."""
+    """Return draws by their words; those that need `further` ones are `_OPEN` without them."""
     place, fine = words
-    column = (place & jnp.uint32(table.cuts.shape[0] - 1)).astype(jnp.int32)
-    cut = table.cuts[column]
-    is_own, is_tied = fine < cut, fine == cut
+    column = (place & jnp.uint32(table.columns.shape[0] - 1)).astype(jnp.int32)
+    cut, other = table.columns[column, 0], table.columns[column, 1]
+    is_own, is_open = fine < cut, fine == cut
     if further is not None:
         for word, cuts in zip(further, table.finer, strict=True):
-            is_own |= is_tied & (word < cuts[column])
-            is_tied &= word == cuts[column]
-    magnitude = jnp.where(is_own, column, table.others[column])
+            is_own |= is_open & (word < cuts[column])
+            is_open &= word == cuts[column]
+    magnitude = jnp.where(is_own, column, other.astype(jnp.int32))
     draws = jnp.where(place >> jnp.uint32(31) == 1, -magnitude, magnitude)
-    return draws if further is not None else jnp.where(is_tied, _TIED, draws)
+    return draws if further is not None else jnp.where(is_open, _OPEN, draws)

@@ -13,18 +13,23 @@ from typing import Any, Literal, NamedTuple
 
 Kind = Literal["skellam", "discrete_gaussian"]
 _PRECISION = 320
+_WIDE = 2.0**16  # variance from which tails are integrals: sums would have thousands of terms
 
 
 class _Law(NamedTuple):
-    """One law.
+    """One law, of variance v.
 
     Attributes:
         masses: The exact P(X = k) of first <= k <= last, first at least 0.
         exponent: Natural log of a bound on P(X >= k), k > 0.
+        cumulant: log E exp(s X), by complex intervals, for the wide v of `_wide_tail`.
+        saddle: Where the derivative of cumulant(s) - s k is 0; the root of its second one there.
     """
 
     masses: Callable[[float, int, int], list[Any]]
     exponent: Callable[[float, float], float]
+    cumulant: Callable[[Any, Any], Any]
+    saddle: Callable[[float, float], tuple[float, float]]
 
 
 def masses(kind: Kind, variance: float, first: int, last: int) -> list[Any]:
@@ -66,18 +71,48 @@ def tail(kind: Kind, variance: float, bound: int) -> float:
     """Return P(|X| > bound) for bound >= 0, to float64's digits."""
     import flint
 
-    with flint.ctx.workprec(_PRECISION):
-        bits = -_LAWS[kind].exponent(variance, bound + 1.0) / math.log(2.0)
-        if bits > 1100.0:  # below all floats
-            return 0.0
-        (near,) = masses(kind, variance, bound + 1, bound + 1)
-        while True:
-            # the rest is at most 2**-60 of the first term once Chernoff's bound says so
-            last = max(bound + 1, reach(kind, variance, bits + 70.0))
-            if bool(flint.arb(2) ** -(bits + 10.0) < near):
-                found = masses(kind, variance, bound + 1, last)
-                return 2.0 * float(sum(found, flint.arb(0)))
-            bits += 20.0
+    bits = -_LAWS[kind].exponent(variance, bound + 1.0) / math.log(2.0)
+    if bits > 1100.0:  # below all floats
+        return 0.0
+    way = _wide_tail if variance >= _WIDE else _summed_tail
+    # the exponent is a difference of numbers as large as the variance
+    with flint.ctx.workprec(_PRECISION + max(0, math.frexp(variance)[1])):
+        return 2.0 * float(way(kind, variance, bound))
+
+
+def _summed_tail(kind: Kind, variance: float, bound: int) -> Any:
+    """Return P(X > bound), all terms of it that count."""
+    import flint
+
+    bits = -_LAWS[kind].exponent(variance, bound + 1.0) / math.log(2.0)
+    (near,) = masses(kind, variance, bound + 1, bound + 1)
+    # by Chernoff's bound the terms left out are below 2**-60 of the first
+    while not bool(flint.arb(2) ** -flint.arb(bits + 10.0) < near):
+        bits += 20.0
+    last = max(bound + 1, reach(kind, variance, bits + 70.0))
+    return sum(masses(kind, variance, bound + 1, last), flint.arb(0))
+
+
+def _wide_tail(kind: Kind, variance: float, bound: int) -> Any:
+    """Return P(X > bound) as an integral across the saddle point, whatever the variance.
+
+    P(X >= k) is the integral of exp(cumulant(s) - s k) / (1 - exp(-s)) along a line to the right
+    of 0, over 2 pi i. By the trapezoidal rule with steps of 1/16 of the width: the pole at 0 is a
+    width away or more, so the error is below exp(-2 pi 16) of the whole, and what lies beyond 16
+    widths below exp(-128).
+
+    Source:
+        L. N. Trefethen, J. A. C. Weideman, "The exponentially convergent trapezoidal rule" (2014).
+    """
+    import flint
+
+    saddle, curvature = _LAWS[kind].saddle(variance, bound + 1.0)
+    v, k = flint.arb(variance), flint.arb(bound) + 1
+    start, turn = flint.arb(max(saddle, 1.0 / curvature)), flint.arb(1.0 / (16.0 * curvature))
+    points = [flint.acb(start, turn * n) for n in range(16 * 16)]
+    values = [(_LAWS[kind].cumulant(v, s) - s * k).exp() / (1 - (-s).exp()) for s in points]
+    total = values[0].real + 2 * sum((value.real for value in values[1:]), flint.arb(0))
+    return total * turn / (2 * flint.arb.pi())
 
 
 def _skellam_masses(variance: float, first: int, last: int) -> list[Any]:
@@ -101,6 +136,14 @@ def _skellam_exponent(variance: float, k: float) -> float:
     return k * (k / (root + variance)) - k * math.asinh(k / variance)
 
 
+def _skellam_cumulant(v: Any, s: Any) -> Any:
+    return 2 * v * (s / 2).sinh() ** 2
+
+
+def _skellam_saddle(variance: float, k: float) -> tuple[float, float]:
+    return math.asinh(k / variance), math.sqrt(math.hypot(variance, k))
+
+
 def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
     """P(X = k) = q^(k^2) / sum over j of q^(j^2), q = exp(-1 / (2 v))."""
     import flint
@@ -118,6 +161,15 @@ def _gaussian_masses(variance: float, first: int, last: int) -> list[Any]:
 
 def _gaussian_exponent(variance: float, k: float) -> float:
     return -k * (k / (2.0 * variance))
+
+
+def _gaussian_cumulant(v: Any, s: Any) -> Any:
+    # other terms of Poisson's formula are below exp(-v) of this one where it is used
+    return v * s * s / 2
+
+
+def _gaussian_saddle(variance: float, k: float) -> tuple[float, float]:
+    return k / variance, math.sqrt(variance)
 
 
 @functools.lru_cache(maxsize=64)
@@ -140,6 +192,8 @@ def _theta(variance: float) -> Any:
 
 
 _LAWS: dict[Kind, _Law] = {
-    "skellam": _Law(_skellam_masses, _skellam_exponent),
-    "discrete_gaussian": _Law(_gaussian_masses, _gaussian_exponent),
+    "skellam": _Law(_skellam_masses, _skellam_exponent, _skellam_cumulant, _skellam_saddle),
+    "discrete_gaussian": _Law(
+        _gaussian_masses, _gaussian_exponent, _gaussian_cumulant, _gaussian_saddle
+    ),
 }
