@@ -38,6 +38,7 @@ class Stream(enum.IntEnum):
     ASSIGNMENT = 8
     STEPS = 9
     DRIFT = 10
+    NOISE = 11
 
 
 def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:

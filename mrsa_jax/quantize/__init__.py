@@ -9,22 +9,30 @@ from mrsa_jax.quantize._budget import (
     required_modulus_bits,
     ring_size,
 )
+from mrsa_jax.quantize._lattice import LatticeQuantizer, lattice
 from mrsa_jax.quantize._noise import RingNoise
 from mrsa_jax.quantize._ranges import ClipRule, following_range
 from mrsa_jax.quantize._stochastic import Quantizer, StochasticQuantizer, stochastic
+from mrsa_jax.quantize._wrap import check_wraps, has_left, lifted, wrap_probability
 
 __all__ = [
     "ClipRule",
+    "LatticeQuantizer",
     "Quantizer",
     "RingNoise",
     "StochasticQuantizer",
     "budget",
     "check_fits",
     "check_weights",
+    "check_wraps",
     "following_range",
+    "has_left",
     "largest_levels",
     "largest_total_weight",
+    "lattice",
+    "lifted",
     "required_modulus_bits",
     "ring_size",
     "stochastic",
+    "wrap_probability",
 ]

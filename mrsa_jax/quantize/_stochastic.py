@@ -119,6 +119,11 @@ class StochasticQuantizer:
         middle = (self.lower + self.upper) * jnp.float32(0.5)
         return number.astype(jnp.float32) * middle + self.step * (offset - odd)
 
+    def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
+        """Return the middle of the sums of `count` codes, count (K - 1) / 2 rounded down."""
+        number = jnp.asarray(count).astype(jnp.uint32)
+        return (number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)) >> jnp.uint32(1)
+
     def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
         """Return the fraction of values outside [r1, r2] along the last axis (NaN counts)."""
         inside = (values >= self.lower) & (values <= self.upper)

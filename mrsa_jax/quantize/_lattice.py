@@ -1,0 +1,243 @@
+"""A quantizer on a lattice through 0, for sums that carry noise of their own.
+
+What one client adds has an exact bound in the Euclidean norm, which is what differential privacy
+needs: clip, rotate at random, scale, round at random until the integers keep the bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float32, Integer, Key, UInt32
+
+from mrsa_jax._checks import check_integer, check_number
+from mrsa_jax._errors import require
+from mrsa_jax._tracing import needs_values
+from mrsa_jax.quantize._rotation import norm, padded_length, rotate, rotate_back, sign_words
+from mrsa_jax.quantize._rounding import LARGEST, MAX_DIM, round_within
+
+_REJECTION = math.exp(-0.5)
+# Of the clip norm, kept free for the roundings of float32 in norm and rotation.
+_SLACK = 2.0**-19
+# Lattice steps in a clip norm: beyond, float32 would have no fraction to round by.
+_MAX_STEPS = 2**23
+_TINY, _HUGE = 2.0**-60, 2.0**60
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LatticeQuantizer:
+    """Rounding to multiples of a step, of bounded norm (build it with `lattice`).
+
+    Attributes:
+        step: float32 scalar, the distance of neighbouring points along a coordinate.
+        clip_norm: float32 scalar, C: longer updates are shortened to it.
+        bound: uint32[2], high and low word of the largest squared norm of a client's integers.
+        num_levels: int32 scalar, how many different codes there can be: those whose square is
+            within the bound.
+        signs: uint32[words], the rotation's signs as bits; none without a rotation.
+        dim: Length of an update (static).
+        is_rotated: Whether updates are rotated (static).
+    """
+
+    step: Array
+    clip_norm: Array
+    bound: Array
+    num_levels: Array
+    signs: Array
+    dim: int = dataclasses.field(metadata={"static": True})
+    is_rotated: bool = dataclasses.field(metadata={"static": True})
+
+    @property
+    def padded_dim(self) -> int:
+        """Return the length of the codes: with a rotation the next power of two."""
+        return padded_length(self.dim) if self.is_rotated else self.dim
+
+    @property
+    def squared_bound(self) -> int:
+        """Return the largest squared norm that a client's integers can have."""
+        high, low = np.asarray(self.bound).tolist()
+        return high * 2**32 + low
+
+    @property
+    def sensitivity(self) -> float:
+        """Return the largest Euclidean norm of what one client adds, in units of updates."""
+        root = math.sqrt(self.squared_bound)
+        return math.nextafter(math.nextafter(root, math.inf) * float(self.step), math.inf)
+
+    @property
+    def sensitivity_l1(self) -> float:
+        """Return a bound on its sum of magnitudes: min(sqrt(d) L2, L2**2 / step)."""
+        length = min(self.squared_bound, math.isqrt(self.squared_bound * self.padded_dim) + 1)
+        return math.nextafter(length * float(self.step), math.inf)
+
+    def encode(
+        self, key: Key[Array, ""], values: Float32[Array, " dim"]
+    ) -> UInt32[Array, " padded"]:
+        """Clip, rotate, scale and round one update.
+
+        Args:
+            key: JAX key of this client's rounding.
+            values: float32[dim]; what is not finite counts as 0.
+
+        Returns:
+            Integers as two's complement words, of a squared norm of at most `squared_bound`
+            whatever the values are; zeros for zeros.
+        """
+        require(values.shape == (self.dim,), "values", f"must have the shape ({self.dim},)",
+                values.shape)  # fmt: skip
+        return round_within(key, self.scaled(values), self.bound)
+
+    def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
+        """Return an update clipped and rotated, in steps of the lattice."""
+        size, small = self._length(values)
+        limit = self.clip_norm * jnp.float32(1.0 - _SLACK)
+        length = norm(small)
+        is_long = size * length > limit
+        factor = jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(_TINY)), size)
+        spread = jnp.float32(1.0)
+        if self.is_rotated:
+            small = rotate(small, self.signs)
+            spread = jnp.float32(1.0 / math.sqrt(self.padded_dim))
+        small, factor = lax.optimization_barrier((small, factor * spread / self.step))
+        return small * factor
+
+    def decode(
+        self, codes: UInt32[Array, " padded"], count: int | Integer[Array, "*batch"]
+    ) -> Float32[Array, " dim"]:
+        """Return the sum of updates that a sum of codes stands for.
+
+        Args:
+            codes: Two's complement words.
+            count: How many codes were added; the lattice goes through 0, so that it is not read.
+
+        Returns:
+            float32[dim].
+        """
+        del count
+        values = lax.bitcast_convert_type(codes, jnp.int32).astype(jnp.float32)
+        if not self.is_rotated:
+            return values * self.step
+        back = rotate_back(values, self.signs, self.dim)
+        return back * (self.step * jnp.float32(1.0 / self.padded_dim**0.5))
+
+    def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
+        """Return the middle of the sums of `count` codes: 0."""
+        return jnp.zeros_like(jnp.asarray(count), jnp.uint32)
+
+    def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
+        """Return 1 where an update is longer than C, else its share of numbers not finite."""
+        flat = values.reshape(-1, self.dim)
+
+        def one(own: Array) -> Array:
+            size, small = self._length(own)
+            share = jnp.mean(~jnp.isfinite(own), dtype=jnp.float32)
+            return jnp.where(size * norm(small) > self.clip_norm, jnp.float32(1.0), share)
+
+        return jax.vmap(one)(flat).reshape(values.shape[:-1])
+
+    def _length(self, values: Array) -> tuple[Array, Array]:
+        """Return s and x / s, of which no square overflows, nor vanishes where it matters."""
+        finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
+        size = jnp.maximum(jnp.max(jnp.abs(finite)), self.clip_norm * jnp.float32(2.0**-20))
+        return size, finite / size
+
+
+@needs_values
+def lattice(
+    step: float | int | np.floating,
+    clip_norm: float | int | np.floating,
+    dim: int | np.integer,
+    *,
+    rotate: bool = True,
+    key: int | np.integer = 0,
+    rejection: float | int | np.floating = _REJECTION,
+) -> LatticeQuantizer:
+    """Build the quantizer whose codes of one update have an exact bound in norm.
+
+    An update is shortened to the clip norm C, rotated (signs at random, then Hadamard's matrix,
+    padded with zeros to a power of two: every coordinate gets about the same share), divided by
+    the step g and rounded up or down at random, again until the integers' squared norm is at most
+    Delta^2 / g^2. A rounding passes with a chance of at least 1 - `rejection`, in practice nearly
+    always; after 64 in vain (below `rejection`**64) all is rounded towards zero. Drawing again
+    makes the mean of the codes differ from the update by very little, none of it in the bound.
+
+    Args:
+        step: g, the lattice's step, in units of updates.
+        clip_norm: C, at most 2**23 steps.
+        dim: d, length of an update; at most 2**24 once padded.
+        rotate: Whether to rotate. Without it a single coordinate may hold all of C, which a ring
+            must have room for.
+        key: Seed of the rotation's signs: public, the same for all clients and the server.
+        rejection: beta in [0, 1): 0 never draws again and bounds by (C + g sqrt(d))^2.
+
+    Returns:
+        A frozen pytree with `encode`, `decode`, `.padded_dim`, `.sensitivity` (Delta) and
+        `.sensitivity_l1`.
+
+    Raises:
+        ConfigurationError: If an argument is out of range.
+
+    Examples:
+        >>> own = lattice(0.25, 1.0, 3, rotate=False)
+        >>> codes = own.encode(jax.random.key(0), jnp.asarray([0.5, -0.25, float("nan")]))
+        >>> codes.astype("int32").tolist(), own.decode(codes, 1).tolist()
+        ([2, -1, 0], [0.5, -0.25, 0.0])
+        >>> own.sensitivity > own.clip_norm, own.squared_bound
+        (Array(True, dtype=bool), 21)
+
+    Source:
+        Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning
+        with secure aggregation" (ICML 2021): conditional randomized rounding and Delta_2 =
+        min{C^2 + g^2 d/4 + sqrt(2 log(1/beta)) g (C + g sqrt(d)/2), (C + g sqrt(d))^2}^(1/2).
+    """
+    size = check_integer(dim, "dim", 1)
+    require(isinstance(rotate, bool | np.bool_), "rotate", "must be True or False", rotate)
+    padded = padded_length(size) if rotate else size
+    require(padded <= MAX_DIM, "dim", "must be at most 2**24, padded to a power of two for the "
+            "rotation", dim)  # fmt: skip
+    rule = "must lie in [2**-60, 2**60]"
+    own, clip = (
+        np.float32(check_number(value, name, rule, _TINY, _HUGE))
+        for name, value in (("step", step), ("clip_norm", clip_norm))
+    )
+    steps = Fraction(float(clip)) / Fraction(float(own))
+    rule = "must be at most 2**23 steps: float32 has no finer fractions"
+    require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
+    beta = check_number(rejection, "rejection", "must lie in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
+    bound = largest_squared_norm(float(steps), padded, beta)
+    require(bound < (LARGEST - 2) ** 2, "dim", "must leave every code below 2**24", dim)
+    words = sign_words(check_integer(key, "key", 0, 2**32 - 1), padded if rotate else 0)
+    return LatticeQuantizer(
+        jnp.float32(own), jnp.float32(clip), jnp.asarray(divmod(bound, 2**32), jnp.uint32),
+        jnp.int32(2 * math.isqrt(bound) + 1), words, size, bool(rotate),
+    )  # fmt: skip
+
+
+def largest_squared_norm(length: float, dim: int, rejection: float) -> int:
+    """Return the bound on the squared norm of integers that a vector of a length is rounded to.
+
+    The sum of squares exceeds its mean, at most length^2 + d/4, by sqrt(2 log(1/beta)) (length +
+    sqrt(d)/2) with a chance of at most beta: Hoeffding's inequality, as the square of coordinate i
+    takes one of two values 2 floor(x_i) + 1 apart.
+
+    Args:
+        length: In steps.
+        dim: d, of the rounded vector.
+        rejection: beta.
+
+    Examples:
+        >>> largest_squared_norm(4.0, 3, 0.0), largest_squared_norm(4.0, 3, 0.5)
+        (32, 22)
+    """
+    surest = (length + math.sqrt(dim)) ** 2
+    if rejection == 0:
+        return math.floor(surest)
+    above = math.sqrt(-2.0 * math.log(rejection)) * (length + math.sqrt(dim) / 2.0)
+    return math.floor(min(length**2 + dim / 4.0 + above, surest))
