@@ -1,7 +1,9 @@
 """Secure aggregation as array operations: real pads, ring sums and the average they carry."""
 
 from mrsa_jax.secagg._admission import admitted
-from mrsa_jax.secagg._aggregator import AggregateOut, Aggregator, RingAverage, ring_average
+from mrsa_jax.secagg._aggregator import RingAverage, ring_average
+from mrsa_jax.secagg._aggregator_state import AggregateOut, Aggregator
+from mrsa_jax.secagg._coding import noisy_codes
 from mrsa_jax.secagg._conditions import (
     check_round,
     informative,
@@ -94,6 +96,7 @@ __all__ = [
     "learned_sets",
     "learnt_components",
     "lognormal",
+    "noisy_codes",
     "operation_seconds",
     "pad_inputs",
     "pareto",

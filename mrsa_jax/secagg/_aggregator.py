@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,67 +27,28 @@ from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
-from mrsa_jax.quantize import ClipRule, Quantizer, check_fits, check_weights, largest_total_weight
-from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
+from mrsa_jax.quantize import (
+    ClipRule,
+    LatticeQuantizer,
+    Quantizer,
+    RingNoise,
+    check_fits,
+    check_weights,
+    check_wraps,
+    largest_total_weight,
+)
+from mrsa_jax.secagg._aggregator_state import (
+    AggregateOut,
+    AggregatorState,
+    key_words,
+    survivors_by_step,
+)
+from mrsa_jax.secagg._coding import encoded, is_centred, on_lattice, totals_of, with_noise
 from mrsa_jax.secagg._graph_rule import GraphRule, SlotRound
 from mrsa_jax.secagg._pad_tables import status_of
 from mrsa_jax.secagg._ring_sum import Fidelity, plain_sums, ring_sum
 from mrsa_jax.secagg._seeds import derive_seeds
 from mrsa_jax.secagg._types import RingResult, Seeds, SegmentPlan, complete_plan
-
-
-class AggregateOut(NamedTuple):
-    """What a round gives.
-
-    Attributes:
-        update: float32[d], (weighted) mean of the quantized updates that were summed; zeros
-            unless OK.
-        status: int32, a `Status`.
-        learned: uint32[d], the ring total that the server learns; zeros unless OK.
-        clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
-            sent an input.
-        summed: bool[n], the slots that are in the sum; none unless OK.
-        components: int32[n], for each slot the smallest slot of the learnt sum that it is in, -1
-            for none: more than one number where the graph fell apart, in failed rounds too.
-        total_weight: uint32, the sum of the weights, learnt in the same secure sum; the number of
-            clients where there are none; 0 unless OK.
-    """
-
-    update: Array
-    status: Array
-    learned: Array
-    clipped_fraction: Array
-    summed: Array
-    components: Array
-    total_weight: Array
-
-
-@runtime_checkable
-class Aggregator(Protocol):
-    """How a round's updates become one: a pytree with a state.
-
-    `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`, from which
-    the round's graph is drawn. `federated.train` passes them only where it has them.
-
-    One that JAX can trace runs on accelerators inside programs of many rounds; any other (work on
-    the host, real messages, no pytree) is called once a round. What is traced is not told of
-    weights beyond its budget: a `checked_weights` method is asked before.
-    """
-
-    def init(self) -> AggregatorState:
-        """Return the state before the first round."""
-        ...
-
-    def aggregate(
-        self,
-        key: Key[Array, ""],
-        state: AggregatorState,
-        updates: Float32[Array, "participants dim"],
-        members: Integer[Array, " participants"],
-        survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
-    ) -> tuple[AggregateOut, AggregatorState]:
-        """Aggregate one round."""
-        ...
 
 
 @jax.tree_util.register_dataclass
@@ -106,6 +67,7 @@ class RingAverage:
         clip_rule: Moves the clip range from round to round; None for the quantizer's own.
         total_weight: The most that the weights of a sum may add up to; None without weights
             (static).
+        noise: Integers that each client adds to its codes, on the quantizer's lattice; or None.
     """
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
@@ -116,6 +78,19 @@ class RingAverage:
     steps: Any = None
     clip_rule: Any = None
     total_weight: int | None = dataclasses.field(default=None, metadata={"static": True})
+    noise: Any = None
+
+    @property
+    def dim(self) -> int:
+        """Return d, the length of an update."""
+        if isinstance(self.quantizer, LatticeQuantizer):
+            return self.quantizer.dim
+        return self.plan[0].stop - (self.total_weight is not None)
+
+    @property
+    def bits(self) -> int:
+        """Return b of the ring of 2**b elements."""
+        return self.plan[0].modulus.bit_length() - 1
 
     @property
     def num_participants(self) -> int:
@@ -167,21 +142,30 @@ class RingAverage:
         """
         members, values = jnp.asarray(members).astype(jnp.int32), jnp.asarray(updates)
         alive = survivors_by_step(self.steps, key, jnp.asarray(survivors), self.num_participants)
-        shape = (self.num_participants, self.plan[0].stop - (self.total_weight is not None))
+        shape = (self.num_participants, self.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         quantizer = state.present(self.clip_rule, self.quantizer)
         graph_key = fold(key, int(Stream.ASSIGNMENT)) if assignment_key is None else assignment_key
         round_ = _decide(self.rule, graph_key, alive, members)
-        codes, clipped = _encode(quantizer, key, values, members, alive[3])
-        dim = codes.shape[1]
+        codes, clipped = encoded(quantizer, key, values, members, alive[3])
+        dim, wrapped = codes.shape[1], jnp.int32(0)
         if self.total_weight is not None or weights is not None:
             codes = _weigh(codes, self.checked_weights(weights, alive[0]))
+        is_about_middle = is_centred(quantizer, self.noise)
+        if is_about_middle:
+            codes, wrapped = with_noise(
+                quantizer, self.noise, key, codes, members, round_.summed, bits=self.bits
+            )
         result = _ring_sum(self, codes, members, state.round_index, round_)
         status = jnp.where(round_.status == _OK, result.status[0], round_.status)
         total, weight = _totals(result.total, round_.summed, status, dim)
-        update = _decode(quantizer, total, weight, status)
+        bits = self.bits if is_about_middle else None
+        update = _decode(quantizer, total, weight, status, bits=bits)
+        wrapped = jnp.where(status == _OK, wrapped, jnp.int32(0))
         after = state.after(self.clip_rule, update, (status == _OK) & (weight > 0))
-        out = AggregateOut(update, status, total, clipped, round_.summed, round_.components, weight)
+        out = AggregateOut(
+            update, status, total, clipped, round_.summed, round_.components, weight, wrapped
+        )
         return out, after
 
     def checked_weights(
@@ -225,6 +209,7 @@ def ring_average(
     steps: StepDropout | None = None,
     max_weight: int | np.integer | ArrayLike | Sequence[Any] | None = None,
     clip_rule: ClipRule | None = None,
+    noise: RingNoise | None = None,
 ) -> RingAverage:
     """Build the aggregator that averages updates through one secure sum.
 
@@ -249,13 +234,20 @@ def ring_average(
             of the same secure sum; the server learns both sums and no single weight. What one
             client's update leaks over many rounds (`privacy`), its weight leaks too.
         clip_rule: How the clip range moves, e.g. `quantize.following_range(4.0)`.
+        noise: What each client adds to its own codes, in units of updates and drawn on the
+            quantizer's lattice, e.g. `dp.skellam(1e-4)`; clients lost after sending have added
+            theirs. A total then stands for an integer in a window about the middle of the sums
+            of codes, and a sum outside it wraps round: `quantize.wrap_probability` bounds the
+            chance, `AggregateOut.wrapped` counts. Not with `max_weight`, which would multiply
+            what a client can add, nor with `clip_rule`, by which other clients' data would.
 
     Returns:
         A frozen pytree with `init` and `aggregate`.
 
     Raises:
-        ConfigurationError: If the (weighted) codes of n clients can exceed the ring, or an
-            argument is out of range.
+        ConfigurationError: If the (weighted) codes of n clients can exceed the ring, with noise
+            if a coordinate wraps round with a chance that may pass 0.05, or if an argument is out
+            of range.
 
     Examples:
         >>> from mrsa_jax.quantize import stochastic
@@ -279,18 +271,39 @@ def ring_average(
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
     require(fidelity in ("array", "sets"), "fidelity", 'must be "array" or "sets"', fidelity)
     require_methods(quantizer, "quantizer", "encode", "decode")
-    levels = int(quantizer.num_levels)
     if rule is not None:
         own = rule.num_participants
         require(own == count, "rule", "must be over `num_participants` slots", own, count)
-    if max_weight is None:
-        total, plan = None, complete_plan(count, dim, 2**bits, levels=levels)
+    _check_lattice(quantizer, dim, clip_rule)
+    length = int(getattr(quantizer, "padded_dim", check_integer(dim, "dim", 1)))
+    levels, total = int(quantizer.num_levels), None
+    if noise is not None:
+        _check_noise(max_weight, clip_rule)
+        check_wraps(quantizer, noise, count, bits)
+        plan = complete_plan(count, length, 2**bits)
+    elif max_weight is None:
+        plan = complete_plan(count, length, 2**bits, levels=levels)
     else:
         check_fits(levels, count, 2**bits, max_weight)
         total = largest_total_weight(count, max_weight)
-        plan = complete_plan(count, check_integer(dim, "dim", 1) + 1, 2**bits)
+        plan = complete_plan(count, length + 1, 2**bits)
+    drawn = None if noise is None else on_lattice(noise, quantizer)
     words = key_words(key_material)
-    return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total)
+    return RingAverage(quantizer, words, plan, fidelity, rule, steps, clip_rule, total, drawn)
+
+
+def _check_lattice(quantizer: Any, dim: Any, clip_rule: Any) -> None:
+    if isinstance(quantizer, LatticeQuantizer):
+        own = quantizer.dim
+        require(own == dim, "dim", "must be that of the lattice", dim, own)
+        require(clip_rule is None, "clip_rule", "must be left out: a lattice has a norm, no range")
+
+
+def _check_noise(max_weight: Any, clip_rule: Any) -> None:
+    rule = "must be left out with `noise`: a weight multiplies what one client adds to a sum"
+    require(max_weight is None, "max_weight", rule)
+    rule = "must be left out with `noise`: a range that follows updates bounds nobody's by itself"
+    require(clip_rule is None, "clip_rule", rule)
 
 
 _OK = np.int32(Status.OK)
@@ -337,18 +350,6 @@ def _graph_seeds(
 
 
 @jax.jit
-def _encode(
-    quantizer: Quantizer, key: Array, updates: Array, members: Array, present: Array
-) -> tuple[Array, Array]:
-    quantizer, updates = lax.optimization_barrier((quantizer, updates))  # as when compiled apart
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, members)
-    codes = jax.vmap(lambda own, values: quantizer.encode(own, values))(keys, updates)
-    fractions = jnp.where(present, quantizer.clipped_fraction(updates), jnp.float32(0))
-    count = jnp.sum(present, dtype=jnp.float32)
-    return codes, jnp.sum(fractions) / jnp.maximum(count, jnp.float32(1))
-
-
-@jax.jit
 def _weigh(codes: Array, weights: Array) -> Array:
     """Multiply each client's codes by its weight and append it; the budget rules out wrapping."""
     return jnp.concatenate([codes * weights[:, None], weights[:, None]], axis=1)
@@ -362,10 +363,12 @@ def _totals(total: Array, summed: Array, status: Array, dim: int) -> tuple[Array
     return total[:dim], jnp.where(status == _OK, weight, jnp.uint32(0))
 
 
-@jax.jit
-def _decode(quantizer: Quantizer, total: Array, weight: Array, status: Array) -> Array:
+@functools.partial(jax.jit, static_argnames=("bits",))
+def _decode(
+    quantizer: Quantizer, total: Array, weight: Array, status: Array, *, bits: int | None
+) -> Array:
     quantizer, total, weight = lax.optimization_barrier((quantizer, total, weight))
     divisor = jnp.maximum(weight, jnp.uint32(1)).astype(jnp.float32)
-    mean = quantizer.decode(total, weight) / divisor
+    mean = quantizer.decode(totals_of(quantizer, total, weight, bits), weight) / divisor
     mean = jnp.where((status == _OK) & (weight > 0), mean, jnp.float32(0))
     return lax.optimization_barrier(mean)

@@ -1,13 +1,13 @@
-"""What averages through ring sums have in common: their state, and who survives a round."""
+"""What averages through ring sums have in common: contract, state, and who survives a round."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
@@ -44,6 +44,64 @@ class AggregatorState(NamedTuple):
         if clip_rule is not None:
             width = _advance(clip_rule, width, update, is_learnt)
         return AggregatorState(self.round_index + jnp.int32(1), width)
+
+
+class AggregateOut(NamedTuple):
+    """What a round gives.
+
+    Attributes:
+        update: float32[d], (weighted) mean of the quantized updates that were summed; zeros
+            unless OK.
+        status: int32, a `Status`.
+        learned: uint32[d], the ring total that the server learns; zeros unless OK. Of a rotated
+            lattice, d is its `padded_dim`.
+        clipped_fraction: float32, share of the coordinates that were clipped, of the clients who
+            sent an input.
+        summed: bool[n], the slots that are in the sum; none unless OK.
+        components: int32[n], for each slot the smallest slot of the learnt sum that it is in, -1
+            for none: more than one number where the graph fell apart, in failed rounds too.
+        total_weight: uint32, the sum of the weights, learnt in the same secure sum; the number of
+            clients where there are none; 0 unless OK.
+        wrapped: int32, coordinates whose true sum is outside the ring's window, so that the total
+            stands for another one: by noise alone, and known to the simulation only.
+    """
+
+    update: Array
+    status: Array
+    learned: Array
+    clipped_fraction: Array
+    summed: Array
+    components: Array
+    total_weight: Array
+    wrapped: Any = np.int32(0)
+
+
+@runtime_checkable
+class Aggregator(Protocol):
+    """How a round's updates become one: a pytree with a state.
+
+    `aggregate` may take two more: `weights`, one integer a slot, and `assignment_key`, from which
+    the round's graph is drawn. `federated.train` passes them only where it has them.
+
+    One that JAX can trace runs on accelerators inside programs of many rounds; any other (work on
+    the host, real messages, no pytree) is called once a round. What is traced is not told of
+    weights beyond its budget: a `checked_weights` method is asked before.
+    """
+
+    def init(self) -> AggregatorState:
+        """Return the state before the first round."""
+        ...
+
+    def aggregate(
+        self,
+        key: Key[Array, ""],
+        state: AggregatorState,
+        updates: Float32[Array, "participants dim"],
+        members: Integer[Array, " participants"],
+        survivors: Bool[Array, " participants"] | Bool[Array, "5 participants"],
+    ) -> tuple[AggregateOut, AggregatorState]:
+        """Aggregate one round."""
+        ...
 
 
 def survivors_by_step(
