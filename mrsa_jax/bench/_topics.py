@@ -76,6 +76,10 @@ TOPICS: dict[str, Topic] = {
         "HeteroSAg rounds with pads; its aggregator without",
         "its largest block's pads alone; ring_average",
     ),
+    "dp": Topic(
+        "exact integer draws a second of noise in the ring",
+        "NumPy's, by floats; the random words alone",
+    ),
     "training": Topic(
         "samples a second of a cohort as one mapped function",
         "a loop over clients, one jitted step at a time",

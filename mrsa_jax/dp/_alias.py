@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Key, UInt32
 
-from mrsa_jax._streams import block_words
+from mrsa_jax._streams import block_words, fold
 
 CUT_BITS = 128
 """Bits of a column's cut."""
@@ -84,14 +84,16 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
     first = _draws(table, block_words(key, shape), None)
 
     def decide(state: Any) -> Any:
-        draws = state[1]
+        key, _, draws = state
         further = [block_words(key, shape, block)[0] for block in (1, 2, 3)]
         decided = _draws(table, block_words(key, shape), further)
-        return jnp.bool_(False), jnp.where(draws == _OPEN, decided, draws)
+        return fold(key, 0), jnp.bool_(False), jnp.where(draws == _OPEN, decided, draws)
 
-    # the question is asked outside the loop's condition, where XLA would ask it on one core
-    state = jnp.any(first == _OPEN), first
-    return jax.lax.while_loop(lambda state: state[0], decide, state)[1]
+    # The key is a part of the state, and changes, so that no words depend on what stays the same:
+    # XLA would draw those before the loop, each time. Whether any draw is open is asked outside
+    # the condition, where all cores take part.
+    state = key, jnp.any(first == _OPEN), first
+    return jax.lax.while_loop(lambda state: state[1], decide, state)[2]
 
 
 def _draws(

@@ -1,0 +1,134 @@
+"""Noise in the ring: exact draws beside NumPy's, and beside the random words that they take."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mrsa_jax import dp
+from mrsa_jax._streams import as_key, block_words
+from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._topics import Case
+
+_Draw = Callable[[np.random.Generator, float, int], Any]
+_FLOOR = "floor: 64 bits of Threefry-2x32 a draw; aim: 1e8 draws a second on two cores"
+
+
+def _numpy_skellam(rng: np.random.Generator, variance: float, count: int) -> Any:
+    """Draw by floats, as NumPy does: one Poisson count less another."""
+    return rng.poisson(variance / 2, count) - rng.poisson(variance / 2, count)
+
+
+def _numpy_gaussian(rng: np.random.Generator, variance: float, count: int) -> Any:
+    """Draw by rejection from the discrete Laplace, in floats.
+
+    Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
+    Algorithm 3.
+    """
+    scale = math.floor(math.sqrt(variance)) + 1
+    kept: list[Any] = []
+    missing = count
+    while missing > 0:
+        pairs = rng.geometric(-math.expm1(-1 / scale), (2, missing + missing // 2 + 64))
+        laplace = pairs[0] - pairs[1]
+        distance = np.abs(laplace) - variance / scale
+        accepted = laplace[rng.random(laplace.size) < np.exp(-(distance**2) / (2 * variance))]
+        kept.append(accepted[:missing])
+        missing -= kept[-1].size
+    return np.concatenate(kept)
+
+
+_BY_NUMPY: dict[str, _Draw] = {
+    "skellam": _numpy_skellam,
+    "discrete_gaussian": _numpy_gaussian,
+}
+
+
+def _noise(kind: str, variance: float) -> dp.LatticeNoise:
+    return dp.skellam(variance) if kind == "skellam" else dp.discrete_gaussian(variance)
+
+
+def _check_variance(variance: float, *all_draws: Any) -> None:
+    """Raise if a sample's mean square is seven standard errors from the variance."""
+    for draws in all_draws:
+        values = np.asarray(draws).astype(np.float64).reshape(-1)
+        # both laws have a fourth moment of at most 3 v^2 + v
+        error = math.sqrt((2 * variance**2 + variance) / values.size)
+        if abs(np.mean(values**2) - variance) > 7 * error:
+            raise ResultsDifferError(f"mean square {np.mean(values**2)} of variance {variance}")
+
+
+def _draws(case: str, kind: str, variance: float, count: int) -> Measurement:
+    noise, rng = _noise(kind, variance), np.random.default_rng(0)
+    fewer = max(1, count // 16)
+    return compare("dp", case, lambda: noise.sample(as_key(1), (count,)),
+                   lambda: _BY_NUMPY[kind](rng, variance, fewer), work=count, peer_work=fewer,
+                   unit="draws", peer_name="NumPy, by floats", aim=10, note=_FLOOR,
+                   check=functools.partial(_check_variance, variance))  # fmt: skip
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def _words(key: Any, count: int) -> Any:
+    x, y = block_words(key, (count,))
+    return x ^ y
+
+
+def _beside_words(case: str, variance: float, count: int) -> Measurement:
+    noise = _noise("skellam", variance)
+
+    def check(draws: Any, _: Any) -> None:
+        _check_variance(variance, draws)
+
+    return compare("dp", case, lambda: noise.sample(as_key(1), (count,)),
+                   lambda: _words(as_key(1), count), work=count, unit="draws",
+                   peer_name="its random words alone", check=check)  # fmt: skip
+
+
+@functools.partial(jax.jit, static_argnames="dim")
+def _round(noise: Any, keys: Any, dim: int) -> Any:
+    draws = jax.vmap(lambda key: noise.sample(key, (dim,)))(keys)
+    return jnp.sum(draws.astype(jnp.uint32), axis=0, dtype=jnp.uint32)
+
+
+def _clients(case: str, variance: float, clients: int, dim: int) -> Measurement:
+    """Sum the noise of a round's clients, each of a key of its own, in the ring."""
+    noise, keys = _noise("skellam", variance), jax.random.split(as_key(2), clients)
+
+    def check(total: Any, _: Any) -> None:
+        _check_variance(clients * variance, np.asarray(total).view(np.int32))
+
+    return compare("dp", case, lambda: _round(noise, keys, dim), work=clients * dim,
+                   unit="draws", check=check, note=_FLOOR)  # fmt: skip
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return the cases of this topic."""
+    count = 2**17 if quick else 2**25
+    found = [
+        Case(
+            f"{kind}, standard deviation {deviation:,}: {count:,} draws",
+            functools.partial(_draws, kind=kind, variance=float(deviation**2), count=count),
+        )
+        for kind in _BY_NUMPY
+        for deviation in (2, 64, 8192)
+    ]
+    found.append(
+        Case(
+            f"Skellam, standard deviation 64: {count:,} draws beside their words",
+            functools.partial(_beside_words, variance=4096.0, count=count),
+        )
+    )
+    clients, dim = (4, 2**12) if quick else (128, 2**18)
+    found.append(
+        Case(
+            f"Skellam noise of {clients} clients x {dim:,} coordinates, summed",
+            functools.partial(_clients, variance=4096.0, clients=clients, dim=dim),
+        )
+    )
+    return found
