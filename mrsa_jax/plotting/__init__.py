@@ -6,6 +6,11 @@ from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
 from mrsa_jax.plotting._designs import plot_designs
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
+from mrsa_jax.plotting._epsilon import (
+    plot_accuracy_epsilon,
+    plot_epsilon,
+    plot_learning_epsilon,
+)
 from mrsa_jax.plotting._hidden import plot_hidden_among
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
@@ -22,18 +27,21 @@ from mrsa_jax.plotting._style import scheme_colour, style
 
 __all__ = [
     "plot_accuracy",
+    "plot_accuracy_epsilon",
     "plot_audit_exposure",
     "plot_audit_privacy",
     "plot_bits",
     "plot_cardinality",
     "plot_designs",
     "plot_drift",
+    "plot_epsilon",
     "plot_error_histogram",
     "plot_exposure",
     "plot_exposure_routes",
     "plot_fairness",
     "plot_hidden_among",
     "plot_image_grid",
+    "plot_learning_epsilon",
     "plot_points",
     "plot_policies",
     "plot_privacy",

@@ -10,6 +10,7 @@ import numpy as np
 
 from mrsa_jax.plotting import _study
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
+from mrsa_jax.plotting._epsilon import plot_epsilon, plot_learning_epsilon
 from mrsa_jax.plotting._hidden import overstatement_data, plot_hidden_among, plot_overstatement
 from mrsa_jax.plotting._study import quantile_of
 from mrsa_jax.plotting._style import style
@@ -30,6 +31,8 @@ _FIGURES: dict[str, tuple[str, Callable[..., Axes]]] = {
     "fairness_gap": ("fairness_gap", _study.plot_fairness),
     "aggregation_cardinality": ("aggregation_cardinality", _study.plot_cardinality),
     "accuracy": ("accuracy", _study.plot_accuracy),
+    "accuracy_epsilon": ("epsilon_worst", plot_learning_epsilon),
+    "epsilon": ("epsilon_worst", plot_epsilon),
     "reconstruction_error": ("reconstruction_error", _study.plot_reconstruction),
     "bits_worst": ("bits_worst", plot_bits),
     "correlation": ("correlation", plot_drift),
@@ -62,10 +65,22 @@ def save_study_figures(
             plot(results, ax=figure.subplots())
             path = folder / f"{name}.png"
             figure.savefig(path)
-        data = overstatement_data(results) if name == OPENING else _figure_data(results, shows)
+        data = _DATA[name](results) if name in _DATA else _figure_data(results, shows)
         data.to_csv(folder / f"{name}.csv")
         written[name] = path
     return written
+
+
+def _epsilon_data(results: xr.Dataset) -> Any:
+    """Return accuracy, mean and worst epsilon, a row for each scheme and test."""
+    names = ["accuracy", "epsilon_mean", "epsilon_worst"]
+    return results[names].to_dataframe()[names]
+
+
+_DATA: dict[str, Callable[[Any], Any]] = {
+    OPENING: overstatement_data,
+    **dict.fromkeys(("accuracy_epsilon", "epsilon"), _epsilon_data),
+}  # of a figure that shows more than one variable
 
 
 def _figure_data(results: xr.Dataset, variable: str) -> Any:

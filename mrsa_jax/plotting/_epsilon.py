@@ -1,0 +1,135 @@
+"""Figures of differential privacy: epsilon over rounds, and accuracy against it.
+
+Two ends tell of a scheme's clients: the worst one's epsilon, which a promise to everybody has to
+name, and their mean. The server knows who took part, so nothing is amplified by sampling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax._errors import require
+from mrsa_jax.plotting._style import (
+    MARKERS,
+    drawing,
+    legend,
+    scheme_colour,
+    scheme_line,
+    short,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+_EPSILON = r"$\varepsilon$ of a client's whole history"
+
+
+def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot clients' epsilon over rounds: a band from their mean (thick) to the worst (thin).
+
+    Args:
+        results: Data set of a study that trains with noise.
+        ax: Where to draw; a figure of its own when None.
+    """
+    with drawing(ax) as ax:
+        rounds = results["evaluation"].values
+        for label in map(str, results["scheme"].values):
+            own = results.sel(scheme=label)
+            mean, worst = own["epsilon_mean"].values, own["epsilon_worst"].values
+            colour, line = scheme_colour(label), scheme_line(label)
+            ax.fill_between(rounds, mean, worst, color=colour, alpha=0.12, lw=0)
+            ax.plot(rounds, mean, color=colour, ls=line, label=label)
+            ax.plot(rounds, worst, color=colour, ls=line, lw=0.8)
+        ax.set(xlabel="rounds", ylabel=_EPSILON, xlim=(0, None), ylim=(0, None))
+        ax.set_title("What the sums spend: mean to worst client")
+        legend(ax)
+    return ax
+
+
+def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
+    """Plot test accuracy against the epsilon spent until then, a curve a scheme.
+
+    The thick line is against the worst client's epsilon, the thin one against the clients' mean.
+
+    Args:
+        results: As of `plot_epsilon`.
+        ax: Where to draw; a figure of its own when None.
+    """
+    with drawing(ax) as ax:
+        for label in map(str, results["scheme"].values):
+            own = results.sel(scheme=label)
+            accuracy = 100 * own["accuracy"].values
+            draw: dict[str, Any] = {"color": scheme_colour(label), "ls": scheme_line(label)}
+            ax.plot(own["epsilon_worst"].values, accuracy, label=label, **draw)
+            ax.plot(own["epsilon_mean"].values, accuracy, lw=0.8, **draw)
+        ax.set(xlabel=f"{_EPSILON} so far", ylabel="test accuracy (%)", ylim=(0, 100))
+        ax.set_xlim(left=0)
+        ax.set_title("Accuracy against privacy spent: worst client (thick), mean (thin)")
+        legend(ax)
+    return ax
+
+
+def plot_accuracy_epsilon(
+    table: pd.DataFrame, *, hue: str | None = "scheme", ax: Axes | None = None
+) -> Axes:
+    """Plot accuracy against epsilon, a mark a point and a curve a scheme, or its T.
+
+    Full marks stand at the worst client's epsilon, hollow ones at the clients' mean. Points of one
+    curve and noise are averaged over what else differs (seeds), a bar reaching to the extremes.
+    What is trained without noise has no epsilon: it stands as a level across the figure.
+
+    Args:
+        table: Columns accuracy (in [0, 1]), epsilon_worst, epsilon_mean, and `hue`; a column
+            noise_multiplier tells which points are of one noise, else epsilon does.
+        hue: Column that tells curves apart; one curve when None.
+        ax: Where to draw; a figure of its own when None.
+
+    Raises:
+        ConfigurationError: If a column is missing, or no point has noise and an accuracy.
+    """
+    needed = ["accuracy", "epsilon_worst", "epsilon_mean", *([] if hue is None else [hue])]
+    missing = [name for name in needed if name not in table]
+    require(not missing, "table", f"must have the columns {', '.join(needed)}", missing)
+    shown = table[table["accuracy"].notna() & table["epsilon_worst"].notna()]
+    noisy = shown[np.isfinite(shown["epsilon_worst"])]
+    require(len(noisy) > 0, "table", "must have a point with noise and an accuracy", len(table))
+    groups = [("", shown)] if hue is None else list(shown.groupby(hue, sort=False))
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    with drawing(ax) as ax:
+        for index, (value, rows) in enumerate(groups):
+            _curve(ax, str(value), rows, MARKERS[index % len(MARKERS)], hue)
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set(xlabel=_EPSILON, ylabel="test accuracy (%)", ylim=(0, 100))
+        ax.set_title("Accuracy against privacy: worst client (full), mean (hollow)")
+        legend(ax, None if hue in (None, "scheme") else str(hue).replace("_", " "))
+    return ax
+
+
+def _curve(ax: Axes, label: str, rows: pd.DataFrame, marker: str, hue: str | None) -> None:
+    """Draw one curve: points with noise in the order of epsilon, those without as a level."""
+    colour, line = scheme_colour(label), scheme_line(label)
+    named = short(label) if hue is not None else None
+    finite = rows[np.isfinite(rows["epsilon_worst"])]
+    by = "noise_multiplier" if "noise_multiplier" in rows else "epsilon_worst"
+    alike = finite.groupby(finite[by].to_numpy())
+    mean = alike[["accuracy", "epsilon_worst", "epsilon_mean"]].mean()
+    mean = mean.sort_values("epsilon_worst")
+    low, high = alike["accuracy"].min()[mean.index], alike["accuracy"].max()[mean.index]
+    draw: dict[str, Any] = {"color": colour, "marker": marker, "ms": 6}
+    ax.plot(mean["epsilon_worst"], 100 * mean["accuracy"], ls=line, label=named, **draw)
+    ax.plot(mean["epsilon_mean"], 100 * mean["accuracy"], ls="", mfc="none", **draw)
+    for name, width in (("epsilon_worst", 1.4), ("epsilon_mean", 0.7)):
+        ax.vlines(mean[name], 100 * low, 100 * high, color=colour, alpha=0.5, lw=width)
+    without = rows[~np.isfinite(rows["epsilon_worst"])]
+    if len(without):
+        words = f"{short(label)}, no noise".lstrip(", ")
+        level = 100 * float(without["accuracy"].mean())
+        ax.axhline(level, color=colour, ls=":", lw=1.2, label=words)
