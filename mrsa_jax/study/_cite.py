@@ -111,6 +111,9 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "SegmentAverage": _NAMES["heterosag"],
     "SegmentLayout": _NAMES["heterosag"],
     "StochasticQuantizer": ("quantizer", ("elkordy2022heterosag",)),
+    "LatticeQuantizer": ("quantizer", ("kairouz2021distributed",)),
+    "LatticeNoise": ("noise in the ring", ("kairouz2021distributed", "agarwal2021skellam",
+                                           "dong2022gaussian")),
     "CoordinateMedian": ("robust rule", ("yin2018byzantine",)),
     "TrimmedMean": ("robust rule", ("yin2018byzantine",)),
     "GeometricMedian": ("robust rule", ("pillutla2022robust",)),
@@ -298,6 +301,8 @@ def _of_field(name: str, value: Any) -> Iterator[_Found]:
         yield from _row(_scheme_row(value) or (_SELECTION, (_MULTIROUND,)), value)  # or a label
     elif last == "proximal" and isinstance(value, int | float) and value > 0:
         yield "li2020federated", "FedProx", ""
+    elif last == "clip_norm" and isinstance(value, int | float):
+        yield from _row(_CLASSES["LatticeNoise"], "")
     elif isinstance(value, str) and value in _SETTINGS.get(last, {}):
         yield from _row(_SETTINGS[last][value], value)
 
