@@ -23,7 +23,7 @@ from mrsa_jax.live._follow import follow
 from mrsa_jax.live._history import Figures, History
 from mrsa_jax.live._leave_out import fewest_left_out
 from mrsa_jax.live._rows import Row
-from mrsa_jax.privacy.logs import LineParser, exact_weight
+from mrsa_jax.privacy.logs import SCALE_RULE, LineParser, common_denominator, exact_weight
 
 DEFAULT_EFFORT = 0.01
 # Ways to leave out so many clients that are all tried: fewer for very many clients in all.
@@ -370,4 +370,5 @@ def _named(clients: Any, weights: Any) -> tuple[list[Hashable], list[Fraction] |
         rule = "must be positive integers, fractions, or text such as '3/7'"
         require(number is not None, "weights", rule, weight)
         exact += [] if number is None else [number]
+    require(common_denominator(exact) is not None, "weights", SCALE_RULE)
     return names, exact

@@ -17,6 +17,7 @@ import numpy as np
 
 from mrsa_jax._arrays import require_array
 from mrsa_jax._errors import require
+from mrsa_jax.privacy.logs._numbers import SCALE_RULE, common_denominator
 
 _RULE = "must hold finite real numbers"
 _INT64 = 2**63 - 1
@@ -43,7 +44,9 @@ def integer_rows(
     for row in codes:
         used, places = np.unique(row, return_inverse=True)
         fractions = [values[code] for code in used]
-        scale = math.lcm(*(value.denominator for value in fractions))
+        scale = common_denominator(fractions)
+        require(scale is not None, argument, SCALE_RULE)
+        scale = scale or 1
         whole = [int(value * scale) for value in fractions]
         common = math.gcd(*whole) if primitive else 1
         whole = [value // (common or 1) for value in whole]

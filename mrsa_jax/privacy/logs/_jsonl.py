@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -18,8 +19,8 @@ from typing import Any, Literal, cast
 
 from mrsa_jax._errors import nearest
 from mrsa_jax.privacy.logs._json import MOST_LINE_BYTES, load_object, shown, twice
-from mrsa_jax.privacy.logs._numbers import exact_weight, parse_number
-from mrsa_jax.privacy.logs._table import fault
+from mrsa_jax.privacy.logs._numbers import common_denominator, exact_weight, parse_number
+from mrsa_jax.privacy.logs._table import check_alike, fault, likeness
 
 FORMAT, VERSION = "mrsa-jax participation log", 1
 TORN = b"#torn"
@@ -123,7 +124,10 @@ class LineParser:
         self.torn: list[int] = []
         self.is_unfinished = False
         self._run = 0
+        self._runs: dict[int, Header] = {}
         self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
+        self._names: set[str] = set()
+        self._alike: dict[Any, str] = {}  # the same, by what a reader may take for one
 
     def feed(self, line: bytes) -> SumLine | None:
         """Return the sum of the next line; None for a header, a repetition or a torn line.
@@ -148,9 +152,12 @@ class LineParser:
             fault(where, f'the header of a participation log ({{"format": "{FORMAT}", ...}})',
                   f"an object with {_listing(fields)}")  # fmt: skip
         found = _read_sum(fields, self._run, self.line, where)
+        fresh = self._fresh_names(found, where)
         told = _digest(found, fields.get("extra"))
         before, first = self._seen.setdefault(found.key, (told, self.line))
         if first == self.line:
+            self._alike |= fresh
+            self._names.update(fresh.values())
             return found
         if before != told:
             name = f"round {found.round}, sum {found.sum} of run {found.run}"
@@ -178,21 +185,35 @@ class LineParser:
         del self._seen[found.key]
         self.line -= 1
 
+    def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
+        """Return the names that no line before had, or raise where one may be another's."""
+        told = [*found.clients, *(found.asked or ()), *itertools.chain(*found.lost.values())]
+        new = set(told) - self._names
+        fresh: dict[Any, str] = {}
+        for name in dict.fromkeys(told) if new else ():
+            if name in new:
+                alike = likeness(name)
+                other = self._alike.get(alike, fresh.setdefault(alike, name))
+                check_alike(name, other, "client", where)
+        return fresh
+
     def _take_header(self, fields: dict[str, Any], where: str) -> None:
         header = _read_header(fields, self.line, where)
-        same = [one for one in self.headers if dataclasses.replace(one, line=self.line) == header]
-        if same:
+        known = self._runs.get(header.run)
+        is_again = known is not None and dataclasses.replace(known, line=self.line) == header
+        if is_again:
             self.repeated.append(self.line)
         elif self.headers:
-            first, last = self.headers[0], max(self.headers, key=lambda one: one.run)
+            first, last = self.headers[0], self.headers[-1]  # their runs ascend
             if header.pseudonyms != first.pseudonyms:
                 own = f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
                 fault(where, f"{own}: with another, clients would count twice",
                       str(header.pseudonyms))  # fmt: skip
             if header.run <= last.run:
                 fault(where, f"a run above {last.run}, that of line {last.line}", str(header.run))
-        if not same:
+        if not is_again:
             self.headers.append(header)
+            self._runs[header.run] = header
         self._run = header.run
 
 
@@ -338,6 +359,9 @@ def _read_weights(value: Any, clients: tuple[str, ...], where: str) -> tuple[Fra
     kinds = {str, int, Fraction}
     odd = [weight for weight in value if type(weight) not in kinds]
     known = {weight: _weight(weight, where) for weight in odd[:1] or set(value)}  # most are alike
+    if common_denominator(known.values()) is None:
+        fault(where, "weights of one sum with a common denominator of at most 4300 bits", "a "
+              "larger one")  # fmt: skip
     return tuple([known[weight] for weight in value])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import decimal
+import math
 import numbers
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +15,8 @@ from mrsa_jax._checks import is_integer
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _RATIO = re.compile(r"\d+/[1-9]\d*", re.ASCII)
 _MOST_DIGITS = 300  # of a number; what is longer is a name
+_MOST_SCALE_BITS = 4300  # of what makes a row of weights integral: what certificates hold
+SCALE_RULE = f"must have a common denominator below 2**{_MOST_SCALE_BITS} in each row"
 _BOOLEANS = {"true": Fraction(1), "false": Fraction(0)}
 
 
@@ -30,6 +34,19 @@ def parse_number(text: str) -> Fraction | None:
         return Fraction(text)
     known = _BOOLEANS.get(text.lower())
     return parse_decimal(text) if known is None else known
+
+
+def common_denominator(weights: Iterable[Fraction]) -> int | None:
+    """Return what makes weights integral; None if it is so large that it serves to stop a reader.
+
+    Of a thousand weights of 300 digits it would have 300,000, and so would each of them.
+    """
+    scale = 1
+    for weight in weights:
+        scale = math.lcm(scale, weight.denominator)
+        if scale.bit_length() > _MOST_SCALE_BITS:
+            return None
+    return scale
 
 
 def exact_weight(value: Any) -> Fraction | None:

@@ -108,17 +108,11 @@ def _history(
     sums: Sequence[_Sum], clients: _Codes, weights: _Codes, options: Layout, path: str
 ) -> ParticipationLog:
     codes = np.concatenate([one.clients for one in sums])
-    ends = np.cumsum([len(one.clients) for one in sums])
     people = _table.clean(Column(codes, list(clients)))
-
-    def locate(entry: int) -> str:
-        return f"{path}:{sums[int(np.searchsorted(ends, entry, side='right'))].line.line}"
-
-    _table.check_names(people, "client", locate)
     columns = _table.in_order(people, "sorted")
     shape = (len(sums), len(columns))
     matrix = _table.dense(
-        np.repeat(np.arange(len(sums)), np.diff(ends, prepend=0)),
+        np.repeat(np.arange(len(sums)), [len(one.clients) for one in sums]),
         _table.places_in(columns, people),
         shape,
         Column(np.concatenate([one.weights for one in sums]), list(weights)),

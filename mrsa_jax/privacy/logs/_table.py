@@ -248,11 +248,17 @@ def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None
     seen: dict[Any, Any] = {}
     for code, row in zip(used[order].tolist(), first[order].tolist(), strict=True):
         name = column.names[code]
-        other = seen.setdefault(_likeness(name), name)
-        if other is not name and (type(other) is not type(name) or other != name):
-            fault(locate(row), f"one way to write a {kind} (write both alike if they are one "
-                  f"{kind}, and if they are two with names that nobody takes for one)",
-                  f"{name!a} beside {other!a}")  # fmt: skip
+        other = seen.setdefault(likeness(name), name)
+        if other is not name:
+            check_alike(name, other, kind, locate(row))
+
+
+def check_alike(name: Any, other: Any, kind: str, where: str) -> None:
+    """Raise if a name is another than one that it is like."""
+    if type(other) is not type(name) or other != name:
+        fault(where, f"one way to write a {kind} (write both alike if they are one {kind}, and if "
+              "they are two with names that nobody takes for one)",
+              f"{name!a} beside {other!a}")  # fmt: skip
 
 
 def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
@@ -268,7 +274,7 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
               "number too, or take its rows out)", ascii(name))  # fmt: skip
 
 
-def _likeness(name: Any) -> Any:
+def likeness(name: Any) -> Any:
     """Return what two names share that a reader may take for one."""
     if not isinstance(name, str):
         number = _decimal(name)

@@ -200,6 +200,8 @@ def _found(
     own = [one for one in rounds if one.says or one.summed]
     for one in own:
         one.asked |= one.summed | one.before | one.lost | one.after
+        one.lost -= one.before  # in another of the round's sums
+        one.after &= one.summed
         if one.sums:  # whoever is missing without a word was lost as well
             one.lost |= one.asked - one.summed - one.before
     clients = set[Any]().union(*(one.asked for one in own))

@@ -7,9 +7,11 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mrsa_jax import ConfigurationError
+from mrsa_jax import ConfigurationError, live
+from mrsa_jax.privacy import integer_weights
 from mrsa_jax.privacy.logs import TORN, LineParser, SumLine
 from mrsa_jax.privacy.logs._jsonl import STAGES
 
@@ -240,6 +242,43 @@ def test_a_server_that_starts_again_from_round_one() -> None:
     )
     assert [one.key for one in found] == [(0, 3, 0), (0, 3, 1), (0, 1, 0), (2, 3, 0)]
     assert [one.run for one in parser.headers] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"clients": ["c", "b\u200b"]},
+            r"one way to write a client .*; found 'b\\u200b' beside 'b'",
+        ),
+        ({"clients": ["c", "01", "1"]}, "one way to write a client .*; found '1' beside '01'"),
+        ({"clients": ["c"], "asked": ["c", "\uff41"]}, r"; found '\\uff41' beside 'a'"),
+        ({"clients": ["c"], "lost": {"upload": ["a\xa0\u2060x", "a x"]}}, "beside 'a"),
+    ],
+)
+def test_names_that_may_be_one_are_not_two_clients(more: dict[str, Any], message: str) -> None:
+    """Else a gate would count a client twice; a line that is refused leaves no names behind."""
+    parser, _ = _feed(HEADER, SUM)
+    with pytest.raises(ConfigurationError, match=f"^log.jsonl:3: .*{message}"):
+        parser.feed(_line({"round": 4} | more))
+    found = parser.feed(_line({"round": 4, "clients": ["a", "b", "1", "\uff43", "a x"]}))
+    assert found is not None
+
+
+def test_weights_that_would_stop_a_reader_are_refused() -> None:
+    """The common denominator of all has 18,000 digits, and so would every client's integer."""
+    weights = [f"1/{2 ** (900 + i) + 1}" for i in range(60)]
+    parser, _ = _feed(HEADER)
+    names = [f"c{i}" for i in range(60)]
+    with pytest.raises(ConfigurationError, match=r"^log.jsonl:2: .* a common denominator of at"):
+        parser.feed(_line({"round": 1, "clients": names, "weights": weights}))
+    rows = np.array([[Fraction(weight) for weight in weights]], object)
+    with pytest.raises(ConfigurationError, match=r"`weights` must have a common denominator below"):
+        integer_weights(rows)
+    with pytest.raises(ConfigurationError, match=r"`weights` must have a common denominator below"):
+        live.Gate().add(names, weights)
+    tiny = [Fraction(5e-324), Fraction(1, 3)]
+    assert integer_weights(np.array([tiny], object)).shape == (1, 2)
 
 
 def test_headers_that_contradict_each_other() -> None:

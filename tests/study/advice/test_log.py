@@ -117,6 +117,21 @@ def test_sums_of_one_round_are_one_round(tmp_path: pathlib.Path) -> None:
     assert found.participations == (0, 1.0, 1)
 
 
+def test_who_is_lost_twice_in_a_round_is_one_client(tmp_path: pathlib.Path) -> None:
+    """Each line keeps the rules; together they must not make rates above 1."""
+    asked = {"asked": ["a", "b", "c"]}
+    found = measure_log(_write(
+        tmp_path / "log.jsonl",
+        {"round": 1, "status": "aborted", **asked, "lost": {"setup": ["a", "b"]}},
+        {"round": 1, "sum": 1, "status": "aborted", **asked, "lost": {"upload": ["a", "b", "c"]}},
+        {"round": 2, "status": "aborted", **asked, "lost": {"unmask": ["a", "b"]}},
+        {"round": 2, "sum": 1, **asked, "clients": ["c"]},
+    ))  # fmt: skip
+    rates = found.before, found.inside, found.unmasking
+    counts = [(one.count, one.total) for one in rates if one is not None]
+    assert counts == [(2, 6), (3, 4), (0, 1)]
+
+
 def test_who_is_missing_without_a_word_was_lost(tmp_path: pathlib.Path) -> None:
     path = _write(
         tmp_path / "log.jsonl", {"round": 1, "clients": ["a", "b"], "asked": list("abcd")}
