@@ -181,6 +181,7 @@ def test_draws_that_the_first_words_leave_open_are_decided_by_further_ones() -> 
         cuts[column, :equal] = words[tied, :equal]
         if equal < 4:
             cuts[column, equal] = int(words[tied, equal]) + change
+            cuts[column, equal + 1 :] = 0 if change > 0 else 2**32 - 1  # no matter, once apart
     others = np.random.default_rng(0).integers(0, size, size).astype(np.uint32)
     columns = np.stack([cuts[:, 0], others], axis=1)
     table = AliasTable(jnp.asarray(columns), jnp.asarray(cuts[:, 1:].T))
