@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from mrsa_jax.dp._account import Account, account
     from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
     from mrsa_jax.dp._ledger import Ledger, ledger
+    from mrsa_jax.dp._mechanism import RingMechanism, ring_mechanism
     from mrsa_jax.dp._strategies import toeplitz
 
 __all__ = [
     "Account",
     "LatticeNoise",
     "Ledger",
+    "RingMechanism",
     "account",
     "discrete_gaussian",
     "ledger",
+    "ring_mechanism",
     "skellam",
     "toeplitz",
 ]

@@ -20,7 +20,7 @@ from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize._rotation import norm, padded_length, rotate, rotate_back, sign_words
-from mrsa_jax.quantize._rounding import LARGEST, MAX_DIM, round_within
+from mrsa_jax.quantize._rounding import MAX_DIM, round_within
 
 _REJECTION = math.exp(-0.5)
 # Of the clip norm, kept free for the roundings of float32 in norm and rotation.
@@ -39,8 +39,8 @@ class LatticeQuantizer:
         step: float32 scalar, the distance of neighbouring points along a coordinate.
         clip_norm: float32 scalar, C: longer updates are shortened to it.
         bound: uint32[2], high and low word of the largest squared norm of a client's integers.
-        num_levels: int32 scalar, how many different codes there can be: those whose square is
-            within the bound.
+        num_levels: int32 scalar, how many different codes there can be: of magnitudes up to
+            C / step + 1 whose square is within the bound.
         signs: uint32[words], the rotation's signs as bits; none without a rotation.
         dim: Length of an update (static).
         is_rotated: Whether updates are rotated (static).
@@ -92,7 +92,8 @@ class LatticeQuantizer:
         """
         require(values.shape == (self.dim,), "values", f"must have the shape ({self.dim},)",
                 values.shape)  # fmt: skip
-        return round_within(key, self.scaled(values), self.bound)
+        most = (self.num_levels >> 1).astype(jnp.uint32)
+        return round_within(key, self.scaled(values), most, self.bound)
 
     def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
@@ -212,11 +213,10 @@ def lattice(
     require(steps <= _MAX_STEPS, "clip_norm", rule, clip_norm, step)
     beta = check_number(rejection, "rejection", "must lie in [0, 1)", 0.0, math.nextafter(1.0, 0.0))
     bound = largest_squared_norm(float(steps), padded, beta)
-    require(bound < (LARGEST - 2) ** 2, "dim", "must leave every code below 2**24", dim)
     words = sign_words(check_integer(key, "key", 0, 2**32 - 1), padded if rotate else 0)
     return LatticeQuantizer(
         jnp.float32(own), jnp.float32(clip), jnp.asarray(divmod(bound, 2**32), jnp.uint32),
-        jnp.int32(2 * math.isqrt(bound) + 1), words, size, bool(rotate),
+        jnp.int32(2 * min(math.isqrt(bound), math.floor(steps) + 1) + 1), words, size, bool(rotate),
     )  # fmt: skip
 
 

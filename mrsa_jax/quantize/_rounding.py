@@ -21,7 +21,10 @@ _BLOCK = 256
 
 
 def round_within(
-    key: Key[Array, ""], values: Float32[Array, " dim"], bound: UInt32[Array, " 2"]
+    key: Key[Array, ""],
+    values: Float32[Array, " dim"],
+    most: UInt32[Array, ""],
+    bound: UInt32[Array, " 2"],
 ) -> UInt32[Array, " dim"]:
     """Round each value to one of its two neighbouring integers, the norm squared within a bound.
 
@@ -31,13 +34,14 @@ def round_within(
 
     Args:
         key: JAX key; draw r is by its `fold_in` with r.
-        values: float32, below `LARGEST` by magnitude.
+        values: float32.
+        most: Largest magnitude of an integer, below `LARGEST`.
         bound: uint32[2], high and low word.
 
     Returns:
         Integers as two's complement words.
     """
-    size = jnp.minimum(jnp.abs(values), jnp.float32(LARGEST - 2))
+    size = jnp.minimum(jnp.abs(values), most.astype(jnp.float32))
     floor = jnp.floor(size)
     threshold = ((size - floor) * jnp.float32(2**32)).astype(jnp.uint32)
     least = floor.astype(jnp.uint32)
@@ -45,7 +49,7 @@ def round_within(
     def draw(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, number = state
         words = random_words(jax.random.fold_in(key, number), values.shape)
-        rounded = least + (words < threshold).astype(jnp.uint32)
+        rounded = jnp.minimum(least + (words < threshold).astype(jnp.uint32), most)
         return rounded, is_within(rounded, bound), number + jnp.int32(1)
 
     def is_open(state: tuple[Array, Array, Array]) -> Array:

@@ -92,6 +92,7 @@ def test_no_update_passes_the_bound(step, clip, dim, rotate, rejection) -> None:
     assert codes.shape == (8, len(updates), own.padded_dim)
     largest = int((codes * codes).sum(axis=-1).max())
     assert largest <= own.squared_bound
+    assert int(abs(codes).max()) <= int(own.num_levels) // 2 <= clip / step * (1 + 1e-6) + 1
     assert math.isqrt(largest) * float(own.step) <= own.sensitivity
     assert int(abs(codes).sum(axis=-1).max()) * float(own.step) <= own.sensitivity_l1
     assert not codes[:, [0, 11, 12]].any()  # of nothing, NaN and infinities: nothing

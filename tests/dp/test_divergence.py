@@ -1,0 +1,122 @@
+"""The papers' bounds against exact Renyi divergences, computed from masses."""
+
+import itertools
+import math
+
+import flint
+import numpy as np
+import pytest
+
+from mrsa_jax.dp._divergence import departures, renyi_bound
+
+ORDERS = (2, 3, 4, 8, 20, 50)
+
+
+def skellam_logs(mu: float, reach: int) -> np.ndarray:
+    """Return log P(X = k), |k| <= reach, each from its Bessel function."""
+    with flint.ctx.workprec(200):
+        half = [
+            float((flint.arb(mu).bessel_i(flint.arb(k)) * (-flint.arb(mu)).exp()).log())
+            for k in range(reach + 1)
+        ]
+    return np.asarray(half[:0:-1] + half)
+
+
+def sum_logs(sigma: float, count: int, reach: int) -> np.ndarray:
+    """Return log P(sum = k) of discrete Gaussians, by convolving masses of wide floats."""
+    k = np.arange(-reach, reach + 1).astype(np.longdouble)
+    one = np.exp(-k * k / (2 * np.longdouble(sigma) ** 2))
+    one /= one.sum()
+    total = one
+    for _ in range(count - 1):
+        total = np.convolve(total, one)
+    middle = len(total) // 2
+    return np.log(total[middle - reach : middle + reach + 1])
+
+
+def exact(logs: np.ndarray, shift: int, order: float) -> float:
+    """Return the Renyi divergence of a law shifted from the law itself."""
+    if shift == 0:
+        return 0.0
+    terms = order * logs[:-shift] + (1 - order) * logs[shift:]
+    top = terms.max()
+    # what is cut off must not matter: the terms have fallen at both ends
+    assert max(terms[0], terms[-1]) < top - 40
+    return float((top + np.log(np.exp(terms - top).sum())) / (order - 1))
+
+
+SHIFTS = ((1,), (2,), (5,), (1, 1), (3, 1), (1, 1, 1, 1, 1, 1), (4, 0, 2))
+
+
+def norms(shift: tuple[int, ...]) -> dict[str, float]:
+    return {"l2": math.hypot(*shift), "l1": float(sum(shift)), "dim": len(shift)}
+
+
+def test_skellam_bound_holds_and_is_near() -> None:
+    for mu in (0.3, 1.0, 4.0, 30.0, 300.0):
+        logs = skellam_logs(mu, int(60 + 6 * 50 + 3 * mu))
+        for shift, order in itertools.product(SHIFTS, ORDERS):
+            if order * max(shift) > len(logs) / 5:
+                continue
+            found = sum(exact(logs, one, order) for one in shift)
+            for count in (1, 3):
+                bound = renyi_bound(
+                    "skellam", order, variance=mu / count, count=count, **norms(shift)
+                )
+                assert found <= bound * (1 + 1e-9)
+            # within what the theorem adds to the Gaussian's
+            assert bound <= order * math.hypot(*shift) ** 2 / (2 * mu) * (1 + 8 / mu) + 1e-12
+            if mu == 300.0 and order < 10:
+                assert bound <= 1.05 * found
+        # an order in between has no more than the next
+        fraction = sum(exact(logs, one, 2.5) for one in (1, 1))
+        bound = renyi_bound("skellam", 2.5, variance=mu, count=1, **norms((1, 1)))
+        assert fraction <= bound == renyi_bound("skellam", 3, variance=mu, count=1, **norms((1, 1)))
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.6, 0.8, 1.1, 2.0])
+def test_bound_on_sums_of_discrete_gaussians(sigma) -> None:
+    for count in (1, 2, 3, 6):
+        logs = sum_logs(sigma, count, int(120 * sigma))
+        for shift, order in itertools.product(SHIFTS, (1.01, 1.5, *ORDERS[:-1])):
+            if order * max(shift) > 80 * sigma:
+                continue
+            found = sum(exact(logs, one, order) for one in shift)
+            bound = renyi_bound(
+                "discrete_gaussian", order, variance=sigma**2, count=count, **norms(shift)
+            )
+            assert found <= bound * (1 + 1e-9)
+            gaussian = order * math.hypot(*shift) ** 2 / (2 * count * sigma**2)
+            if count == 1:  # the discrete Gaussian's own: that of the Gaussian, and tight
+                assert bound == pytest.approx(gaussian, rel=1e-12)
+                assert found == pytest.approx(gaussian, rel=1e-3) or sigma < 0.8
+            if sigma >= 1.1:
+                assert bound <= gaussian * 1.01
+                assert found >= gaussian * 0.99
+
+
+def test_departure_is_the_papers_sum_and_covers_the_ratio_of_masses() -> None:
+    for sigma in (0.5, 0.7, 1.0):
+        for count in range(6):
+            own = 10 * sum(
+                math.exp(-2 * math.pi**2 * sigma**2 * k / (k + 1)) for k in range(1, count)
+            )
+            assert departures(sigma**2, count) == pytest.approx(own, rel=1e-12, abs=1e-300)
+        for count in (2, 4):
+            logs = sum_logs(sigma, count, 100)[60:141].astype(float)
+            k = np.arange(-40, 41)
+            weights = -(k**2) / (2 * count * sigma**2)
+            far = np.arange(-400, 401)
+            theta = np.log(np.exp(-(far**2) / (2 * count * sigma**2)).sum())
+            gap = np.abs(logs - weights + theta).max()
+            assert gap <= departures(sigma**2, count)
+
+
+def test_shapes_and_nobody() -> None:
+    bound = renyi_bound(
+        "discrete_gaussian", [2.0, 3.0], l2=2.0, l1=4.0, dim=5, variance=1.0,
+        count=np.asarray([[0], [1], [4]]),
+    )  # fmt: skip
+    assert bound.shape == (3, 2)
+    assert np.isinf(bound[0]).all()
+    assert (bound[1] > bound[2]).all()
