@@ -179,6 +179,20 @@ def _shares(quick: bool) -> Work:
     return Work([share, recover], n)
 
 
+def _noise(quick: bool) -> Work:
+    from mrsa_jax import dp
+
+    clients, dim = (4, 300) if quick else (128, 2**18)
+    noise, keys = dp.skellam(4096.0), jax.random.split(jax.random.key(0), clients)
+
+    def draw(noise: Any, keys: Any) -> Any:
+        return jax.vmap(lambda key: noise.sample(key, (dim,)))(keys)
+
+    amount = clients * dim
+    # 20 rounds of addition, rotation and exclusive or, and 16 additions of the key a draw
+    return Work([Call(jax.jit(draw), (noise, keys))], amount, 4 * amount, int32=76 * amount)
+
+
 def _segments(quick: bool) -> Work:
     from mrsa_jax import hetero, secagg
 
@@ -378,6 +392,14 @@ HOT_PATHS: dict[str, HotPath] = {
     ),
     "shamir": HotPath(
         "Shamir's shares and back", "n = 40", "secrets", _shares, {"xla": Bound(400)}
+    ),
+    "noise": HotPath(
+        "exact noise of clients",
+        "128 clients x 262,144 coordinates, Skellam",
+        "draws",
+        _noise,
+        # 3 times the least without the loop, which decides draws left open and seldom runs
+        {"xla": Bound(20, 15.0, unknown_loops=1)},
     ),
     "segments": HotPath(
         "HeteroSAg's pads",
