@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
     from mrsa_jax.dp._ledger import Ledger, ledger
     from mrsa_jax.dp._mechanism import RingMechanism, ring_mechanism
+    from mrsa_jax.dp._privacy_losses import privacy_losses
     from mrsa_jax.dp._strategies import toeplitz
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "account",
     "discrete_gaussian",
     "ledger",
+    "privacy_losses",
     "ring_mechanism",
     "skellam",
     "toeplitz",

@@ -11,20 +11,28 @@ import numpy as np
 from jaxtyping import Array, Float64, Int, Key
 
 from mrsa_jax._arrays import integer_or_vector
-from mrsa_jax._checks import POSITIVE, check_known, check_number, check_size
+from mrsa_jax._checks import check_known, check_number, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import card
-from mrsa_jax._selector import Selector, block_size_of, check_selector
-from mrsa_jax._streams import as_key
+from mrsa_jax._selector import Selector, block_size_of
+from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, Independent
-from mrsa_jax.dp._histories import Histories, Progress, worst_mu
+from mrsa_jax.dp._drawn import Drawn
+from mrsa_jax.dp._histories import (
+    Histories,
+    Progress,
+    check_noise,
+    checked_histories,
+    worst_mu,
+)
 from mrsa_jax.dp._mixtures import Known, Sampled
 from mrsa_jax.dp._one_by_one import Losses
+from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._strategies import check_strategy
 
 Adversary = Literal["server", "models"]
-Method = Literal["auto", "pattern_averaged", "amplified", "worst_case"]
+Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_carlo"]
 
 
 @typing.runtime_checkable
@@ -53,7 +61,7 @@ class Account:
         at_delta: delta.
         adversary: "server", who sees who takes part; "models", who sees the released sums only.
         method: How the figures were found, see `account`.
-        trials: Histories that were simulated; 0 where their law is known.
+        trials: Histories that were simulated, or samples of losses; 0 where a law is known.
         confidence: Of the intervals; 1 without trials.
         notes: What the figures rest on, in sentences.
     """
@@ -97,7 +105,7 @@ class Account:
         place = int(np.argmax(self.epsilon))
         lower, upper = self.lower[place], self.upper[place]
         within = f" (within {lower:.4g} to {upper:.4g})" if lower < upper else ""
-        by = f"{self.trials} histories, {self.confidence:.0%}" if self.trials else "known law"
+        by = f"{self.trials} trials, {self.confidence:.0%}" if self.trials else "known law"
         return [
             ("epsilon", f"largest {self.epsilon[place]:.4g}{within}, mean {self.mean:.4g}"),
             ("delta", f"{self.at_delta:g}"),
@@ -173,11 +181,12 @@ def account(
             is independent, coins with a minimum separation. Others are simulated. "amplified":
             `dp_accounting`'s privacy loss distribution of Poisson sampling, against models, where
             clients join one by one by coins of their own. "worst_case": the largest mu of any
-            participation that the schedule allows, one Gaussian. "auto": the least of those that
-            hold.
+            participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses`
+            of the exact pair, where it can be drawn; against models. "auto": the least of the first
+            two that hold.
         strategy: C, as for `ledger`; None: each sum has noise of its own.
         clients: Indices of those that are asked about; all if None.
-        trials: Histories to simulate, if their law is not known.
+        trials: Histories to simulate, if their law is not known; samples of either side to draw.
         confidence: Chance with which all of the intervals hold, in (0, 1).
         seed: Of the simulation, an integer or typed key.
         progress: Called as `progress(done, trials)` from time to time.
@@ -212,7 +221,7 @@ def account(
     Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint convexity of
         the hockey-stick divergence. The interval: see `_mixtures`.
     """
-    bound, scale = _check(selector, availability, rounds), _check_noise(noise_multiplier)
+    bound, scale = checked_histories(selector, availability, rounds), check_noise(noise_multiplier)
     wanted = _check_open(delta, "delta")
     level = _check_open(confidence, "confidence")
     check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
@@ -224,6 +233,9 @@ def account(
                  progress)  # fmt: skip
     reason = _why_not_amplified(plan)
     require(method != "amplified" or not reason, "method", f"must not be 'amplified': {reason}")
+    if method == "monte_carlo":
+        reason = _why_no_losses(plan)
+        require(not reason, "method", f"must not be 'monte_carlo': {reason}")
     if method == "auto":
         method = "pattern_averaged" if reason else "amplified"
     found = _METHODS[method](plan, some)
@@ -241,7 +253,9 @@ def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.nda
     for loss in found.losses:
         epsilon = loss.epsilon(delta)
         ends = (epsilon, epsilon)
-        if isinstance(loss, Sampled):  # all intervals hold together: each fails with its share
+        if isinstance(
+            loss, Sampled | Drawn
+        ):  # all intervals hold together: each fails with its share
             ends = loss.interval(delta, error / len(found.losses))
         elif isinstance(loss, Losses):
             ends = (loss.lower(delta), epsilon)
@@ -251,7 +265,7 @@ def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.nda
 
 
 def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
-    own = [loss for loss in found.losses if isinstance(loss, Sampled)]
+    own = [loss for loss in found.losses if isinstance(loss, Sampled | Drawn)]
     if not own:
         return ()
     wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
@@ -298,14 +312,39 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     return _Found(losses, of, 0, ("Void against the server, and where a round's size is told.",))
 
 
+def _largest_mu(plan: _Plan) -> float:
+    """Return mu of the worst participation that the schedule allows."""
+    law = plan.histories
+    if plan.strategy is None:
+        return float(np.sqrt(law.most)) / plan.noise_multiplier
+    return worst_mu(plan.strategy, law.separation, plan.noise_multiplier)
+
+
 def _worst_case(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
-    mu = np.sqrt(law.most) / plan.noise_multiplier
-    if plan.strategy is not None:
-        mu = worst_mu(plan.strategy, law.separation, plan.noise_multiplier)
-    one = Known(np.array([float(mu)]), np.ones(1))
+    one = Known(np.array([_largest_mu(plan)]), np.ones(1))
     text = f"No client is in more than {law.most} of {law.rounds} rounds."
     return _Found((one,), np.zeros(len(some), np.int64), 0, (text,))
+
+
+def _monte_carlo(plan: _Plan, some: np.ndarray) -> _Found:
+    law = plan.histories
+    alone = np.zeros(law.selector.num_clients) if law.coins is None else law.coins
+    _, first, of = np.unique(alone[some], return_index=True, return_inverse=True)
+    most = _largest_mu(plan)
+    losses = []
+    for place, client in enumerate(some[first].tolist()):
+        sides = tuple(
+            losses_of(
+                law, client, plan.noise_multiplier, plan.strategy, plan.trials,
+                fold(plan.seed, place, int(is_with)), with_it=is_with,
+            )
+            for is_with in (True, False)
+        )  # fmt: skip
+        losses.append(Drawn(sides, most))
+        if plan.progress is not None:
+            plan.progress((place + 1) * plan.trials, len(first) * plan.trials)
+    return _Found(tuple(losses), of, plan.trials, ("Void against the server.",))
 
 
 _NOTHING = Known(np.zeros(1), np.ones(1))
@@ -313,46 +352,37 @@ _METHODS: Mapping[Method, Callable[[_Plan, np.ndarray], _Found]] = {
     "pattern_averaged": _pattern_averaged,
     "amplified": _amplified,
     "worst_case": _worst_case,
+    "monte_carlo": _monte_carlo,
 }
+
+
+_SEEN = "the server sees who takes part, so that sampling hides nothing from it"
+
+
+def _why_no_losses(plan: _Plan) -> str:
+    """Return why privacy losses of this adversary cannot be drawn; nothing where they can."""
+    return _SEEN if plan.adversary == "server" else why_not_drawn(plan.histories, plan.strategy)
 
 
 def _why_not_amplified(plan: _Plan) -> str:
     """Return why clients' own coins do not hide them; nothing where they do."""
     law = plan.histories
     if plan.adversary == "server":
-        return "the server sees who takes part, so that sampling hides nothing from it"
+        return _SEEN
     if block_size_of(law.selector) > 1:
         return "blocks give away who takes part: the others of a block may send what tells it"
     if not getattr(law.selector, "joins_alone", False):
         return "clients do not join by coins of their own: a client's place is otherwise another's"
     if not isinstance(law.availability, Independent):
         return "who is online is not independent over clients and rounds"
-    if law.separation > 1:
-        return "with a minimum separation rounds depend on each other"
+    if law.separation > 1 or law.coins is None:
+        return "with a minimum separation, or bins, rounds depend on each other"
     if plan.strategy is not None:
         return "with a strategy rounds do not compose one by one"
     return ""
 
 
 # ---- checks
-
-
-def _check(selector: Any, availability: Any, rounds: Any) -> Histories:
-    count = check_size(rounds, "rounds")
-    check_selector(selector)
-    rule = (
-        "must not look at what clients have learnt: then who takes part depends on their data, and "
-        "no account of noise in the sums holds"
-    )
-    require(not getattr(selector, "depends_on_data", False), "selector", rule)
-    rule = "must have `for_clients`, `init` and `sample`"
-    require(isinstance(availability, Availability), "availability", rule, availability)
-    return Histories.of(selector, availability, count)
-
-
-def _check_noise(noise_multiplier: Any) -> float:
-    rule = "must be positive and finite: without noise, or with endless noise, there is no account"
-    return check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
 
 
 def _check_open(value: Any, name: str) -> float:

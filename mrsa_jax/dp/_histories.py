@@ -12,7 +12,9 @@ from jaxtyping import Float64, Int
 
 from mrsa_jax import selection
 from mrsa_jax._chance import threshold
+from mrsa_jax._checks import POSITIVE, check_number, check_size
 from mrsa_jax._device import at_once
+from mrsa_jax._errors import require
 from mrsa_jax._selector import block_size_of, check_selector, cohort_size_of
 from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._mixtures import Known, Sampled
@@ -153,6 +155,26 @@ class Histories:
             return Sampled(own.ravel(), places, most, most**2)
 
         return of
+
+
+def checked_histories(selector: Any, availability: Any, rounds: Any) -> Histories:
+    """Return the histories of a scheme that does not look at data, or raise."""
+    count = check_size(rounds, "rounds")
+    check_selector(selector)
+    rule = (
+        "must not look at what clients have learnt: then who takes part depends on their data, and "
+        "no account of noise in the sums holds"
+    )
+    require(not getattr(selector, "depends_on_data", False), "selector", rule)
+    rule = "must have `for_clients`, `init` and `sample`"
+    require(isinstance(availability, Availability), "availability", rule, availability)
+    return Histories.of(selector, availability, count)
+
+
+def check_noise(noise_multiplier: Any) -> float:
+    """Return a noise multiplier as a float, or raise."""
+    rule = "must be positive and finite: without noise, or with endless noise, there is no account"
+    return check_number(noise_multiplier, "noise_multiplier", rule, POSITIVE)
 
 
 def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> float:

@@ -57,7 +57,7 @@ class Known(NamedTuple):
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which the mean is at most delta."""
-        return _root(self.delta, float(_gaussian.epsilon(self.mu[-1], delta)), delta)
+        return root(self.delta, float(_gaussian.epsilon(self.mu[-1], delta)), delta)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Sampled:
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that mean is at most delta: an estimate."""
-        return _root(self.delta, self._highest(delta), delta)
+        return root(self.delta, self._highest(delta), delta)
 
     def interval(self, delta: float, error: float) -> tuple[float, float]:
         """Return an interval that holds the epsilon of the true mean with chance 1 - error."""
@@ -93,19 +93,18 @@ class Sampled:
             cap = self.cap(epsilon)
             if cap <= delta:
                 return np.inf
-            return _evidence((delta - self._means(epsilon)) / (cap - delta)) - threshold
+            return evidence((delta - self._means(epsilon)) / (cap - delta)) - threshold
 
         def below(epsilon: float) -> float:
-            return _evidence(self._means(epsilon) / delta - 1.0) - threshold
+            return evidence(self._means(epsilon) / delta - 1.0) - threshold
 
-        upper = _crossing(above, found, highest)
-        lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else _crossing(below, found, 0.0)
+        upper = crossing(above, found, highest)
+        lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
         return lower, upper
 
     def trials_wanted(self, delta: float, error: float) -> int:
         """Return how many trials would leave a tenth of delta for what no trial has shown."""
-        threshold = np.log(2.0 / error) + np.log(len(_STAKES))
-        return int(np.ceil(10.0 * threshold * self.cap(self.epsilon(delta)) / delta))
+        return unseen(self.cap(self.epsilon(delta)), delta, error)
 
     def cap(self, epsilon: float) -> float:
         """Return a number that no trial's mean of delta exceeds.
@@ -130,7 +129,13 @@ class Sampled:
         return np.asarray(table[self.places].mean(axis=1))
 
 
-def _evidence(gains: np.ndarray) -> float:
+def unseen(cap: float, delta: float, error: float) -> int:
+    """Return after how many trials without a gain a tenth of delta is ruled out, of [0, cap]."""
+    threshold = np.log(2.0 / error) + np.log(len(_STAKES))
+    return int(np.ceil(10.0 * threshold * cap / delta))
+
+
+def evidence(gains: np.ndarray) -> float:
     """Return the logarithm of the wealth of a bet on each gain, a mean over the stakes."""
     wealth = np.empty(len(_STAKES))
     factors = _FACTORS if gains.max() < _LARGE else 1
@@ -144,7 +149,7 @@ def _evidence(gains: np.ndarray) -> float:
     return float(most + np.log(np.exp(wealth - most).mean())) if np.isfinite(most) else -np.inf
 
 
-def _root(mean: Callable[[float], float], highest: float, delta: float) -> float:
+def root(mean: Callable[[float], float], highest: float, delta: float) -> float:
     """Return where a falling mean reaches delta, from 0 to where it is certainly below."""
     from scipy.optimize import brentq
 
@@ -160,7 +165,7 @@ def _root(mean: Callable[[float], float], highest: float, delta: float) -> float
     return float(brentq(excess, 0.0, highest, xtol=1e-12, rtol=1e-12))
 
 
-def _crossing(excess: Callable[[float], float], inside: float, outside: float) -> float:
+def crossing(excess: Callable[[float], float], inside: float, outside: float) -> float:
     """Return the outer end of a short stretch in which a function becomes positive."""
     while abs(outside - inside) > _TOLERANCE * max(1.0, abs(inside)):
         middle = 0.5 * (inside + outside)

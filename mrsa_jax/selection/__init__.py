@@ -12,6 +12,7 @@ from mrsa_jax._late import late_names
 if TYPE_CHECKING:
     from mrsa_jax._round_rules import ThresholdRule
     from mrsa_jax._selector import Selector, SelectorState
+    from mrsa_jax.selection._balls_in_bins import balls_in_bins
     from mrsa_jax.selection._bernoulli import BernoulliSelection, bernoulli
     from mrsa_jax.selection._blocks import batch_partitioning, partition, uniform, weighted
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
@@ -51,6 +52,7 @@ __all__ = [
     "SelectorState",
     "ThresholdRule",
     "aggregation_cardinality",
+    "balls_in_bins",
     "batch_partitioning",
     "bernoulli",
     "changing_population",

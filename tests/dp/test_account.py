@@ -294,7 +294,7 @@ AMPLIFIED = {"method": "amplified", "adversary": "models"}
         (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by coins of their own"),
         (AMPLIFIED | {"online": availability.markov(0.1, 2.0)}, "online is not independent"),
         (AMPLIFIED | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
-         "with a minimum separation rounds depend on each other"),
+         "with a minimum separation, or bins, rounds depend on each other"),
         (AMPLIFIED | {"strategy": np.eye(5)}, "with a strategy rounds do not compose"),
     ],
 )  # fmt: skip

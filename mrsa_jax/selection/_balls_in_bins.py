@@ -1,0 +1,100 @@
+"""Balls in bins: each client draws one of b places once, and takes part every b rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int32, Key
+
+from mrsa_jax._checks import check_integer, check_size
+from mrsa_jax._streams import client_words
+
+
+class BinsState(NamedTuple):
+    """What balls in bins remembers between rounds.
+
+    Attributes:
+        counts: int32[N], rounds in whose sum each client was.
+        bins: int32[N], the bin of each client, drawn in the first round.
+        played: int32, rounds so far.
+    """
+
+    counts: Int32[Array, " clients *trials"]
+    bins: Int32[Array, " clients *trials"]
+    played: Int32[Array, "*trials"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BinSelection:
+    """Clients take part every b rounds, each from a round of its own; build it with the factory.
+
+    Attributes:
+        num_bins: int32 scalar, b.
+        num_clients: N, static.
+    """
+
+    num_bins: Array
+    num_clients: int = dataclasses.field(metadata={"static": True})
+    takes_trials: ClassVar[bool] = True
+    joins_alone: ClassVar[bool] = True
+
+    @property
+    def separation(self) -> Array:
+        """int32 scalar, least difference of two rounds of one client."""
+        return self.num_bins
+
+    def init(self) -> BinsState:
+        """Return the state before the first round, in which bins are drawn."""
+        nothing = jnp.zeros(self.num_clients, jnp.int32)
+        return BinsState(nothing, nothing, jnp.int32(0))
+
+    def select(
+        self,
+        key: Key[Array, "*trials"],
+        state: BinsState,
+        available: Bool[Array, " clients *trials"],
+    ) -> tuple[Bool[Array, " clients *trials"], BinsState]:
+        """Return the available clients whose bin's turn it is, perhaps nobody, and the new state.
+
+        Takes trials as trailing axes.
+        """
+        drawn = client_words(key, self.num_clients) % self.num_bins.astype(jnp.uint32)
+        bins = jnp.where(state.played[None] == 0, drawn.astype(jnp.int32), state.bins)
+        cohort = available & (bins == (state.played % self.num_bins)[None])
+        counts = state.counts + cohort.astype(jnp.int32)
+        return cohort, BinsState(counts, bins, state.played + 1)
+
+
+def balls_in_bins(num_clients: int, num_bins: int) -> BinSelection:
+    """Return the scheme in which each client draws one of b bins once, uniformly, by itself.
+
+    In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks everybody once,
+    in an order that stays the same. Sums vary in size. It keeps a minimum separation of b, and
+    differential privacy is amplified by the unknown bin against who sees models only.
+
+    Args:
+        num_clients: N >= 1.
+        num_bins: b, from 1 to 2^16; the chances of bins differ by less than 2^-16 of their size.
+
+    Returns:
+        A selector; b is data.
+
+    Raises:
+        ConfigurationError: If a size is no positive integer, or there are too many bins.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> history = mj.selection.rollout(
+        ...     0, balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
+        >>> history[:3].sum(axis=0).tolist(), bool((history[:3] == history[3:]).all())
+        ([1, 1, 1, 1, 1, 1, 1, 1, 1], True)
+
+    Source: none of the papers; Chua, Ghazi, Harrison, Kamath, Kumar, Leeman, Manurangsi, Sinha,
+        Zhang, "Balls-and-bins sampling for DP-SGD" (2024).
+    """
+    n = check_size(num_clients, "num_clients")
+    return BinSelection(jnp.int32(check_integer(num_bins, "num_bins", 1, 2**16)), n)

@@ -1,0 +1,192 @@
+"""Drawn privacy losses against mixtures written out, quadrature and the accountant's bounds."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from mrsa_jax import ConfigurationError, availability, selection
+from mrsa_jax.dp import account, privacy_losses, toeplitz
+
+ALWAYS = availability.independent(0.0)
+SAMPLES = 20_000
+
+
+def _patterns(rounds: int, coin: float, separation: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return every participation of a client that rests, and its chance."""
+    found: dict[tuple[int, ...], float] = {}
+    for coins in itertools.product([0, 1], repeat=rounds):
+        last, own = -separation, []
+        for j, heads in enumerate(coins):
+            own.append(int(heads and j - last >= separation))
+            last = j if own[-1] else last
+        chance = np.prod([coin if heads else 1 - coin for heads in coins])
+        found[tuple(own)] = found.get(tuple(own), 0.0) + chance
+    return np.array(list(found)), np.array(list(found.values()))
+
+
+def _written_out(
+    patterns: np.ndarray, chances: np.ndarray, strategy: np.ndarray, noise: float, side: str
+) -> np.ndarray:
+    """Draw losses by the definition: the density of a mixture over that of one Gaussian."""
+    generator = np.random.default_rng(5)
+    shifts = patterns @ strategy.T / noise
+    release = generator.normal(size=(SAMPLES, len(strategy)))
+    if side == "with":
+        release += shifts[generator.choice(len(chances), SAMPLES, p=chances / chances.sum())]
+    each = release @ shifts.T - 0.5 * np.square(shifts).sum(axis=1)
+    losses = special.logsumexp(each, axis=1, b=chances)
+    return losses if side == "with" else -losses
+
+
+def _delta(losses: np.ndarray, epsilon: float) -> tuple[float, float]:
+    """Return delta at epsilon and its standard error."""
+    gains = np.maximum(0.0, -np.expm1(epsilon - losses.astype(np.float64)))
+    return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+
+
+COINS = selection.minimum_separation(selection.bernoulli(3, 0.5), 3)
+CASES = [
+    (selection.bernoulli(3, 0.3), 5, 0.3, 1, None),
+    (COINS, 8, 0.5, 3, None),
+    (COINS, 8, 0.5, 3, [1.0, 0.7]),
+    (COINS, 7, 0.5, 3, [1.0, 0.7, 0.4]),
+    (selection.minimum_separation(selection.bernoulli(3, 1.0), 4), 6, 1.0, 4, [1.0, 0.5]),
+    (selection.minimum_separation(selection.bernoulli(3, 0.5), 9), 4, 0.5, 9, None),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("side", ["with", "without"])
+def test_coins(case: int, side: str) -> None:
+    scheme, rounds, coin, separation, coefficients = CASES[case]
+    strategy = None if coefficients is None else toeplitz(coefficients, rounds)
+    found = privacy_losses(scheme, ALWAYS, rounds, 0.8, SAMPLES, side=side, strategy=strategy)
+    patterns, chances = _patterns(rounds, coin, separation)
+    matrix = np.eye(rounds) if strategy is None else strategy
+    _compare(found, _written_out(patterns, chances, matrix, 0.8, side))
+
+
+@pytest.mark.parametrize("side", ["with", "without"])
+@pytest.mark.parametrize(
+    ("bins", "coefficients"), [(3, None), (3, [1.0, 0.6, 0.3, 0.1]), (9, None)]
+)
+def test_bins(bins: int, coefficients: list[float] | None, side: str) -> None:
+    strategy = toeplitz([1.0] if coefficients is None else coefficients, 7)
+    found = privacy_losses(selection.balls_in_bins(4, bins), ALWAYS, 7, 0.8, SAMPLES, side=side,
+                           strategy=None if coefficients is None else strategy)  # fmt: skip
+    patterns = (np.arange(7) % bins == np.arange(bins)[:, None]).astype(int)
+    _compare(found, _written_out(patterns, np.full(bins, 1 / bins), strategy, 0.8, side))
+
+
+def _compare(found: np.ndarray, expected: np.ndarray) -> None:
+    """Five standard errors, for the mean, the spread and delta; E[exp(-loss)] is 1."""
+    for power in (1, 2):
+        a, b = found.astype(np.float64) ** power, expected**power
+        error = np.sqrt((a.var() + b.var()) / SAMPLES)
+        assert abs(a.mean() - b.mean()) < 5 * error + 1e-5  # a certain participation: one Gaussian
+    for epsilon in (0.0, 0.5, 2.0):
+        (a, error_a), (b, error_b) = _delta(found, epsilon), _delta(expected, epsilon)
+        assert abs(a - b) < 5 * np.hypot(error_a, error_b) + 1e-6
+    assert len(np.unique(found)) > 0.99 * SAMPLES
+
+
+def test_likelihoods_have_mean_one() -> None:
+    """E[exp(-loss)] = 1 on both sides: the recursion is a density, over many rounds too."""
+    for scheme, strategy in (
+        (selection.minimum_separation(selection.bernoulli(3, 0.2), 5), toeplitz([1, 0.5], 300)),
+        (selection.poisson(3, [0.1, 0.5, 0.9]), None),
+    ):
+        for side in ("with", "without"):
+            losses = privacy_losses(scheme, ALWAYS, 300, 12.0, SAMPLES, side=side,
+                                    strategy=strategy, client=1).astype(np.float64)  # fmt: skip
+            ratios = np.exp(-losses)
+            assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(SAMPLES)
+
+
+def test_no_bound_is_below_the_pair() -> None:
+    """The accountant's figures are never below what the exact pair loses."""
+    online = availability.independent(0.25)
+    cases: list[tuple[Any, Any, Any]] = [
+        (selection.bernoulli(4, 0.2), online, None),
+        (selection.minimum_separation(selection.bernoulli(4, 0.3), 4), online, None),
+        (selection.minimum_separation(selection.bernoulli(4, 0.3), 4), online,
+         toeplitz([1, 0.5, 0.2], 60)),
+        (selection.balls_in_bins(4, 6), ALWAYS, None),
+        (selection.balls_in_bins(4, 6), ALWAYS, toeplitz([1, 0.5, 0.2], 60)),
+    ]  # fmt: skip
+    for scheme, who, strategy in cases:
+        bounds = [
+            account(scheme, who, 60, 3.0, 1e-3, adversary="models", strategy=strategy,
+                    method=method, trials=500)
+            for method in ("auto", "pattern_averaged", "worst_case")
+        ]  # fmt: skip
+        drawn = account(scheme, who, 60, 3.0, 1e-3, adversary="models", strategy=strategy,
+                        method="monte_carlo", trials=SAMPLES)  # fmt: skip
+        for epsilon in (0.5, 1.5):
+            for side in ("with", "without"):
+                losses = privacy_losses(scheme, who, 60, 3.0, SAMPLES, side=side,
+                                        strategy=strategy, seed=1)  # fmt: skip
+                delta, error = _delta(losses, epsilon)
+                for bound in bounds:
+                    assert delta - 5 * error <= bound.delta(epsilon)[0] * (1 + 1e-9)
+        assert drawn.lower[0] <= drawn.epsilon[0] <= drawn.upper[0]
+        for bound in bounds:
+            assert drawn.lower[0] <= bound.upper[0]
+        # averaging over patterns gives away who takes part: strictly more, and no more than all
+        assert drawn.epsilon[0] < 0.9 * bounds[1].epsilon[0]
+        assert bounds[1].epsilon[0] <= bounds[2].epsilon[0] * (1 + 1e-9)
+
+
+def test_drawn_interval_holds_poisson() -> None:
+    """The known epsilon of Poisson sampling, at two numbers of samples, one of them too few."""
+    scheme = selection.bernoulli(4, 0.2)
+    known = account(scheme, ALWAYS, 20, 1.5, 1e-2, adversary="models")
+    for trials in (200, SAMPLES):
+        found = account(scheme, ALWAYS, 20, 1.5, 1e-2, adversary="models", method="monte_carlo",
+                        trials=trials, confidence=1 - 1e-6)  # fmt: skip
+        assert (found.lower <= known.epsilon).all()
+        assert (known.lower <= found.upper).all()
+        assert (found.trials, len(found.notes)) == (trials, 2 if trials == 200 else 1)
+    np.testing.assert_allclose(found.epsilon, known.epsilon, rtol=0.1)
+
+
+def test_samples_do_not_depend_on_how_many() -> None:
+    few, many = (privacy_losses(COINS, ALWAYS, 8, 1.0, count) for count in (100, 5000))
+    assert (few == many[:100]).all()
+    assert not np.isin(many[2048:], many[:2048]).any()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"selector": selection.uniform(4, 2)}, "clients must join by coins of their own, or bins"),
+        ({"selector": selection.batch_partitioning(4, 2, 2, "uniform")}, "by coins of their own"),
+        ({"availability": availability.markov(0.1, 2.0)}, "be online independently"),
+        ({"selector": selection.balls_in_bins(4, 2), "availability": availability.independent(0.1)},
+         "with bins everybody must always be online"),
+        ({"strategy": toeplitz([1, -0.5], 8)}, "must have no negative entry"),
+        ({"strategy": toeplitz([1, 0.5, 0.2, 0.1], 8)}, "must not be wider than the minimum sep"),
+        ({"side": "both"}, "`side` must be a known side"),
+        ({"samples": 0}, "`samples` must be at least 1"),
+        ({"client": 3}, r"`client` must lie in \[0, 2\]; got 3"),
+        ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite"),
+    ],
+)  # fmt: skip
+def test_refused(asked: dict[str, Any], message: str) -> None:
+    given = {"selector": COINS, "availability": ALWAYS, "rounds": 8, "noise_multiplier": 1.0,
+             "samples": 10} | asked  # fmt: skip
+    with pytest.raises(ConfigurationError, match=message):
+        inspect.unwrap(privacy_losses)(**given)
+
+
+def test_monte_carlo_is_refused_of_the_server() -> None:
+    with pytest.raises(ConfigurationError, match="must not be 'monte_carlo': the server sees"):
+        account(COINS, ALWAYS, 8, 1.0, method="monte_carlo")
+    with pytest.raises(ConfigurationError, match="must not be 'monte_carlo': clients must join"):
+        account(selection.uniform(4, 2), ALWAYS, 8, 1.0, method="monte_carlo", adversary="models")
