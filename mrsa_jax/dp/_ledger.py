@@ -185,7 +185,7 @@ def ledger(
     infinite mu as well. With a strategy that has negative entries `trajectory` takes a product of
     matrices for each round.
 
-    Memory: 8 bytes for each of the entries of some clients' columns, 256 MiB in all at most on a
+    Memory: 8 bytes for each of the entries of some clients' columns, 128 MiB in all at most on a
     CPU, beside some matrices `[rounds, rounds]` with a strategy. Cost: a pass over the matrix; with
     a strategy one product of its Gram matrix, or band, with it.
 

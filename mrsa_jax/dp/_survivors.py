@@ -84,13 +84,15 @@ class Sums(NamedTuple):
     def members(self, clients: Any, argument: str, *, leaves_one: bool = False) -> np.ndarray:
         """Return the indices of some clients, who are named where the sums are a log's."""
         count = self.rows.shape[1]
-        listed = clients if isinstance(clients, list | tuple) else host_array(clients, argument)
-        if self.log is not None:
+        if self.log is None:
+            listed = check_integers(clients, argument, 0)
+        else:
+            is_list = isinstance(clients, list | tuple)
+            require(is_list, argument, "must be a list of clients' names", clients)
             places = {str(name): place for place, name in enumerate(self.log.clients)}
-            for name in listed:
+            for name in clients:
                 require(str(name) in places, argument, "must name clients of the log", name)
-            listed = [places[str(name)] for name in listed]
-        listed = [] if len(listed) == 0 else check_integers(listed, argument, 0)
+            listed = [places[str(name)] for name in clients]
         for place in listed:
             check_count(place, argument, f"must hold indices below {count}, the number of clients",
                         0, count - 1)  # fmt: skip

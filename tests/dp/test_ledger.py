@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 import jax
@@ -211,11 +212,12 @@ def test_trainings_are_read_by_all_sums_of_their_rounds():
     # a round that fell apart is two sums, each with what its own members added
     whole = np.array([[True] * 4, [False] * 4, [True] * 4])
     parts = np.array([[0, 0, 1, 1], [-1, -1, -1, 2], [0, 0, 0, 0]], np.int32)
-    nothing = np.zeros(3, np.float32)
-    trained = federated.TrainingResult(
-        nothing, nothing, nothing, nothing, np.zeros(3, np.int32), nothing, None, None, whole,
-        parts, None,
-    )  # fmt: skip
+    fields = dict.fromkeys(
+        (field.name for field in dataclasses.fields(federated.TrainingResult)), np.zeros(3)
+    )
+    own = {"participation": whole, "components": parts}
+    unasked = dict.fromkeys(("aggregates", "diverged_round", "drift"))
+    trained = federated.TrainingResult(**fields | unasked | own)
     told = mj.dp.ledger(trained, [1.0, 2.0, 4.0], planned=4)
     expected = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1]]
     rows = mj.dp.ledger(expected, [1.0, 1.0, 2.0, 4.0], planned=4)
