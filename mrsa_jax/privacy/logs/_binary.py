@@ -14,6 +14,7 @@ import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._long import assemble
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 
 
@@ -147,6 +148,6 @@ def _from_array(array: np.ndarray, options: Layout, path: str) -> ParticipationL
         fault(path, "rows of round and client (and weight)", f"shape {array.shape}")
     columns = [_table.distinct(array[:, i].tolist()) for i in range(array.shape[1])]
     weights = columns[2] if len(columns) == 3 else None
-    return _table.assemble(
+    return assemble(
         columns[0], columns[1], weights, options, lambda row: f"{path}: row {row}", path
     )

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax.privacy.logs._long import assemble
+from mrsa_jax.privacy.logs._numbers import parse_number
 from mrsa_jax.privacy.logs._table import (
     Column,
     Layout,
     ParticipationLog,
-    assemble,
     clean,
     fault,
     from_matrix,
-    parse_number,
 )
 
 ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._long import assemble
+from mrsa_jax.privacy.logs._numbers import parse_number
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import text_of
 
@@ -60,7 +62,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a log in text; compressed by gzip too."""
     text, first = _open(path, options)
     header = text.split(first)
-    is_matrix = all(_table.parse_number(field) is not None for field in header)
+    is_matrix = all(parse_number(field) is not None for field in header)
     where = f"{path}:{text.number}"
     if options.layout == "long" and is_matrix:
         width = len(header)
@@ -71,7 +73,7 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         read, locate = _rows(text, width, 0)
         found = [_table.clean(_table.arrow_column(values)) for values in read.columns]
         weights = found[2] if width == 3 else None
-        return _table.assemble(found[0], found[1], weights, options, locate, str(path))
+        return assemble(found[0], found[1], weights, options, locate, str(path))
     if options.layout == "matrix" or (options.layout == "auto" and is_matrix):
         return _read_matrix(text, options)
     if not _columns.is_long(header, options, where):
@@ -125,7 +127,7 @@ def _delimiter(line: str) -> str | None:
     if counts[best]:
         return best
     first = line.split(maxsplit=1)[:1]
-    return None if first and _table.parse_number(first[0]) is not None else " "
+    return None if first and parse_number(first[0]) is not None else " "
 
 
 @functools.cache
@@ -217,7 +219,7 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
         if not width:
             width = len(fields)
             places = list(range(width))
-            if any(_table.parse_number(field) is None for field in fields):
+            if any(parse_number(field) is None for field in fields):
                 header = [field.strip() for field in fields]
                 places = _columns.client_columns(header, options, f"{path}:{number}")
                 continue
@@ -266,7 +268,7 @@ class _Tokens:
     def row(self, fields: list[str], places: list[int], where: str) -> np.ndarray:
         """Return a row: bools where all entries are 0 or 1, else fractions."""
         for field in set(fields) - self._values.keys():
-            value = _table.parse_number(field)
+            value = parse_number(field)
             if value is None:
                 place = places[fields.index(field)] + 1
                 fault(f"{where}, field {place}", "a number", repr(field.strip()))

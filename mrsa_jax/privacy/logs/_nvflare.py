@@ -9,6 +9,7 @@ import re
 
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._json import load_object
+from mrsa_jax.privacy.logs._long import assemble
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import lines_of, text_of
 
@@ -57,7 +58,7 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
         fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
               "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
               "mrsa_jax.live.nvflare)", "none")  # fmt: skip
-    log = _table.assemble(
+    log = assemble(
         _table.distinct(rounds), _table.clean(_table.distinct(clients)), None, options,
         lambda row: f"{path}:{lines[row]}", str(path),
     )  # fmt: skip

@@ -18,10 +18,8 @@ import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
-from mrsa_jax.privacy.logs._numbers import parse_decimal, parse_number
+from mrsa_jax.privacy.logs._numbers import parse_decimal
 
-_MISSING = ("", "nan", "NaN")
-_MOST_NAME = 1000  # characters
 _MOST_SHOWN = 200  # characters of what was found
 
 
@@ -88,7 +86,7 @@ def fault(where: str, expected: str, found: str) -> NoReturn:
     raise ConfigurationError(f"{where}: expected {expected}; found {found}")
 
 
-def _decimal(name: Any) -> Fraction | None:
+def decimal_of(name: Any) -> Fraction | None:
     """Return the number that a name of a round or client is, or None."""
     if isinstance(name, str):
         return parse_decimal(name)
@@ -118,34 +116,6 @@ def whole(names: list[Any]) -> list[Any]:
     if floats and all(name == name and name.is_integer() for name in floats):
         return [int(name) if isinstance(name, float) else name for name in names]
     return names
-
-
-def assemble(
-    rounds: Column,
-    clients: Column,
-    weights: Column | None,
-    options: Layout,
-    locate: Callable[[int], str],
-    path: str,
-) -> ParticipationLog:
-    """Return the matrix of a table with a row for each participation, or name its first fault."""
-    if rounds.codes.size == 0:
-        fault(path, "rows of participation after the header", "none")
-    if weights is None:
-        weights = Column(np.zeros_like(rounds.codes), [1])
-    read = [_weight(name) for name in weights.names]
-    _check_rows(rounds, clients, weights, read, locate)
-    check_rounds(rounds, locate)
-    check_names(clients, "client", locate)
-    values = [Fraction(0) if value is None else value for value in read]  # None is in no row
-    order = in_order(rounds, options.round_order)
-    columns = in_order(clients, "sorted")
-    row, column = places_in(order, rounds), places_in(columns, clients)
-    shape = (len(order), len(columns))
-    _check_repeats(row, column, shape, rounds, clients, locate)
-    matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
-    names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
-    return named(matrix, *names)
 
 
 def dense(
@@ -179,62 +149,6 @@ def named(
     return ParticipationLog(whole, rounds, clients, scales if scaled else None)
 
 
-def _weight(name: Any) -> Fraction | None:
-    """Return a weight exactly, or None if it is none."""
-    if isinstance(name, str):
-        value = parse_number(name)
-    elif isinstance(name, float) and not math.isfinite(name):
-        value = None
-    else:
-        value = None if name is None else Fraction(name)
-    return value if value is not None and value >= 0 else None
-
-
-def _check_rows(
-    rounds: Column,
-    clients: Column,
-    weights: Column,
-    values: list[Fraction | None],
-    locate: Callable[[int], str],
-) -> None:
-    faults: list[tuple[int, str, Column]] = []
-    one_line = f"a name in one line, of at most {_MOST_NAME} characters"
-    bad = {name for name, value in zip(weights.names, values, strict=True) if value is None}
-    columns: tuple[tuple[Column, str, Callable[[Any], bool]], ...] = (
-        (rounds, "a round (a number from 0 on, or a name)", _is_round),
-        (clients, "the name or number of a client", _is_name),
-        (rounds, one_line, _is_one_line),
-        (clients, one_line, _is_one_line),
-        (weights, "a weight, a number of 0 or more", lambda name: name not in bad),
-    )
-    for column, expected, is_fine in columns:
-        wrong = [code for code, name in enumerate(column.names) if not is_fine(name)]
-        rows = np.flatnonzero(np.isin(column.codes, wrong)) if wrong else np.empty(0, int)
-        if rows.size:
-            faults.append((int(rows[0]), expected, column))
-    if faults:
-        row, expected, column = min(faults, key=lambda item: item[0])
-        name = column.names[column.codes[row]]
-        fault(locate(row), expected, "nothing" if name in ("", None) else repr(name))
-
-
-def _is_name(name: Any) -> bool:
-    return name is not None and name not in _MISSING and name == name  # NaN differs from itself
-
-
-def _is_one_line(name: Any) -> bool:
-    if not isinstance(name, str):
-        return True
-    return len(name) <= _MOST_NAME and "\n" not in name.strip() and "\r" not in name.strip()
-
-
-def _is_round(name: Any) -> bool:
-    if isinstance(name, float) and math.isinf(name):
-        return False
-    number = _decimal(name)
-    return _is_name(name) and (number is None or number >= 0)
-
-
 def check_names(column: Column, kind: str, locate: Callable[[int], str]) -> None:
     """Raise if two names may be one.
 
@@ -266,7 +180,7 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
     check_names(rounds, "round", locate)
     codes, first = np.unique(rounds.codes, return_index=True)
     odd = [row for code, row in zip(codes, first, strict=True)
-           if _decimal(rounds.names[code]) is None]  # fmt: skip
+           if decimal_of(rounds.names[code]) is None]  # fmt: skip
     if odd and 2 * len(odd) <= len(codes):
         row = min(odd)
         name = rounds.names[rounds.codes[row]]
@@ -277,34 +191,14 @@ def check_rounds(rounds: Column, locate: Callable[[int], str]) -> None:
 def likeness(name: Any) -> Any:
     """Return what two names share that a reader may take for one."""
     if not isinstance(name, str):
-        number = _decimal(name)
+        number = decimal_of(name)
         return name if number is None else number
     if not name.isascii():
         name = unicodedata.normalize("NFKC", name)
     if not name.isprintable():
         name = "".join(mark for mark in name if mark.isprintable() or mark.isspace())
-    number = _decimal(name)
+    number = decimal_of(name)
     return " ".join(name.split()) if number is None else number
-
-
-def _check_repeats(
-    row: np.ndarray,
-    column: np.ndarray,
-    shape: tuple[int, int],
-    rounds: Column,
-    clients: Column,
-    locate: Callable[[int], str],
-) -> None:
-    place = row.astype(np.int64) * shape[1] + column
-    order = np.argsort(place, kind="stable")
-    again = order[1:][place[order[1:]] == place[order[:-1]]]
-    if again.size == 0:
-        return
-    second = int(again.min())
-    first = int(np.flatnonzero(place == place[second])[0])
-    client, label = clients.names[clients.codes[second]], rounds.names[rounds.codes[second]]
-    fault(locate(second), "each client once in a round",
-          f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip
 
 
 def in_order(column: Column, how: str) -> np.ndarray:
@@ -314,7 +208,7 @@ def in_order(column: Column, how: str) -> np.ndarray:
         return used[np.argsort(first)]
     names = [column.names[code] for code in used]
     key: Callable[[Any], Any] = _natural
-    if all(_decimal(name) is not None for name in names):
+    if all(decimal_of(name) is not None for name in names):
         key = _number
     elif len({type(name) for name in names}) == 1 and not isinstance(names[0], str):
         key = _plain  # dates
@@ -337,7 +231,7 @@ def _plain(name: Any) -> Any:
 
 
 def _number(name: Any) -> Any:
-    return _decimal(name) if isinstance(name, str) else name
+    return decimal_of(name) if isinstance(name, str) else name
 
 
 def _natural(name: Any) -> tuple[list[Any], str]:
