@@ -25,6 +25,7 @@ from mrsa_jax.study._config import (
     SegmentConfig,
     TrainingConfig,
 )
+from mrsa_jax.study._mechanism import build_bounded
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
@@ -321,12 +322,26 @@ def build_aggregator(
     *,
     rule: secagg.GraphRule | None = None,
     samples: np.ndarray | None = None,
+    cohort_size: int,
 ) -> secagg.RingAverage:
-    """Return the aggregator: quantize, pad, sum in the ring, decode.
+    """Return the aggregator: quantize, add noise, pad, sum in the ring, decode.
 
     All secrets come from `secret_seed`, which is each run's own. `samples`, each client's number,
-    bound the weights where the average is a weighted one.
+    bound the weights where the average is a weighted one; of a whole cohort's noise each client
+    adds one in `cohort_size`.
     """
+    if config.clip_norm is not None:
+        quantizer, noise = build_bounded(config, cohort_size, dim)
+        return secagg.ring_average(
+            quantizer,
+            num_participants,
+            dim,
+            modulus_bits=config.modulus_bits,
+            fidelity=config.fidelity,
+            key_material=secret_seed,
+            rule=rule,
+            noise=noise,
+        )
     quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
     return secagg.ring_average(
         quantizer,

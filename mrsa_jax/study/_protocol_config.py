@@ -13,6 +13,7 @@ FidelityName = Literal["array", "sets"]
 GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
 SplitPolicyName = Literal["ignore", "abort", "drop_block"]
 ClipRuleName = Literal["fixed", "last_max", "last_rms"]
+NoiseName = Literal["skellam", "discrete_gaussian"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,24 @@ class AggregationConfig(Shown):
     """That multiple."""
     clip_floor: float = 1e-4
     """The least that it may come to."""
+    noise_multiplier: float = 0.0
+    """Differential privacy of each client's whole history: noise of this many --clip-norm in the
+    sum of a whole cohort. Each client adds its share to its own update before it pads, which
+    protects it from the server and from all who see sums or models, none of whom is trusted;
+    clients who tell the server their own noise take their shares from the others. 0: none."""
+    clip_norm: float | None = None
+    """L2 norm to which each client's whole update is clipped, as noise needs it: in place of --clip
+    and --num-levels, on a lattice that follows from --modulus-bits. None: no such bound."""
+    noise: NoiseName = "skellam"
+    """skellam (its sums are Skellam again) or discrete_gaussian."""
+    target_delta: float = 1e-5
+    """At which each client's epsilon is told, over all rounds; below one in the clients there
+    are."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether clients add noise."""
+        return self.noise_multiplier > 0
 
 
 def validate_graph(config: Any) -> None:
@@ -80,3 +99,46 @@ def validate_graph(config: Any) -> None:
     regular = graph in ("harary", "random_regular")
     rule = "must be given for harary and random_regular, and for no other graph"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
+
+
+_WITHOUT_NORM = "must be left out with `clip_norm`, which bounds whole updates instead"
+
+
+def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: str) -> None:
+    """Check noise, the bound on updates' norms, and what neither goes with.
+
+    Args:
+        aggregation: Settings of the sums.
+        varies: Whether a scheme asks any number of clients.
+        segments: Name of the scheme of segments, "none" without.
+
+    Raises:
+        ConfigurationError: Naming the first argument that breaks a rule.
+
+    Examples:
+        >>> validate_noise(AggregationConfig(noise_multiplier=1.0), varies=False, segments="none")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `clip_norm` must be given with noise...
+    """
+    own, norm = aggregation, aggregation.clip_norm
+    check_number(own.noise_multiplier, "noise_multiplier", "must be 0 or positive, finite", 0.0)
+    rule = "must lie in (0, 1)"
+    check_number(own.target_delta, "target_delta", rule, POSITIVE)
+    require(own.target_delta < 1, "target_delta", rule, own.target_delta)
+    if norm is None:
+        rule = "must be given with noise: what is not bounded no noise hides"
+        return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
+    check_number(norm, "clip_norm", "must be positive and finite", POSITIVE)
+    for name in ("num_levels", "clip", "clip_rule"):
+        value = getattr(own, name)
+        require(value == getattr(AggregationConfig(), name), name, _WITHOUT_NORM, value)
+    rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
+    require(not own.weighted, "weighted", rule, own.weighted)
+    rule = "must be left out with segments, whose blocks clip each entry"
+    require(segments == "none", "clip_norm", rule, norm, segments)
+    rule = (
+        "must be left out where cohorts differ in size (bernoulli, poisson): a client's share of "
+        "the noise is one in a cohort's clients"
+    )
+    return require(not varies, "clip_norm", rule, norm)

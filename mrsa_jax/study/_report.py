@@ -22,6 +22,7 @@ from mrsa_jax.study._page import (
     settings_section,
 )
 from mrsa_jax.study._report_drift import drift_section
+from mrsa_jax.study._report_noise import noise_section
 from mrsa_jax.study._summary import Row
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _FORMS = {
     "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
     "Skipped": "{row.skipped_rounds:.4g}",
     "Accuracy": "{row.percent_right:.1f} %",
+    "Mean epsilon": "{row.epsilon_mean:.3g}",
+    "Worst epsilon": "{row.epsilon_worst:.3g}",
     "Error": "{row.reconstruction_error:.2g}",
     "Level": "{row.privacy_level:.3g}",
     "Seconds": "{row.round_seconds:.3g}",
@@ -66,6 +69,10 @@ _CAPTIONS = {
     "correlation": "Correlation of a client's updates, by the rounds between them, and what was"
     " fitted to it: the share that lasts times powers of its memory.",
     "accuracy": "Accuracy of the global model on the test set.",
+    "accuracy_epsilon": "Test accuracy against the epsilon that clients have spent until then: the"
+    " worst client's (thick) and the clients' mean (thin).",
+    "epsilon": "Epsilon of clients' whole histories against the server, from who really survived:"
+    " from the clients' mean (thick) to the worst client (thin).",
     "reconstruction_error": "Relative squared error of each client's update as the server's least"
     " squares reconstructs it, models frozen over the whole history (the worst case); 1 means"
     " nothing was learnt beyond zero.",
@@ -93,7 +100,8 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Weak T", "Hidden among", "Accuracy", "Error", "Level", "Seconds"}
+    optional = {"Weak T", "Hidden among", "Accuracy", "Mean epsilon", "Worst epsilon", "Error",
+                "Level", "Seconds"}  # fmt: skip
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -122,6 +130,7 @@ def study_page(
         Section("How well clients are hidden", large),
         Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
+        noise_section(results, rows),
         drift_section(results, rows),
         Section("Privacy and its cost", _cost(results)),
         figures_section(captioned(others)),
@@ -234,6 +243,10 @@ _READING_ERROR = (
     "frozen over all rounds (the worst case)."
 )
 
+_READING_NOISE = (
+    " Mean and worst epsilon: of differential privacy for a client's whole history, against the "
+    "server, which knows who took part; the mean over all clients, and the worst of them."
+)
 _READING_SEGMENTS = (
     " Level: HeteroSAg's privacy level, 1 less the largest share of segments whose sum over some "
     "union of groups the server learns in a round. Seconds: until the slowest group has sent its "
@@ -246,5 +259,6 @@ def reading(rows: Sequence[Row]) -> str:
     attacked = any(row.reconstruction_error is not None for row in rows)
     segmented = any(row.privacy_level is not None for row in rows)
     proven = any(row.weak_privacy is not None for row in rows)
-    plain = _READING.format(weak=_READING_WEAK * proven)
+    noisy = any(row.epsilon_worst is not None for row in rows)
+    plain = _READING.format(weak=_READING_WEAK * proven) + _READING_NOISE * noisy
     return plain + _READING_ERROR * attacked + _READING_SEGMENTS * segmented

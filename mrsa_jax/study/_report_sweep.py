@@ -34,6 +34,7 @@ _CURVES = {
     "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a sum.",
     "fairness_gap": "Fairness gap F.",
     "accuracy": "Accuracy of the global model on the test set.",
+    "epsilon_worst": "Epsilon of the worst client's whole history, against the server.",
 }
 _UNUSED = ("out", "resources", "checkpoint_every")  # settings of a point that a sweep has not
 _MOST_HUES = 12  # values that colours and marks tell apart, of what is no scheme
@@ -122,6 +123,20 @@ def plot_any(
     return ax
 
 
+def accuracy_epsilon(results: xr.Dataset, table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Plot accuracy against epsilon: a curve for each scheme or T, else for what differs first."""
+    noises = _points.columns_of(results, "aggregation.noise_multiplier")
+    pooled = {*noises, *_points.columns_of(results, "seed")}
+    free = [name for name in _points.point_columns(results) if table[name].nunique() > 1]
+    free = [name for name in free if name not in pooled]
+    schemes = [name for name in _points.columns_of(results, "scheme") if name in free]
+    hue = next(iter([*schemes, *free]), None)
+    names = dict.fromkeys(noises[:1], "noise_multiplier")
+    if hue in schemes:
+        names, hue = names | {hue: "scheme"}, "scheme"
+    return plotting.plot_accuracy_epsilon(table.rename(columns=names), hue=hue, ax=ax)
+
+
 def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, bytes]]:
     """Return the figures of a sweep, each with what it shows: name -> caption, PNG."""
     pictures: dict[str, tuple[str, bytes]] = {}
@@ -135,6 +150,13 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
         named = table.rename(columns=schemes)
         plot: Callable[..., Any] = functools.partial(plotting.plot_privacy_cost, named)
         pictures["tradeoff"] = (caption, png_of(plot))
+    if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
+        caption = (
+            "Accuracy against the epsilon of clients' whole histories, against the server: the "
+            "worst client's (full marks) and the clients' mean (hollow)."
+        )
+        plot = functools.partial(accuracy_epsilon, results, table)
+        pictures["accuracy_epsilon"] = (caption, png_of(plot))
     known = [name for name in _CURVES if name in has]
     names = {*_points.point_columns(results), *_CURVES, "seconds"}
     others = [name for name in has if name not in names]

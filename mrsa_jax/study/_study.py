@@ -23,6 +23,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._mechanism import build_bounded
 from mrsa_jax.study._memory import stated_memory
 from mrsa_jax.study._played import lossy_trials, segments_of
 from mrsa_jax.study._progress import Progress, note, performance_words, warn
@@ -103,6 +104,8 @@ def _check_schemes(config: Config) -> None:
         if not isinstance(config, SimulateConfig):
             segments_of(config, selector, dim=config.hetero.num_columns)
     if not isinstance(config, SimulateConfig):
+        if config.aggregation.clip_norm is not None:  # a ring too small for one entry is for all
+            build_bounded(config.aggregation, config.population.cohort_size, dim=1)
         from mrsa_jax import data
 
         name = config.data.dataset

@@ -27,6 +27,13 @@ class Row:
         hidden_among_median: The median client of those, a mean over trials; None as above.
         weak_lower: Weak T is at least this; None but where plain rounds are trained on.
         weak_upper: Weak T is at most this; None as above.
+        epsilon_mean: Mean over clients of the epsilon of their whole histories, from who really
+            survived; None without noise.
+        epsilon_worst: The worst client's.
+        epsilon_proven: A bound on every client's that holds for the integers drawn.
+        planned_epsilon: The worst client's if each of its sums had had all the planned noise.
+        target_delta: At which delta these are.
+        wrapped_coordinates: Coordinates of all sums that noise took out of the ring's window.
         rank: Rank of the participation matrix.
         num_clients: N, the largest rank possible.
         guaranteed_privacy: Weak T that lasts whatever the rounds bring; 1 where nothing is
@@ -82,6 +89,12 @@ class Row:
     hidden_among_median: float | None = None
     weak_lower: int | None = None
     weak_upper: int | None = None
+    epsilon_mean: float | None = None
+    epsilon_worst: float | None = None
+    epsilon_proven: float | None = None
+    planned_epsilon: float | None = None
+    target_delta: float | None = None
+    wrapped_coordinates: int | None = None
 
     @property
     def hidden_among(self) -> str | None:
@@ -153,7 +166,23 @@ def _row(one: xr.Dataset) -> Row:
         hidden_among_median=_last(last, "hidden_among_median", np.mean),
         weak_lower=_whole(_last(last, "weak_lower", np.min)),
         weak_upper=_whole(_last(last, "weak_upper", np.min)),
+        **_epsilons(one),
     )
+
+
+def _epsilons(one: xr.Dataset) -> dict[str, Any]:
+    """Return what noise left of differential privacy; nothing without noise."""
+    if "epsilon" not in one:
+        return {}
+    own = one["epsilon"].values
+    return {
+        "epsilon_mean": float(own.mean()),
+        "epsilon_worst": float(own.max()),
+        "epsilon_proven": float(one["epsilon_proven"]),
+        "planned_epsilon": float(one["planned_epsilon"].max()),
+        "target_delta": float(one["epsilon"].attrs["delta"]),
+        "wrapped_coordinates": int(one["wrapped"].sum()),
+    }
 
 
 def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float | None:
@@ -211,9 +240,29 @@ def sentences(results: xr.Dataset) -> tuple[str, ...]:
         said.append(_failure_sentence(rows, rounds))
     if any(row.privacy_level is not None for row in rows):
         said.append(_segment_sentence(rows))
+    if any(row.epsilon_worst is not None for row in rows):
+        said.append(_noise_sentence(rows, rounds))
     if drift := _drift_sentence(rows, rounds):
         said.append(drift)
     return tuple(said)
+
+
+def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
+    """Say what noise promises, to whom, and of whom it asks what."""
+    known = [row for row in rows if row.epsilon_worst is not None]
+    parts = [
+        f"{row.epsilon_worst:.3g} for the worst client and {row.epsilon_mean:.3g} on average under "
+        f"{row.scheme} ({row.planned_epsilon:.3g} for the worst as planned)"
+        for row in known
+    ]
+    text = (
+        f"With the clients' noise a client's whole history of updates is differentially private "
+        f"against the server and all who see sums or models: at delta "
+        f"{known[0].target_delta:g} its epsilon {_after(rounds)} is {_join(parts)}. The server "
+        "knows who took part, so sampling amplifies nothing"
+    )
+    wrapped = sum(row.wrapped_coordinates or 0 for row in known)
+    return text + (f"; in {wrapped} coordinates of all sums the ring wrapped." if wrapped else ".")
 
 
 def _drift_sentence(rows: tuple[Row, ...], rounds: int) -> str:

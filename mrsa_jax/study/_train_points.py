@@ -15,7 +15,7 @@ from mrsa_jax._device import at_once
 from mrsa_jax._memory import free_bytes
 from mrsa_jax._selector import cohort_size_of
 from mrsa_jax._tracing import program_of
-from mrsa_jax.study import _build
+from mrsa_jax.study import _build, _noise
 from mrsa_jax.study._config import (
     DataConfig,
     ResourceConfig,
@@ -33,6 +33,7 @@ from mrsa_jax.study._variables import known_of, of_point
 _TRACED = {
     "": ("seed", "scheme"),
     "population": ("dropout_rates", "assignment"),
+    "aggregation": ("noise_multiplier", "clip_norm", "target_delta"),
     "training": (
         "learning_rate",
         "server_learning_rate",
@@ -78,7 +79,9 @@ def _shapes(config: TrainConfig) -> tuple[Hashable, ...]:
     largest = None  # samples of a client
     if data.partition == "dirichlet" or (data.partition == "shards" and data.shards_per_client > 1):
         largest = _most_samples(config.seed, data, population.num_clients)
-    return program, drawn, largest, _build.build_server(config.training) is None
+    own = config.aggregation
+    sums = own.clip_norm is not None, own.is_noisy
+    return program, drawn, largest, sums, _build.build_server(config.training) is None
 
 
 @functools.cache
@@ -97,11 +100,17 @@ def variables(configs: Sequence[TrainConfig], trajectories: bool) -> dict[str, V
     found = {name: Variable((), *facts) for name, facts in _END.items()}
     if any(config.training.measure_drift for config in configs):
         found |= {name: Variable((), *facts) for name, facts in OF_POINT.items()}
+    is_bounded = any(config.aggregation.clip_norm is not None for config in configs)
+    if is_bounded:
+        found |= {name: Variable((), *facts) for name, facts in _noise.OF_POINT.items()}
     found |= history_variables((), trajectories)
     if trajectories:
         tests = ("evaluation",)
         words = "Rounds done at each test; nan beyond the last"
         found["evaluated_round"] = Variable(tests, "int32", "rounds", words)
+        for name in _noise.BY_TEST if is_bounded else ():
+            words = f"{_noise.OF_POINT[name][2]}, at each test"
+            found[f"{name}_by_evaluation"] = Variable(tests, "float64", "1", words)
         for name in ("accuracy", "loss"):
             words = f"{name.capitalize()} at each test"
             found[f"{name}_by_evaluation"] = Variable(tests, "float32", "1", words)
@@ -166,9 +175,11 @@ def run(
     that it ran.
     """
     trained = train_points([_on(config, machine) for config in configs])
-    for config, (history, result, drift) in zip(configs, trained, strict=True):
+    for config, (history, result, more) in zip(configs, trained, strict=True):
         last = result.diverged_round
-        found: dict[str, Any] = of_point(config, schemes_of(config)[0]) | drift
+        found: dict[str, Any] = of_point(config, schemes_of(config)[0])
+        is_path = {name: name.endswith("_by_evaluation") for name in more}
+        found |= {name: own for name, own in more.items() if trajectories or not is_path[name]}
         found |= {"diverged": last is not None, "diverged_round": -1 if last is None else last}
         if last is not None:
             history = history.until(last + 1)

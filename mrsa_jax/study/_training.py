@@ -13,7 +13,7 @@ from mrsa_jax import federated, selection
 from mrsa_jax._device import platform
 from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
-from mrsa_jax.study import _build, _drift, _segments, _trial
+from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
 from mrsa_jax.study._played import Played, play
 from mrsa_jax.study._progress import Meter, Progress, Silent, note
@@ -129,6 +129,8 @@ def train_schemes(
         shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
     more: dict[str, Any] = {}
+    if "noise" in columns[0]:
+        trained |= _noise.variables(config.aggregation, [column["noise"] for column in columns])
     if "drift" in columns[0]:
         found, more = _drift.variables([column["drift"] for column in columns], config.rounds)
         trained |= found
@@ -153,7 +155,7 @@ def train_points(
 
     Returns:
         Of each what the server can know of its rounds; its training, which may have diverged; and
-        how its updates drifted, if that was measured, and it did not.
+        how its updates drifted and what its noise promises, if that was measured and is known.
     """
     build = functools.cache(_build.build_clients)  # points of one seed share their samples
     settings = [_setting(config, Silent(), build) for config in configs]
@@ -181,7 +183,12 @@ def train_points(
         **several,
     )
     return [
-        (played.history, result, _drift.of_point(result, played, setting.weights))
+        (
+            played.history,
+            result,
+            _drift.of_point(result, played, setting.weights)
+            | _noise.of_point(setting.config, setting.dim, result),
+        )
         for setting, played, result in zip(settings, plays, results, strict=True)
     ]
 
@@ -264,6 +271,8 @@ def _train_one(
         "components": result.components,
         "performance": meter.record(status, stated),
     }
+    if config.aggregation.is_noisy:
+        column["noise"] = _noise.accounted(config, setting.dim, result)
     if result.drift is not None:
         column["drift"] = _drift.measured(result.drift, played, setting.weights)
     if played.rounds is None and played.segments is None:
@@ -310,7 +319,7 @@ def _aggregator(setting: _Setting, scheme: Scheme, played: Played) -> Any:
         return played.segments.aggregator(secret, config.aggregation, rule)
     return _build.build_aggregator(
         secret, config.aggregation, _num_slots(played), setting.dim,
-        rule=played.rule, samples=setting.samples,
+        rule=played.rule, samples=setting.samples, cohort_size=config.population.cohort_size,
     )  # fmt: skip
 
 
@@ -340,6 +349,7 @@ def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) 
         aggregator=_build.build_aggregator(
             secret_seed(config, scheme.label, "attack"), frozen,
             int(rows.sum(axis=1).max(initial=2)), len(parameters), samples=setting.samples,
+            cohort_size=config.population.cohort_size,
         ),
         rounds=rounds,
         weights=setting.weights,

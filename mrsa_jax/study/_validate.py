@@ -24,7 +24,7 @@ from mrsa_jax.study._config import (
     TrainConfig,
     schemes_of,
 )
-from mrsa_jax.study._protocol_config import validate_graph
+from mrsa_jax.study._protocol_config import validate_graph, validate_noise
 from mrsa_jax.study._segment_config import SegmentConfig
 from mrsa_jax.study._training_config import validate_training
 
@@ -97,9 +97,10 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     population = config.population
     sizes = population.num_clients, population.cohort_size
     any_number = any(scheme.varies(*sizes) for scheme in schemes)
+    validate_noise(aggregation, varies=any_number, segments=config.hetero.segments)
     _validate_segments(config, any_number)
-    if not config.hetero.is_plain:
-        return  # each block has a ring of its own, which fits its sum
+    if not config.hetero.is_plain or aggregation.clip_norm is not None:
+        return  # each block has a ring of its own, and a lattice's step follows from its ring
     most = population.num_clients if any_number else population.cohort_size
     require(
         most * (aggregation.num_levels - 1) < 2**bits,

@@ -13,6 +13,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax._round_rules import SplitPolicy
+from mrsa_jax.dp._laws import Kind
 from mrsa_jax.study import (
     AggregationConfig,
     DataConfig,
@@ -176,6 +177,7 @@ def test_names_are_those_of_the_registry() -> None:
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
     assert names["graph"] == tuple(GRAPHS)
     assert names["clip_rule"] == tuple(CLIP_RULES)
+    assert names["noise"] == typing.get_args(Kind)
     assert names["split_policy"] == typing.get_args(SplitPolicy)
 
 

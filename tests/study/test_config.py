@@ -15,6 +15,7 @@ from mrsa_jax.study import (
     PopulationConfig,
     ResourceConfig,
     Scheme,
+    SegmentConfig,
     SimulateConfig,
     TrainConfig,
     TrainingConfig,
@@ -28,6 +29,7 @@ from mrsa_jax.study import (
 from mrsa_jax.study._config import different_settings, secret_seed
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
+NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,35 @@ POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
             "`assignment` must be another: a simulation without data knows no labels",
         ),
         (TrainConfig(aggregation=AggregationConfig(clip=-1.0)), "`clip` must be positive"),
+        *(
+            (dataclasses.replace(base, aggregation=AggregationConfig(**own)), message)
+            for base, own, message in (
+                (TrainConfig(), {"noise_multiplier": -1.0}, "`noise_multiplier` must be 0 or pos"),
+                (TrainConfig(), {"noise_multiplier": float("inf")}, "`noise_multiplier` must be 0"),
+                (TrainConfig(), {"noise_multiplier": float("nan")}, "`noise_multiplier` .* nan"),
+                (TrainConfig(), {"noise_multiplier": 1.0}, "`clip_norm` must be given .* None and"),
+                (TrainConfig(), {"clip_norm": 0.0}, "`clip_norm` must be positive .*; got 0.0"),
+                (TrainConfig(), {"clip_norm": float("inf")}, "`clip_norm` must be positive and f"),
+                (TrainConfig(), {"target_delta": 0.0}, r"`target_delta` must lie in \(0, 1\)"),
+                (TrainConfig(), {"target_delta": 1.0}, r"`target_delta` must lie in .*; got 1.0"),
+                *(
+                    (TrainConfig(), NOISY | {name: value}, f"`{name}` must be left out with `clip")
+                    for name, value in (
+                        ("num_levels", 2**12),
+                        ("clip", 1.0),
+                        ("clip_rule", "last_max"),
+                        ("weighted", True),
+                    )
+                ),
+                (TrainConfig(scheme="bernoulli:0.1"), NOISY, "`clip_norm` .* cohorts differ in s"),
+                (DemoConfig(schemes=("uniform", "poisson:0.1")), NOISY, "`clip_norm` .* cohorts"),
+                (
+                    TrainConfig(hetero=SegmentConfig("sc", (2, 4))),
+                    NOISY,
+                    "`clip_norm` must be left out with segments.*; got 1.0 and 'sc'",
+                ),
+            )
+        ),
         (
             TrainConfig(aggregation=AggregationConfig(num_levels=2**20, modulus_bits=20)),
             "`modulus_bits` must leave room for the largest sum",
@@ -221,6 +252,9 @@ def test_every_setting_but_presentation_changes_the_hash() -> None:
         dataclasses.replace(base, training=TrainingConfig(server="adam")),
         dataclasses.replace(base, data=DataConfig(normalise=True)),
         dataclasses.replace(base, aggregation=AggregationConfig(fidelity="sets")),
+        dataclasses.replace(base, aggregation=AggregationConfig(clip_norm=1.0)),
+        dataclasses.replace(base, aggregation=AggregationConfig(**NOISY)),
+        dataclasses.replace(base, aggregation=AggregationConfig(target_delta=1e-6)),
     ]
     hashes = {config_hash(base), *map(config_hash, variants)}
     assert len(hashes) == len(variants) + 1

@@ -153,7 +153,8 @@ def _from_run(config: LeastSquaresConfig, progress: Progress) -> _Sums:
         own.seed, model, start, clients, history,
         trainer=_build.build_trainer(own.training, model),
         aggregator=_build.build_aggregator(
-            secret_seed(own, label, "attack"), frozen, width, len(start)
+            secret_seed(own, label, "attack"), frozen, width, len(start),
+            cohort_size=own.population.cohort_size,
         ),
         warm_up=0 if config.window is None else _window_start(history, config.window),
         progress=progress.update,

@@ -137,6 +137,28 @@ def test_trainings_compile_once_a_group(tmp_path):
     assert found["_step"] == 0  # the server does not know of batches
 
 
+NOISY = """
+[aggregation]
+clip_norm = 0.5
+[grid]
+scheme = ["uniform", "batch_partitioning:2"]
+"""
+
+
+def test_noise_and_the_norm_are_numbers(tmp_path):
+    train = TRAIN.replace("[grid]\n", "")
+    compiled(train + NOISY + "aggregation.noise_multiplier = [1.5]\n", tmp_path / "one")
+    more = "aggregation.noise_multiplier = [0.7, 2.6]\naggregation.clip_norm = [0.3, 0.5]\n"
+    plan, found = compiled(train + NOISY + more, tmp_path / "many")
+    assert [len(group.numbers) for group in plan.groups] == [8]
+    assert not found
+    other = "aggregation.noise_multiplier = [0.0, 2.0]\naggregation.target_delta = [1e-5, 1e-6]\n"
+    assert [len(group.numbers) for group in planned(train + NOISY + other, tmp_path).groups] == [
+        4,
+        4,
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "groups"),
     [

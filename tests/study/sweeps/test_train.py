@@ -109,3 +109,32 @@ def test_trainings_that_fill_the_device_together_are_the_same(monkeypatch, tmp_p
     assert both.together == 2
     for room, count in ((both.memory_bytes, 2), (both.memory_bytes - 1, 1)):
         assert [group.together for group in plan_sweep(sweep, Machine(room)).groups] == [count]
+
+
+def test_epsilon_is_that_of_the_single_training_and_infinite_without_noise(tmp_path):
+    text = TEXT.replace("training.server_learning_rate = [1.0, 1e13]", "")
+    text = text.replace("[grid]", "[aggregation]\nclip_norm = 0.5\n[grid]")
+    text = text.replace('"mlp"', '"logistic"')
+    text += "aggregation.noise_multiplier = [0.0, 2.0]\naggregation.target_delta = [1e-5, 1e-3]\n"
+    plan = plan_sweep(dataclasses.replace(parse_sweep(text), out=tmp_path / "out"))
+    results = run_sweep(plan).load()
+    with_noise = results.isel(noise_multiplier=1)
+    for place, delta in enumerate((1e-5, 1e-3)):
+        alone = single(plan, 2 + place).isel(scheme=0)
+        cell = with_noise.isel(target_delta=place)
+        assert alone["epsilon"].attrs["delta"] == delta
+        assert cell["epsilon_worst"] == alone["epsilon"].max()
+        assert cell["epsilon_mean"] == alone["epsilon"].mean()
+        assert cell["planned_epsilon"] == alone["planned_epsilon"].max()
+        assert cell["mu_worst"] == alone["mu"].max()
+        assert cell["wrapped"] == alone["wrapped"].sum()
+        assert cell["accuracy"] == alone["accuracy"].values[-1]
+        for name in ("epsilon_worst", "epsilon_mean"):
+            np.testing.assert_array_equal(cell[f"{name}_by_evaluation"], alone[name])
+    assert (with_noise["epsilon_worst"].diff("target_delta") < 0).all()
+    without = results.isel(noise_multiplier=0)
+    for name in ("epsilon_worst", "epsilon_mean", "planned_epsilon", "mu_worst"):
+        assert np.isposinf(without[name]).all()
+    assert (without["wrapped"] == 0).all()
+    page = results.mrsa.report(tmp_path).read_text()
+    assert "Accuracy against the epsilon of clients" in page
