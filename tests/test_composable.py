@@ -802,7 +802,7 @@ NO_ARRAYS = {
         family_size_bound full_rank_probability_bound partition register uniform weighted
     """,
     "quantize": """
-        ClipRule Quantizer stochastic
+        ClipRule Quantizer RingNoise stochastic
     """,
     "privacy": """
         Audit ClientPrivacy CollusionRisk Distinguishability Gate ParticipationLog PolicyPrivacy

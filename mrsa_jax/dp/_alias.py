@@ -87,7 +87,8 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
         key, _, draws = state
         further = [block_words(key, shape, block)[0] for block in (1, 2, 3)]
         decided = _draws(table, block_words(key, shape), further)
-        return fold(key, 0), jnp.bool_(False), jnp.where(draws == _OPEN, decided, draws)
+        decided = jnp.where(draws == _OPEN, decided, draws)
+        return fold(key, 0), jnp.any(decided == _OPEN), decided
 
     # The key is a part of the state, and changes, so that no words depend on what stays the same:
     # XLA would draw those before the loop, each time. Whether any draw is open is asked outside

@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.stats
+from jax.sharding import Mesh, PartitionSpec
 
 import mrsa_jax as mj
 from mrsa_jax._errors import ConfigurationError
@@ -230,6 +231,10 @@ def test_a_draw_depends_on_its_key_and_place_alone(kind: str) -> None:
     together = jax.jit(jax.vmap(lambda noise, key: noise.sample(key, (3, 50)), (None, 0)))
     np.testing.assert_array_equal(together(noise, keys), alone)
     np.testing.assert_array_equal(together(noise, keys[::-1]), alone[::-1])
+    cut, mesh = PartitionSpec("calls"), Mesh(np.array(jax.devices()[:2]), ("calls",))
+    one = lambda noise, keys: noise.sample(keys[0], (3, 50))[None]  # noqa: E731
+    over_devices = jax.shard_map(one, mesh=mesh, in_specs=(PartitionSpec(), cut), out_specs=cut)
+    np.testing.assert_array_equal(jax.jit(over_devices)(noise, keys[:2]), alone[:2])
     np.testing.assert_array_equal(noise.sample(keys[0], (100,)), alone[0].reshape(-1)[:100])
     # noises of one size share a program and stack
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), noise, LAWS[kind](1.0))
