@@ -64,6 +64,44 @@ def _interrupt_main() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+class Interrupts:
+    """Ctrl-C that is not lost: a context of the main thread.
+
+    An interrupt that strikes inside a compiler is swallowed by one of its callbacks or leaves it
+    in a state that may abort the process: it comes again when that has returned. `check` raises
+    what has not got through by then.
+    """
+
+    def __init__(self) -> None:
+        self._is_heard = False
+        self._again = threading.Timer(0, _interrupt_main)  # what a compiler delays
+        self._previous: Any = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+    def _hear(self, _signal: object, frame: FrameType | None) -> None:
+        self._is_heard = True
+        self._again.cancel()
+        if not _compiles(frame):
+            raise KeyboardInterrupt
+        self._again = threading.Timer(_SECONDS_TO_COMPILE, _interrupt_main)
+        self._again.daemon = True
+        self._again.start()
+
+    def check(self) -> None:
+        """Raise an interrupt that was heard."""
+        if self._is_heard:
+            self._again.cancel()
+            raise KeyboardInterrupt
+
+
 class Bars:
     """Progress on standard error: bars on a terminal, a line for each stage elsewhere.
 
@@ -89,45 +127,24 @@ class Bars:
         self._start = self._last_line = time.perf_counter()
         self._name = self._note = ""
         self._stage_start: tuple[float, int] | None = None  # its first report: when, how far
-        self._is_interrupted = False
-        self._again = threading.Timer(0, _interrupt_main)  # what a compiler delays
-        self._previous: Any = None
+        self._interrupts = Interrupts()
         self._names_device = device
 
     def __enter__(self) -> Bars:
         self._bars.start()
-        if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._interrupt)
+        self._interrupts.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        self._interrupts.__exit__()
         self._bars.stop()
 
     def rest(self) -> None:
         """Draw nothing more, so that something else can be printed."""
         self._bars.stop()
 
-    def _interrupt(self, _signal: object, frame: FrameType | None) -> None:
-        # An interrupt that strikes inside a compiler is swallowed by one of its callbacks or
-        # leaves it in a state that may abort the process: it comes again when that has returned.
-        # The next progress report raises what has not got through by then.
-        self._is_interrupted = True
-        self._again.cancel()
-        if not _compiles(frame):
-            raise KeyboardInterrupt
-        self._again = threading.Timer(_SECONDS_TO_COMPILE, _interrupt_main)
-        self._again.daemon = True
-        self._again.start()
-
-    def _check_interrupt(self) -> None:
-        if self._is_interrupted:
-            self._again.cancel()
-            raise KeyboardInterrupt
-
     def stage(self, name: str, total: int) -> None:
-        self._check_interrupt()
+        self._interrupts.check()
         if self._names_device:
             self._names_device = False
             self.say_device()
@@ -138,7 +155,7 @@ class Bars:
         self._task = self._bars.add_task(escape(name), total=total, note="")
 
     def update(self, done: int, total: int) -> None:
-        self._check_interrupt()
+        self._interrupts.check()
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total, note=self._note)
         now = time.perf_counter()

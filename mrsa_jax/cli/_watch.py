@@ -17,7 +17,7 @@ from mrsa_jax._flags import File
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.cli._audit import BELOW_TARGET
-from mrsa_jax.cli._console import error_console, escape, use_cores
+from mrsa_jax.cli._console import Interrupts, error_console, escape, use_cores
 
 _MOST_NAMED = 3
 
@@ -80,7 +80,9 @@ def run_watch(config: WatchConfig) -> int:
     is_below, is_plain = False, False
     with contextlib.ExitStack() as stack:
         kept = None if config.out is None else stack.enter_context(Kept(config.out))
+        interrupts = stack.enter_context(Interrupts())
         for found in watch(config.file, gate, None if config.once else config.poll):
+            interrupts.check()
             content = found.to_dict()
             is_new = kept is None or kept.put(content)
             if found.aggregation == "plain" and not is_plain:

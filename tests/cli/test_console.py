@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from mrsa_jax import _device_words
 from mrsa_jax._cores import num_cores
-from mrsa_jax.cli import Bars, use_cores
+from mrsa_jax.cli import Bars, _console, use_cores
+from mrsa_jax.cli._console import Interrupts
 
 _NAME = "JAX_NUM_CPU_DEVICES"
 
@@ -80,3 +83,18 @@ def test_the_device_is_said_first_and_a_gpu_that_is_idle(
     with Bars(device=False) as bars:
         bars.rest()
     assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_inside_a_compiler_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiles = iter([True, True, False])
+    monkeypatch.setattr(_console, "_compiles", lambda frame: next(compiles))
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        interrupts.check()  # nothing was heard
+        signal.raise_signal(signal.SIGINT)  # inside a compiler: not raised there
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(60)
+        with pytest.raises(KeyboardInterrupt):  # whoever swallowed it hears of it again
+            interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert not list(compiles)
