@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import dp
+from mrsa_jax import availability, dp, selection
 from mrsa_jax._streams import as_key, block_words
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
 from mrsa_jax.bench._topics import Case
@@ -107,6 +107,94 @@ def _clients(case: str, variance: float, clients: int, dim: int) -> Measurement:
                    unit="draws", check=check, note=_FLOOR)  # fmt: skip
 
 
+# ---- accounts
+
+
+_HISTORIES = "aim: 1e5 histories of 1,000 rounds at N = 120 in 30 s on two cores"
+_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def _account(case: str, target: int, rounds: int, trials: int) -> Measurement:
+    """Account for blocks by least use, who share their blocks with clients of other rates."""
+    rates = availability.assign_rates(0, _RATES, 120)
+    scheme = (selection.batch_partitioning(120, 12, target), availability.independent(rates))
+
+    def ours() -> dp.Account:
+        return dp.account(*scheme, rounds, 10.0, trials=trials)
+
+    def check(found: dp.Account, _: Any) -> None:
+        if not (found.lower <= found.epsilon).all() or not (found.epsilon <= found.upper).all():
+            raise ResultsDifferError("an estimate outside of its interval")
+
+    return compare("dp", case, ours, work=trials, unit="histories", check=check, repeats=1,
+                   note=_HISTORIES)  # fmt: skip
+
+
+def _numpy_losses(rounds: int, rest: int, coin: float, noise: float, samples: int) -> Any:
+    """Draw losses of a client who rests, a round after the other for all samples, in NumPy."""
+    rng = np.random.default_rng(0)
+    age = np.full(samples, rest)
+    rested, ring = np.zeros(samples), np.full((rest, samples), -np.inf)
+    joins, stays = math.log(coin), math.log1p(-coin)
+    for j in range(rounds):
+        age = np.where((age + 1 >= rest) & (rng.random(samples) < coin), 0, age + 1)
+        release = rng.normal(size=samples) + (age == 0) / noise
+        ring[j % rest] = joins + rested + release / noise - 0.5 / noise**2
+        rested = np.logaddexp(stays + rested, ring[(j + 1) % rest])
+    return np.logaddexp.reduce(np.vstack([rested, np.delete(ring, rounds % rest, axis=0)]), axis=0)
+
+
+def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
+    """Draw losses of a client in bins from all of its releases, in NumPy."""
+    rng = np.random.default_rng(0)
+    shifts = (np.arange(rounds)[:, None] % bins == np.arange(bins)) / noise
+    release = rng.normal(size=(samples, rounds)) + shifts.T[rng.integers(bins, size=samples)]
+    each = release @ shifts - 0.5 * np.square(shifts).sum(axis=0)
+    return np.logaddexp.reduce(each, axis=1) - math.log(bins)
+
+
+def _losses(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
+    rest, coin, noise = 10, 0.1, 5.0
+    scheme: Any = selection.minimum_separation(selection.bernoulli(2, coin), rest)
+    fewer = max(1, samples // 16)
+    theirs = functools.partial(_numpy_losses, rounds, rest, coin, noise, fewer)
+    if is_bins:
+        scheme = selection.balls_in_bins(2, rest)
+        theirs = functools.partial(_numpy_bins, rounds, rest, noise, fewer)
+    online = availability.independent(0.0)
+
+    def check(a: Any, b: Any) -> None:
+        error = math.sqrt(np.var(b) / len(a) + np.var(b) / len(b))
+        if abs(np.mean(a, dtype=np.float64) - np.mean(b)) > 6 * error:
+            raise ResultsDifferError(f"mean losses {np.mean(a)} and {np.mean(b)}")
+
+    note = "aim: 10 x on two cores; floor: a word and a normal a round, with bins one a bin"
+    return compare("dp", case, lambda: dp.privacy_losses(scheme, online, rounds, noise, samples),
+                   theirs, work=samples, peer_work=fewer, unit="losses", check=check, note=note,
+                   aim=10, peer_name="NumPy, a round at a time")  # fmt: skip
+
+
+def _account_cases(quick: bool) -> list[Case]:
+    rounds, trials, samples = (50, 200, 2**12) if quick else (1_000, 100_000, 2**17)
+    found = [
+        Case(
+            f"account of blocks of {target} of 120 clients: {trials:,} histories of {rounds:,}",
+            functools.partial(_account, target=target, rounds=rounds, trials=trials),
+        )
+        for target in (1, 3, 6)
+    ]
+    return [
+        *found,
+        *(
+            Case(
+                f"privacy losses, {name}: {samples:,} of {rounds:,} rounds",
+                functools.partial(_losses, is_bins=is_bins, rounds=rounds, samples=samples),
+            )
+            for name, is_bins in (("minimum separation 10", False), ("10 bins", True))
+        ),
+    ]
+
+
 def cases(quick: bool) -> list[Case]:
     """Return the cases of this topic."""
     count = 2**17 if quick else 2**25
@@ -131,4 +219,4 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(_clients, variance=4096.0, clients=clients, dim=dim),
         )
     )
-    return found
+    return [*found, *_account_cases(quick)]

@@ -11,6 +11,7 @@ from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
     from mrsa_jax.dp._account import Account, account
+    from mrsa_jax.dp._amplification import Amplification, amplification
     from mrsa_jax.dp._lattice_noise import LatticeNoise, discrete_gaussian, skellam
     from mrsa_jax.dp._ledger import Ledger, ledger
     from mrsa_jax.dp._mechanism import RingMechanism, ring_mechanism
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Account",
+    "Amplification",
     "LatticeNoise",
     "Ledger",
     "RingMechanism",
     "account",
+    "amplification",
     "discrete_gaussian",
     "ledger",
     "privacy_losses",

@@ -1,5 +1,6 @@
 """Figures of studies: one style, one colour for each scheme everywhere, data beside the picture."""
 
+from mrsa_jax.plotting._amplification import plot_amplification
 from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._attacks import plot_error_histogram, plot_roc
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
@@ -28,6 +29,7 @@ from mrsa_jax.plotting._style import scheme_colour, style
 __all__ = [
     "plot_accuracy",
     "plot_accuracy_epsilon",
+    "plot_amplification",
     "plot_audit_exposure",
     "plot_audit_privacy",
     "plot_bits",
