@@ -192,17 +192,17 @@ class _Job:
     def run(self, program: Any, span: Span, *more: Any) -> Any:
         """Return the clients' residues of a span, or their ring sums."""
         values, start = self.read(span)
-        result, outside, has_nan = program(
+        result, counted = program(
             jnp.asarray(values), start, span.rows, self.cast, *more, width=span.width
         )
-        bad = np.asarray(has_nan)
+        bad = np.asarray(counted.has_nan)
         if bad.any():
             number = int(bad.any(axis=1).argmax())
             slots = np.flatnonzero(bad[number]).tolist()
             first, stop = span.bounds[number]
             require(False, "updates", "must not hold NaN", f"slots {slots[:8]}, coordinates "
                     f"{first} to {stop}")  # fmt: skip
-        self.clipped = self.clipped + np.asarray(outside).sum(axis=0, dtype=np.int32)
+        self.clipped = self.clipped + np.asarray(counted.outside).sum(axis=0, dtype=np.int32)
         return result
 
     def tell(self, span: Span) -> None:

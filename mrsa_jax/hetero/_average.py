@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
 from mrsa_jax._arrays import check_thresholds
+from mrsa_jax._checks import check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
@@ -26,8 +28,10 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
 from mrsa_jax.hetero._coding import ValueRange, check_parts, check_range, range_bounds
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._noise import block_noise, largest_change
 from mrsa_jax.hetero._round import (
     Cast,
+    Counted,
     SummedRound,
     code_span,
     judge,
@@ -37,7 +41,7 @@ from mrsa_jax.hetero._round import (
 )
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import Span, mapped, spans_of
-from mrsa_jax.quantize import ClipRule, StochasticQuantizer, stochastic
+from mrsa_jax.quantize import ClipRule, RingNoise, StochasticQuantizer, shortened, stochastic
 from mrsa_jax.secagg import Seeds, derive_seeds
 from mrsa_jax.secagg._aggregator_state import AggregatorState, key_words, survivors_by_step
 
@@ -61,6 +65,8 @@ class SegmentOut(NamedTuple):
         total_weight: uint32, the number of clients summed; 0 unless OK.
         counts: int32[blocks], clients in each block's sum; 0 where it was not learnt.
         block_status: int32[blocks].
+        wrapped: int32, coordinates of blocks' sums that noise takes out of the ring's window; 0
+            unless OK.
     """
 
     update: Array
@@ -72,6 +78,7 @@ class SegmentOut(NamedTuple):
     total_weight: Array
     counts: Array
     block_status: Array
+    wrapped: Any = np.int32(0)
 
 
 @jax.tree_util.register_dataclass
@@ -90,6 +97,8 @@ class SegmentAverage:
         steps: Draws who survives the steps of a round whose caller does not say, or None.
         threshold: int32 or int32[n], t_i; None for majorities.
         clip_rule: Moves the clip range, or None.
+        noise: A `BlockNoise`, what clients add on the lattices of the blocks; or None.
+        clip_norm: float32, norm to which updates are shortened; or None.
     """
 
     quantizer: Any
@@ -102,11 +111,24 @@ class SegmentAverage:
     steps: Any = None
     threshold: Any = None
     clip_rule: Any = None
+    noise: Any = None
+    clip_norm: Any = None
 
     @property
     def num_participants(self) -> int:
         """Return n, the slots of a round."""
         return self.layout.num_participants
+
+    @property
+    def sensitivity(self) -> float:
+        """Return a bound on how far one client's update moves all sums together, in its units.
+
+        In the Euclidean norm, against zeros in its place: C and the steps of the coarsest client,
+        as the rounding is not drawn again. Infinite without `clip_norm`.
+        """
+        if self.clip_norm is None:
+            return math.inf
+        return largest_change(self.layout, self.quantizer, float(self.clip_norm))
 
     def init(self) -> AggregatorState:
         """Return the state before the first round."""
@@ -156,18 +178,23 @@ class SegmentAverage:
         if self.by_client:
             self._check_clients(ids, alive)
             slot_of, ids, alive, values = _seated(ids, alive, values)
+        if self.clip_norm is not None:
+            values = _shortened(values, self.clip_norm)
         quantizer = state.present(self.clip_rule, self.quantizer)
         widest = -(-self.layout.dim // self.layout.num_segments)
         draws = draw_keys(key, ids, self.layout.rows.segment, widest)
         cast = _cast(key, draws, self.byzantine, ids, alive[3], range_bounds(quantizer), widest)
         round_ = judge(self.layout, None, alive, self.threshold)
+        if self.noise is not None:
+            cast = dataclasses.replace(cast, noise=self.noise, summed=round_.summed)
         run = _Run(self, state.round_index, ids, cast, round_)
-        update, learned, clipped = run.segments(values)
+        update, learned, counted = run.segments(values)
+        clipped, wrapped = counted.outside, jnp.sum(counted.wrapped, dtype=jnp.int32)
         clipped, summed, components, total = _told(round_, clipped, slot_of)
         share = clipped_share(clipped, cast.sent, self.layout.dim)
         out = SegmentOut(
             update, round_.status, learned, share, summed, components, total, round_.counts,
-            round_.block_status,
+            round_.block_status, wrapped,
         )  # fmt: skip
         return out, state.after(self.clip_rule, update, round_.status == _OK)
 
@@ -189,8 +216,8 @@ class _Run(NamedTuple):
     cast: Cast
     round_: SummedRound
 
-    def segments(self, values: Array) -> tuple[Array, Array, Array]:
-        """Return the update, the ring sums, and by segment how many values were clipped."""
+    def segments(self, values: Array) -> tuple[Array, Array, Counted]:
+        """Return the update, the ring sums, and by segment what was counted."""
         layout = self.average.layout
         spans = spans_of(layout)
         widest = max(span.width for span in spans)
@@ -206,29 +233,37 @@ class _Run(NamedTuple):
         return _joined(parts, widest)
 
     def _plain(self, values: Array, rows: SegmentRows, start: Any, width: int) -> Any:
-        totals, outside, _ = sum_span(values, start, rows, self.cast, self.round_, width=width)
-        return self._update(totals, rows), totals, outside
+        totals, counted = sum_span(values, start, rows, self.cast, self.round_, width=width)
+        return self._update(totals, rows), totals, counted
 
     def _padded(self, values: Array, seeds: Seeds, span: Span) -> Any:
-        codes, outside, _ = code_span(values, span.start, span.rows, self.cast, width=span.width)
+        codes, counted = code_span(values, span.start, span.rows, self.cast, width=span.width)
         layout = self.average.layout
         totals = padded_span(seeds, codes, layout, span, self.index, self.round_)
-        return self._update(totals, span.rows), totals, outside
+        return self._update(totals, span.rows), totals, counted
 
     def _update(self, totals: Any, rows: SegmentRows) -> Array:
         return update_span(totals, rows, self.cast, self.round_, self.average.combine)
 
 
 @functools.partial(jax.jit, static_argnames=("widest",))
-def _joined(parts: list[tuple[Array, ...]], widest: int) -> tuple[Array, Array, Array]:
+def _joined(parts: list[Any], widest: int) -> tuple[Array, Array, Counted]:
     """Join what spans gave, or loops over spans of one shape."""
     tables = []
     for _, totals, _ in parts:
         own = totals.reshape(-1, *totals.shape[-2:])
         tables.append(jnp.pad(own, ((0, 0), (0, 0), (0, widest - own.shape[2]))))
     update = jnp.concatenate([part.reshape(-1) for part, _, _ in parts])
-    outside = jnp.concatenate([own.reshape(-1, own.shape[-1]) for _, _, own in parts])
-    return update, jnp.concatenate(tables), outside
+    # a loop over spans has an axis before that of the segments
+    by_client = [[own.reshape(-1, own.shape[-1]) for own in one[:2]] for _, _, one in parts]
+    outside, has_nan = map(jnp.concatenate, zip(*by_client, strict=True))
+    wrapped = jnp.concatenate([one.wrapped.reshape(-1) for _, _, one in parts])
+    return update, jnp.concatenate(tables), Counted(outside, has_nan, wrapped)
+
+
+@jax.jit
+def _shortened(values: Array, clip_norm: Array) -> Array:
+    return jax.vmap(shortened, (0, None))(values, clip_norm)
 
 
 @jax.jit
@@ -297,6 +332,8 @@ def segment_average(
     threshold: ArrayLike | Sequence[int] | None = None,
     clip_rule: ClipRule | None = None,
     by_client: bool = False,
+    noise: RingNoise | None = None,
+    clip_norm: float | int | np.floating | None = None,
 ) -> SegmentAverage:
     """Build the aggregator that averages updates quantized by HeteroSAg.
 
@@ -319,6 +356,12 @@ def segment_average(
         clip_rule: How the clip range moves, e.g. `quantize.following_range(4.0)`.
         by_client: Whether the layout's slots are the clients 0 to n - 1 themselves, so that who
             is asked does not change who is in which group; else they are the places of a cohort.
+        noise: What each client adds to its codes, in units of updates and drawn on the lattice
+            of each block, e.g. `dp.skellam(1e-4)`; the layout's rings must have room
+            (`segment_layout(..., modulus_bits=20)`). The server sees each block's sum: what hides
+            a client is the noise of its block, not that of the whole mean. Not with `clip_rule`.
+        clip_norm: C: shortens each update to this norm before it is quantized; attackers change
+            theirs afterwards. `SegmentAverage.sensitivity` is what it then is at most.
 
     Returns:
         A frozen pytree with `init` and `aggregate`, a `secagg.Aggregator`.
@@ -346,7 +389,18 @@ def segment_average(
         if threshold is None
         else check_thresholds(threshold, "threshold", layout.num_participants)
     )
+    norm, drawn = None, None
+    if clip_norm is not None:
+        norm = check_number(
+            clip_norm, "clip_norm", "must lie in [2**-60, 2**60]", 2.0**-60, 2.0**60
+        )
+        require(lower <= 0 <= upper, "value_range", "must hold 0 with `clip_norm`", lower, upper)
+    if noise is not None:
+        rule = "must be left out with `noise`: a range that follows updates bounds nobody's"
+        require(clip_rule is None, "clip_rule", rule)
+        drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(
         quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
-        steps, None if limits is None else jnp.asarray(limits), clip_rule,
+        steps, None if limits is None else jnp.asarray(limits), clip_rule, drawn,
+        None if norm is None else jnp.float32(norm),
     )  # fmt: skip

@@ -21,10 +21,11 @@ from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax.hetero._layout import SegmentLayout
+from mrsa_jax.hetero._noise import BlockNoise, block_noise
 from mrsa_jax.hetero._round import Cast, SummedRound, code_span, table_of, update_span
 from mrsa_jax.hetero._row_kernels import draw_keys
 from mrsa_jax.hetero._spans import spans_of
-from mrsa_jax.quantize import StochasticQuantizer, stochastic
+from mrsa_jax.quantize import RingNoise, StochasticQuantizer, stochastic
 
 ValueRange = tuple[float | int | np.floating, float | int | np.floating]
 
@@ -35,6 +36,7 @@ def encode(
     layout: SegmentLayout,
     value_range: ValueRange,
     members: ArrayLike | Sequence[int] | None = None,
+    noise: RingNoise | None = None,
 ) -> tuple[UInt32[Array, "participants dim"], Float32[Array, " participants"]]:
     """Round each client's update to the levels of the blocks that it sums in.
 
@@ -47,11 +49,13 @@ def encode(
         layout: Who sums which segment with whom.
         value_range: (r1, r2), r1 < r2.
         members: int[n], global client ids by slot; the slots' own numbers if None.
+        noise: What each client adds, as in `segment_average`; the layout needs room for it.
 
     Returns:
-        uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`), and
-        float32[n], the share of each client's values that was clipped. Under `jit` or `vmap` a
-        NaN counts as clipped to r1, as in `quantize.stochastic`.
+        uint32[n, d] codes, below the K of each coordinate (`SegmentLayout.levels_of`), with
+        noise residues of its ring: what clients put under their pads; and float32[n], the share
+        of each client's values that was clipped. Under `jit` or `vmap` a NaN counts as clipped to
+        r1, as in `quantize.stochastic`.
 
     Raises:
         ConfigurationError: If shapes do not fit, a value is NaN, or the range is none.
@@ -74,10 +78,15 @@ def encode(
     widest = max(span.width for span in spans)
     draws = draw_keys(key, client_ids(members, layout), layout.rows.segment, widest)
     everybody = np.ones(layout.num_participants, np.bool_)
-    cast = Cast(bounds, draws, everybody, widest=widest)
-    codes, outside = zip(*(
-        code_span(values, span.start, span.rows, cast, width=span.width)[:2] for span in spans
+    own = None
+    if noise is not None:
+        lower, upper = map(float, value_range)
+        own = block_noise(noise, layout, stochastic(2, value_range=(lower, upper)))
+    cast = Cast(bounds, draws, everybody, widest=widest, noise=own, summed=everybody)
+    codes, counted = zip(*(
+        code_span(values, span.start, span.rows, cast, width=span.width) for span in spans
     ), strict=True)  # fmt: skip
+    outside = tuple(own.outside for own in counted)
     return jnp.concatenate(codes, axis=1), _share(outside, layout.dim)
 
 
@@ -94,6 +103,8 @@ def decode(
     layout: SegmentLayout,
     value_range: ValueRange,
     combine: Callable[..., Any] | None = None,
+    *,
+    has_noise: bool = False,
 ) -> Float32[Array, " dim"]:
     """Turn the blocks' ring sums into the mean update, or into what a robust rule makes of them.
 
@@ -108,6 +119,8 @@ def decode(
         value_range: (r1, r2).
         combine: Robust rule called with the averages float32[B, stop - start] of a row's blocks
             and their counts float32[B] as weights (0: absent); the weighted mean if None.
+        has_noise: Whether clients added noise: a total then stands for an integer about the
+            middle of the sums of codes.
 
     Returns:
         float32[d]; zeros in segments that no client summed.
@@ -130,12 +143,13 @@ def decode(
     number = _checked_counts(counts, layout)
     alive = jnp.zeros((5, layout.num_participants), jnp.bool_)
     round_ = SummedRound(alive, np.int32(Status.OK), None, number)
+    cast = Cast(bounds, noise=BlockNoise() if has_noise else None)
     parts = []
     for span in spans_of(layout):
         first = int(span.rows.number.min())
         size = int((span.rows.number < len(arrays)).sum())
         table = table_of(arrays[first : first + size], span.rows, first, number)
-        parts.append(update_span(table, span.rows, Cast(bounds), round_, combine))
+        parts.append(update_span(table, span.rows, cast, round_, combine))
     return jnp.concatenate(parts)
 
 

@@ -88,6 +88,7 @@ class SegmentLayout:
         dim: d, length of an update.
         modulus_rule: "exact": R = |S| (K - 1) + 1; "power_of_two": the next power of two, which
             takes as many bits on the wire and half the keystream.
+        modulus_bits: b of every block's ring of 2**b elements, in place of the rule; or None.
     """
 
     matrix: tuple[tuple[int, ...], ...]
@@ -95,6 +96,7 @@ class SegmentLayout:
     levels: tuple[int, ...]
     dim: int
     modulus_rule: ModulusRule = "exact"
+    modulus_bits: int | None = None
 
     @property
     def num_participants(self) -> int:
@@ -126,6 +128,8 @@ class SegmentLayout:
                     modulus = ring_size(levels, len(members))
                     if self.modulus_rule == "power_of_two":
                         modulus = 1 << (modulus - 1).bit_length()
+                    if self.modulus_bits is not None:
+                        modulus = 1 << self.modulus_bits
                     found.append(SegmentBlock(
                         segment, columns, levels, tuple(members), start, stop, modulus
                     ))  # fmt: skip
@@ -237,6 +241,7 @@ def segment_layout(
     subgroups: Sequence[int | np.integer] | np.ndarray | None = None,
     hybrid_threshold: int | np.integer | None = None,
     modulus_rule: ModulusRule = "exact",
+    modulus_bits: int | np.integer | None = None,
     allow_small_groups: bool = False,
 ) -> SegmentLayout:
     """Lay out a round: cut clients into groups and updates into segments.
@@ -252,6 +257,8 @@ def segment_layout(
             each if None.
         hybrid_threshold: T of "hc".
         modulus_rule: "exact" or "power_of_two".
+        modulus_bits: b, at most 32: gives every block a ring of 2**b elements, so that there is
+            room for noise (`segment_average`); in place of the rule.
         allow_small_groups: Accept groups (or subgroups) of fewer than two clients, whose own sums
             are no sums.
 
@@ -290,6 +297,11 @@ def segment_layout(
     rows = tuple(tuple(row) for row in matrix.tolist())
     layout = SegmentLayout(rows, columns, column_levels, width, modulus_rule)
     largest = max(layout.blocks, key=lambda block: block.modulus)
+    if modulus_bits is not None:
+        bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
+        rule = "must leave room for the largest sum of codes"
+        require(largest.modulus <= 2**bits, "modulus_bits", rule, bits, largest.modulus - 1)
+        return dataclasses.replace(layout, modulus_bits=bits)
     fits = largest.modulus < 2**31 or (modulus_rule == "power_of_two" and largest.modulus <= 2**32)
     require(fits, "levels", "must leave each block a ring below 2**31 (|S| (K - 1) + 1)",
             f"{largest.num_levels} levels for {len(largest.members)} clients")  # fmt: skip

@@ -21,6 +21,7 @@ from mrsa_jax._device import is_bound_by_memory, is_traced
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
+from mrsa_jax.hetero._noise import noisy_row, totals_about
 from mrsa_jax.hetero._robust import RobustRule
 from mrsa_jax.hetero._row_kernels import (
     block_averages,
@@ -73,6 +74,8 @@ class Cast:
         byzantine: A `Byzantine`, or None.
         mine: bool[n], attackers who send; None without attackers.
         widest: Coordinates of the widest segment (static).
+        noise: A `BlockNoise` that clients add; None without noise.
+        summed: bool[n], who is in the sums; None without noise.
     """
 
     bounds: Array
@@ -82,6 +85,8 @@ class Cast:
     byzantine: Any = None
     mine: Any = None
     widest: int = dataclasses.field(default=0, metadata={"static": True})
+    noise: Any = None
+    summed: Any = None
 
 
 # ---- what is learnt
@@ -150,21 +155,35 @@ def _lonely(inside: Array, left: Array) -> Array:
 # ---- what is sent
 
 
+class Counted(NamedTuple):
+    """What is counted while a span is coded.
+
+    Attributes:
+        outside: int32[segments, n], values that were clipped.
+        has_nan: bool[segments, n].
+        wrapped: int32[segments], coordinates of sums that noise takes out of the ring's window.
+    """
+
+    outside: Any
+    has_nan: Any
+    wrapped: Any
+
+
 @functools.partial(jax.jit, static_argnames=("width",))
 def code_span(
     values: Float32[Array, "n dim"], start: Any, rows: SegmentRows, cast: Cast, *, width: int
-) -> tuple[UInt32[Array, "n span"], Int32[Array, "segments n"], Bool[Array, "segments n"]]:
-    """Return what the clients put under their pads, how many values were clipped, and NaNs.
+) -> tuple[UInt32[Array, "n span"], Counted]:
+    """Return what the clients put under their pads, and what is counted on the way.
 
     Reads the span's coordinates from `start` on; rows outside V3 count as zeros.
     """
-    codes, outside, has_nan = _coded(values, start, rows, cast, width)
-    return codes.swapaxes(0, 1).reshape(values.shape[0], -1), outside, has_nan
+    codes, counted = _coded(values, start, rows, cast, width)
+    return codes.swapaxes(0, 1).reshape(values.shape[0], -1), counted
 
 
 def _coded(
     values: Array, start: Any, rows: SegmentRows, cast: Cast, width: int
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Counted]:
     # as when compiled apart: what makes the updates, or takes the mean, may round as it likes
     values, bounds = lax.optimization_barrier((values, cast.bounds))
     count, clients = rows.segment.shape[0], values.shape[0]
@@ -172,33 +191,37 @@ def _coded(
     own = jnp.where(cast.sent[:, None], own, jnp.float32(0)).reshape(clients, count, width)
     own = own.swapaxes(0, 1)
 
-    def one(values: Array, row: SegmentRows) -> tuple[Array, Array, Array]:
+    def one(values: Array, row: SegmentRows) -> tuple[Array, Counted]:
         return _code_row(values, row, cast, bounds)
 
-    codes, outside, has_nan = jax.vmap(one)(own, rows)
-    return codes, outside, has_nan
+    codes, counted = jax.vmap(one)(own, rows)
+    return codes, counted
 
 
-def _code_row(
-    values: Array, row: SegmentRows, cast: Cast, bounds: Array
-) -> tuple[Array, Array, Array]:
+def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tuple[Array, Counted]:
     """Code one segment; attackers change their update before it is rounded, or their residues.
 
     They see the rows of V3 and no others: what colludes goes by the honest clients' mean. Rows
     that are not there pass as attackers' own, and what becomes of them is not read.
     """
     byzantine, mine, keys = cast.byzantine, cast.mine, cast.draws[row.segment]
-    if byzantine is None:
-        return encode_row(keys, values, row.levels, bounds, cast.widest)
-    attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
-    values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~cast.sent)
+    attack: Any = None
+    if byzantine is not None:
+        attack = fold(cast.key, int(Stream.ATTACK), _ATTACK + row.segment)
+        values = byzantine.corrupt_updates(fold(attack, 0), values, mine | ~cast.sent)
     codes, outside, has_nan = encode_row(keys, values, row.levels, bounds, cast.widest)
+    wrapped = jnp.int32(0)
+    if cast.noise is not None:
+        codes, wrapped = noisy_row(codes, keys, row, cast.noise, cast.summed)
+    counted = Counted(outside, has_nan, wrapped)
+    if byzantine is None:
+        return codes, counted
 
     def strike(codes: Array, ring: Array) -> tuple[Array, None]:
         own = fold(attack, 1, ring & jnp.uint32(2**31 - 1))
         return byzantine.corrupt_residues(own, codes, ring, mine & (row.modulus_of == ring)), None
 
-    return lax.scan(strike, codes, row.rings)[0], outside, has_nan
+    return lax.scan(strike, codes, row.rings)[0], counted
 
 
 # ---- what is summed
@@ -217,24 +240,29 @@ def sum_span(
     round_: SummedRound,
     *,
     width: int,
-) -> tuple[Array, Int32[Array, "segments n"], Bool[Array, "segments n"]]:
+) -> tuple[Array, Counted]:
     """Return the ring sums uint32[segments, B, w] without pads, and what `code_span` counts.
 
     Zeros where a sum is withheld.
     """
     if is_bound_by_memory():
         return _fused_sums(values, start, rows, cast, round_, width=width)
-    codes, *counted = code_span(values, start, rows, cast, width=width)
-    return _plain_sums(codes, rows, cast.byzantine is None, round_), counted[0], counted[1]
+    codes, counted = code_span(values, start, rows, cast, width=width)
+    return _plain_sums(codes, rows, _is_below(cast), round_), counted
+
+
+def _is_below(cast: Cast) -> bool:
+    """Return whether codes alone are summed."""
+    return cast.byzantine is None and cast.noise is None
 
 
 @functools.partial(jax.jit, static_argnames=("width",))
 def _fused_sums(
     values: Array, start: Any, rows: SegmentRows, cast: Cast, round_: SummedRound, *, width: int
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Counted]:
     """Code and sum in one program, so that no code need ever be in memory."""
-    codes, outside, has_nan = _coded(values, start, rows, cast, width)
-    return _totals(codes, rows, cast.byzantine is None, round_), outside, has_nan
+    codes, counted = _coded(values, start, rows, cast, width)
+    return _totals(codes, rows, _is_below(cast), round_), counted
 
 
 @functools.partial(jax.jit, static_argnames=("is_below",))
@@ -308,6 +336,8 @@ def _updates(
     if combine is None and cast.byzantine is None:
         totals, bounds = lax.optimization_barrier((totals, cast.bounds))
         counts = _counts_of(rows, round_.counts)
+        if cast.noise is not None:
+            totals = totals_about(totals, counts, rows)
         decode = functools.partial(decode_row, bounds=bounds)
         parts = by_parts(decode, totals, counts, rows.block_levels)
     else:
@@ -324,6 +354,8 @@ def _averages(
     """Return the averages of blocks that a rule sees, and their counts."""
     totals, bounds = lax.optimization_barrier((totals, cast.bounds))
     counts = _counts_of(rows, round_.counts)
+    if cast.noise is not None:
+        totals = totals_about(totals, counts, rows)
     average = jax.vmap(block_averages, in_axes=(0, 0, 0, None))
     averages = average(totals, counts, rows.block_levels, bounds)
     if cast.byzantine is not None:

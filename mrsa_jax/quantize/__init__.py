@@ -11,11 +11,21 @@ from mrsa_jax.quantize._budget import (
 )
 from mrsa_jax.quantize._lattice import LatticeQuantizer, lattice
 from mrsa_jax.quantize._noise import RingNoise
+from mrsa_jax.quantize._norms import shortened
 from mrsa_jax.quantize._ranges import ClipRule, following_range
 from mrsa_jax.quantize._stochastic import Quantizer, StochasticQuantizer, stochastic
-from mrsa_jax.quantize._wrap import check_wraps, has_left, lifted, wrap_probability
+from mrsa_jax.quantize._wrap import (
+    LIKELIEST_WRAP,
+    MOST_CLIENTS,
+    check_wraps,
+    has_left,
+    lifted,
+    wrap_probability,
+)
 
 __all__ = [
+    "LIKELIEST_WRAP",
+    "MOST_CLIENTS",
     "ClipRule",
     "LatticeQuantizer",
     "Quantizer",
@@ -33,6 +43,7 @@ __all__ = [
     "lifted",
     "required_modulus_bits",
     "ring_size",
+    "shortened",
     "stochastic",
     "wrap_probability",
 ]

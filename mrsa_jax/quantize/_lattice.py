@@ -19,12 +19,11 @@ from jaxtyping import Array, Float32, Integer, Key, UInt32
 from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.quantize._rotation import norm, padded_length, rotate, rotate_back, sign_words
+from mrsa_jax.quantize._norms import factor_within, norm, scaled_down
+from mrsa_jax.quantize._rotation import padded_length, rotate, rotate_back, sign_words
 from mrsa_jax.quantize._rounding import MAX_DIM, round_within
 
 _REJECTION = math.exp(-0.5)
-# Of the clip norm, kept free for the roundings of float32 in norm and rotation.
-_SLACK = 2.0**-19
 # Lattice steps in a clip norm: beyond, float32 would have no fraction to round by.
 _MAX_STEPS = 2**23
 _TINY, _HUGE = 2.0**-60, 2.0**60
@@ -97,11 +96,8 @@ class LatticeQuantizer:
 
     def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
-        size, small = self._length(values)
-        limit = self.clip_norm * jnp.float32(1.0 - _SLACK)
-        length = norm(small)
-        is_long = size * length > limit
-        factor = jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(_TINY)), size)
+        size, small = scaled_down(values, self.clip_norm)
+        factor = factor_within(size, norm(small), self.clip_norm)
         spread = jnp.float32(1.0)
         if self.is_rotated:
             small = rotate(small, self.signs)
@@ -137,17 +133,11 @@ class LatticeQuantizer:
         flat = values.reshape(-1, self.dim)
 
         def one(own: Array) -> Array:
-            size, small = self._length(own)
+            size, small = scaled_down(own, self.clip_norm)
             share = jnp.mean(~jnp.isfinite(own), dtype=jnp.float32)
             return jnp.where(size * norm(small) > self.clip_norm, jnp.float32(1.0), share)
 
         return jax.vmap(one)(flat).reshape(values.shape[:-1])
-
-    def _length(self, values: Array) -> tuple[Array, Array]:
-        """Return s and x / s, of which no square overflows, nor vanishes where it matters."""
-        finite = jnp.where(jnp.isfinite(values), values, jnp.float32(0))
-        size = jnp.maximum(jnp.max(jnp.abs(finite)), self.clip_norm * jnp.float32(2.0**-20))
-        return size, finite / size
 
 
 @needs_values

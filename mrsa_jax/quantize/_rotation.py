@@ -81,14 +81,3 @@ def hadamard(values: Float32[Array, " padded"]) -> Float32[Array, " padded"]:
         values = lax.optimization_barrier(jnp.stack(parts, axis=1).reshape(length))
         done, left = done * size, left // size
     return values
-
-
-def norm(values: Float32[Array, " dim"]) -> Float32[Array, ""]:
-    """Return the Euclidean norm, added up in pairs: error log2 d roundings, bits of no shape."""
-    length = padded_length(values.shape[0])
-    squares = jnp.pad(values * values, (0, length - values.shape[0]))
-    squares = lax.optimization_barrier(squares)  # else the product may round with the sum
-    while length > 1:
-        length //= 2
-        squares = squares[:length] + squares[length:]
-    return jnp.sqrt(squares[0])

@@ -17,6 +17,7 @@ LARGEST = 2**24
 """Codes must be below this by magnitude: their squares' parts are then exact in 32 bits."""
 MAX_DIM = 2**24
 _DRAWS = 64
+_DRAW = 0x64726100  # "dra\0": of the first draw's key
 _BLOCK = 256
 
 
@@ -33,7 +34,7 @@ def round_within(
     the most; then towards zero; and zeros, should even that be too long.
 
     Args:
-        key: JAX key; draw r is by its `fold_in` with r.
+        key: JAX key; draw r is by its `fold_in` with `_DRAW` + r.
         values: float32.
         most: Largest magnitude of an integer, below `LARGEST`.
         bound: uint32[2], high and low word.
@@ -48,7 +49,7 @@ def round_within(
 
     def draw(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, _, number = state
-        words = random_words(jax.random.fold_in(key, number), values.shape)
+        words = random_words(jax.random.fold_in(key, number + _DRAW), values.shape)
         rounded = jnp.minimum(least + (words < threshold).astype(jnp.uint32), most)
         return rounded, is_within(rounded, bound), number + jnp.int32(1)
 

@@ -26,28 +26,31 @@ MOST_CLIENTS = 2**15
 
 
 def lifted(
-    residues: UInt32[Array, " dim"], middle: UInt32[Array, ""], bits: int
-) -> UInt32[Array, " dim"]:
-    """Return the integers that residues modulo 2**bits stand for, as two's complement words.
+    residues: UInt32[Array, ...], middle: UInt32[Array, ...], top: UInt32[Array, ...]
+) -> UInt32[Array, ...]:
+    """Return the integers that residues modulo R = 2**b stand for, as two's complement words.
 
-    Of those congruent to a residue the one in [middle - 2**(bits - 1), middle + 2**(bits - 1)).
+    Of those congruent to a residue the one in [middle - R / 2, middle + R / 2).
+
+    Args:
+        residues: Of any shape.
+        middle: Of a shape that broadcasts.
+        top: R - 1.
 
     Examples:
-        >>> words = lifted(jnp.asarray([1, 7, 4], jnp.uint32), jnp.uint32(0), 3)
+        >>> words = lifted(jnp.asarray([1, 7, 4], jnp.uint32), jnp.uint32(0), jnp.uint32(7))
         >>> words.astype("int32").tolist()
         [1, -1, -4]
     """
-    # an arithmetic shift back from the top bits copies the sign
-    shift = jnp.uint32(32 - bits)
-    offset = ((residues - middle) << shift).astype(jnp.int32) >> shift.astype(jnp.int32)
-    return offset.astype(jnp.uint32) + middle
+    offset = (residues - middle) & top
+    return jnp.where(offset > top >> jnp.uint32(1), offset | ~top, offset) + middle
 
 
 def has_left(
     terms: UInt32[Array, "clients dim"],
     present: Bool[Array, " clients"],
     middle: UInt32[Array, ""],
-    bits: int,
+    top: UInt32[Array, ""],
 ) -> Bool[Array, " dim"]:
     """Return which coordinates' true sums are outside the window about the middle.
 
@@ -55,23 +58,20 @@ def has_left(
         terms: Two's complement words, of at most `MOST_CLIENTS` clients.
         present: Who is in the sum.
         middle: Below 2**31.
-        bits: b of the ring.
+        top: R - 1.
 
     Examples:
         >>> terms = jnp.asarray([[3, 2, -3], [1, 1, -1]], jnp.int32).astype(jnp.uint32)
-        >>> has_left(terms, jnp.ones(2, bool), jnp.uint32(0), 3).tolist()
+        >>> has_left(terms, jnp.ones(2, bool), jnp.uint32(0), jnp.uint32(7)).tolist()
         [True, False, False]
     """
     high, low = _wide_sum(jnp.where(present[:, None], terms, jnp.uint32(0)))
     low = low - (middle & jnp.uint32(0xFFFF)).astype(jnp.int32)
     high = high - (middle >> jnp.uint32(16)).astype(jnp.int32) + (low >> 16)
-    low = low & 0xFFFF
-    if bits > 16:
-        half = 1 << (bits - 17)
-        return (high < -half) | (high >= half)
-    half = 1 << (bits - 1)
-    is_inside = ((high == 0) & (low < half)) | ((high == -1) & (low >= 2**16 - half))
-    return ~is_inside
+    word = (high << 16) | (low & 0xFFFF)
+    largest = (top >> jnp.uint32(1)).astype(jnp.int32)
+    is_word = (high >= -(2**15)) & (high < 2**15)
+    return ~(is_word & (word <= largest) & (word >= -1 - largest))
 
 
 def _wide_sum(

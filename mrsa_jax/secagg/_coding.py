@@ -95,7 +95,7 @@ def with_noise(
 
     A client's noise comes from its key of the rounding, folded with a stream of its own.
     """
-    wrapped = jnp.int32(0)
+    wrapped, top = jnp.int32(0), jnp.uint32(2**bits - 1)
     if noise is not None:
         keys = jax.vmap(lambda one: jax.random.fold_in(jax.random.fold_in(key, one), _NOISE))(
             members
@@ -103,8 +103,8 @@ def with_noise(
         drawn = jax.vmap(lambda own: noise.sample(own, codes.shape[1:]))(keys)
         codes = codes + drawn.astype(jnp.uint32)
         middle = quantizer.middle(jnp.sum(summed, dtype=jnp.uint32))
-        wrapped = jnp.sum(has_left(codes, summed, middle, bits), dtype=jnp.int32)
-    return codes & jnp.uint32(2**bits - 1), wrapped
+        wrapped = jnp.sum(has_left(codes, summed, middle, top), dtype=jnp.int32)
+    return codes & top, wrapped
 
 
 def is_centred(quantizer: Any, noise: Any) -> bool:
@@ -114,7 +114,9 @@ def is_centred(quantizer: Any, noise: Any) -> bool:
 
 def totals_of(quantizer: Any, total: Array, count: Array, bits: int | None) -> Array:
     """Return ring totals as the quantizer decodes them; `bits` is None where they are sums."""
-    return total if bits is None else lifted(total, quantizer.middle(count), bits)
+    if bits is None:
+        return total
+    return lifted(total, quantizer.middle(count), jnp.uint32(2**bits - 1))
 
 
 _NOISE = int(Stream.NOISE)

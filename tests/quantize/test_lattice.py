@@ -11,7 +11,8 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax.quantize import lattice
-from mrsa_jax.quantize._rotation import hadamard, norm, rotate, rotate_back, sign_words
+from mrsa_jax.quantize._norms import norm
+from mrsa_jax.quantize._rotation import hadamard, rotate, rotate_back, sign_words
 from mrsa_jax.quantize._rounding import squared_norm
 
 
@@ -146,6 +147,12 @@ def test_mean_of_many_is_the_clipped_update(rotate) -> None:
     error = np.asarray(draws).std(axis=0) / np.sqrt(len(keys))
     assert np.abs(gaps / error).max() < 4.5
     assert 0.05 < error.mean() * np.sqrt(len(keys)) < 0.3
+    # however long: the direction is kept
+    for size in (1e30, 3e38 / np.abs(values).max(), 1.0):
+        own_scale = own.decode(own.encode(keys[0], jnp.asarray(values * np.float32(size))), 1)
+        assert 1.5 < np.linalg.norm(own_scale) < 2.5
+        assert np.dot(own_scale, clipped) > 3.0
+        assert float(own.clipped_fraction(jnp.asarray(values * np.float32(size)))) == 1.0
     fractions = own.clipped_fraction(jnp.stack([jnp.asarray(values), jnp.zeros(40)]))
     assert fractions.tolist() == [1.0, 0.0]
 

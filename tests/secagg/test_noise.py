@@ -31,7 +31,8 @@ def test_residues_stand_for_the_integers_of_a_window() -> None:
             far = [low, low + 1, middle, low + 2**bits - 1]
             beyond = [low - 1, low + 2**bits, low - 2**bits, middle + 2**31, middle - 2**31]
             residues = jnp.asarray([one % 2**bits for one in far], jnp.uint32)
-            words = lifted(residues, jnp.uint32(middle), bits)
+            top = jnp.uint32(2**bits - 1)
+            words = lifted(residues, jnp.uint32(middle), top)
             assert words.tolist() == [one % 2**32 for one in far]
             # sums of three clients, one of whom is not there
             sums = far + beyond
@@ -39,7 +40,7 @@ def test_residues_stand_for_the_integers_of_a_window() -> None:
             terms = (terms % 2**32).astype(np.uint32)
             is_fit = np.abs(np.asarray(sums)) < 2**32 - 2  # halves are signed words
             left = has_left(
-                jnp.asarray(terms), jnp.asarray([True, True, False]), jnp.uint32(middle), bits
+                jnp.asarray(terms), jnp.asarray([True, True, False]), jnp.uint32(middle), top
             )
             expected = [not low <= one < low + 2**bits for one in sums]
             assert np.array_equal(np.asarray(left)[is_fit], np.asarray(expected)[is_fit])

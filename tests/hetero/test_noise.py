@@ -1,0 +1,159 @@
+"""Noise in blocks of unequal quantizers: every integer accounted for, real messages alike."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax.hetero import decode, encode, segment_average, segment_layout
+
+RANGE = (-1.0, 1.0)
+N, D, BITS = 6, 31, 14
+LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=D, modulus_bits=BITS)
+KEY = jax.random.key(4)
+NOISE = mj.dp.skellam(0.25)
+UPDATES = jnp.asarray(np.random.default_rng(0).uniform(-0.3, 0.3, (N, D)).astype(np.float32))
+LOST = np.ones((5, N), bool)
+LOST[3:, 5] = False
+
+
+def terms_of(noise) -> np.ndarray:
+    """Return codes and noise as plain integers, each drawn by the path that a seed means."""
+    codes, _ = encode(KEY, UPDATES, LAYOUT, RANGE)
+    drawn = np.zeros((N, D), np.int64)
+    for segment, (start, stop) in enumerate(LAYOUT.bounds):
+        for slot in range(N):
+            step = 2.0 / (int(LAYOUT.levels_of()[segment, slot]) - 1)
+            key = mj._streams.fold(KEY, slot, segment, 0, int(mj._streams.Stream.NOISE))
+            own = noise.on(float(np.float32(step)))
+            drawn[slot, start:stop] = own.sample(key, (stop - start,))
+    return np.asarray(codes, np.int64) + drawn
+
+
+def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
+    averages = [
+        segment_average(LAYOUT, RANGE, fidelity=fidelity, noise=NOISE)
+        for fidelity in ("array", "sets")
+    ]
+    alive = jnp.asarray(LOST)
+    members = jnp.arange(N)
+    outs = [own.aggregate(KEY, own.init(), UPDATES, members, alive)[0] for own in averages]
+    traced = jax.jit(lambda own, key: own.aggregate(key, own.init(), UPDATES, members, alive)[0])
+    outs.append(traced(averages[1], KEY))
+    for out in outs[1:]:
+        jax.tree.map(np.testing.assert_array_equal, outs[0], out)
+
+    terms, counts = terms_of(NOISE), np.asarray(outs[0].counts)
+    summed = np.asarray(outs[0].summed)
+    assert summed.sum() >= 4
+    residues, _ = encode(KEY, UPDATES, LAYOUT, RANGE, noise=NOISE)
+    assert np.array_equal(residues, terms % 2**BITS)
+    graph = ~np.eye(N, dtype=bool)
+    real = mj.protocol.run(np.asarray(residues), graph, LOST, 4, plan=LAYOUT.plan)
+    assert real.status == mj.Status.OK
+
+    exact = np.zeros(D)
+    learned = np.asarray(outs[0].learned)
+    place = dict.fromkeys(range(LAYOUT.num_segments), 0)
+    for number, block in enumerate(LAYOUT.blocks):
+        here = [slot for slot in block.members if summed[slot]]
+        total = terms[here, block.start : block.stop].sum(axis=0)
+        width = block.stop - block.start
+        assert np.array_equal(total % 2**BITS, real.totals[number])
+        row = learned[block.segment, place[block.segment]]
+        place[block.segment] += 1
+        assert np.array_equal(total % 2**BITS, row[:width])
+        exact[block.start : block.stop] += (
+            len(here) * -1.0 + total * 2.0 / (block.num_levels - 1)
+        ) / summed.sum()
+    assert np.abs(np.asarray(outs[0].update) - exact).max() < 1e-5
+    again = decode(real.totals, counts, LAYOUT, RANGE, has_noise=True)
+    assert np.array_equal(again, outs[0].update)
+    assert outs[0].wrapped == 0
+
+
+def test_wraps_and_robust_rules_and_attackers() -> None:
+    tight = segment_layout("groups", [3, 3], [3, 9], dim=3000, modulus_bits=7)
+    noise = mj.dp.discrete_gaussian(7.0)
+    updates = jnp.ones((6, 3000))
+    own = segment_average(tight, RANGE, noise=noise, fidelity="sets")
+    out, _ = own.aggregate(KEY, own.init(), updates, jnp.arange(6), jnp.ones(6, bool))
+    residues, _ = encode(KEY, updates, tight, RANGE, noise=noise)
+    plain, _ = encode(KEY, updates, tight, RANGE)
+    wrapped = 0
+    for block in tight.blocks:
+        # of noise so small that a term alone stays near its code
+        part = (list(block.members), slice(block.start, block.stop))
+        near = np.asarray(residues)[part].astype(int) - np.asarray(plain)[part]
+        near = (near + 64) % 128 - 64 + np.asarray(plain)[part].astype(int)
+        middle = len(block.members) * (block.num_levels - 1) // 2
+        offset = near.sum(axis=0) - middle
+        wrapped += int(((offset < -64) | (offset >= 64)).sum())
+    assert 0 < wrapped < 60
+    assert int(out.wrapped) == wrapped
+
+    rule = mj.hetero.coordinate_median()
+    attack = mj.hetero.sign_flip(jnp.asarray([True] + [False] * 5), 1.0)
+    for extra in ({"combine": rule}, {"byzantine": attack}):
+        outs = []
+        for fidelity in ("array", "sets"):
+            average = segment_average(LAYOUT, RANGE, noise=NOISE, fidelity=fidelity, **extra)
+            out, _ = average.aggregate(
+                KEY, average.init(), UPDATES, jnp.arange(N), jnp.ones(N, bool)
+            )
+            outs.append(out)
+        jax.tree.map(np.testing.assert_array_equal, *outs)
+        assert outs[0].status == mj.Status.OK
+
+
+def test_clip_norm_bounds_what_a_client_changes() -> None:
+    average = segment_average(LAYOUT, RANGE, noise=NOISE, clip_norm=0.5, fidelity="sets")
+    plain = segment_average(LAYOUT, RANGE, noise=NOISE, fidelity="sets")
+    assert plain.sensitivity == math.inf
+    steps = 2.0 / (LAYOUT.levels_of() - 1.0)
+    lengths = np.asarray([stop - start for start, stop in LAYOUT.bounds])
+    worst = 0.5 + np.sqrt((lengths[:, None] * steps**2).sum(axis=0)).max()
+    assert worst <= average.sensitivity <= worst * 1.001
+    # short updates as they are, long ones at the norm
+    everybody = jnp.ones(N, bool)
+    short = UPDATES * 0.1
+    outs = [
+        own.aggregate(KEY, own.init(), short, jnp.arange(N), everybody)[0]
+        for own in (average, plain)
+    ]
+    assert np.array_equal(outs[0].update, outs[1].update)
+    # with the same dice, zeros in one client's place: the decoded change, over hostile updates
+    random = np.random.default_rng(1)
+    rows = [np.full(D, 1e30), np.eye(D)[3] * 9, random.normal(size=D), np.full(D, 0.01),
+            np.where(np.arange(D) % 2, np.nan, 1.0)]  # fmt: skip
+    zeros = average.aggregate(
+        KEY, average.init(), UPDATES.at[1].set(0.0), jnp.arange(N), everybody
+    )[0]
+    for row in rows:
+        out = average.aggregate(
+            KEY, average.init(), UPDATES.at[1].set(jnp.asarray(row, jnp.float32)),
+            jnp.arange(N), everybody,
+        )[0]  # fmt: skip
+        change = N * np.linalg.norm(np.asarray(out.update - zeros.update, np.float64))
+        assert change <= average.sensitivity
+    assert change > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layout": segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)}, "must have rings of 2"),
+        ({"noise": mj.dp.skellam(1e8)}, "`layout` must leave room for noise: .* chance of 1 "),
+        ({"clip_rule": mj.quantize.following_range(4.0)}, "`clip_rule` must be left out"),
+        ({"clip_norm": 0.0}, "`clip_norm` must lie in"),
+        ({"clip_norm": 1.0, "value_range": (0.5, 1.0)}, "`value_range` must hold 0"),
+    ],
+)
+def test_refuses_what_breaks_the_account(change, message) -> None:
+    with pytest.raises(mj.ConfigurationError, match=message):
+        segment_average(**({"layout": LAYOUT, "value_range": RANGE, "noise": NOISE} | change))
+    with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must leave room"):
+        segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7, modulus_bits=3)
