@@ -1,4 +1,4 @@
-"""Noise in the ring: exact draws beside NumPy's, and beside the random words that they take."""
+"""Noise in the ring: exact draws beside NumPy's and their random words; what clients spend."""
 
 from __future__ import annotations
 
@@ -195,6 +195,27 @@ def _account_cases(quick: bool) -> list[Case]:
     ]
 
 
+def _ledger(case: str, rounds: int, clients: int, bands: int) -> Measurement:
+    """Account for all clients, epsilon among it; 0 bands: independent noise."""
+    P = np.random.default_rng(0).random((rounds, clients), np.float32) < 0.05
+    roots = np.cumprod([1.0, *(1 - 1 / (2 * np.arange(1.0, max(1, bands))))])
+    strategy = dp.toeplitz(roots, rounds) if bands else None
+    few = slice(None, 64)
+
+    def ours() -> tuple[np.ndarray, np.ndarray]:
+        told = dp.ledger(P, 30.0, strategy=strategy)
+        return told.mu, told.epsilon(1e-5)
+
+    def check(found: tuple[np.ndarray, np.ndarray], _: Any) -> None:
+        C = np.eye(rounds) if strategy is None else strategy
+        expected = np.linalg.norm(C @ P[:, few], axis=0) / 30.0
+        np.testing.assert_allclose(found[0][few], expected, rtol=1e-9)
+
+    note = "aim: 10 s on two cores; floor: a pass over the history, or its product with a matrix"
+    return compare("dp", case, ours, work=clients, unit="clients", check=check, repeats=2,
+                   note=note)  # fmt: skip
+
+
 def cases(quick: bool) -> list[Case]:
     """Return the cases of this topic."""
     count = 2**17 if quick else 2**25
@@ -219,4 +240,12 @@ def cases(quick: bool) -> list[Case]:
             functools.partial(_clients, variance=4096.0, clients=clients, dim=dim),
         )
     )
+    rounds, clients = (100, 2_000) if quick else (1_000, 100_000)
+    found += [
+        Case(
+            f"ledger of {clients:,} clients x {rounds:,} rounds, {name}",
+            functools.partial(_ledger, rounds=rounds, clients=clients, bands=bands),
+        )
+        for name, bands in (("noise of its own", 0), ("10 bands", 10), ("a full matrix", rounds))
+    ]
     return [*found, *_account_cases(quick)]

@@ -77,7 +77,7 @@ TOPICS: dict[str, Topic] = {
         "its largest block's pads alone; ring_average",
     ),
     "dp": Topic(
-        "exact integer draws a second of noise in the ring; accounts, privacy losses",
+        "exact integer draws a second of noise in the ring; ledgers, accounts, privacy losses",
         "NumPy's, by floats; the random words alone",
     ),
     "training": Topic(
