@@ -13,6 +13,8 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import card
 from mrsa_jax._tracing import needs_values
+from mrsa_jax.dp._composed import Composed
+from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
 from mrsa_jax.dp._strategies import check_strategy
 from mrsa_jax.dp._survivors import Sums
@@ -31,7 +33,8 @@ class Ledger:
             missing or wholly known, nan for colluding clients.
         planned_mu: The same if every sum had the noise that was planned and nobody colluded.
         is_exact: Whether contributions of the clip's length reach mu; if not, mu is a bound (the
-            strategy's C^T D^-1 C has negative entries).
+            strategy's C^T D^-1 C has negative entries), or of Gaussian noise in place of a ring
+            mechanism's, of which epsilon and delta are guarantees, and mu is none.
         short: Sums, among those learnt, with less unknown noise than planned.
         notes: What was short, missing or left out, in sentences.
     """
@@ -43,14 +46,19 @@ class Ledger:
     notes: tuple[str, ...]
     _sums: Sums = dataclasses.field(repr=False)
     _law: Law = dataclasses.field(repr=False)
+    _composed: tuple[Composed, Composed] | None = dataclasses.field(default=None, repr=False)
 
     @property
-    def planned(self) -> privacy.Distinguishability:
+    def planned(self) -> privacy.Distinguishability | Composed:
         """What was planned: its `epsilon(delta)` and `delta(epsilon)` beside the realised."""
+        if self._composed is not None:
+            return self._composed[0]
         return privacy.Distinguishability(self.planned_mu, 1.0, None)
 
     @property
-    def _realised(self) -> privacy.Distinguishability:
+    def _realised(self) -> privacy.Distinguishability | Composed:
+        if self._composed is not None:
+            return self._composed[1]
         return privacy.Distinguishability(self.mu, 1.0, None)
 
     def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
@@ -134,6 +142,7 @@ def ledger(
     *,
     planned: Any = None,
     colluding: Any = (),
+    mechanism: Any = None,
 ) -> Ledger:
     """Return what of its privacy each client has spent in the sums that it was in.
 
@@ -160,6 +169,8 @@ def ledger(
             a sum of n of them has n/K of it. None: it is added once to each sum.
         colluding: Clients who tell the server their noise, and their updates: indices, of a log
             names. Their share is no noise; their own entries are nan.
+        mechanism: What `ring_mechanism` returned, in place of noise, clip and `planned`, for sums
+            of clients without weights: its Renyi divergences at each sum's survivors add up.
 
     Returns:
         The ledger. It refers to the history, and does not copy a matrix.
@@ -167,7 +178,8 @@ def ledger(
     Raises:
         ConfigurationError: If noise or clip is not positive and finite, a matrix holds fractions,
             a strategy has another size, an entry above its diagonal or a 0 on it, a round of
-            several sums comes with a strategy, a client does not exist, or all collude.
+            several sums comes with a strategy, a client does not exist, or all collude; if a
+            mechanism comes with weights, or with what it has itself.
 
     Examples:
         >>> told = ledger([[1, 1, 0], [1, 0, 1], [1, 1, 1]], noise_multiplier=2.0)
@@ -193,6 +205,13 @@ def ledger(
     Choquette-Choo et al. (2023), see `_strategies`.
     """
     sums = Sums.of(participation)
+    if mechanism is not None:
+        own = {"noise_multiplier": noise_multiplier, "clip": clip, "strategy": strategy,
+               "planned": planned}  # fmt: skip
+        for name, value in own.items():
+            require(value is None, name, "must be left out with a mechanism, which has its own",
+                    value)  # fmt: skip
+        return _of_mechanism(sums, mechanism, colluding)
     if strategy is not None:
         sums = sums.each_round()
     members = sums.members(colluding, "colluding", leaves_one=True)
@@ -221,6 +240,33 @@ def ledger(
     notes += words + _notes_of_steps(matrix, counts, "nobody drew noise in them")
     notes += _notes_of_law(real)
     return Ledger(_of(real, sums, members), mu, real.is_exact, short, notes, sums, real)
+
+
+def _of_mechanism(sums: Sums, mechanism: Any, colluding: Any) -> Ledger:
+    """Return the ledger of sums that a ring mechanism made."""
+    rule = "must be what `dp.ring_mechanism` returns"
+    require(isinstance(mechanism, RingMechanism), "mechanism", rule, mechanism)
+    rows = sums.rows
+    plain = rows.dtype == np.bool_ or bool(((rows == 0) | (rows == 1)).all())
+    plain = plain and bool((sums.divisors == 1).all())
+    require(plain, "participation", "must hold no weights with a ring mechanism")
+    members = sums.members(colluding, "colluding", leaves_one=True)
+    counts = np.count_nonzero(rows, axis=1)
+    added = counts - np.count_nonzero(rows[:, members], axis=1)
+    shares = mechanism.num_clients
+    # a client's noise over what it adds at most: a share of the sum's
+    multiplier = np.sqrt(shares * mechanism.noise.variance) / mechanism.sensitivity
+    clips = np.ones(len(rows))
+    plan = Independent.of(clips, clips * multiplier)
+    real = Independent.of(clips, multiplier * np.sqrt(added / shares))
+    short, words = _notes_of_shares(counts, added, shares)
+    text = "mu is of Gaussian noise of the same variance, epsilon of the mechanism's own."
+    composed = (
+        Composed.of(mechanism, rows, np.full_like(added, shares), members),
+        Composed.of(mechanism, rows, added, members),
+    )
+    mu, planned_mu = (_of(law, sums, members) for law in (real, plan))
+    return Ledger(mu, planned_mu, False, short, (*words, text), sums, real, composed)
 
 
 def _of(law: Law, sums: Sums, members: np.ndarray) -> np.ndarray:

@@ -252,6 +252,53 @@ def test_logs_bring_noise_and_names():
     np.testing.assert_array_equal(np.isinf(found.trajectory()[:, 0]), [False, True, True])
 
 
+def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
+    """`RingMechanism.epsilon`, by dp_accounting's conversion, client by client."""
+    P = history(13, rounds=9)
+    for kind in ("skellam", "discrete_gaussian"):
+        ring = mj.dp.ring_mechanism(kind, 3.0, 0.5, dim=100, num_clients=5, modulus_bits=20)
+        told = mj.dp.ledger(P, mechanism=ring, colluding=[3])
+        honest = np.delete(P, 3, axis=1).sum(axis=1)
+        for delta in (1e-6, 0.3):
+            for i in (0, 1, 5):
+                own = np.minimum(honest[P[:, i]], 5)
+                expected = ring.epsilon(delta, survivors=own)
+                np.testing.assert_allclose(told.epsilon(delta)[i], expected, rtol=1e-12)
+                at_plan = ring.epsilon(delta, rounds=int(P[:, i].sum()))
+                np.testing.assert_allclose(told.planned.epsilon(delta)[i], at_plan, rtol=1e-12)
+        assert np.isnan(told.epsilon(1e-6)[3])
+        both = told.epsilon([1e-6, 1e-3])
+        np.testing.assert_array_equal(both[0], told.epsilon(1e-6))
+        np.testing.assert_allclose(told.delta(both[0][0])[0], 1e-6, rtol=1e-9)
+        # no better than Gaussian noise of the same variance would be, and not much worse
+        gaussian = mj.dp.ledger(P, 3.0, planned=5, colluding=[3]).epsilon(1e-6)
+        usual = ~np.isnan(gaussian)
+        assert (both[0][usual] > gaussian[usual]).all()
+        assert (both[0][usual] < 1.3 * gaussian[usual]).all()
+        np.testing.assert_allclose(told.mu, mj.dp.ledger(P, 3.0, planned=5, colluding=[3]).mu,
+                                   rtol=1e-2)  # fmt: skip
+        assert told.short == (honest < 5).sum()
+        assert "mechanism" in told.notes[-1]
+        empty = P.copy()
+        empty[:, 2] = False
+        assert mj.dp.ledger(empty, mechanism=ring).epsilon(1e-6)[2] == 0
+        monkeypatch.setattr("mrsa_jax.dp._composed.at_once", lambda *_: 2)
+        np.testing.assert_array_equal(told.epsilon([1e-6, 1e-3]), both)
+        monkeypatch.undo()
+    misuse = {
+        "`planned` must be left out with a mechanism": {"planned": 3},
+        "`noise_multiplier` must be left out": {"noise_multiplier": 1.0},
+        "`mechanism` must be what `dp.ring_mechanism`": {"mechanism": 3},
+    }
+    for words, named in misuse.items():
+        with pytest.raises(ConfigurationError, match=words):
+            mj.dp.ledger(P, **{"mechanism": ring} | named)
+    with pytest.raises(ConfigurationError, match="`participation` must hold no weights"):
+        mj.dp.ledger(2 * P.astype(int), mechanism=ring)
+    with pytest.raises(ConfigurationError, match="`delta` must lie in"):
+        told.epsilon(1.0)
+
+
 def test_clients_go_in_chunks(monkeypatch):
     P = history(11, clients=40)
     expected = {kind: mj.dp.ledger(P, 1.1, strategy=C).mu for kind, C in STRATEGIES.items()}

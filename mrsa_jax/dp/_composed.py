@@ -1,0 +1,96 @@
+"""What a ring mechanism's sums spend together: Renyi divergences added over a client's sums."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from mrsa_jax import privacy
+from mrsa_jax._device import at_once
+from mrsa_jax.dp._mechanism import ORDERS, RingMechanism
+
+_VAST = 1e250  # stands for an infinite divergence, of which a client may have none
+_LEAST = 1.01  # no orders below it: 1 / (order - 1) takes their digits
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Composed:
+    """Differential privacy of sums whose noise is a ring mechanism's.
+
+    Attributes:
+        counts: int32 `[kinds, sorts]`, of each kind of client the sums of each sort.
+        kinds: int `[clients]`, -1 for colluding clients.
+        divergences: float64 `[sorts, orders]` of a sum of each sort.
+    """
+
+    counts: np.ndarray
+    kinds: np.ndarray
+    divergences: np.ndarray
+
+    @staticmethod
+    def of(
+        mechanism: RingMechanism, rows: np.ndarray, added: np.ndarray, members: np.ndarray
+    ) -> Composed:
+        """Return it for sums of which `added` clients' noise is unknown; `members` collude."""
+        known = np.minimum(added, mechanism.num_clients)  # more noise hides no less
+        sorts = np.unique(known[known > 0])
+        each = np.stack(
+            [np.count_nonzero(rows[known == sort], axis=0) for sort in sorts]
+            or [np.zeros(rows.shape[1], np.int64)],
+            axis=1,
+        ).astype(np.int32)
+        counts, kinds = np.unique(each, axis=0, return_inverse=True)
+        kinds = kinds.reshape(-1).copy()
+        kinds[members] = -1
+        orders = np.asarray(ORDERS, np.float64)
+        spent = mechanism.rdp(orders, sorts) if sorts.size else np.zeros((1, len(orders)))
+        usable = orders > _LEAST
+        return Composed(counts, kinds, np.where(usable, np.minimum(spent, _VAST), _VAST))
+
+    def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
+        """Return the least epsilon of all orders at which delta is kept, of each client.
+
+        Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
+        Proposition 12; Bun, Steinke (2016) for delta^2 above 1 - exp(-divergence).
+        """
+        asked = self._asked(delta, "delta")
+        order = np.asarray(ORDERS, np.float64)
+
+        def least(spent: np.ndarray) -> np.ndarray:
+            found = spent + np.log1p(-1 / order) - np.log(asked * order) / (order - 1)
+            found = np.where(asked**2 + np.expm1(-spent) > 0, 0.0, found)
+            return np.maximum(found.min(axis=-1), 0.0)
+
+        return self._of_clients(asked, least, np.inf)
+
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, ...]:
+        """Return the least delta of all orders at epsilon, of each client."""
+        asked = self._asked(epsilon, "epsilon")
+        order = np.asarray(ORDERS, np.float64)
+
+        def least(spent: np.ndarray) -> np.ndarray:
+            found = (order - 1) * (spent + np.log1p(-1 / order) - asked) - np.log(order)
+            return np.exp(np.minimum(found.min(axis=-1), 0.0))
+
+        return self._of_clients(asked, least, 1.0)
+
+    def _asked(self, value: Any, name: str) -> np.ndarray:
+        """Return what is asked, `[..., 1, 1]`, checked as it is of Gaussian noise."""
+        check = privacy.Distinguishability(np.zeros(1), 1.0, None)
+        (check.epsilon if name == "delta" else check.delta)(value)
+        return np.asarray(value, np.float64)[..., None, None]
+
+    def _of_clients(self, asked: np.ndarray, least: Any, most: float) -> np.ndarray:
+        found = np.empty((*asked.shape[:-2], len(self.counts)))
+        step = at_once("columns", 4 * 8 * len(ORDERS) * max(1, asked.size))
+        for start in range(0, len(self.counts), step):
+            some = slice(start, start + step)
+            spent = self.counts[some] @ self.divergences
+            is_bare = spent.min(axis=1) >= _VAST
+            found[..., some] = np.where(is_bare, most, least(spent))
+            nothing = ~self.counts[some].any(axis=1)
+            found[..., some][..., nothing] = 0.0
+        return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
