@@ -23,6 +23,7 @@ from mrsa_jax import (
     attacks,
     data,
     design,
+    dp,
     federated,
     graphs,
     hetero,
@@ -713,9 +714,13 @@ def attacks_rows() -> dict[str, Row]:
     }
     counts = attacks.CountView(np.ones((3, 2)), np.ones((3, N), int), np.ones(3, int))
     aggregates = attacks.AggregateView(np.asarray(P[0]), np.ones((3, 2)))
+    mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20)
     rows = {
         "Disaggregation.run": _not(
             VALUE, lambda key: attacks.disaggregation().run(key, counts), KEYS
+        ),
+        "Canaries.play": _not(
+            VALUE, lambda key: attacks.canaries(0, mechanism).play(key, P[0], 3), KEYS
         ),
         "Distinguish.run": _not(
             VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), KEYS
@@ -835,8 +840,8 @@ NO_ARRAYS = {
     """,
     "attacks": """
         AggregateView Attack CountView MembershipView ModelView UpdateView WireView checked_view
-        disaggregation distinguish gradient_inversion least_squares_attack membership read_models
-        model_inversion
+        canaries disaggregation distinguish gradient_inversion least_squares_attack membership
+        model_inversion read_models
     """,
 }
 rows_of = functools.cache(lambda family: TABLE[family]())

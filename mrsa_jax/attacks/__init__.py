@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 
 if TYPE_CHECKING:
+    from mrsa_jax.attacks._canaries import Canaries, CanaryScores, canaries
     from mrsa_jax.attacks._dense_recovery import dense_recovery
     from mrsa_jax.attacks._disaggregation import Disaggregation, disaggregation
     from mrsa_jax.attacks._distinguish import Distinguish, distinguish
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AggregateView",
     "Attack",
+    "Canaries",
+    "CanaryScores",
     "CountView",
     "Disaggregation",
     "Distinguish",
@@ -69,6 +72,7 @@ __all__ = [
     "ModelView",
     "UpdateView",
     "WireView",
+    "canaries",
     "checked_view",
     "dense_recovery",
     "disaggregation",

@@ -25,6 +25,7 @@ class AttackCommand:
 
       mrsa-jax attack least-squares            each client's update, from the sums of many rounds
       mrsa-jax attack distinguish              whether a client's updates were shifted
+      mrsa-jax attack canaries                 whether noise in the ring hides as its ledger says
       mrsa-jax attack disaggregation           who was in each sum, from how often each took part
       mrsa-jax attack gradients                images, from one update or a sum of several
       mrsa-jax attack model-inversion          a typical image of each class, from a model

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mrsa_jax._late import late_names
 from mrsa_jax.study._advise_config import AdviseConfig
 from mrsa_jax.study._attack_config import (
+    CanariesConfig,
     DisaggregationConfig,
     DistinguishConfig,
     GradientsConfig,
@@ -55,6 +56,7 @@ __all__ = [
     "AdviseConfig",
     "AggregationConfig",
     "AuditConfig",
+    "CanariesConfig",
     "DataConfig",
     "DemoConfig",
     "DisaggregationConfig",

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._checks import POSITIVE, check_least, check_number
+from mrsa_jax._checks import POSITIVE, check_integer, check_least, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study import _attack_config as setting
@@ -33,6 +33,9 @@ _NOT_NEGATIVE = ("must be finite, from 0", 0.0)
 _NUMBERS: dict[str, tuple[Any, ...]] = {
     "learning_rate": _IS_POSITIVE,
     "shift": _IS_POSITIVE,
+    "noise_multiplier": _IS_POSITIVE,
+    "clip_norm": _IS_POSITIVE,
+    "spread": _IS_POSITIVE,
     "connection_probability": ("must lie in (0, 1]", POSITIVE, 1.0),
     "label_noise": ("must lie in [0, 1]", 0.0, 1.0),
 } | dict.fromkeys(("ridge", "noise", "drift", "seconds", "smoothness"), _NOT_NEGATIVE)
@@ -110,9 +113,16 @@ def _disaggregation(config: setting.DisaggregationConfig) -> None:
         require(length >= 1, "interval_lengths", "must be at least 1", length)
 
 
-def _distinguish(config: setting.DistinguishConfig) -> None:
+def _distinguish(config: setting.DistinguishConfig | setting.CanariesConfig) -> None:
     for rate in config.false_positive_rates:
         require(0 < rate < 1, "false_positive_rates", "must lie in (0, 1)", rate)
+
+
+def _canaries(config: setting.CanariesConfig) -> None:
+    _distinguish(config)
+    delta = config.target_delta
+    require(0 < delta < 1, "target_delta", "must lie in (0, 1)", delta)
+    check_integer(config.modulus_bits, "modulus_bits", 1, 32)
 
 
 def _gradients(config: setting.GradientsConfig) -> None:
@@ -137,6 +147,7 @@ def _inconsistency(config: setting.InconsistencyConfig) -> None:
 _RULES: dict[type, Callable[[Any], None]] = {
     setting.LeastSquaresConfig: _least_squares,
     setting.DistinguishConfig: _distinguish,
+    setting.CanariesConfig: _canaries,
     setting.DisaggregationConfig: _disaggregation,
     setting.GradientsConfig: _gradients,
     setting.ModelInversionConfig: _model_inversion,

@@ -133,6 +133,45 @@ class DistinguishConfig(_SumsOfRounds):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CanariesConfig(_SumsOfRounds):
+    """Measure with canaries whether the noise in the ring hides clients as its ledger says.
+
+    A client sends a vector of the clip norm in its rounds or nothing; the server applies the best
+    test to what it decodes. With the others known the measured mu is the ledger's, less what
+    rounding hides; with Gaussian updates of others it is lower. More would refute the ledger.
+      mrsa-jax attack canaries
+      mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5 --trials 10000
+      mrsa-jax attack canaries --others known --modulus-bits 16 --dim 1024
+    """
+
+    out: pathlib.Path = pathlib.Path("results/attack/canaries")
+    others: tuple[Literal["known", "gaussian"], ...] = ("known", "gaussian")
+    """What the server knows of the others: their updates, or that they are Gaussian."""
+    clients: tuple[Literal["worst", "median"], ...] = ("worst", "median")
+    """Who is the canary: the client whose ledger shows the most, or the median one."""
+    rounds: int = 12
+    """Rounds whose sums the server keeps."""
+    mechanism: Literal["skellam", "discrete_gaussian"] = "skellam"
+    """What each client adds to its codes."""
+    noise_multiplier: float = 1.0
+    """Standard deviation of a full cohort's noise, in clip norms."""
+    clip_norm: float = 1.0
+    """L2 norm to which updates are clipped, and the canary's length."""
+    dim: int = 256
+    """Entries of an update."""
+    modulus_bits: int = 20
+    """Ring of 2^b elements."""
+    spread: float = 0.02
+    """Standard deviation of the entries of the others' updates, where they are not known."""
+    false_positive_rates: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
+    """Rates of false positives at which that of true positives is measured."""
+    trials: int = 2000
+    """Simulated histories, as many again with the canary."""
+    target_delta: float = 1e-5
+    """Delta at which epsilon is told."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class DisaggregationConfig(_SumsOfRounds):
     """Recover who was in each sum from the sums and how often each client took part.
 

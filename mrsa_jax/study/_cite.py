@@ -40,6 +40,9 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     # attacks
     "least-squares": ("attack on sums", (_MULTIROUND,)),
     "distinguish": ("attack on sums", ("dong2022gaussian",)),
+    "canaries": ("audit of differential privacy", ("andrew2024one", "nasr2023tight")),
+    "skellam": ("noise in the ring", ("agarwal2021skellam",)),
+    "discrete_gaussian": ("noise in the ring", ("kairouz2021distributed",)),
     "disaggregation": ("attack on sums", ("lam2021gradient",)),
     "gradients": ("attack on updates", ("geiping2020inverting", "zhu2019deep")),
     "model-inversion": ("attack on models", ("fredrikson2015model",)),
@@ -121,7 +124,9 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "LocalSGD": ("federated averaging", ("mcmahan2017communication",)),
     "LeastSquares": _NAMES["least-squares"],
     "Disaggregation": _NAMES["disaggregation"],
+    "Canaries": _NAMES["canaries"],
     "Distinguish": _NAMES["distinguish"],
+    "Ledger": ("account of differential privacy", ("choquette2023multi", "dong2022gaussian")),
     "Distinguishability": _NAMES["distinguish"],
     "GradientInversion": ("gradient inversion", ("geiping2020inverting", "zhu2019deep",
                                                  "zhao2020idlg")),
@@ -135,8 +140,8 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Papers of a scheme that is a value, by its class."""
 
-_ATTACKS = ("least-squares", "distinguish", "disaggregation", "gradients", "model-inversion",
-            "membership", "inconsistency")  # fmt: skip
+_ATTACKS = ("least-squares", "distinguish", "canaries", "disaggregation", "gradients",
+            "model-inversion", "membership", "inconsistency")  # fmt: skip
 
 _STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit")
 

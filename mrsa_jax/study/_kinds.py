@@ -150,6 +150,7 @@ KINDS: dict[str, Kind] = {
         Kind("advise", AdviseConfig, check_advise, "advice._run"),
         _attack("least-squares", attacks.LeastSquaresConfig),
         _attack("distinguish", attacks.DistinguishConfig),
+        _attack("canaries", attacks.CanariesConfig),
         _attack("disaggregation", attacks.DisaggregationConfig),
         _attack("gradients", attacks.GradientsConfig),
         _attack("model-inversion", attacks.ModelInversionConfig),

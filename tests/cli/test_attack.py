@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 from typing import Any
 
@@ -59,7 +60,7 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "`attack` must be followed by the name of one: least-squares, distinguish"),
+        ([], "`attack` must be followed by the name of one: least-squares, distinguish, canaries"),
         (["least-square"], "must be a known attack; got 'least-square'; did you mean 'least-sq"),
         (["--config", "x.toml"], "`attack` must be followed by the name of one"),
         (["membership", "--seed", "-1"], "`seed` must lie in [0, 2**32); got -1"),
@@ -97,6 +98,11 @@ def files(tmp_path: pathlib.Path) -> dict[str, pathlib.Path]:
         (["gradients", "--dataset", "mnits"], "`name` must be a known data set"),
         (["model-inversion", "--connection-probability", "0"], "must lie in (0, 1]; got 0.0"),
         (["model-inversion", "--num-clients", "1"], "`num_clients` must be at least 2"),
+        (["canaries", "--noise-multiplier", "0"], "`noise_multiplier` must be finite and positive"),
+        (["canaries", "--clip-norm", "inf"], "`clip_norm` must be finite and positive; got inf"),
+        (["canaries", "--target-delta", "1"], "`target_delta` must lie in (0, 1); got 1.0"),
+        (["canaries", "--modulus-bits", "33"], "`modulus_bits` must"),
+        (["canaries", "--modulus-bits", "4"], "a chance of 1"),
         (["membership", "--label-noise", "1.5"], "`label_noise` must lie in [0, 1]; got 1.5"),
         (["membership", "--num-shadows", "1"], "`num_shadows` must be at least 2"),
         (["membership", "--client-size", "400"], "`client_size` must be small enough for the data"),
@@ -128,8 +134,8 @@ def test_flags_that_do_not_parse(words: list[str], capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "name",
-    ["least-squares", "distinguish", "disaggregation", "gradients", "model-inversion",
-     "membership", "inconsistency"],
+    ["least-squares", "distinguish", "canaries", "disaggregation", "gradients",
+     "model-inversion", "membership", "inconsistency"],
 )  # fmt: skip
 def test_help_teaches_by_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attack", "--help"]) == 0
@@ -418,6 +424,28 @@ def test_the_exposed_are_told_with_certainty(
     assert row["mu"] is None  # infinite
     assert row["auc"] == 1
     assert row["rates_inside"] == row["rates"]
+
+
+def test_canaries_are_found_as_often_as_the_ledger_says(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["canaries", "--num-clients", "6", "--cohort-size", "4", "--rounds", "5"]
+    words += ["--schemes", "batch_partitioning:2", "--dim", "16", "--trials", "600"]
+    words += ["--noise-multiplier", "2", "--dropout-rates", "0.2"]
+    found = _json([*words, "--clients", "worst"], tmp_path / "out", capsys)
+    known, gaussian = found["summary"]
+    assert (known["others"], gaussian["others"]) == ("known", "gaussian")
+    for row in found["summary"]:
+        assert row["ledger_mu"] == pytest.approx(math.sqrt(row["sums"]) / 2)
+        assert row["lower"] <= row["mu"] <= row["upper"]
+        assert abs(row["measured_mu"] - row["mu"]) < 0.25
+        assert row["rates_inside"] >= row["rates"] - 1
+    assert known["mu"] == pytest.approx(known["ledger_mu"])
+    assert gaussian["mu"] < gaussian["ledger_mu"]
+    said = " ".join(found["sentences"])
+    assert said.count("within the ledger") == 2
+    assert "MORE THAN" not in said
+    assert (tmp_path / "out" / "true_against_false_positives.png").exists()
 
 
 @pytest.mark.slow

@@ -84,6 +84,12 @@ def _of_shifts(config: Any) -> int:
     return pool + simulated + kept + 4 * 4 * config.num_clients * (dim + entries)
 
 
+def _of_canaries(config: Any) -> int:
+    """Return the arrays of canaries: scores, and the cohorts' vectors of some trials at once."""
+    cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
+    return 2 * 8 * config.trials * config.rounds + 2 * _IN_A_ROUND * max(cohort, 2**21)
+
+
 def _of_columns(config: Any) -> int:
     """Return the arrays of disaggregation."""
     if config.aggregates is not None:
@@ -170,6 +176,7 @@ _OF_MESSAGES = 20  # and of the one whose message is made or undone
 _NEEDS: dict[type, tuple[int, Callable[[Any], int]]] = {
     setting.LeastSquaresConfig: (270, _of_sums),
     setting.DistinguishConfig: (430, _of_shifts),
+    setting.CanariesConfig: (300, _of_canaries),
     setting.DisaggregationConfig: (200, _of_columns),
     setting.GradientsConfig: (520, _of_gradients),
     setting.ModelInversionConfig: (350, _of_classes),

@@ -51,6 +51,21 @@ _NUMBERS: dict[type, dict[str, str]] = {
         "hidden_among": "clients",
         **_pure("formula_mu", "mu", "formula_auc", "auc", "rates_inside", "rates"),
     },
+    setting.CanariesConfig: {
+        "client": "1",
+        "sums": "rounds",
+        **_pure(
+            "ledger_mu",
+            "ledger_epsilon",
+            "mu",
+            "measured_mu",
+            "lower",
+            "upper",
+            "auc",
+            "rates_inside",
+            "rates",
+        ),
+    },
     setting.DisaggregationConfig: {
         "sums": "rounds",
         "clients": "clients",

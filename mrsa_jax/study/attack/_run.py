@@ -11,6 +11,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._findings import AttackFindings
 from mrsa_jax.study._kinds import kind_of
 from mrsa_jax.study._progress import Progress, note
+from mrsa_jax.study.attack._canaries import run_canaries
 from mrsa_jax.study.attack._counts import run_disaggregation
 from mrsa_jax.study.attack._images import run_gradients, run_model_inversion
 from mrsa_jax.study.attack._members import run_inconsistency, run_membership
@@ -22,6 +23,7 @@ from mrsa_jax.study.attack._sums import run_least_squares
 _ATTACKS: dict[type, Callable[[Any, AttackFindings, Progress], None]] = {
     setting.LeastSquaresConfig: run_least_squares,
     setting.DistinguishConfig: run_distinguish,
+    setting.CanariesConfig: run_canaries,
     setting.DisaggregationConfig: run_disaggregation,
     setting.GradientsConfig: run_gradients,
     setting.ModelInversionConfig: run_model_inversion,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -53,12 +54,19 @@ def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress:
                 played = play(config, kept, client)
                 head = {"scheme": own.label, "others": kind, "whose": name}
                 sums = int(kept.any(axis=1).sum())
-                more = {"client": client, "sums": sums, "hidden_among": float(among[client])}
-                _score(config, report, head, more, kept, played)
+                unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
+                more = {
+                    "client": client,
+                    "sums": sums,
+                    "hidden_among": float(among[client]),
+                    "formula_mu": float(unchanged.mu[client]),
+                }
+                attack, scores = played
+                score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
                 if is_drawn:
                     progress.update(done + 1, total)
-    _draw(report)
-    report.sentences += _words(report)
+    draw(report)
+    report.sentences += [*found_words(report), *_MEANING]
 
 
 def _client(among: np.ndarray, name: str) -> int:
@@ -78,20 +86,19 @@ def _simulated(
     return attack, attack.play(key, kept, config.trials)
 
 
-def _score(
-    config: DistinguishConfig,
+def score(
+    rates: Sequence[float],
     report: AttackFindings,
     head: dict[str, Any],
     more: dict[str, Any],
-    kept: np.ndarray,
-    played: tuple[attacks.Distinguish, _Scores],
+    mu: float,
+    scores: _Scores,
 ) -> None:
     """Add a row of the summary, and one for each rate of false positives."""
     from scipy import special
 
-    attack, (without, shifted) = played
-    mu, inside = attack.test(kept).mu, 0
-    for rate in config.false_positive_rates:
+    (without, shifted), inside = scores, 0
+    for rate in rates:
         threshold = -float(special.ndtri(rate))
         hits = int((shifted > threshold).sum())
         low, high = binomial_interval(hits, len(shifted))
@@ -111,17 +118,15 @@ def _score(
         )
     ordered = np.sort(without)  # ties, of those who are exposed, count half
     below = sum(np.searchsorted(ordered, shifted, side).mean() for side in ("left", "right"))
-    unchanged = privacy.distinguishability(kept, config.shift, noise=config.noise)
     report.summary.append(
         head
         | more
         | {
-            "formula_mu": float(unchanged.mu[more["client"]]),
             "mu": mu,
             "formula_auc": float(special.ndtr(mu / np.sqrt(2))),
             "auc": float(below / 2 / len(without)),
             "rates_inside": inside,
-            "rates": len(config.false_positive_rates),
+            "rates": len(rates),
         }
     )
 
@@ -265,7 +270,7 @@ def _trained(
 # --- what is shown ------------------------------------------------------------------------------
 
 
-def _draw(report: AttackFindings) -> None:
+def draw(report: AttackFindings) -> None:
     """Draw the rates of true against false positives, a panel for each kind of updates."""
     import pandas as pd
     from matplotlib.figure import Figure
@@ -280,7 +285,7 @@ def _draw(report: AttackFindings) -> None:
     report.figures["true_against_false_positives"] = figure
 
 
-def _words(report: AttackFindings) -> list[str]:
+def found_words(report: AttackFindings) -> list[str]:
     """Say how often shifts are found, and how to read it."""
     rate = min((row["fpr"] for row in report.scores), key=lambda own: abs(own - 0.1))
     words = []
@@ -294,11 +299,13 @@ def _words(report: AttackFindings) -> list[str]:
         words.append(
             f"{label}: at {rate:.3g} false positives a shift is found in {', '.join(found)}."
         )
-    return [
-        *words,
-        "mu: the best test is that of N(0, 1) against N(mu, 1); formula mu is that of Gaussian "
-        "updates that do not change, (shift/spread) / sqrt(hidden among - 1) without noise.",
-        "Rates of true positives, with 95 % intervals, are measured at the threshold that should "
-        "give that rate of false positives. The formula is what the best test attains if the "
-        "others' updates are Gaussian: a figure under an assumption, no guarantee.",
-    ]
+    return words
+
+
+_MEANING = (
+    "mu: the best test is that of N(0, 1) against N(mu, 1); formula mu is that of Gaussian "
+    "updates that do not change, (shift/spread) / sqrt(hidden among - 1) without noise.",
+    "Rates of true positives, with 95 % intervals, are measured at the threshold that should "
+    "give that rate of false positives. The formula is what the best test attains if the "
+    "others' updates are Gaussian: a figure under an assumption, no guarantee.",
+)
