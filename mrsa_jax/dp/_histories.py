@@ -122,7 +122,7 @@ class Histories:
         def of(some: np.ndarray) -> Sampled:
             share = 1.0 if wanted is None else min(1.0, wanted / len(some))
             budget = min(self.rounds * share, float(self.most)) / noise_multiplier**2
-            return Sampled(mu, counts[:, some], float(mu[-1]), budget)
+            return Sampled.of_counts(mu, counts[:, some], budget)
 
         return of
 

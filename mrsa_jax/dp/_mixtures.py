@@ -69,16 +69,30 @@ class Sampled:
         places: Integer `[trials, members]`, which of them each has.
         most: No history gives more.
         budget: A trial's values of mu^2 have at most this mean over the members.
+        times: float64 `[trials]`, of how many trials each row is; of one each if None.
     """
 
     mu: Float64[np.ndarray, " values"]
     places: Integer[np.ndarray, "trials members"]
     most: float
     budget: float
+    times: Float64[np.ndarray, " trials"] | None = None
+
+    @staticmethod
+    def of_counts(mu: np.ndarray, counts: np.ndarray, budget: float) -> Sampled:
+        """Return the sample of clients who are in `counts` rounds; the last of mu is the largest.
+
+        Of a single client it is a row for each count that there is.
+        """
+        if counts.shape[1] > 1:
+            return Sampled(mu, counts, float(mu[-1]), budget)
+        times = np.bincount(counts[:, 0], minlength=len(mu))
+        seen = np.flatnonzero(times)
+        return Sampled(mu, seen[:, None], float(mu[-1]), budget, times[seen].astype(np.float64))
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over trials and members."""
-        return float(self._means(epsilon).mean())
+        return float(np.average(self._means(epsilon), weights=self.times))
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that mean is at most delta: an estimate."""
@@ -93,10 +107,11 @@ class Sampled:
             cap = self.cap(epsilon)
             if cap <= delta:
                 return np.inf
-            return evidence((delta - self._means(epsilon)) / (cap - delta)) - threshold
+            gains = (delta - self._means(epsilon)) / (cap - delta)
+            return evidence(gains, self.times) - threshold
 
         def below(epsilon: float) -> float:
-            return evidence(self._means(epsilon) / delta - 1.0) - threshold
+            return evidence(self._means(epsilon) / delta - 1.0, self.times) - threshold
 
         upper = crossing(above, found, highest)
         lower = 0.0 if found == 0.0 or below(0.0) <= 0.0 else crossing(below, found, 0.0)
@@ -135,9 +150,18 @@ def unseen(cap: float, delta: float, error: float) -> int:
     return int(np.ceil(10.0 * threshold * cap / delta))
 
 
-def evidence(gains: np.ndarray) -> float:
-    """Return the logarithm of the wealth of a bet on each gain, a mean over the stakes."""
+def evidence(gains: np.ndarray, times: np.ndarray | None = None) -> float:
+    """Return the logarithm of the wealth of bets on gains, a mean over the stakes.
+
+    Args:
+        gains: At least -1.
+        times: How often each comes; once if None.
+    """
     wealth = np.empty(len(_STAKES))
+    if times is not None:
+        with np.errstate(divide="ignore"):
+            wealth = np.log1p(_STAKES[:, None] * gains) @ times
+        return _mean_of(wealth)
     factors = _FACTORS if gains.max() < _LARGE else 1
     padded = np.zeros(-(-len(gains) // factors) * factors)
     padded[: len(gains)] = gains
@@ -145,6 +169,10 @@ def evidence(gains: np.ndarray) -> float:
     with np.errstate(divide="ignore"):
         for place, stake in enumerate(_STAKES):
             wealth[place] = np.log(np.prod(1.0 + stake * rows, axis=0)).sum()
+    return _mean_of(wealth)
+
+
+def _mean_of(wealth: np.ndarray) -> float:
     most = wealth.max()
     return float(most + np.log(np.exp(wealth - most).mean())) if np.isfinite(most) else -np.inf
 
