@@ -112,6 +112,21 @@ def test_departure_is_the_papers_sum_and_covers_the_ratio_of_masses() -> None:
             assert gap <= departures(sigma**2, count)
 
 
+def test_skellam_bound_in_units_of_updates() -> None:
+    # as the authors' published code has it: sensitivities and variance before scaling by s
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        a = int(random.integers(2, 60))
+        s, mu, l2 = (float(x) for x in np.exp(random.normal(size=3)))
+        l1 = l2 * float(random.uniform(1, 3))
+        far = ((2 * a - 1) * s * l2**2 + 6 * l1) / (4 * s**3 * mu**2)
+        own = a * l2**2 / (2 * mu) + min(far, 3 * l1 / (2 * s * mu))
+        bound = renyi_bound(
+            "skellam", a, l2=s * l2, l1=s * l1, dim=9, variance=s**2 * mu / 4, count=4
+        )
+        assert bound == pytest.approx(own, rel=1e-12)
+
+
 def test_shapes_and_nobody() -> None:
     bound = renyi_bound(
         "discrete_gaussian", [2.0, 3.0], l2=2.0, l1=4.0, dim=5, variance=1.0,

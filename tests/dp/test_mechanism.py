@@ -11,7 +11,7 @@ import mrsa_jax as mj
 from mrsa_jax.dp import ring_mechanism
 
 KINDS = ("skellam", "discrete_gaussian")
-DEFAULTS = {"dim": 1000, "num_clients": 20, "modulus_bits": 18}
+DEFAULTS = {"dim": 1000, "num_clients": 20, "modulus_bits": 14}
 
 
 def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
@@ -56,8 +56,8 @@ def test_step_fills_the_window_and_the_cost_is_near_the_gaussians(kind) -> None:
     sigma = math.sqrt(own.noise.variance)
     assert sigma == pytest.approx(1.0 * c / math.sqrt(n))
     filled = 2 * k * math.sqrt((c * n) ** 2 / d + (g**2 / 4 + sigma**2) * n) / g
-    assert filled == pytest.approx(2**18, rel=1e-5)
-    assert own.wrap_probability < 2 * math.exp(-(k**2) / 2) * 1.01
+    assert filled == pytest.approx(2**14, rel=1e-5)
+    assert own.wrap_probability < 2 * math.exp(-(k**2) / 2) * 1.05
     bare = ring_mechanism(kind, 1.0, 0.5, rotate=False, **DEFAULTS)
     assert bare.step > 2 * own.step
     assert bare.wrap_probability < 1e-3
@@ -68,7 +68,7 @@ def test_step_fills_the_window_and_the_cost_is_near_the_gaussians(kind) -> None:
     assert (found > exact).all()
     assert (found < exact * [1.1, 1.25]).all()
     orders = np.asarray([2.0, 5.0])
-    assert own.rdp(orders) == pytest.approx(orders / 2, rel=1e-3)
+    assert own.rdp(orders) == pytest.approx(orders / 2, rel=5e-3)
     assert (own.rdp(orders) >= orders / 2).all()
 
 

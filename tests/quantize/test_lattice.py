@@ -72,14 +72,12 @@ def hostile(dim: int, clip: float, step: float) -> np.ndarray:
 
 CASES = [
     # step, clip, dim, rotate, rejection
-    (0.25, 1.0, 1, True, 0.5),
     (1.0, 1.0, 64, False, math.exp(-0.5)),
     (3.0, 1.0, 65, True, 0.99),
-    (1e-3, 1.0, 300, True, math.exp(-0.5)),
     (1e-3, 1.0, 300, False, 0.0),
+    (1e-2, 1.0, 300, False, 1 - 1e-12),  # every second draw is too long
     (2.0**-20, 8.0, 200, True, 1 - 1e-12),
-    (2.0**-20, 8.0, 200, False, 1 - 1e-12),
-    (1e12, 1e15, 33, True, 1e-9),
+    (1e12, 1e15, 1, True, 1e-9),
 ]
 
 

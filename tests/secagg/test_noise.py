@@ -65,7 +65,6 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise(number) -> None:
     traced = jax.jit(
         lambda own, key: own.aggregate(key, own.init(), UPDATES, IDS, jnp.asarray(LOST))[0]
     )
-    outs += [traced(averages[0], KEY)]
     keys = jnp.stack([jax.random.key(2), KEY])
     many = jax.jit(jax.vmap(traced, (None, 0)))(averages[1], keys)
     outs += [jax.tree.map(lambda leaf: leaf[1], many)]
@@ -96,9 +95,10 @@ def test_graphs_steps_and_rounds_of_one_program() -> None:
     settings = {"modulus_bits": BITS, "rule": rule, "steps": independent_steps(0.05)}
     averages = [
         ring_average(QUANTIZERS[0], N, D, noise=noise, fidelity=fidelity, **settings)
-        for noise in (NOISE, mj.dp.discrete_gaussian(0.01))
-        for fidelity in ("array", "sets")
-    ]
+        for noise, fidelity in (
+            (NOISE, "array"), (NOISE, "sets"), (mj.dp.discrete_gaussian(0.01), "sets")
+        )
+    ]  # fmt: skip
     asked = jnp.ones(N, bool)
 
     def rounds(own, keys):
@@ -110,8 +110,7 @@ def test_graphs_steps_and_rounds_of_one_program() -> None:
 
     keys = jax.random.split(KEY, 6)
     found = [jax.jit(rounds)(own, keys) for own in averages]
-    for first, second in (found[:2], found[2:]):
-        jax.tree.map(np.testing.assert_array_equal, first, second)
+    jax.tree.map(np.testing.assert_array_equal, *found[:2])
     statuses = np.asarray(found[0].status)
     assert (statuses == mj.Status.OK).any()
     assert np.asarray(found[0].learned).any(axis=1).tolist() == (statuses == 0).tolist()
