@@ -204,6 +204,7 @@ def selection_rows() -> dict[str, Row]:
         "crossing_partitions()": selection.crossing_partitions(N, 2, 2),
         "power_of_choice()": selection.power_of_choice(N, 2, 3),
         "minimum_separation()": selection.minimum_separation(selection.uniform(N, 2), 1),
+        "balls_in_bins()": selection.balls_in_bins(N, 2),
     }
 
     def two_rounds(key: Any, free: Any, selector: Any) -> Any:
@@ -264,6 +265,9 @@ def selection_rows() -> dict[str, Row]:
         ),
         "quadratic_problem": _of(lambda key: selection.quadratic_problem(key, N, 2), KEYS),
         "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), KEYS, *schemes),
+        "rollout_counts": _of(
+            lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), KEYS, *schemes
+        ),
         "rollout_many": _not(
             VALUE, lambda key: selection.rollout_many([key], [blocks], [away], J, 2), KEYS
         ),
@@ -297,6 +301,7 @@ def quantize_rows() -> dict[str, Row]:
     """Return the rows of `quantize`."""
     quantizer, weights = stochastic(16, 1.0), jnp.asarray([[1, 2, 1, 1], [3, 1, 1, 1]])
     following = mj.quantize.following_range(2.0)
+    lattice, noise, one = mj.quantize.lattice(0.25, 1.0, D), dp.skellam(1.0), jnp.uint32(1)
 
     def moved(values: Any) -> Any:
         width = following.init(quantizer)
@@ -310,13 +315,36 @@ def quantize_rows() -> dict[str, Row]:
             lambda q, codes: q.decode(codes, 2), _both(quantizer), _words(D, below=30)
         ),
         "StochasticQuantizer.clipped_fraction": _of(quantizer.clipped_fraction, _floats(D)),
+        "LatticeQuantizer.encode": _of(
+            lambda q, key, v: q.encode(key, v), _both(lattice), KEYS, _floats(D)
+        ),
+        "LatticeQuantizer.decode": _of(
+            lambda q, codes: q.decode(codes, 2), _both(lattice), _words(8, below=30)
+        ),
         "following_range().advance": _of(moved, _floats(D)),
+        "has_left": _of(
+            lambda words, row: mj.quantize.has_left(words, row, one, jnp.uint32(15)),
+            _words(N, D, below=8),
+            SURVIVORS[:, 3],
+        ),
+        "shortened": _of(
+            lambda values: mj.quantize.shortened(values, jnp.float32(0.5)), _floats(D)
+        ),
+        "lifted": _of(
+            lambda words: mj.quantize.lifted(words, one, jnp.uint32(15)), _words(D, below=16)
+        ),
         "budget": _not(VALUE, lambda w: mj.quantize.budget(16, N, w), weights),
         "check_fits": _not(VALUE, lambda w: mj.quantize.check_fits(16, N, 2**16, w), weights),
         "check_weights": _not(VALUE, mj.quantize.check_weights, weights),
         "largest_levels": _not(VALUE, lambda w: mj.quantize.largest_levels(2**16, N, w), weights),
         "largest_total_weight": _not(
             VALUE, lambda w: mj.quantize.largest_total_weight(N, w), weights
+        ),
+        "check_wraps": _not(
+            VALUE, lambda q: mj.quantize.check_wraps(q, noise, N, 20), _both(lattice)
+        ),
+        "wrap_probability": _not(
+            VALUE, lambda q: mj.quantize.wrap_probability(q, noise, N, 2**20), _both(lattice)
         ),
         "required_modulus_bits": _not(
             VALUE, lambda w: mj.quantize.required_modulus_bits(16, N, w), weights
@@ -369,7 +397,7 @@ def secagg_rows() -> dict[str, Row]:
     """Return the rows of `secagg`."""
     seeds = jax.vmap(lambda own: secagg.derive_seeds(own, jnp.arange(N), 0))(_words(8))
     plan, inputs = secagg.complete_plan(N, D, 2**16), _words(N, D, below=2**16)
-    average = secagg.ring_average(stochastic(16, 1.0), N, D)
+    average, coder = secagg.ring_average(stochastic(16, 1.0), N, D), stochastic(16, 1.0)
     rule = secagg.graph_rule(graphs.erdos_renyi(N, 0.7), N)
     costs = secagg.expected_costs(N, 3, 2, D, 2**16)
     model = secagg.latency_model()
@@ -444,6 +472,11 @@ def secagg_rows() -> dict[str, Row]:
         "is_reliable": _of(secagg.is_reliable, *ROUNDS),
         "learned_sets": _not(SHAPE, secagg.learned_sets, *ROUNDS),
         "learnt_components": _of(secagg.learnt_components, *ROUNDS),
+        "noisy_codes": _of(
+            lambda key, x: secagg.noisy_codes(coder, dp.skellam(1.0), key, x, range(N), 20),
+            KEYS,
+            _floats(N, D),
+        ),
         "pad_inputs": _of(lambda s, x: secagg.pad_inputs(s, x, plan, 3), seeds, inputs),
         "plan_outcome": _not(VALUE, lambda *own: secagg.plan_outcome(*own, plan), *ROUNDS),
         "private_connection_threshold": _not(
@@ -597,6 +630,32 @@ def hetero_rows() -> dict[str, Row]:
         "scaling": _not(CHECKED, hetero.scaling, attackers),
         "collusion": _not(CHECKED, hetero.collusion, attackers),
         "gaussian_blocks": _not(CHECKED, hetero.gaussian_blocks, attackers),
+    }
+
+
+def dp_rows() -> dict[str, Row]:
+    """Return the rows of `dp`."""
+
+    coins, stays = selection.bernoulli(N, 0.5), online.independent(0.0)
+
+    def drawn(noise: Any, key: Any) -> Any:
+        return noise.sample(key, (D,))
+
+    return {
+        "LatticeNoise.sample": _of(drawn, _both(dp.skellam(2.0)), KEYS),
+        "amplification": _not(VALUE, lambda z: dp.amplification(4, 2, [1], 2, z), CHANCES),
+        "discrete_gaussian": _not(CHECKED, dp.discrete_gaussian, CHANCES),
+        "ledger": _not(VALUE, lambda p: dp.ledger(p, 1.0), P),
+        "privacy_losses": _not(
+            VALUE, lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key), KEYS
+        ),
+        "ring_mechanism": _not(
+            VALUE,
+            lambda z: dp.ring_mechanism("skellam", z, 1.0, dim=D, num_clients=N, modulus_bits=20),
+            CHANCES,
+        ),
+        "skellam": _not(CHECKED, dp.skellam, CHANCES),
+        "toeplitz": _not(VALUE, lambda row: dp.toeplitz(row, J), CHANCES),
     }
 
 
@@ -787,6 +846,7 @@ TABLE = {
     "design": design_rows,
     "secagg": secagg_rows,
     "hetero": hetero_rows,
+    "dp": dp_rows,
     "data": data_rows,
     "federated": federated_rows,
     "attacks": attacks_rows,
@@ -807,7 +867,7 @@ NO_ARRAYS = {
         family_size_bound full_rank_probability_bound partition register uniform weighted
     """,
     "quantize": """
-        ClipRule Quantizer RingNoise stochastic
+        ClipRule LIKELIEST_WRAP MOST_CLIENTS Quantizer RingNoise lattice stochastic
     """,
     "privacy": """
         Audit ClientPrivacy CollusionRisk Distinguishability Gate ParticipationLog PolicyPrivacy
@@ -830,6 +890,9 @@ NO_ARRAYS = {
         expansion_factor scheme_privacy_level segment_leakage segment_matrix
         survival_probability
     """,
+    "dp": """
+        Account Amplification Ledger RingMechanism account
+    """,
     "data": """
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
     """,
@@ -839,9 +902,9 @@ NO_ARRAYS = {
         vgg11
     """,
     "attacks": """
-        AggregateView Attack CountView MembershipView ModelView UpdateView WireView checked_view
-        canaries disaggregation distinguish gradient_inversion least_squares_attack membership
-        model_inversion read_models
+        AggregateView Attack CanaryScores CountView MembershipView ModelView UpdateView WireView
+        canaries checked_view disaggregation distinguish gradient_inversion membership
+        least_squares_attack model_inversion read_models
     """,
 }
 rows_of = functools.cache(lambda family: TABLE[family]())

@@ -56,8 +56,8 @@ def round_within(
     def is_open(state: tuple[Array, Array, Array]) -> Array:
         return ~state[1] & (state[2] < _DRAWS)
 
-    start = (least, jnp.zeros((), jnp.bool_), jnp.int32(0))
-    rounded, is_kept, _ = lax.while_loop(is_open, draw, start)
+    first = draw((least, jnp.zeros((), jnp.bool_), jnp.int32(0)))
+    rounded, is_kept, _ = lax.while_loop(is_open, draw, first)
     fallback = jnp.where(is_within(least, bound), least, jnp.uint32(0))
     chosen = jnp.where(is_kept, rounded, fallback)
     return jnp.where(values < 0, jnp.uint32(0) - chosen, chosen)

@@ -150,6 +150,7 @@ def _bound(reach: float, variance: float, spread: float, shift: float) -> float:
     return min(1.0, 2.0 * math.exp(min(exponent, 0.0)))
 
 
+@needs_values
 def check_wraps(quantizer: Quantizer, noise: Any, count: int, bits: int) -> None:
     """Raise for a ring in which noisy sums would wrap round too often.
 

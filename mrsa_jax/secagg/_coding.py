@@ -19,6 +19,7 @@ from jaxtyping import Array, Key, UInt32
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._streams import Stream
+from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import LatticeQuantizer, Quantizer, RingNoise, has_left, lifted
 
 
@@ -67,6 +68,7 @@ def noisy_codes(
     return with_noise(quantizer, own, key, codes, ids, everybody, bits=bits)[0]
 
 
+@needs_values
 def on_lattice(noise: Any, quantizer: Any) -> Any:
     """Return noise in steps of a quantizer's lattice."""
     require_methods(noise, "noise", "on", "sample")
