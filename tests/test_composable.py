@@ -644,7 +644,6 @@ def dp_rows() -> dict[str, Row]:
     return {
         "LatticeNoise.sample": _of(drawn, _both(dp.skellam(2.0)), KEYS),
         "amplification": _not(VALUE, lambda z: dp.amplification(4, 2, [1], 2, z), CHANCES),
-        "discrete_gaussian": _not(CHECKED, dp.discrete_gaussian, CHANCES),
         "ledger": _not(VALUE, lambda p: dp.ledger(p, 1.0), P),
         "privacy_losses": _not(
             VALUE, lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key), KEYS
@@ -654,7 +653,6 @@ def dp_rows() -> dict[str, Row]:
             lambda z: dp.ring_mechanism("skellam", z, 1.0, dim=D, num_clients=N, modulus_bits=20),
             CHANCES,
         ),
-        "skellam": _not(CHECKED, dp.skellam, CHANCES),
         "toeplitz": _not(VALUE, lambda row: dp.toeplitz(row, J), CHANCES),
     }
 
@@ -891,7 +889,7 @@ NO_ARRAYS = {
         survival_probability
     """,
     "dp": """
-        Account Amplification Ledger RingMechanism account
+        Account Amplification Ledger RingMechanism account discrete_gaussian skellam
     """,
     "data": """
         SOURCES ClientData Dataset available load normalise plan_preparation prepare
