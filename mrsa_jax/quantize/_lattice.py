@@ -18,6 +18,7 @@ from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
+from mrsa_jax._streams import fold_over
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize._norms import factor_within, norm, scaled_down
 from mrsa_jax.quantize._rotation import padded_length, rotate, rotate_back, sign_words
@@ -77,22 +78,27 @@ class LatticeQuantizer:
         return math.nextafter(length * float(self.step), math.inf)
 
     def encode(
-        self, key: Key[Array, ""], values: Float32[Array, " dim"]
-    ) -> UInt32[Array, " padded"]:
+        self, key: Key[Array, ""], values: Float32[Array, "*batch dim"]
+    ) -> UInt32[Array, "*batch padded"]:
         """Clip, rotate, scale and round one update.
 
         Args:
             key: JAX key of this client's rounding.
-            values: float32[dim]; what is not finite counts as 0.
+            values: float32[dim]; what is not finite counts as 0. Of several updates (leading
+                axes) each has a key of its own.
 
         Returns:
             Integers as two's complement words, of a squared norm of at most `squared_bound`
             whatever the values are; zeros for zeros.
         """
-        require(values.shape == (self.dim,), "values", f"must have the shape ({self.dim},)",
-                values.shape)  # fmt: skip
-        most = (self.num_levels >> 1).astype(jnp.uint32)
-        return round_within(key, self.scaled(values), most, self.bound)
+        rule = f"must have a last axis of {self.dim}"
+        require(values.shape[-1:] == (self.dim,), "values", rule, values.shape)
+        if values.ndim == 1:
+            most = (self.num_levels >> 1).astype(jnp.uint32)
+            return round_within(key, self.scaled(values), most, self.bound)
+        rows = values.reshape(-1, self.dim)
+        keys = fold_over(key, jnp.arange(rows.shape[0], dtype=jnp.int32))
+        return jax.vmap(self.encode)(keys, rows).reshape(*values.shape[:-1], self.padded_dim)
 
     def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
@@ -106,12 +112,12 @@ class LatticeQuantizer:
         return small * factor
 
     def decode(
-        self, codes: UInt32[Array, " padded"], count: int | Integer[Array, "*batch"]
-    ) -> Float32[Array, " dim"]:
+        self, codes: UInt32[Array, "*batch padded"], count: int | Integer[Array, ...]
+    ) -> Float32[Array, "*batch dim"]:
         """Return the sum of updates that a sum of codes stands for.
 
         Args:
-            codes: Two's complement words.
+            codes: Two's complement words; leading axes are apart.
             count: How many codes were added; the lattice goes through 0, so that it is not read.
 
         Returns:
@@ -121,7 +127,9 @@ class LatticeQuantizer:
         values = lax.bitcast_convert_type(codes, jnp.int32).astype(jnp.float32)
         if not self.is_rotated:
             return values * self.step
-        back = rotate_back(values, self.signs, self.dim)
+        rows = values.reshape(-1, self.padded_dim)
+        back = jax.vmap(lambda row: rotate_back(row, self.signs, self.dim))(rows)
+        back = back.reshape(*values.shape[:-1], self.dim)
         return back * (self.step * jnp.float32(1.0 / self.padded_dim**0.5))
 
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:

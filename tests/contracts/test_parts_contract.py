@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import attacks, federated, graphs, hetero, quantize, secagg
+from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
 from mrsa_jax._streams import as_key
 
 N, D = 4, 6
@@ -58,7 +58,16 @@ FAMILIES = {
         quantize.Quantizer,
         (quantize,),
         _quantized,
-        {"stochastic": [(quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))]},
+        {
+            "stochastic": [(quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))],
+            "lattice": [
+                (quantize.lattice(0.1, 1.0, D), quantize.lattice(0.2, 0.5, D, key=3)),
+                (
+                    quantize.lattice(0.1, 1.0, D, rotate=False),
+                    quantize.lattice(0.2, 0.5, D, rotate=False),
+                ),
+            ],
+        },
     ),
     "robust rule": Family(
         hetero.RobustRule,
@@ -85,6 +94,7 @@ FAMILIES = {
                     _average(5, 1, clip_rule=quantize.following_range(4.0)),
                     _average(5, 2, clip_rule=quantize.following_range(2.0)),
                 ),
+                (_average(5, 1, noise=dp.skellam(1.0)), _average(5, 2, noise=dp.skellam(2.0))),
             ],
             "segment_average": [
                 (

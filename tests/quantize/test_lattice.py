@@ -188,5 +188,5 @@ def test_bits_do_not_depend_on_what_else_is_encoded() -> None:
 def test_rejects_impossible_lattices(change, message) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         lattice(**({"step": 0.1, "clip_norm": 1.0, "dim": 5} | change))
-    with pytest.raises(mj.ConfigurationError, match="`values` must have the shape"):
+    with pytest.raises(mj.ConfigurationError, match="`values` must have a last axis of 5"):
         lattice(0.1, 1.0, 5).encode(jax.random.key(0), jnp.zeros(6))
