@@ -99,8 +99,9 @@ class Scheme:
 
         The form is a name and its parameters: `uniform`, `weighted`, `partition`,
         `batch_partitioning:T[:FAIRNESS]`, `crossing_partitions:T[:FAIRNESS]`, `bernoulli:CHANCE`,
-        `poisson:CHANCE:CHANCE...` (dealt out to the clients in turn), `power_of_choice:CANDIDATES`,
-        `minimum_separation:ROUNDS:SCHEME`, or the name of a scheme that `register` has added.
+        `poisson:CHANCE:CHANCE...` (dealt out to the clients in turn), `balls_in_bins:BINS`,
+        `power_of_choice:CANDIDATES`, `minimum_separation:ROUNDS:SCHEME`, or the name of a
+        scheme that `register` has added.
 
         Raises:
             ConfigurationError: For an unknown name (naming the nearest), or a missing or bad
@@ -196,7 +197,7 @@ def _hint(text: str) -> str:
 
 def _blocks(text: str, rest: list[str]) -> tuple[Any, ...]:
     rule = f"must give a privacy target, as in '{text.split(':')[0]}:4'"
-    require(1 <= len(rest) <= 2 and rest[0].isdigit(), "scheme", rule, text)
+    require(1 <= len(rest) <= 2 and rest[0].isdecimal(), "scheme", rule, text)
     target, (fairness, *_) = int(rest[0]), [*rest[1:], "least_used"]
     known = typing.get_args(Fairness)
     if fairness not in known:
@@ -220,7 +221,7 @@ def _chances(most: int | float, example: str) -> Callable[[str, list[str]], tupl
 
 
 def _count(text: str, rest: list[str], rule: str) -> int:
-    require(bool(rest) and rest[0].isdigit() and int(rest[0]) >= 1, "scheme", rule, text)
+    require(bool(rest) and rest[0].isdecimal() and int(rest[0]) >= 1, "scheme", rule, text)
     return int(rest[0])
 
 
@@ -228,6 +229,14 @@ def _candidates(text: str, rest: list[str]) -> tuple[Any, ...]:
     rule = "must give a number of candidates, as in 'power_of_choice:24'"
     require(len(rest) == 1, "scheme", rule, text)
     return (_count(text, rest, rule),)
+
+
+def _bins(text: str, rest: list[str]) -> tuple[Any, ...]:
+    rule = "must give a number of bins from 1 to 2^16, as in 'balls_in_bins:10'"
+    require(len(rest) == 1, "scheme", rule, text)
+    bins = _count(text, rest, rule)
+    require(bins <= 2**16, "scheme", rule, text)
+    return (bins,)
 
 
 def _separated(text: str, rest: list[str]) -> tuple[Any, ...]:
@@ -289,6 +298,12 @@ def _power_of_choice(num_clients: int, cohort_size: int, candidates: int) -> Any
     from mrsa_jax.selection._power_of_choice import power_of_choice
 
     return power_of_choice(num_clients, cohort_size, candidates)
+
+
+def _balls_in_bins(num_clients: int, cohort_size: int, bins: int) -> Any:
+    from mrsa_jax.selection._balls_in_bins import balls_in_bins
+
+    return balls_in_bins(num_clients, bins)
 
 
 def _poisson(num_clients: int, cohort_size: int, *chances: float) -> Any:
@@ -361,6 +376,12 @@ ROWS: dict[str, Row] = {
         label_of_words("Poisson"),
         _chances(math.inf, "probabilities in (0, 1], as in 'poisson:0.05:0.2'"),
         varies=lambda n, k, *chances: True,
+    ),
+    "balls_in_bins": Row(
+        _balls_in_bins,
+        label_of_words("Balls in bins"),
+        _bins,
+        varies=lambda n, k, bins: True,
     ),
     "power_of_choice": Row(
         _power_of_choice,

@@ -74,7 +74,7 @@ class DemoConfig(Shown):
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
     (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
@@ -104,7 +104,7 @@ class SimulateConfig(Shown):
     schemes: tuple[str, ...] = SIX_SCHEMES
     """Schemes: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
     (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
@@ -133,7 +133,7 @@ class TrainConfig(Shown):
     scheme: str = "batch_partitioning:4"
     """Scheme: uniform, weighted, partition, batch_partitioning:T[:fairness],
     crossing_partitions:T[:fairness], bernoulli:CHANCE, poisson:CHANCE:CHANCE...,
-    power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or the name of your own
+    balls_in_bins:BINS, power_of_choice:CANDIDATES, minimum_separation:ROUNDS:SCHEME, or your own
     (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)

@@ -68,6 +68,7 @@ SELECTORS = {
             None,
         ),
     ],
+    "balls_in_bins": [(selection.balls_in_bins(N, 2), selection.balls_in_bins(N, 5), 1, None)],
     "poisson": [(selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)],
     "bernoulli": [(selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
 }

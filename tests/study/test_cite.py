@@ -17,8 +17,8 @@ from mrsa_jax.study._cite import PAPERS
 
 ALWAYS = ["mrsa_jax", "jax2018github"]
 SCHEMES = ("uniform", "weighted", "partition", "batch_partitioning",
-           "crossing_partitions", "bernoulli", "poisson", "power_of_choice",
-           "minimum_separation")  # fmt: skip
+           "crossing_partitions", "bernoulli", "poisson", "balls_in_bins",
+           "power_of_choice", "minimum_separation")  # fmt: skip
 
 
 def keys(spec: object) -> list[str]:

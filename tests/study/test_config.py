@@ -53,6 +53,8 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
             DemoConfig(schemes=("power_of_choice:11",)),
             "candidates; got 'power_of_choice:11' and '12 to 120'",
         ),
+        (DemoConfig(schemes=("balls_in_bins:0",)), "`scheme` must give a number of bins"),
+        (DemoConfig(schemes=("power_of_choice:²",)), "`scheme` must give a number of candidates"),
         (DemoConfig(schemes=("minimum_separation:3",)), "`scheme` must give rounds and a scheme"),
         (DemoConfig(schemes=("minimum_separation:0:uniform",)), "must give rounds and a scheme"),
         (DemoConfig(schemes=("minimum_separation:2:unifrom",)), "did you mean 'uniform'"),
@@ -319,7 +321,8 @@ def test_what_asks_for_a_size_that_nobody_chose_is_named() -> None:
 @pytest.mark.parametrize(
     "text",
     ["uniform", "partition", "batch_partitioning:4", "batch_partitioning:4:greedy", "bernoulli:0.1",
-     "bernoulli:1", "poisson:0.1:0.25", "power_of_choice:24", "minimum_separation:3:weighted",
+     "bernoulli:1", "poisson:0.1:0.25", "balls_in_bins:5", "power_of_choice:24",
+     "minimum_separation:3:weighted",
      "minimum_separation:2:batch_partitioning:4:greedy", "crossing_partitions:3:uniform",
      "minimum_separation:2:crossing_partitions:2"],
 )  # fmt: skip
