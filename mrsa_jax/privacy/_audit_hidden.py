@@ -152,7 +152,7 @@ class Noise:
         if self.ratios is not None:
             own = (np.array(self.ratios) * scales) ** 2
             known = distinguishability(P, shift=1.0, spread=None, noise=own)
-            return Noisy(self, self._worst(log, known), None)
+            return Noisy(self, self._worst(log, known), self._mean(known), None)
         noise = (self.multiplier * self.clip * scales) ** 2
         known = distinguishability(P, shift=self.clip, spread=None, noise=noise)
         gaussian = None
@@ -161,6 +161,7 @@ class Noise:
         return Noisy(
             self,
             self._worst(log, known),
+            self._mean(known),
             None if gaussian is None else self._worst(log, gaussian),
         )
 
@@ -182,6 +183,9 @@ class Noise:
         epsilon = found.epsilon(self.delta)
         return tuple((log.clients[i], float(found.mu[i]), float(epsilon[i])) for i in noted)
 
+    def _mean(self, found: Distinguishability) -> float:
+        return float(np.mean(found.epsilon(self.delta)))
+
 
 def _check_delta(delta: Any) -> float:
     return check_number(delta, "delta", "must lie in (0, 1)", POSITIVE, math.nextafter(1.0, 0.0))
@@ -197,12 +201,14 @@ class Noisy:
     Attributes:
         noise: What was told of the noise.
         known: If the others' updates are known: a guarantee.
+        mean_epsilon: That of all clients of the log then; 0 counts for who is in no sum.
         gaussian: If they are Gaussian with the spread: none; None where it was not asked for, or
             takes too long.
     """
 
     noise: Noise
     known: Told
+    mean_epsilon: float
     gaussian: Told | None
 
     def sentences(self) -> list[str]:
@@ -211,7 +217,8 @@ class Noisy:
         text = (
             f"With {own.words()} all of this is up to that noise. "
             "Whether a client sent anything, to one who knows all others' updates (a guarantee "
-            f"of differential privacy, delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}."
+            f"of differential privacy, delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}; "
+            f"the mean of all clients: epsilon {self.mean_epsilon:.3g}."
         )
         if own.spread is None:
             return [text]
@@ -243,7 +250,12 @@ class Noisy:
 
         own = {"noise_multiplier": self.noise.multiplier, "clip": self.noise.clip,
                "delta": self.noise.delta, "spread": self.noise.spread}  # fmt: skip
-        return own | {"others_known": plain(self.known), "others_gaussian": plain(self.gaussian)}
+        mean = self.mean_epsilon if math.isfinite(self.mean_epsilon) else None
+        return own | {
+            "others_known": plain(self.known),
+            "mean_epsilon": mean,
+            "others_gaussian": plain(self.gaussian),
+        }
 
 
 def _told(told: Told) -> str:

@@ -102,9 +102,10 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
     """Return tables of mu and epsilon; "" without noise."""
     if not noise:
         return ""
-    tables = []
+    tables, mean = [], noise.get("mean_epsilon")
+    told = f"; the mean of all clients: epsilon {mean:.4g}" if mean is not None else ""
     for name, caption in (
-        ("others_known", "If all others' updates are known: a guarantee"),
+        ("others_known", f"If all others' updates are known: a guarantee{told}"),
         ("others_gaussian", f"If they are Gaussian with spread {noise['spread']}: no guarantee"),
     ):
         rows = [

@@ -172,6 +172,7 @@ def test_noise_with_others_known_is_composed_over_a_client_s_rounds() -> None:
         assert mu == pytest.approx(length / 2, rel=1e-12)
         delta = PHI(-epsilon / mu + mu / 2) - math.exp(epsilon) * PHI(-epsilon / mu - mu / 2)
         assert delta == pytest.approx(1e-3, rel=1e-6)
+    assert found.mean_epsilon == pytest.approx(np.mean([epsilon for _, epsilon in told.values()]))
     assert [mu for _, mu, _ in found.known] == sorted((mu for mu, _ in told.values()), reverse=True)
     assert found.gaussian is None
 
@@ -195,6 +196,10 @@ def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None
     assert "Gaussian with spread 0.2 (no guarantee): client" in said
     content = json.loads(json.dumps(found.to_dict()))["noise"]
     assert (content["noise_multiplier"], content["spread"]) == (1.5, 0.2)
+    # six clients, five of whom are listed: the mean is of all
+    every = privacy.distinguishability(P, clip, None, (multiplier * clip) ** 2).epsilon(1e-5)
+    assert content["mean_epsilon"] == pytest.approx(every.mean())
+    assert f"the mean of all clients: epsilon {every.mean():.3g}." in said
     assert len(content["others_gaussian"]) == len(content["others_known"]) == 5
     assert privacy.audit(P, effort=0).noisy is None
     assert audit(P * 0, effort=0, noise_multiplier=1, clip=1).noisy is None  # nobody took part
