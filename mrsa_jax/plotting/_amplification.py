@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax.dp import Amplification
 from mrsa_jax.plotting._style import SHADES, drawing, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from mrsa_jax.dp import Amplification
 
 _ALONE = "#009E73"
 
