@@ -27,7 +27,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
 from mrsa_jax._slots import padded_slots
-from mrsa_jax._streams import Stream, as_key, fold, round_key
+from mrsa_jax._streams import Stream, as_key, fold, fold_over, round_key
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
@@ -150,7 +150,8 @@ class Canaries:
         )  # fmt: skip
         found = []
         for is_there in (False, True):
-            keys = fold_many(fold(as_key(seed), int(Stream.ATTACK), int(is_there)), count)
+            key = fold(as_key(seed), int(Stream.ATTACK), int(is_there))
+            keys = fold_over(key, jnp.arange(count))
             seen = _played(keys, setting, jnp.asarray(is_there), rows.shape[1], tile)
             values = np.asarray(seen, np.float64) @ weights
             found.append(values)
@@ -166,11 +167,6 @@ class _Setting(NamedTuple):
     client: Array
     length: Array
     spread: Array | None
-
-
-def fold_many(key: Key[Array, ""], count: int) -> Key[Array, " trials"]:
-    """Return the keys of so many trials."""
-    return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(count))
 
 
 @functools.partial(jax.jit, static_argnames=("clients", "tile"))

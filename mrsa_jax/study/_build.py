@@ -330,19 +330,16 @@ def build_aggregator(
     bound the weights where the average is a weighted one; of a whole cohort's noise each client
     adds one in `cohort_size`.
     """
+    own: dict[str, Any]
     if config.clip_norm is not None:
         quantizer, noise = build_bounded(config, cohort_size, dim)
-        return secagg.ring_average(
-            quantizer,
-            num_participants,
-            dim,
-            modulus_bits=config.modulus_bits,
-            fidelity=config.fidelity,
-            key_material=secret_seed,
-            rule=rule,
-            noise=noise,
-        )
-    quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
+        own = {"noise": noise}
+    else:
+        quantizer = quantize.stochastic(config.num_levels, value_range=(-config.clip, config.clip))
+        own = {
+            "max_weight": samples if config.weighted else None,
+            "clip_rule": CLIP_RULES[config.clip_rule](config),
+        }
     return secagg.ring_average(
         quantizer,
         num_participants,
@@ -351,8 +348,7 @@ def build_aggregator(
         fidelity=config.fidelity,
         key_material=secret_seed,
         rule=rule,
-        max_weight=samples if config.weighted else None,
-        clip_rule=CLIP_RULES[config.clip_rule](config),
+        **own,
     )
 
 

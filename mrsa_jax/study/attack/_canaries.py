@@ -12,7 +12,7 @@ from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study._attack_config import CanariesConfig
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._shifts import draw, found_words, score
+from mrsa_jax.study.attack._shifts import client_of, draw, found_words, score
 from mrsa_jax.study.attack._sums import history_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progr
             kept, config.noise_multiplier, config.clip_norm, planned=config.cohort_size
         )
         epsilons = ledger.epsilon(config.target_delta)
-        chosen = {name: _client(ledger.mu, name) for name in config.clients}
+        figures = np.where(ledger.mu > 0, -ledger.mu, np.inf)
+        chosen = {name: client_of(figures, name) for name in config.clients}
         progress.stage(f"{own.label}: canaries", len(config.others) * len(chosen))
         for done, (kind, whose) in enumerate((k, c) for k in config.others for c in chosen):
             client = chosen[whose]
@@ -59,14 +60,6 @@ def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progr
             progress.update(done + 1, len(config.others) * len(chosen))
     draw(report)
     report.sentences += [*_verdicts(report), *found_words(report), *_MEANING]
-
-
-def _client(mu: np.ndarray, name: str) -> int:
-    """Return who has the most on the ledger, or the middle of those who took part."""
-    # rounded, so that rounding does not choose among clients of one block
-    order = np.argsort(-mu.round(9), kind="stable")
-    took_part = int((mu > 0).sum())
-    return int(order[0 if name == "worst" else (took_part - 1) // 2])
 
 
 def _verdicts(report: AttackFindings) -> list[str]:

@@ -42,7 +42,7 @@ def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress:
         rule = "must leave a round with a sum"
         require(bool(kept.any()), "rounds", rule, config.rounds)
         among = np.asarray(privacy.hidden_among(kept, noise=config.noise))
-        chosen = {name: _client(among, name) for name in config.clients}
+        chosen = {name: client_of(among, name) for name in config.clients}
         for kind in config.others:
             is_drawn = kind == "gaussian"
             total = len(chosen) if is_drawn else (1 + len(chosen)) * config.trainings
@@ -69,12 +69,12 @@ def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress:
     report.sentences += [*found_words(report), *_MEANING]
 
 
-def _client(among: np.ndarray, name: str) -> int:
-    """Return the client hidden among the fewest, or in the middle, of those who took part."""
+def client_of(figures: np.ndarray, name: str) -> int:
+    """Return the client of the least figure, or in the middle; inf: who took no part."""
     # rounded, so that rounding does not choose among clients of one block; nan goes to the end
-    figures = np.where(np.isinf(among), np.nan, among.round(9))
-    order = np.argsort(figures, kind="stable")
-    count = int(np.isfinite(among).sum())
+    known = np.where(np.isinf(figures), np.nan, figures.round(9))
+    order = np.argsort(known, kind="stable")
+    count = int(np.isfinite(figures).sum())
     return int(order[0 if name == "worst" else (count - 1) // 2])
 
 
