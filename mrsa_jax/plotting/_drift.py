@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax.plotting._style import drawing, legend, scheme_colour, scheme_line
+from mrsa_jax.plotting._style import bands, drawing, legend, scheme_colour, scheme_line
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,14 +54,7 @@ def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         ax: Where to draw; a figure of its own when None.
     """
     with drawing(ax) as ax:
-        rounds = results["rounds_done"].values
-        for label in map(str, results["scheme"].values):
-            own = results.sel(scheme=label)
-            median, worst = own["bits_median"].values, own["bits_worst"].values
-            colour, line = scheme_colour(label), scheme_line(label)
-            ax.fill_between(rounds, median, worst, color=colour, alpha=0.12, lw=0)
-            ax.plot(rounds, median, color=colour, ls=line, label=label)
-            ax.plot(rounds, worst, color=colour, ls=line, lw=0.8)
+        bands(ax, results, "rounds_done", "bits_median", "bits_worst")
         ax.set(xlabel="rounds", ylabel="bits a coordinate", xlim=(0, None), ylim=(0, None))
         ax.set_title("Bits about a client's updates: median to worst client")
         legend(ax)

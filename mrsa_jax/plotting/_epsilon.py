@@ -13,6 +13,7 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._style import (
     MARKERS,
+    bands,
     drawing,
     legend,
     scheme_colour,
@@ -36,14 +37,7 @@ def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         ax: Where to draw; a figure of its own when None.
     """
     with drawing(ax) as ax:
-        rounds = results["evaluation"].values
-        for label in map(str, results["scheme"].values):
-            own = results.sel(scheme=label)
-            mean, worst = own["epsilon_mean"].values, own["epsilon_worst"].values
-            colour, line = scheme_colour(label), scheme_line(label)
-            ax.fill_between(rounds, mean, worst, color=colour, alpha=0.12, lw=0)
-            ax.plot(rounds, mean, color=colour, ls=line, label=label)
-            ax.plot(rounds, worst, color=colour, ls=line, lw=0.8)
+        bands(ax, results, "evaluation", "epsilon_mean", "epsilon_worst")
         ax.set(xlabel="rounds", ylabel=_EPSILON, xlim=(0, None), ylim=(0, None))
         ax.set_title("What the sums spend: mean to worst client")
         legend(ax)

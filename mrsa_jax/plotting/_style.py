@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
 
 _COLOURS = {
@@ -59,6 +60,17 @@ def scheme_line(label: str) -> Any:
 def short(label: str) -> str:
     """Return a label short enough for an axis tick."""
     return re.sub(r"^Multi-RoundSecAgg \((.*)\)$", r"MRSA \1", label)
+
+
+def bands(ax: Axes, results: xr.Dataset, along: str, middle: str, worst: str) -> None:
+    """Draw a band of each scheme, from the middle client (thick line) to the worst (thin)."""
+    at = results[along].values
+    for label in map(str, results["scheme"].values):
+        own = results.sel(scheme=label)
+        colour, line = scheme_colour(label), scheme_line(label)
+        ax.fill_between(at, own[middle].values, own[worst].values, color=colour, alpha=0.12, lw=0)
+        ax.plot(at, own[middle].values, color=colour, ls=line, label=label)
+        ax.plot(at, own[worst].values, color=colour, ls=line, lw=0.8)
 
 
 def legend(ax: Axes, title: str | None = None, **more: Any) -> None:
