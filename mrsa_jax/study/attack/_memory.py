@@ -176,7 +176,7 @@ _OF_MESSAGES = 20  # and of the one whose message is made or undone
 _NEEDS: dict[type, tuple[int, Callable[[Any], int]]] = {
     setting.LeastSquaresConfig: (270, _of_sums),
     setting.DistinguishConfig: (430, _of_shifts),
-    setting.CanariesConfig: (300, _of_canaries),
+    setting.CanariesConfig: (560, _of_canaries),
     setting.DisaggregationConfig: (200, _of_columns),
     setting.GradientsConfig: (520, _of_gradients),
     setting.ModelInversionConfig: (350, _of_classes),
