@@ -1,6 +1,8 @@
 """The fitted mechanism: its step by the papers' equation, its account against exact laws."""
 
+import json
 import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -84,6 +86,27 @@ def test_fewer_survivors_leave_less_noise(kind) -> None:
     assert one == own.epsilon(1e-6, survivors=[5, 5, 5])
     assert own.epsilon(1e-6, survivors=[5, 5, 0]) == math.inf
     assert own.epsilon(1e-6) < own.epsilon(1e-6, survivors=5) < one
+
+
+def test_spends_what_the_authors_figures_say() -> None:
+    # vectors/distributed_dp.json says where the numbers are from
+    path = pathlib.Path(__file__).parents[1] / "vectors" / "distributed_dp.json"
+    figures = json.loads(path.read_text())
+    laws = {"skellam": mj.dp.skellam, "discrete_gaussian": mj.dp.discrete_gaussian}
+    for kind, count, bits, epsilon, step, deviation in figures["mean_estimation"]["rows"]:
+        grid = mj.quantize.lattice(step, 10.0, 250)
+        own = mj.dp.RingMechanism(grid, laws[kind](deviation**2), count, bits)
+        # integers reach no further than the floor of the papers' bound, and there are more orders
+        assert 0.99 * epsilon < own.epsilon(1e-5) < (1 + 1e-6) * epsilon
+    drops = figures["dropout"]
+    for row in drops["rows"]:
+        own = ring_mechanism(
+            "discrete_gaussian", row["deviation"] * 10, 1.0,
+            dim=2**20, num_clients=100, modulus_bits=32,
+        )  # fmt: skip
+        # no finer than what can be drawn: up to a hundredth above, and more orders below
+        found = [own.epsilon(1e-5, 1500, left) for left in drops["survivors"]]
+        assert found == pytest.approx(row["after"], rel=0.016)
 
 
 def test_a_sum_has_the_noise_and_the_reach_that_were_planned() -> None:
