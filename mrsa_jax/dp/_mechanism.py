@@ -20,7 +20,7 @@ from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaus
 from mrsa_jax.quantize import LatticeQuantizer, check_wraps, lattice, wrap_probability
 
 ORDERS: tuple[float, ...] = (
-    *(1.0 + tenth / 20.0 for tenth in range(1, 20)),
+    *(round(1.0 + 0.0101 * 1.1**power, 6) for power in range(48)),  # what large epsilons take
     *(half / 2.0 for half in range(4, 33)),
     *range(17, 129),
     *(round(2.0 ** (power / 4.0)) for power in range(29, 65)),

@@ -68,10 +68,35 @@ def test_skellam_bound_holds_and_is_near() -> None:
             assert bound <= order * math.hypot(*shift) ** 2 / (2 * mu) * (1 + 8 / mu) + 1e-12
             if mu == 300.0 and order < 10:
                 assert bound <= 1.05 * found
-        # an order in between has no more than the next
-        fraction = sum(exact(logs, one, 2.5) for one in (1, 1))
-        bound = renyi_bound("skellam", 2.5, variance=mu, count=1, **norms((1, 1)))
-        assert fraction <= bound == renyi_bound("skellam", 3, variance=mu, count=1, **norms((1, 1)))
+        for order in (1.02, 1.1, 1.37, 1.9, 2.5, 7.25):
+            for shift in SHIFTS:
+                if order * max(shift) > len(logs) / 5:
+                    continue
+                found = sum(exact(logs, one, order) for one in shift)
+                bound, above = renyi_bound(
+                    "skellam", [order, math.ceil(order)], variance=mu, count=1, **norms(shift)
+                )
+                assert found <= bound * (1 + 1e-9)
+                assert bound <= above
+                if mu == 300.0 and shift == (5,):
+                    assert bound <= found * (1.02 + 0.02 / (order - 1))
+
+
+def test_curvature_of_skellam_masses() -> None:
+    """-log of two masses' product over a square: at most -log(1 - 1/mu - 5/(2 mu^2)) anywhere."""
+    with flint.ctx.workprec(200):
+        for mu in (4.0, 7.3, 20.0, 111.0, 3e3, 1e6, 2.0**40):
+            most = -math.log1p(-(1 / mu + 2.5 / mu**2))
+            places = {*range(12), *(int(mu * u) for u in (0.02, 0.1, 0.3, 0.5, 1.0, 3.0))}
+            for k in places:
+                before, here, after = (
+                    flint.arb(mu).bessel_i(flint.arb(abs(n)), scaled=True)
+                    for n in (k - 1, k, k + 1)
+                )
+                found = float((here * here / (before * after)).log())
+                assert 0 < found <= most
+                # the largest is at 0, where it is 1/mu and little more
+                assert k > 0 or found >= most * (1 - 3 / mu)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.6, 0.8, 1.1, 2.0])
