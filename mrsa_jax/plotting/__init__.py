@@ -5,6 +5,7 @@ from mrsa_jax.plotting._attack_images import plot_image_grid
 from mrsa_jax.plotting._attacks import plot_error_histogram, plot_roc
 from mrsa_jax.plotting._audit import plot_audit_exposure, plot_audit_privacy
 from mrsa_jax.plotting._collusion import plot_exposure_routes
+from mrsa_jax.plotting._colours import scheme_colour, scheme_dashes
 from mrsa_jax.plotting._designs import plot_designs
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._epsilon import (
@@ -24,7 +25,7 @@ from mrsa_jax.plotting._study import (
     plot_privacy,
     plot_reconstruction,
 )
-from mrsa_jax.plotting._style import scheme_colour, style
+from mrsa_jax.plotting._style import style
 
 __all__ = [
     "plot_accuracy",
@@ -53,5 +54,6 @@ __all__ = [
     "plot_tradeoff",
     "save_study_figures",
     "scheme_colour",
+    "scheme_dashes",
     "style",
 ]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax import _gaussian
-from mrsa_jax.plotting._style import drawing, scheme_colour, scheme_line, short
+from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._style import drawing, scheme_line, short
 
 if TYPE_CHECKING:
     import pandas as pd

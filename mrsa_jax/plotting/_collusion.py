@@ -9,7 +9,8 @@ import numpy as np
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
-from mrsa_jax.plotting._style import drawing, legend, scheme_colour
+from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._style import drawing, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax.plotting._style import bands, drawing, legend, scheme_colour, scheme_line
+from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._style import bands, drawing, legend, scheme_line
 
 if TYPE_CHECKING:
     import xarray as xr

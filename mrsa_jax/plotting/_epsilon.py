@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._errors import require
+from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._style import (
     MARKERS,
     bands,
     drawing,
     legend,
-    scheme_colour,
     scheme_line,
     short,
 )

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._study import over_rounds
-from mrsa_jax.plotting._style import WARNING, drawing, legend, scheme_colour, short
+from mrsa_jax.plotting._style import WARNING, drawing, legend, short
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax.plotting._colours import is_scheme, scheme_colour
 from mrsa_jax.plotting._style import (
     drawing,
-    is_scheme,
     legend,
-    scheme_colour,
     scheme_line,
     short,
 )

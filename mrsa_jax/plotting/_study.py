@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax.plotting._colours import scheme_colour
 from mrsa_jax.plotting._style import (
     drawing,
     legend,
-    scheme_colour,
     scheme_line,
     short,
     whole_numbers,

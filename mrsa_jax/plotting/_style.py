@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from mrsa_jax.plotting._colours import scheme_colour, scheme_dashes
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-
-_COLOURS = {
-    "Random": "#000000",
-    "Weighted random": "#E69F00",
-    "User partition": "#56B4E9",
-    "Multi-RoundSecAgg (T=6)": "#009E73",
-    "Multi-RoundSecAgg (T=4)": "#0072B2",
-    "Multi-RoundSecAgg (T=3)": "#CC79A7",
-}
-_SPARE = ("#D55E00", "#8C6D31", "#637939", "#843C39", "#7B4173", "#6B6ECF")
-_LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)))
-
 
 # Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
@@ -30,31 +19,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 WARNING = "#D55E00"
 
 
-def is_scheme(label: str) -> bool:
-    """Return whether a label is one of a scheme that has a colour of its own."""
-    return label in _COLOURS
-
-
-def scheme_colour(label: str) -> str:
-    """Return the colour of a scheme, the same in every figure.
-
-    Examples:
-        >>> scheme_colour("Random")
-        '#000000'
-        >>> scheme_colour("Bernoulli (0.1)") == scheme_colour("Bernoulli (0.1)")
-        True
-    """
-    if label in _COLOURS:
-        return _COLOURS[label]
-    return _SPARE[zlib.crc32(label.encode()) % len(_SPARE)]
-
-
 def scheme_line(label: str) -> Any:
     """Return the line style of a scheme, so that curves stay apart in grey and where they meet."""
-    keys = list(_COLOURS)
-    # not the digits that choose the colour: two schemes of one colour seldom share a line
-    index = keys.index(label) if label in keys else zlib.crc32(label.encode()) // len(_SPARE)
-    return _LINES[index % len(_LINES)]
+    dashes = scheme_dashes(label)
+    return (0, dashes) if dashes else "-"
 
 
 def short(label: str) -> str:

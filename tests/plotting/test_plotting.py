@@ -12,7 +12,6 @@ import xarray as xr
 
 from mrsa_jax import plotting
 from mrsa_jax.plotting._hidden import plot_overstatement
-from mrsa_jax.plotting._style import _COLOURS, scheme_line
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
 
@@ -89,10 +88,6 @@ def test_the_reconstruction_figure_has_a_point_for_each_client() -> None:
     plt.close("all")
 
 
-def test_colours_differ() -> None:
-    assert len(set(_COLOURS.values())) == len(_COLOURS)
-
-
 @pytest.mark.parametrize("trials", [None, 4])
 def test_saved_figures_have_their_data_beside_them(
     tmp_path: pathlib.Path, trials: int | None
@@ -167,10 +162,3 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     title = ax.get_legend().get_title().get_text()
     assert title == ("" if trials is None else "mean of 4 trials\n(band: 5 to 95 %)")
     plt.close("all")
-
-
-def test_schemes_without_a_colour_of_their_own_seldom_look_alike() -> None:
-    labels = [f"Bernoulli ({p:g})" for p in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 1)]
-    labels += [f"Multi-RoundSecAgg (T={t})" for t in (1, 2, 5, 8, 10, 12, 15, 20)]
-    looks = {(plotting.scheme_colour(one), str(scheme_line(one))) for one in labels}
-    assert len(looks) >= 12
