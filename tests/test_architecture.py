@@ -56,6 +56,7 @@ ORDER = (
     "_sealed",
     "_status",
     "_streams",
+    "_threefry_loops",
     "_chance",
     "_selector",
     "_round_rules",

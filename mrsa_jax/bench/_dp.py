@@ -14,6 +14,7 @@ import numpy as np
 from mrsa_jax import availability, dp, selection
 from mrsa_jax._streams import as_key, block_words
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
+from mrsa_jax.bench._peers import Peer
 from mrsa_jax.bench._topics import Case
 
 _Draw = Callable[[np.random.Generator, float, int], Any]
@@ -153,25 +154,49 @@ def _numpy_bins(rounds: int, bins: int, noise: float, samples: int) -> Any:
     return np.logaddexp.reduce(each, axis=1) - math.log(bins)
 
 
-def _losses(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
-    rest, coin, noise = 10, 0.1, 5.0
-    scheme: Any = selection.minimum_separation(selection.bernoulli(2, coin), rest)
-    fewer = max(1, samples // 16)
-    theirs = functools.partial(_numpy_losses, rounds, rest, coin, noise, fewer)
+_REST, _COIN, _LOSS_NOISE = 10, 0.1, 5.0
+_LOSS_NOTE = "aim: 10 x on two cores; floor: a normal and an exponential a round, or a normal a bin"
+
+
+def _mean_losses_agree(a: Any, b: Any) -> None:
+    """Raise if the means of two samples of losses are six standard errors apart."""
+    error = math.sqrt(np.var(a) / len(a) + np.var(b) / len(b))
+    if abs(np.mean(a, dtype=np.float64) - np.mean(b)) > 6 * error:
+        raise ResultsDifferError(f"mean losses {np.mean(a)} and {np.mean(b)}")
+
+
+def _our_losses(is_bins: bool, rounds: int, samples: int) -> Callable[[], Any]:
+    scheme: Any = selection.minimum_separation(selection.bernoulli(2, _COIN), _REST)
     if is_bins:
-        scheme = selection.balls_in_bins(2, rest)
-        theirs = functools.partial(_numpy_bins, rounds, rest, noise, fewer)
+        scheme = selection.balls_in_bins(2, _REST)
     online = availability.independent(0.0)
+    return lambda: dp.privacy_losses(scheme, online, rounds, _LOSS_NOISE, samples)
 
-    def check(a: Any, b: Any) -> None:
-        error = math.sqrt(np.var(b) / len(a) + np.var(b) / len(b))
-        if abs(np.mean(a, dtype=np.float64) - np.mean(b)) > 6 * error:
-            raise ResultsDifferError(f"mean losses {np.mean(a)} and {np.mean(b)}")
 
-    note = "aim: 10 x on two cores; floor: a word and a normal a round, with bins one a bin"
-    return compare("dp", case, lambda: dp.privacy_losses(scheme, online, rounds, noise, samples),
-                   theirs, work=samples, peer_work=fewer, unit="losses", check=check, note=note,
+def _losses(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
+    fewer = max(1, samples // 16)
+    theirs = functools.partial(_numpy_losses, rounds, _REST, _COIN, _LOSS_NOISE, fewer)
+    if is_bins:
+        theirs = functools.partial(_numpy_bins, rounds, _REST, _LOSS_NOISE, fewer)
+    return compare("dp", case, _our_losses(is_bins, rounds, samples), theirs, work=samples,
+                   peer_work=fewer, unit="losses", check=_mean_losses_agree, note=_LOSS_NOTE,
                    aim=10, peer_name="NumPy, a round at a time")  # fmt: skip
+
+
+def _losses_beside(case: str, is_bins: bool, rounds: int, samples: int) -> Measurement:
+    """Draw losses beside jax_privacy, which takes one thread."""
+    fewer = max(1, samples // (64 if is_bins else 16))
+    settings = {"bins": is_bins, "rounds": rounds, "separation": _REST, "coin": _COIN,
+                "noise": _LOSS_NOISE, "samples": fewer}  # fmt: skip
+    with Peer("jax_privacy", {"settings": settings}, threads=1) as peer:
+
+        def check(ours: Any, _: Any) -> None:
+            _mean_losses_agree(ours, peer.saved("losses"))
+
+        return compare("dp", case, _our_losses(is_bins, rounds, samples), peer.run, work=samples,
+                       peer_work=fewer, unit="losses", check=check, note=_LOSS_NOTE, aim=10,
+                       peer_name=peer.title, peer_seconds=lambda answer: answer["seconds"],
+                       repeats=3)  # fmt: skip
 
 
 def _account_cases(quick: bool) -> list[Case]:
@@ -187,8 +212,13 @@ def _account_cases(quick: bool) -> list[Case]:
         *found,
         *(
             Case(
-                f"privacy losses, {name}: {samples:,} of {rounds:,} rounds",
-                functools.partial(_losses, is_bins=is_bins, rounds=rounds, samples=samples),
+                f"privacy losses, {name}: {samples:,} of {rounds:,} rounds{beside}",
+                functools.partial(measure, is_bins=is_bins, rounds=rounds, samples=samples),
+                needs,
+            )
+            for measure, needs, beside in (
+                (_losses, None, ""),
+                (_losses_beside, "jax_privacy", ", beside jax_privacy"),
             )
             for name, is_bins in (("minimum separation 10", False), ("10 bins", True))
         ),

@@ -27,6 +27,7 @@ PEERS: dict[str, tuple[str, str]] = {
     "breaching": ("breaching", "its attack `invertinggradients`"),
     "fedjax": ("FedJAX", "whole rounds of its federated averaging"),
     "pfl": ("pfl-research", "whole rounds of its federated averaging on PyTorch"),
+    "jax_privacy": ("jax_privacy", "its samples of privacy losses, in NumPy"),
     "flower": ("Flower", "whole rounds of its simulation; its SecAgg+ protocol"),
 }
 

@@ -79,6 +79,7 @@ TOPICS: dict[str, Topic] = {
     "dp": Topic(
         "exact integer draws a second of noise in the ring; ledgers, accounts, privacy losses",
         "NumPy's, by floats; the random words alone",
+        ("jax_privacy",),
     ),
     "training": Topic(
         "samples a second of a cohort as one mapped function",

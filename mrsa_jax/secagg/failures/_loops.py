@@ -13,6 +13,7 @@ import numpy as np
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._compiled import compiled
 from mrsa_jax._streams import _CLIENTS, _PAIRS
+from mrsa_jax._threefry_loops import threefry
 from mrsa_jax.secagg.failures._verdicts import (
     DISCONNECTED,
     NOT_PRIVATE,
@@ -27,42 +28,10 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @compiled
-def _turned(y, left):
-    return np.uint32((y << np.uint32(left)) | (y >> np.uint32(32 - left)))
-
-
-@compiled
-def _four(x, y, a, b, c, d):
-    x = np.uint32(x + y)
-    y = np.uint32(_turned(y, a) ^ x)
-    x = np.uint32(x + y)
-    y = np.uint32(_turned(y, b) ^ x)
-    x = np.uint32(x + y)
-    y = np.uint32(_turned(y, c) ^ x)
-    x = np.uint32(x + y)
-    y = np.uint32(_turned(y, d) ^ x)
-    return x, y
-
-
-@compiled
 def threefry_words(k0, k1, stream, first, out):
-    """Fill `out` with the first words of Threefry-2x32 at counters (stream, first + i).
-
-    The twenty rounds are written out, so that the compiler turns the loop over i into vectors.
-    """
-    k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))
-    start = np.uint32(stream + k0)
+    """Fill `out` with the first words of Threefry-2x32 at counters (stream, first + i)."""
     for i in range(out.size):
-        x, y = _four(start, np.uint32(np.uint32(first + i) + k1), 13, 15, 26, 6)
-        x, y = np.uint32(x + k1), np.uint32(y + k2 + np.uint32(1))
-        x, y = _four(x, y, 17, 29, 16, 24)
-        x, y = np.uint32(x + k2), np.uint32(y + k0 + np.uint32(2))
-        x, y = _four(x, y, 13, 15, 26, 6)
-        x, y = np.uint32(x + k0), np.uint32(y + k1 + np.uint32(3))
-        x, y = _four(x, y, 17, 29, 16, 24)
-        x, y = np.uint32(x + k1), np.uint32(y + k2 + np.uint32(4))
-        x, y = _four(x, y, 13, 15, 26, 6)
-        out[i] = np.uint32(x + k2)
+        out[i], _ = threefry(k0, k1, stream, np.uint32(first + i))
 
 
 @compiled
