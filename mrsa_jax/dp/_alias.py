@@ -33,17 +33,20 @@ class AliasTable:
             before it is the column's own index. Side by side, so that a draw meets one line of
             the cache.
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
+        mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none do.
     """
 
     columns: Array
     finer: Array
+    mask: Any = None
 
 
-def alias_table(weights: list[int]) -> AliasTable:
+def alias_table(weights: list[int], room: int) -> AliasTable:
     """Return the table of magnitudes with these weights.
 
     Args:
         weights: Non-negative integers, 2**m of them, whose sum is 2**(m + 128).
+        room: Columns of the table, at least 2**m: laws with the same room share programs.
 
     Source:
         A. J. Walker, "An efficient method for generating discrete random variables with general
@@ -66,7 +69,9 @@ def alias_table(weights: list[int]) -> AliasTable:
     words = np.frombuffer(b"".join(cut.to_bytes(CUT_BITS // 8, "big") for cut in cuts), ">u4")
     words = words.reshape(size, -1).astype(np.uint32)
     columns = np.stack([words[:, 0], np.asarray(others, np.uint32)], axis=1)
-    return AliasTable(jnp.asarray(columns), jnp.asarray(words[:, 1:].T))
+    more = ((0, room - size), (0, 0))
+    columns, finer = np.pad(columns, more), np.pad(words[:, 1:], more).T
+    return AliasTable(jnp.asarray(columns), jnp.asarray(finer), jnp.asarray(np.uint32(size - 1)))
 
 
 @functools.partial(jax.jit, static_argnames="shape")
@@ -102,7 +107,8 @@ def _draws(
 ) -> Int32[Array, ...]:
     """Return draws by their words; those that need `further` ones are `_OPEN` without them."""
     place, fine = words
-    column = (place & jnp.uint32(table.columns.shape[0] - 1)).astype(jnp.int32)
+    mask = jnp.uint32(table.columns.shape[0] - 1) if table.mask is None else table.mask
+    column = (place & mask).astype(jnp.int32)
     cut, other = table.columns[column, 0], table.columns[column, 1]
     is_own, is_open = fine < cut, fine == cut
     if further is not None:

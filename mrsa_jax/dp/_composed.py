@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from mrsa_jax import privacy
 from mrsa_jax._device import at_once
+from mrsa_jax.dp._blocks import BlockMechanism
 from mrsa_jax.dp._mechanism import ORDERS, RingMechanism
 
 _VAST = 1e250  # stands for an infinite divergence, of which a client may have none
@@ -32,7 +33,10 @@ class Composed:
 
     @staticmethod
     def of(
-        mechanism: RingMechanism, rows: np.ndarray, added: np.ndarray, members: np.ndarray
+        mechanism: RingMechanism | BlockMechanism,
+        rows: np.ndarray,
+        added: np.ndarray,
+        members: np.ndarray,
     ) -> Composed:
         """Return it for sums of which `added` clients' noise is unknown; `members` collude."""
         known = np.minimum(added, mechanism.num_clients)  # more noise hides no less

@@ -186,7 +186,10 @@ def _noise(kind: Kind, variance: float) -> LatticeNoise:
 
 @functools.lru_cache(maxsize=32)
 def _table(kind: Kind, variance: float) -> AliasTable:
-    return alias_table(_weights(kind, variance))
+    """Return the table, with room for 2**8, 2**12, 2**16 or 2**20 columns."""
+    weights = _weights(kind, variance)
+    length = len(weights).bit_length() - 1
+    return alias_table(weights, 1 << -(-length // 4) * 4)
 
 
 def _weights(kind: Kind, variance: float) -> list[int]:

@@ -13,6 +13,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import card
 from mrsa_jax._tracing import needs_values
+from mrsa_jax.dp._blocks import BlockMechanism
 from mrsa_jax.dp._composed import Composed
 from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._spending import Correlated, Independent, Law, of_clients
@@ -35,7 +36,8 @@ class Ledger:
         is_exact: Whether contributions of the clip's length reach mu; if not, mu is a bound (the
             strategy's C^T D^-1 C has negative entries), or of Gaussian noise in place of a ring
             mechanism's, of which epsilon and delta are guarantees, and mu is none.
-        short: Sums, among those learnt, with less unknown noise than planned.
+        short: Sums, among those learnt, with less unknown noise than planned; of segments, rounds
+            with one.
         notes: What was short, missing or left out, in sentences.
     """
 
@@ -153,8 +155,10 @@ def ledger(
     Args:
         participation: Who is in which learnt sum: a matrix of bools or integer weights
             `[rounds, clients]`; a `selection.RoundHistory` or a `federated.TrainingResult`, of
-            which every sum counts, parts of rounds too; a `privacy.ParticipationLog`, or a table
-            that `privacy.read_log` takes. A client of weight w moves a sum by up to w clip. In a
+            which every sum counts, parts of rounds too; a `hetero.SegmentHistory`, of whose sums
+            the clip bounds what a client moves in one round all together; a
+            `privacy.ParticipationLog`, or a table that `privacy.read_log` takes. A client of
+            weight w moves a sum by up to w clip. In a
             sum are those who survived to V3; those lost before add no noise either, those lost
             after it have added theirs.
         noise_multiplier: Standard deviation of a sum's noise, in units of its clip; one for each
@@ -166,11 +170,13 @@ def ledger(
             Each row of the history is a step; in one without a sum z_r is drawn all the same, but
             by nobody where clients draw it (`planned`).
         planned: K, where clients add the noise: each survivor adds 1/K of the planned variance, so
-            a sum of n of them has n/K of it. None: it is added once to each sum.
+            a sum of n of them has n/K of it. None: it is added once to each sum. A block of a
+            segment is planned with the shares of those laid out in it.
         colluding: Clients who tell the server their noise, and their updates: indices, of a log
             names. Their share is no noise; their own entries are nan.
         mechanism: What `ring_mechanism` returned, in place of noise, clip and `planned`, for sums
-            of clients without weights: its Renyi divergences at each sum's survivors add up.
+            of clients without weights: its Renyi divergences at each sum's survivors add up. Of
+            segments a `hetero.segment_average` with noise and a norm.
 
     Returns:
         The ledger. It refers to the history, and does not copy a matrix.
@@ -190,6 +196,11 @@ def ledger(
         >>> ledger([[1, 1, 1, 0], [1, 1, 1, 1]], 2.0, planned=4)  # each adds a quarter of it
         Ledger(clients: 4; rounds: 2; mu: largest 0.7638, median 0.7638; planned: largest 0.7071,
         median 0.7071; 1 of 2 sums have less noise than planned, at the least 3 of 4 shares.)
+
+    Segments: what counts of a round is, for each client, the fewest survivors of its blocks' sums.
+    A client moves the blocks' sums by at most the clip in all; mu^2 weighs the squares of what it
+    moves by 1 / variance of each sum, so at most the clip's square by that of the sum with the
+    least noise, which is reached (`_blocks`).
 
     Edge cases: fewer survivors than planned are told (`short`, `notes`) and counted as they are;
     more add more noise. A sum that is only of colluding clients has no noise: with a strategy it
@@ -215,6 +226,7 @@ def ledger(
     if strategy is not None:
         sums = sums.each_round()
     members = sums.members(colluding, "colluding", leaves_one=True)
+    sums = sums.without(members)
     clips, deviations = _noise_of(sums, noise_multiplier, clip)
     shares = None if planned is None else check_integer(planned, "planned", 1)
     rule = "must be left out where a log tells of the noise that its sums have"
@@ -228,15 +240,17 @@ def ledger(
         return Correlated.of(matrix, shifts, own, kept)
 
     counts = np.count_nonzero(sums.rows, axis=1)
-    plan = law(deviations, np.ones(len(counts), np.bool_))
+    sizes = np.full(len(counts), shares or 1) if sums.sizes is None else sums.sizes
+    laid = 1.0 if shares is None else np.sqrt(sizes / shares)
+    plan = law(deviations * laid, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
     notes = _notes_of_log(sums, deviations)
     if shares is None:
         notes += _notes_of_steps(matrix, counts, "noise was drawn all the same")
         return Ledger(mu, mu, plan.is_exact, 0, (*notes, *_notes_of_law(plan)), sums, plan)
-    added = counts - np.count_nonzero(sums.rows[:, members], axis=1)
+    added = sums.added(members)
     real = law(deviations * np.sqrt(added / shares), counts > 0)
-    short, words = _notes_of_shares(counts, added, shares)
+    short, words = _notes_of_shares(sums, added, sizes)
     notes += words + _notes_of_steps(matrix, counts, "nobody drew noise in them")
     notes += _notes_of_law(real)
     return Ledger(_of(real, sums, members), mu, real.is_exact, short, notes, sums, real)
@@ -244,25 +258,28 @@ def ledger(
 
 def _of_mechanism(sums: Sums, mechanism: Any, colluding: Any) -> Ledger:
     """Return the ledger of sums that a ring mechanism made."""
-    rule = "must be what `dp.ring_mechanism` returns"
-    require(isinstance(mechanism, RingMechanism), "mechanism", rule, mechanism)
+    if sums.segments is not None:
+        mechanism = BlockMechanism.of(mechanism)
+    else:
+        rule = "must be what `dp.ring_mechanism` returns"
+        require(isinstance(mechanism, RingMechanism), "mechanism", rule, mechanism)
     rows = sums.rows
     plain = rows.dtype == np.bool_ or bool(((rows == 0) | (rows == 1)).all())
     plain = plain and bool((sums.divisors == 1).all())
     require(plain, "participation", "must hold no weights with a ring mechanism")
     members = sums.members(colluding, "colluding", leaves_one=True)
-    counts = np.count_nonzero(rows, axis=1)
-    added = counts - np.count_nonzero(rows[:, members], axis=1)
-    shares = mechanism.num_clients
+    sums = sums.without(members)
+    rows, added, shares = sums.rows, sums.added(members), mechanism.num_clients
+    sizes = np.full(len(rows), shares) if sums.sizes is None else sums.sizes
     # a client's noise over what it adds at most: a share of the sum's
     multiplier = np.sqrt(shares * mechanism.noise.variance) / mechanism.sensitivity
     clips = np.ones(len(rows))
-    plan = Independent.of(clips, clips * multiplier)
+    plan = Independent.of(clips, multiplier * np.sqrt(sizes / shares))
     real = Independent.of(clips, multiplier * np.sqrt(added / shares))
-    short, words = _notes_of_shares(counts, added, shares)
+    short, words = _notes_of_shares(sums, added, sizes)
     text = "mu is of Gaussian noise of the same variance, epsilon of the mechanism's own."
     composed = (
-        Composed.of(mechanism, rows, np.full_like(added, shares), members),
+        Composed.of(mechanism, rows, sizes, members),
         Composed.of(mechanism, rows, added, members),
     )
     mu, planned_mu = (_of(law, sums, members) for law in (real, plan))
@@ -309,13 +326,19 @@ def _notes_of_law(law: Law) -> tuple[str, ...]:
 
 
 def _notes_of_shares(
-    counts: np.ndarray, added: np.ndarray, shares: int
+    sums: Sums, added: np.ndarray, sizes: np.ndarray
 ) -> tuple[int, tuple[str, ...]]:
     """Return how many sums have less noise than planned, and what is said of them."""
-    learnt = added[counts > 0]
-    short = int((learnt < shares).sum())
-    if not short:
+    is_learnt = sums.rows.any(axis=1)
+    added, sizes, rounds = added[is_learnt], sizes[is_learnt], sums.rounds[is_learnt]
+    is_short = added < sizes
+    if not is_short.any():
         return 0, ()
-    text = (f"{short} of {len(learnt)} sums have less noise than planned, at the least "
-            f"{learnt.min()} of {shares} shares.")  # fmt: skip
+    short, count, what = int(is_short.sum()), len(added), "sums have"
+    if sums.segments is not None:
+        short, count = len(set(rounds[is_short].tolist())), len(set(rounds.tolist()))
+        what = "rounds have a block with"
+    least = int(np.argmin(added / sizes))
+    text = (f"{short} of {count} {what} less noise than planned, at the least {added[least]} of "
+            f"{sizes[least]} shares.")  # fmt: skip
     return short, (text,)

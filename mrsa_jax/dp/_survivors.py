@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax import privacy, selection
+from mrsa_jax import hetero, privacy, selection
 from mrsa_jax._arrays import as_integers, check_integers, host_array, is_table
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
@@ -22,6 +22,10 @@ class Sums(NamedTuple):
         num_rounds: J.
         log: The log that it was, or None.
         divisors: float64 `[sums]`: what was learnt is the row divided by it.
+        segments: The history that it was of sums of segments, or None: a row is then of a round's
+            clients the fewest of whose blocks' sums is one of as many.
+        sizes: int `[sums]`, that many as laid out; None but for segments.
+        left: int `[sums]`, that many of those who are left and do not collude; None alike.
     """
 
     rows: np.ndarray
@@ -29,6 +33,9 @@ class Sums(NamedTuple):
     num_rounds: int
     log: privacy.ParticipationLog | None
     divisors: np.ndarray
+    segments: hetero.SegmentHistory | None = None
+    sizes: np.ndarray | None = None
+    left: np.ndarray | None = None
 
     @staticmethod
     def of(participation: Any) -> Sums:
@@ -41,6 +48,8 @@ class Sums(NamedTuple):
         if isinstance(log, privacy.ParticipationLog):
             rows, divisors = _of_log(log)
             return Sums(rows, np.arange(len(rows)), len(rows), log, divisors)
+        if isinstance(participation, hetero.SegmentHistory):
+            return _of_segments(participation, np.zeros(0, np.int64))
         if hasattr(participation, "participation") and hasattr(participation, "components"):
             rows, rounds = selection.learnt_rows(participation)
             count = len(participation.participation)
@@ -51,12 +60,27 @@ class Sums(NamedTuple):
         rows = _floats(found, np.ones(len(found), object)) if found.dtype == object else found
         return Sums(rows, np.arange(len(rows)), len(rows), None, np.ones(len(rows)))
 
+    def without(self, members: np.ndarray) -> Sums:
+        """Return the same where these clients' noise is known: of segments, by other blocks."""
+        if self.segments is None or not members.size:
+            return self
+        return _of_segments(self.segments, members)
+
+    def added(self, members: np.ndarray) -> np.ndarray:
+        """Return int `[sums]`, how many clients' noise is in each sum and unknown."""
+        if self.left is not None:
+            return self.left
+        counts = np.count_nonzero(self.rows, axis=1)
+        return counts - np.count_nonzero(self.rows[:, members], axis=1)
+
     def each_round(self) -> Sums:
         """Return the same with a row for every round, those without a sum among them.
 
         Raises:
             ConfigurationError: If a round has several sums.
         """
+        rule = "must be left out with segments, whose blocks change from round to round"
+        require(self.segments is None, "strategy", rule)
         again = self.rounds[1:][np.diff(self.rounds) == 0]
         rule = "must be left out where a round fell into several sums: its noise is no one step"
         require(again.size == 0, "strategy", rule, *(f"round {j}" for j in again[:1]))
@@ -100,6 +124,27 @@ class Sums(NamedTuple):
         rule = "must leave a client out"
         require(not leaves_one or len(listed) < count, argument, rule, f"all {count}")
         return np.asarray(listed, np.int64)
+
+
+def _of_segments(history: hetero.SegmentHistory, members: np.ndarray) -> Sums:
+    """Return what counts of sums of segments: by round, each client's sum with the least noise."""
+    num_rounds, count = history.plain.shape
+    never = np.iinfo(np.int32).max
+    is_known = np.isin(np.arange(count), members)
+    least = np.full((2, num_rounds, count), never, np.int32)
+    for rows, when, sizes in zip(history.participation, history.rounds, history.sizes, strict=True):
+        left = (rows & ~is_known).sum(axis=1, dtype=np.int32)
+        for own, found in zip(least, (sizes, left), strict=True):
+            values = np.where(rows, np.asarray(found, np.int32)[:, None], never)
+            np.minimum.at(own, when, values)
+    least[:, :, is_known] = never
+    rounds, clients = np.nonzero(least[1] < never)
+    sorts = np.stack([rounds, *(own[rounds, clients] for own in least)])
+    kinds, places = np.unique(sorts, axis=1, return_inverse=True)
+    rows = np.zeros((kinds.shape[1], count), np.bool_)
+    rows[places.reshape(-1), clients] = True
+    ones = np.ones(len(rows))
+    return Sums(rows, kinds[0], num_rounds, None, ones, history, kinds[1], kinds[2])
 
 
 def _of_log(log: privacy.ParticipationLog) -> tuple[np.ndarray, np.ndarray]:

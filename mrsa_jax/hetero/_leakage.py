@@ -36,6 +36,7 @@ class SegmentHistory:
             of rounds.
         rounds: For each segment int32[rows], the round of each row.
         blocks: For each segment int32[rows], the number in its round's plan of each row's block.
+        sizes: For each segment int32[rows], clients laid out in each row's block, lost or not.
         plain: bool[J, N], the same rounds summed by everybody at once, without segments: V3, and
             nobody in rounds that failed or have fewer than two left.
     """
@@ -44,6 +45,7 @@ class SegmentHistory:
     participation: tuple[np.ndarray, ...]
     rounds: tuple[np.ndarray, ...]
     blocks: tuple[np.ndarray, ...]
+    sizes: tuple[np.ndarray, ...]
     plain: np.ndarray
 
     @property
@@ -56,6 +58,18 @@ class SegmentHistory:
         """Return each segment's share of an update's coordinates."""
         lengths = np.asarray([stop - start for start, stop in self.bounds], np.float64)
         return lengths / lengths.sum()
+
+    def until(self, num_rounds: int) -> SegmentHistory:
+        """Return the first rounds alone."""
+        kept = [when < num_rounds for when in self.rounds]
+
+        def first(parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            return tuple(part[keep] for part, keep in zip(parts, kept, strict=True))
+
+        return SegmentHistory(
+            self.bounds, first(self.participation), first(self.rounds), first(self.blocks),
+            first(self.sizes), self.plain[:num_rounds],
+        )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -188,14 +202,16 @@ def segment_participation(
         rule = "must be more than every client in `members`"
         count = check_integer(num_clients, "num_clients", largest + 1, rule=rule)
     bounds = _pieces([own.layout for own in known])
-    nothing = (np.zeros((0, count), np.bool_), np.zeros(0, np.int32), np.zeros(0, np.int32))
-    pieces = [[nothing] for _ in bounds]  # rows, their rounds and blocks
+    none = np.zeros(0, np.int32)
+    nothing = (np.zeros((0, count), np.bool_), none, none, none)
+    pieces = [[nothing] for _ in bounds]  # rows, their rounds, blocks and sizes
     plain = np.zeros((len(played), count), np.bool_)
     starts = np.asarray([start for start, _ in bounds])
     for number, own in enumerate(played):
         if own.layout is None:
             continue
         learnt, is_learnt = _learnt(own, count)
+        laid = own.layout.memberships.sum(axis=1, dtype=np.int32)
         if own.ok.any() and own.sends.sum() >= FEWEST_IN_A_SUM:
             plain[number, own.clients] = own.sends
         segment_of = np.asarray([block.segment for block in own.layout.blocks])
@@ -203,10 +219,10 @@ def segment_participation(
         for piece, segment in enumerate(segments):
             chosen = np.flatnonzero(is_learnt & (segment_of == segment)).astype(np.int32)
             when = np.full(len(chosen), number, np.int32)
-            pieces[piece].append((learnt[chosen], when, chosen))
+            pieces[piece].append((learnt[chosen], when, chosen, laid[chosen]))
     joined = [[np.concatenate(parts) for parts in zip(*own, strict=True)] for own in pieces]
-    rows, rounds, blocks = (tuple(column) for column in zip(*joined, strict=True))
-    return SegmentHistory(bounds, rows, rounds, blocks, plain)
+    rows, rounds, blocks, sizes = (tuple(column) for column in zip(*joined, strict=True))
+    return SegmentHistory(bounds, rows, rounds, blocks, sizes, plain)
 
 
 @needs_values

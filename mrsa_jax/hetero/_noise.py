@@ -63,9 +63,9 @@ def block_noise(noise: Any, layout: SegmentLayout, quantizer: StochasticQuantize
         rule = (
             f"must leave room for noise: a coordinate of a sum of {count} clients of {kind} levels "
             f"may wrap round with a chance of {chance:.3g} (by Chernoff's bound), not above "
-            f"{LIKELIEST_WRAP}: give `segment_layout` more `modulus_bits`"
+            f"{LIKELIEST_WRAP} (`segment_layout`)"
         )
-        require(chance <= LIKELIEST_WRAP, "layout", rule, modulus)
+        require(chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1)
     laws = tuple(noise.on(float(own[kind].step)) for kind in kinds)
     return BlockNoise(jnp.asarray(kinds, jnp.int32), laws)
 

@@ -28,6 +28,22 @@ def build_mechanism(config: AggregationConfig, cohort_size: int, dim: int) -> dp
     )
 
 
+def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any:
+    """Return what a client adds to the lattices of blocks, in units of updates; None for none.
+
+    Raises:
+        ConfigurationError: If the coarsest lattice, of this step, is too coarse for its law.
+    """
+    if not config.is_noisy:
+        return None
+    deviation = config.noise_multiplier * float(config.clip_norm or 0.0) / math.sqrt(cohort_size)
+    if config.noise == "skellam":
+        return dp.skellam(deviation**2)
+    rule = "must leave a client's discrete Gaussian half a step or more, for a bound on sums"
+    require(deviation >= step / 2, "group_levels", rule, f"{deviation / step:.3g} of a step")
+    return dp.discrete_gaussian(deviation**2)
+
+
 def build_bounded(config: AggregationConfig, cohort_size: int, dim: int) -> tuple[Any, Any]:
     """Return the quantizer of updates of bounded norm, and each client's noise, None for none.
 

@@ -18,6 +18,7 @@ from mrsa_jax.study._mechanism import build_mechanism
 
 if TYPE_CHECKING:
     from mrsa_jax.federated import TrainingResult
+    from mrsa_jax.study._played import Played
 
 _HISTORY = "of a client's whole history of updates, against a server that knows who took part"
 _FACTS = {
@@ -33,7 +34,7 @@ _FACTS = {
     "epsilon_mean": (("evaluation",), "1", "Mean of the clients' epsilons"),
     "epsilon_worst": (("evaluation",), "1", "Epsilon of the worst client"),
     "wrapped": (("round",), "1", "Coordinates of the round's sum that left the ring's window"),
-    "noise_step": ((), "1", "Step of the lattice, in units of updates"),
+    "noise_step": ((), "1", "Step of the coarsest lattice, in units of updates"),
     "wrap_probability": ((), "1", "Bound on a coordinate's chance to leave the window in a round"),
 }
 BY_TEST = ("epsilon_mean", "epsilon_worst")
@@ -50,21 +51,24 @@ OF_POINT = {
 """What a sweep keeps of a point: type, units, description."""
 
 
-def accounted(config: DemoConfig | TrainConfig, dim: int, result: TrainingResult) -> dict[str, Any]:
+def accounted(
+    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
+) -> dict[str, Any]:
     """Return what is told of a training with noise, by variable.
 
     Args:
         config: Its study.
         dim: d, length of an update.
         result: The training, which may have diverged.
+        played: Its rounds.
     """
     own, cohort_size = config.aggregation, config.population.cohort_size
-    mechanism = build_mechanism(own, cohort_size, dim)
+    mechanism, sums, step, chance = _mechanism(config, dim, result, played)
     # rounding to the lattice lets a client add a little more than the clip norm
     multiplier = own.noise_multiplier * float(own.clip_norm or 0.0) / mechanism.sensitivity
-    told = dp.ledger(result, multiplier, planned=cohort_size)
+    told = dp.ledger(sums, multiplier, planned=cohort_size)
     # mu is of Gaussian noise with the sums' variance, which integers only come close to
-    proven = dp.ledger(result, mechanism=mechanism)
+    proven = dp.ledger(sums, mechanism=mechanism)
     mean, worst = _over_tests(told, result.evaluated_rounds, own.target_delta)
     return {
         "mu": told.mu,
@@ -75,9 +79,23 @@ def accounted(config: DemoConfig | TrainConfig, dim: int, result: TrainingResult
         "epsilon_mean": mean,
         "epsilon_worst": worst,
         "wrapped": np.asarray(result.wrapped),
-        "noise_step": float(mechanism.quantizer.step),
-        "wrap_probability": float(mechanism.wrap_probability),
+        "noise_step": step,
+        "wrap_probability": chance,
     }
+
+
+def _mechanism(
+    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
+) -> tuple[Any, Any, float, float]:
+    """Return what makes sums private, which sums there were, the step, and the chance to wrap."""
+    own, segments = config.aggregation, played.segments
+    if segments is None:
+        made = build_mechanism(own, config.population.cohort_size, dim)
+        return made, result, float(made.quantizer.step), float(made.wrap_probability)
+    last = result.diverged_round
+    sums = played.sums if last is None else played.sums.until(last + 1)
+    chance = segments.wrap_probability(own)
+    return segments.aggregator(b"", own, None), sums, segments.coarsest_step(own), chance
 
 
 def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +124,9 @@ def variables(aggregation: AggregationConfig, found: Sequence[dict[str, Any]]) -
     return kept
 
 
-def of_point(config: DemoConfig | TrainConfig, dim: int, result: TrainingResult) -> dict[str, Any]:
+def of_point(
+    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
+) -> dict[str, Any]:
     """Return what a sweep keeps of a training whose updates are bounded; without noise, inf."""
     if config.aggregation.clip_norm is None:
         return {}
@@ -114,7 +134,7 @@ def of_point(config: DemoConfig | TrainConfig, dim: int, result: TrainingResult)
         tests = np.full(len(result.evaluated_rounds), np.inf)
         without = dict.fromkeys(OF_POINT, np.inf) | {"wrapped": 0.0}
         return without | {f"{name}_by_evaluation": tests for name in BY_TEST}
-    found = accounted(config, dim, result)
+    found = accounted(config, dim, result, played)
     ends = {name: found[name].max() for name in ("planned_epsilon", "epsilon", "mu")}
     return {
         "epsilon_mean": found["epsilon"].mean(),

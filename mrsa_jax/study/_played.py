@@ -17,9 +17,11 @@ def segments_of(
     config: DemoConfig | TrainConfig, selector: selection.Selector, dim: int
 ) -> _segments.SegmentStudy | None:
     """Return a scheme's groups and segments of updates of `dim` entries; None without any."""
+    own = config.aggregation
     return _segments.build_segments(
-        config.seed, config.hetero, selector, dim, config.protocol.threshold
-    )
+        config.seed, config.hetero, selector, dim, config.protocol.threshold,
+        own.modulus_bits if own.is_noisy else None,
+    )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

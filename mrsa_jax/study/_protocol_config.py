@@ -72,7 +72,8 @@ class AggregationConfig(Shown):
     clients who tell the server their own noise take their shares from the others. 0: none."""
     clip_norm: float | None = None
     """L2 norm to which each client's whole update is clipped, as noise needs it: in place of --clip
-    and --num-levels, on a lattice that follows from --modulus-bits. None: no such bound."""
+    and --num-levels, on a lattice that follows from --modulus-bits; with --segments besides --clip,
+    on the lattices of --group-levels, in rings of --modulus-bits. None: no such bound."""
     noise: NoiseName = "skellam"
     """skellam (its sums are Skellam again) or discrete_gaussian."""
     target_delta: float = 1e-5
@@ -130,13 +131,12 @@ def validate_noise(aggregation: AggregationConfig, *, varies: bool, segments: st
         rule = "must be given with noise: what is not bounded no noise hides"
         return require(not own.is_noisy, "clip_norm", rule, norm, own.noise_multiplier)
     check_number(norm, "clip_norm", "must be positive and finite", POSITIVE)
-    for name in ("num_levels", "clip", "clip_rule"):
+    # blocks of segments have their groups' lattices
+    for name in ("num_levels", "clip_rule", *(("clip",) if segments == "none" else ())):
         value = getattr(own, name)
         require(value == getattr(AggregationConfig(), name), name, _WITHOUT_NORM, value)
     rule = "must be left out with `clip_norm`: a weight would multiply what the norm bounds"
     require(not own.weighted, "weighted", rule, own.weighted)
-    rule = "must be left out with segments, whose blocks clip each entry"
-    require(segments == "none", "clip_norm", rule, norm, segments)
     rule = (
         "must be left out where cohorts differ in size (bernoulli, poisson): a client's share of "
         "the noise is one in a cohort's clients"

@@ -25,13 +25,15 @@ _WHO = (
 )
 _HOW = (
     "Each client clips its update to the norm, turns it, rounds it to a lattice and adds its share "
-    "of integer noise before it pads. A sum of fewer survivors than planned has less noise, which "
-    "the realised epsilon counts; the planned one is of the same sums with all their noise. Mu: a "
-    "client's history is as hard to tell from none as a Gaussian shifted by mu, if noise were "
-    "Gaussian; proven is a bound on every client's epsilon, by Renyi divergences, for the integers "
-    "that are really drawn. Step: of the lattice, in units of updates. Wrapped: coordinates of all "
-    "sums that noise took out of the ring's window; those are decoded wrongly, and cost accuracy "
-    "but no privacy."
+    "of integer noise before it pads. With segments it sums each on its group's lattice, without "
+    "turning it, and a round counts by that sum of a client's with the fewest noises: the clip "
+    "bounds what all its sums tell together. A sum of fewer survivors than planned has less noise, "
+    "which the realised epsilon counts; the planned one is of the same sums with all their noise. "
+    "Mu: a client's history is as hard to tell from none as a Gaussian shifted by mu, if noise "
+    "were Gaussian; proven is a bound on every client's epsilon, by Renyi divergences, for the "
+    "integers that are really drawn. Step: of the coarsest lattice, in units of updates. Wrapped: "
+    "coordinates of all sums that noise took out of the ring's window; those are decoded wrongly, "
+    "and cost accuracy but no privacy."
 )
 
 

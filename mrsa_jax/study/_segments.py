@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import attacks, federated, hetero
+from mrsa_jax import attacks, federated, hetero, quantize
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -22,6 +23,7 @@ from mrsa_jax.selection import RoundHistory, Selector
 from mrsa_jax.study import _trial
 from mrsa_jax.study._build import sizes_of
 from mrsa_jax.study._config import AggregationConfig
+from mrsa_jax.study._mechanism import build_noise
 from mrsa_jax.study._segment_config import SegmentConfig
 
 COMBINE: dict[str, Callable[[SegmentConfig], Any]] = {
@@ -85,6 +87,28 @@ class SegmentStudy:
             byzantine=ATTACKS[self.config.attack](who),
             threshold=self.threshold,
             clip_rule=clip_rule,
+            noise=self.noise(aggregation),
+            clip_norm=aggregation.clip_norm,
+        )
+
+    def noise(self, aggregation: AggregationConfig) -> Any:
+        """Return what each client adds, or None."""
+        size, step = self.layout.num_participants, self.coarsest_step(aggregation)
+        return build_noise(aggregation, size, step)
+
+    def coarsest_step(self, aggregation: AggregationConfig) -> float:
+        """Return the largest step of a block's lattice, in units of updates."""
+        return 2 * aggregation.clip / (min(self.layout.levels) - 1)
+
+    def wrap_probability(self, aggregation: AggregationConfig) -> float:
+        """Return a bound on the chance that a coordinate of any block's sum wraps round."""
+        noise, ends = self.noise(aggregation), (-aggregation.clip, aggregation.clip)
+        kinds = {(own.num_levels, len(own.members), own.modulus) for own in self.layout.blocks}
+        return max(
+            quantize.wrap_probability(
+                quantize.stochastic(levels, value_range=ends), noise, count, modulus
+            )
+            for levels, count, modulus in kinds
         )
 
     def members(self, cohort: np.ndarray) -> np.ndarray:
@@ -143,8 +167,11 @@ def build_segments(
     selector: Selector,
     dim: int,
     threshold: int | None,
+    modulus_bits: int | None = None,
 ) -> SegmentStudy | None:
     """Return a scheme's groups and segments; None where the study has none.
+
+    With noise all blocks' rings have `modulus_bits`; without they are as small as sums are.
 
     Raises:
         ConfigurationError: If the update has fewer coordinates than there are segments, or Krum
@@ -168,6 +195,7 @@ def build_segments(
         dim,
         subgroups=config.subgroups or None,
         hybrid_threshold=config.hybrid_threshold,
+        modulus_bits=modulus_bits,
         allow_small_groups=config.allow_small_groups,
     )
     if config.combine == "krum":
@@ -224,7 +252,7 @@ def attack_segments(
     history: hetero.SegmentHistory,
     *,
     trainer: Any,
-    clip: float,
+    aggregation: AggregationConfig,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Attack sums of segments with frozen models, as `attack_frozen` does whole ones.
@@ -240,7 +268,7 @@ def attack_segments(
     truth = np.asarray(
         federated.client_updates(key, model, parameters, clients, trainer, everyone), np.float32
     )
-    sums = _segment_sums(key, study, cohorts, history, truth, clip, progress)
+    sums = _segment_sums(key, study, cohorts, history, truth, aggregation, progress)
     estimates = np.zeros(truth.shape, np.float64)
     for (start, stop), rows, known in zip(history.bounds, history.participation, sums, strict=True):
         if len(rows):
@@ -254,11 +282,14 @@ def _segment_sums(
     cohorts: np.ndarray,
     history: hetero.SegmentHistory,
     truth: np.ndarray,
-    clip: float,
+    aggregation: AggregationConfig,
     progress: Callable[[int, int], None] | None,
 ) -> list[np.ndarray]:
     """Return for each segment the sums of quantized updates that the server has learnt."""
-    layout = study.layout
+    layout, clip, added = study.layout, aggregation.clip, study.noise(aggregation)
+    if aggregation.clip_norm is not None:
+        norm = jnp.float32(aggregation.clip_norm)
+        truth = np.stack([np.asarray(quantize.shortened(jnp.asarray(row), norm)) for row in truth])
     sums = [
         np.zeros((len(rows), stop - start), np.float32)
         for rows, (start, stop) in zip(history.participation, history.bounds, strict=True)
@@ -267,15 +298,18 @@ def _segment_sums(
     for done, when in enumerate(played):
         own = study.members(cohorts[when])
         noise = round_key(key, when, Stream.QUANTIZATION)
-        codes = np.asarray(hetero.encode(noise, truth[own], layout, (-clip, clip), own)[0])
+        codes = np.asarray(hetero.encode(noise, truth[own], layout, (-clip, clip), own, added)[0])
         slot_of = np.full(len(study.order), -1)
         slot_of[own] = np.arange(len(own))
         for segment, (start, stop) in enumerate(history.bounds):
             for place in np.flatnonzero(history.rounds[segment] == when):
                 clients = np.flatnonzero(history.participation[segment][place])
-                levels = layout.blocks[int(history.blocks[segment][place])].num_levels
-                total = codes[slot_of[clients], start:stop].sum(axis=0, dtype=np.float64)
-                step = 2 * clip / (levels - 1)
+                block = layout.blocks[int(history.blocks[segment][place])]
+                total = codes[slot_of[clients], start:stop].sum(axis=0, dtype=np.int64)
+                if added is not None:  # the integer in the ring's window about the middle
+                    low = len(clients) * (block.num_levels - 1) // 2 - block.modulus // 2
+                    total = (total - low) % block.modulus + low
+                step = 2 * clip / (block.num_levels - 1)
                 sums[segment][place] = total * step - clip * len(clients)
         if progress is not None:
             progress(done + 1, len(played))

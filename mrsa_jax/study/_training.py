@@ -187,7 +187,7 @@ def train_points(
             played.history,
             result,
             _drift.of_point(result, played, setting.weights)
-            | _noise.of_point(setting.config, setting.dim, result),
+            | _noise.of_point(setting.config, setting.dim, result, played),
         )
         for setting, played, result in zip(settings, plays, results, strict=True)
     ]
@@ -272,7 +272,7 @@ def _train_one(
         "performance": meter.record(status, stated),
     }
     if config.aggregation.is_noisy:
-        column["noise"] = _noise.accounted(config, setting.dim, result)
+        column["noise"] = _noise.accounted(config, setting.dim, result, played)
     if result.drift is not None:
         column["drift"] = _drift.measured(result.drift, played, setting.weights)
     if played.rounds is None and played.segments is None:
@@ -332,7 +332,7 @@ def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) 
         return _segments.attack_segments(
             config.seed, setting.model, parameters, setting.clients, played.segments,
             played.cohorts, played.sums,
-            trainer=setting.trainer, clip=config.aggregation.clip, progress=progress.update,
+            trainer=setting.trainer, aggregation=config.aggregation, progress=progress.update,
         )  # fmt: skip
     if played.rounds is not None:
         rows, rounds = selection.learnt_rows(played.rounds)

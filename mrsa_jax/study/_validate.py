@@ -124,6 +124,9 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     rule = "must be none where cohorts differ in size (bernoulli)"
     require(not varies, "segments", rule, own.segments)
     weighted, protocol = config.aggregation.weighted, config.protocol
+    rule = "must be none with noise: whose attackers add it, or tell it, no account knows"
+    is_noisy = config.aggregation.is_noisy
+    require(not is_noisy or own.attack == "none", "attack", rule, own.attack)
     rule = "must be left out with segments: their mean has no weights"
     require(not weighted, "weighted", rule, weighted)
     graph, policy = protocol.graph, protocol.split_policy

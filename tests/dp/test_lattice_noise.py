@@ -55,8 +55,9 @@ def test_masses_and_tails_are_those_of_the_definitions(kind: str) -> None:
 
 def _weights(table: Any) -> list[int]:
     """Return the weight of each magnitude that a table draws from, by integers."""
-    first, others = np.asarray(table.columns).T
-    words = np.concatenate([first[None], np.asarray(table.finer)]).tolist()
+    size = int(table.mask) + 1
+    first, others = np.asarray(table.columns)[:size].T
+    words = np.concatenate([first[None], np.asarray(table.finer)[:, :size]]).tolist()
     cuts = [
         sum(word << (96 - 32 * i) for i, word in enumerate(column))
         for column in zip(*words, strict=True)
@@ -100,8 +101,9 @@ def test_tails_of_wide_noise_are_those_of_sums(kind: str) -> None:
 
 def _weights(table: Any) -> list[int]:
     """Return the weight of each magnitude that a table draws from, by integers."""
-    first, others = np.asarray(table.columns).T
-    words = np.concatenate([first[None], np.asarray(table.finer)])
+    size = int(table.mask) + 1
+    first, others = np.asarray(table.columns)[:size].T
+    words = np.concatenate([first[None], np.asarray(table.finer)[:, :size]])
     cuts = [int.from_bytes(column.astype(">u4").tobytes(), "big") for column in words.T]
     weights = list(cuts)
     for cut, other in zip(cuts, others.tolist(), strict=True):

@@ -162,8 +162,15 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
                 (DemoConfig(schemes=("uniform", "poisson:0.1")), NOISY, "`clip_norm` .* cohorts"),
                 (
                     TrainConfig(hetero=SegmentConfig("sc", (2, 4))),
+                    NOISY | {"num_levels": 2**12},
+                    "`num_levels` must be left out with `clip_norm`",
+                ),
+                (
+                    TrainConfig(
+                        hetero=SegmentConfig("sc", (2, 4), attack="gaussian", num_byzantine=1)
+                    ),
                     NOISY,
-                    "`clip_norm` must be left out with segments.*; got 1.0 and 'sc'",
+                    "`attack` must be none with noise.*; got 'gaussian'",
                 ),
             )
         ),

@@ -85,6 +85,7 @@ def test_of_each_sum_of_a_round_and_of_the_worst_segment() -> None:
     segments = mj.hetero.SegmentHistory(
         participation=tuple(sums), rounds=(np.array([0]), np.array([1])),
         blocks=(np.array([0]), np.array([0])), bounds=((0, 1), (1, 2)),
+        sizes=(np.array([4]), np.array([2])),
         plain=np.zeros((2, 4), bool),
     )  # fmt: skip
     judged = analyse_segments(segments, np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool))

@@ -196,3 +196,37 @@ def test_a_folder_with_noise_opens_and_old_settings_have_none(tmp_path: pathlib.
     path = tmp_path / "old.toml"
     path.write_text(f"[aggregation]\nnum_levels = {json.dumps(old['aggregation']['num_levels'])}")
     assert study.load_config(study.TrainConfig, path) == study.TrainConfig()
+
+
+def test_with_segments_a_round_counts_by_the_smallest_sum(tmp_path: pathlib.Path) -> None:
+    """MC at three groups of two: each is by itself in one segment, whose sum is of two clients."""
+    config = _config(
+        population={"num_clients": 12, "cohort_size": 6},
+        aggregation={"modulus_bits": 24, "clip": 0.25},
+    )
+    own = study.SegmentConfig("mc", (2**12,) * 3, client_rates=(1.0, 2.0))
+    config = dataclasses.replace(config, hetero=own, rounds=4)
+    found = study.run(config)
+    rows = found["participation"].values[0]
+    assert rows.sum(axis=1).tolist() == [6] * 4
+    step = 2 * 0.25 / (2**12 - 1)
+    sensitivity = 0.5 + math.sqrt(_DIM) * step
+    each = sensitivity / (1.5 * 0.5 * math.sqrt(2 / 6))
+    mu = each * np.sqrt(rows.sum(axis=0))
+    np.testing.assert_allclose(found["mu"].values[0], mu, rtol=1e-5)
+    np.testing.assert_allclose(found["planned_mu"].values[0], mu, rtol=1e-5)
+    worst = _epsilon(mu.max())
+    assert float(found["epsilon_worst"][0, -1]) == pytest.approx(worst, rel=1e-4)
+    assert worst < float(found["epsilon_proven"][0]) < 1.2 * worst
+    assert float(found["noise_step"][0]) == pytest.approx(step)
+    assert (found["wrapped"].values == 0).all()
+    assert found["wrap_probability"].values < 1e-9
+    assert "With segments it sums each" in found.mrsa.report(tmp_path).read_text()
+
+    def refused(message: str, **changes: Any) -> None:
+        aggregation = dataclasses.replace(config.aggregation, **changes)
+        with pytest.raises(ConfigurationError, match=message):
+            study.run(dataclasses.replace(config, aggregation=aggregation))
+
+    refused("`modulus_bits` must leave room for the largest sum", modulus_bits=13)
+    refused("`modulus_bits` must leave room for noise: .* got 14", modulus_bits=14)

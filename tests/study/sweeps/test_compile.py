@@ -159,6 +159,26 @@ def test_noise_and_the_norm_are_numbers(tmp_path):
     ]
 
 
+SEGMENTS = """
+[aggregation]
+clip_norm = 0.5
+modulus_bits = 24
+[hetero]
+segments = "sc"
+group_levels = [4096, 4096]
+[grid]
+"""
+
+
+def test_noise_of_segments_is_a_number(tmp_path):
+    train = TRAIN.replace("[grid]\n", "") + SEGMENTS
+    compiled(train + "aggregation.noise_multiplier = [1.5]\n", tmp_path / "one")
+    more = "aggregation.noise_multiplier = [0.7, 2.6]\naggregation.clip_norm = [0.3, 0.5]\n"
+    plan, found = compiled(train + more, tmp_path / "many")
+    assert [len(group.numbers) for group in plan.groups] == [4]
+    assert not found
+
+
 @pytest.mark.parametrize(
     ("settings", "groups"),
     [
