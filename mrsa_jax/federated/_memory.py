@@ -74,6 +74,7 @@ def memory_estimate(
     test: Any = None,
     keep_aggregates: bool = False,
     mesh: Mesh | None = None,
+    code_dim: int | None = None,
 ) -> MemoryEstimate:
     """State how much memory `train` will need, before it runs.
 
@@ -91,6 +92,8 @@ def memory_estimate(
         keep_aggregates: As given to `train`.
         mesh: As given to `train`: what is stated is then the need of each device, its share of
             the slots and its own copy of the data.
+        code_dim: Coordinates that a client sends, `aggregator.quantizer.padded_dim` where a
+            lattice turns updates; as many as an update has if None.
 
     Returns:
         The parts and their `peak_bytes`. Beyond it the process holds JAX, the compiler's own
@@ -113,11 +116,15 @@ def memory_estimate(
     if width is not None:
         check_count(width, "width")
     check_count(num_rounds, "num_rounds", "must be an integer from 0", 0)
+    if code_dim is not None:
+        check_count(
+            code_dim, "code_dim", f"must be an integer from {dim}, the update's length", dim
+        )
     own_test = prepared_test(test, tuple(client_data.inputs.shape))
     setting = _Setting(
         model, client_data, trainer, int(cohort_size), own_test, dim,
         _host_bytes(int(num_rounds), client_data.num_clients, dim, keep_aggregates),
-        checked_mesh(mesh),
+        checked_mesh(mesh), dim if code_dim is None else int(code_dim),
     )  # fmt: skip
     return setting.estimate(width)
 
@@ -134,6 +141,7 @@ class _Setting:
     dim: int
     host_bytes: int
     mesh: Mesh | None
+    code_dim: int
 
     @property
     def slots_each(self) -> int:
@@ -149,13 +157,13 @@ class _Setting:
         testing = 0
         if self.test is not None:
             testing = _needed(evaluation.lower(self.model, parameters, *self.test))
-        updates = 4 * self.dim * self.slots_each
+        # of the arrays of a cohort one has the updates, all others what becomes of them
+        codes = 4 * self.slots_each * ((COHORTS_IN_AGGREGATION - 1) * self.code_dim + self.dim)
         return MemoryEstimate(
             width=width,
             data_bytes=_size((self.client_data, self.test, parameters)),
             training_bytes=_needed(cohort),
-            aggregation_bytes=COHORTS_IN_AGGREGATION * updates
-            + _MODELS_IN_AGGREGATION * 4 * self.dim,
+            aggregation_bytes=codes + _MODELS_IN_AGGREGATION * 4 * self.code_dim,
             evaluation_bytes=testing,
             host_bytes=self.host_bytes,
         )
@@ -167,6 +175,7 @@ def width_within(memory_bytes: Any, run: Run, mesh: Mesh | None = None) -> int:
     dim = run.parameters.shape[0]
     setting = _Setting(
         run.model, run.client_data, run.trainer, run.width, run.test, dim, _of_host(run), mesh,
+        _code_dim(run),
     )  # fmt: skip
     return largest_width(int(memory_bytes), setting.slots_each, setting.estimate)
 
@@ -197,7 +206,7 @@ def runs_and_width_within(
     reports = sum(_of_host(run) for run in runs)
     setting = _Setting(
         runs[0].model, pool, runs[0].trainer, slots, runs[0].test, dim,
-        reports + 4 * dim * len(runs), mesh,
+        reports + 4 * dim * len(runs), mesh, max(_code_dim(run) for run in runs),
     )  # fmt: skip
     one = setting.estimate(1)
     largest_width(int(memory_bytes), 1, lambda _: one)
@@ -209,6 +218,12 @@ def runs_and_width_within(
     left = room - at_once * (updates + 4 * dim)
     width = min(at_once * setting.slots_each, max(1, left // work))
     return at_once, min(width, measured_width(dim))
+
+
+def _code_dim(run: Run) -> int:
+    """Return how many coordinates a client of a run sends: a turned lattice's are padded."""
+    quantizer = getattr(run.aggregator, "quantizer", None)
+    return int(getattr(quantizer, "padded_dim", run.parameters.shape[0]))
 
 
 def _needed(lowered: Any) -> int:

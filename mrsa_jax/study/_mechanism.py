@@ -28,6 +28,13 @@ def build_mechanism(config: AggregationConfig, cohort_size: int, dim: int) -> dp
     )
 
 
+def code_dim(config: AggregationConfig, is_segmented: bool, dim: int) -> int:
+    """Return how many coordinates a client sends: a lattice turns updates, and pads them."""
+    if config.clip_norm is None or is_segmented:
+        return dim
+    return quantize.lattice(1.0, 1.0, dim).padded_dim
+
+
 def build_noise(config: AggregationConfig, cohort_size: int, step: float) -> Any:
     """Return what a client adds to the lattices of blocks, in units of updates; None for none.
 

@@ -25,6 +25,7 @@ from mrsa_jax.study._config import (
 )
 from mrsa_jax.study._drift import OF_POINT
 from mrsa_jax.study._load import to_dict
+from mrsa_jax.study._mechanism import code_dim
 from mrsa_jax.study._runner import Machine, Variable, history_variables
 from mrsa_jax.study._training import train_points
 from mrsa_jax.study._variables import known_of, of_point
@@ -141,6 +142,7 @@ def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
     mesh = _build.build_mesh(config.resources)
     dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
     model = _build.build_model(config.training, dataset)
+    dim = federated.num_parameters(model, dataset.input_shape)
     estimate = federated.memory_estimate(
         model,
         clients,
@@ -149,6 +151,7 @@ def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
         num_rounds=config.rounds,
         test=(dataset.test_inputs, dataset.test_labels),
         mesh=mesh,
+        code_dim=code_dim(config.aggregation, not config.hetero.is_plain, dim),
     )
     needed = count * int(estimate.peak_bytes) * (1 if mesh is None else mesh.size)
     bound = config.resources.memory_gib  # which training keeps to, or refuses itself

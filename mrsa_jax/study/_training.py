@@ -15,6 +15,7 @@ from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
+from mrsa_jax.study._mechanism import code_dim
 from mrsa_jax.study._played import Played, play
 from mrsa_jax.study._progress import Meter, Progress, Silent, note
 from mrsa_jax.study._run_folder import DivergedError
@@ -76,6 +77,9 @@ class _Setting:
             needed = federated.memory_estimate(
                 self.model, self.clients, trainer=self.trainer, cohort_size=num_slots,
                 num_rounds=self.config.rounds, test=self.test, mesh=self.mesh,
+                code_dim=code_dim(
+                    self.config.aggregation, not self.config.hetero.is_plain, self.dim
+                ),
             ).peak_bytes  # fmt: skip
             bound = self.memory_bytes
             within = needed if bound is None else min(needed, bound)

@@ -53,6 +53,12 @@ def test_parts_by_hand() -> None:
     assert more.host_bytes == 100 * (6 * 5 + 16) + 100 * 650 * 4
     assert more.peak_bytes == plain.peak_bytes + more.host_bytes
     assert _estimate(width=4).training_bytes > plain.training_bytes
+    # a lattice that turns 650 numbers sends 1024: six arrays of four clients and eight models
+    turned = _estimate(width=1, code_dim=1024)
+    assert turned.aggregation_bytes - plain.aggregation_bytes == 4 * 374 * (6 * 4 + 8)
+    assert turned.training_bytes == plain.training_bytes
+    with pytest.raises(mj.ConfigurationError, match="`code_dim` must be an integer from 650"):
+        _estimate(code_dim=649)
 
 
 def test_each_device_of_a_mesh_needs_its_share_of_the_slots_and_all_data() -> None:
