@@ -62,6 +62,8 @@ _WORK = {
     "keystream": _Work(2**18, 2**12),
     # words of clients, over all trials of a chunk
     "selection": _Work(2**18, 2**10, least=64),
+    # of trials that compiled loops play
+    "played": _Work(2**18, 2**10, least=8),
     # words of shares: what a step of Horner's rule reads
     "shares": _Work(2**18, 2**10),
     # of histories in elimination: on a CPU one after another, which leaves out what rounds need not
@@ -365,6 +367,16 @@ def over_cores(part: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]
     threads are kept from call to call, because starting them takes as long as a small round.
     """
     return [job.result() for job in start_over_cores(part, *arguments)]
+
+
+def over_ranges(kind: str, part: Callable[[slice], Any], count: int) -> None:
+    """Call a function, as `over_cores` does, for ranges that share `count` items of this work."""
+    cores = cores_for(kind, count)
+    if cores < 2:
+        part(slice(0, count))
+        return
+    edges = [count * core // cores for core in range(cores + 1)]
+    over_cores(part, list(map(slice, edges, edges[1:])))
 
 
 def start_over_cores(

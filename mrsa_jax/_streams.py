@@ -65,6 +65,11 @@ def as_key(seed: int | np.integer | Key[Array, ""]) -> Key[Array, ""]:
     return jax.random.key(jnp.uint32(int(seed)), impl=_IMPLEMENTATION)
 
 
+def is_threefry(keys: Key[Array, "*batch"]) -> bool:
+    """Return whether keys are of the implementation that integer seeds have."""
+    return str(jax.random.key_impl(keys)) == _IMPLEMENTATION
+
+
 def fold(key: Key[Array, ""], *path: int | Array) -> Key[Array, ""]:
     """Fold each index or `Stream` of `path` into `key`, in order."""
     for step in path:
@@ -102,8 +107,7 @@ def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, .
         >>> bool((random_words(key, (2, 3)) == jax.random.bits(key, (2, 3))).all())
         True
     """
-    is_own = str(jax.random.key_impl(key)) == _IMPLEMENTATION
-    if not is_own or math.prod(shape) >= 2**32:
+    if not is_threefry(key) or math.prod(shape) >= 2**32:
         return jax.random.bits(key, shape, jnp.uint32)
     first, second = key_words(key)
     index = jax.lax.iota(jnp.uint32, math.prod(shape))
@@ -123,7 +127,7 @@ def fold_over(keys: Key[Array, "*batch"], indices: Array) -> Key[Array, "*batch 
         >>> bool(folded[2] == jax.random.fold_in(as_key(1), 2))
         True
     """
-    if str(jax.random.key_impl(keys)) != _IMPLEMENTATION:
+    if not is_threefry(keys):
         each = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))
         return each(keys.reshape(-1), indices).reshape(*keys.shape, -1)
     shape = (*keys.shape, indices.shape[0])
@@ -151,7 +155,7 @@ def joined_words(
         >>> bool((words[4:] == random_words(keys[1], (4,))[:2]).all())
         True
     """
-    if str(jax.random.key_impl(keys)) != _IMPLEMENTATION:
+    if not is_threefry(keys):
         draw = jax.vmap(lambda key: jax.random.bits(key, (length,), jnp.uint32))
         drawn = draw(keys.reshape(-1)).reshape(*keys.shape[:-1], -1)
         return drawn[..., :width]

@@ -1,4 +1,4 @@
-"""Threefry-2x32 in compiled loops: the words of `_streams`, bit for bit.
+"""Threefry-2x32 in compiled loops: the words and keys of `_streams`, bit for bit.
 
 Import inside functions only (see `mrsa_jax._compiled`). The twenty rounds are written out, so that
 the compiler turns a loop over counters into vectors.
@@ -43,3 +43,24 @@ def threefry(k0, k1, stream, index):
     x, y = np.uint32(x + k1), np.uint32(y + k2 + np.uint32(4))
     x, y = _four(x, y, 13, 15, 26, 6)
     return np.uint32(x + k2), np.uint32(y + k0 + np.uint32(5))
+
+
+@compiled
+def threefry_words(k0, k1, stream, first, out):
+    """Fill `out` with the first words at counters (stream, first + i)."""
+    for i in range(out.size):
+        out[i] = threefry(k0, k1, stream, np.uint32(first + i))[0]
+
+
+@compiled
+def threefry_words_at(k0, k1, stream, places, factor, out):
+    """Fill `out` with the first words at counters (stream, factor x places[i])."""
+    for i in range(out.size):
+        out[i] = threefry(k0, k1, stream, np.uint32(factor * places[i]))[0]
+
+
+@compiled
+def fold_keys(firsts, seconds, steps, x, y):
+    """Fill `x` and `y` with the words of keys into which `steps` are folded, one into each."""
+    for i in range(x.size):
+        x[i], y[i] = threefry(firsts[i], seconds[i], np.uint32(0), steps[i])

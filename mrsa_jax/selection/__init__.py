@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
     from mrsa_jax.selection._checks import Fairness
     from mrsa_jax.selection._convergence import convergence_bound, convex_constants
+    from mrsa_jax.selection._counts import rollout_counts
     from mrsa_jax.selection._lines import crossing_partitions, from_lines
     from mrsa_jax.selection._many import rollout_many
     from mrsa_jax.selection._metrics import aggregation_cardinality, fairness_gap
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._power_of_choice import power_of_choice
     from mrsa_jax.selection._quadratic import quadratic_problem, simulate_convergence
     from mrsa_jax.selection._registry import Scheme
-    from mrsa_jax.selection._rollout import (
-        rollout,
-        rollout_counts,
-        rollout_metrics,
-        rollout_trials,
-    )
+    from mrsa_jax.selection._rollout import rollout, rollout_metrics, rollout_trials
     from mrsa_jax.selection._rounds import (
         RoundHistory,
         component_sums,

@@ -27,7 +27,8 @@ def schemes(n, k, t):
 def test_all_ways_choose_the_same(n, k, t, trials):
     online = independent([0.3 * (i % 3) / 2 for i in range(n)])
     for scheme in schemes(n, k, t)[: 1 if n == 1 else None]:
-        expected = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
+        with mj.use_form("xla"):
+            expected = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
         assert expected.any()
         with mj.use_form("pallas"):
             by_kernel = np.asarray(selection.rollout_trials(5, scheme, online, 6, trials))
@@ -61,6 +62,7 @@ def test_a_full_device_is_given_half_a_chunk(monkeypatch):
     scheme, online = selection.uniform(12, 5), independent(0.4)
     expected = np.asarray(selection.rollout_trials(1, scheme, online, 3, 40))
     roll, most = _rollout._roll_chunk, [20]
+    monkeypatch.setenv("MRSA_JAX_FORM", "xla")
 
     def roll_few(key, trials, *rest):
         if len(trials) > most[0]:

@@ -9,8 +9,6 @@ Paper: CCESA (Choi, Sohn, Han, Moon), Sections 4.2 and 4.3.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
 from mrsa_jax._chance import ALWAYS
-from mrsa_jax._device import at_once, chosen_form, cores_for, over_cores
+from mrsa_jax._device import at_once, chosen_form, over_ranges
 from mrsa_jax._mesh import spread
 from mrsa_jax._streams import Stream, key_words, round_key, trial_key
 from mrsa_jax.availability import IndependentSteps, StepDropout, independent_steps
@@ -168,7 +166,7 @@ def _judge_loops(
         drawn = (graph_keys[rows], step_keys[rows])
         _loops.judge_rounds(*drawn, limit, rates, thresholds, verdicts[rows], sums[rows])
 
-    over_ranges(part, count)
+    over_ranges("judged", part, count)
     return verdicts, sums
 
 
@@ -191,7 +189,7 @@ def judge_planted(
         planted = (alive[rows], cuts[rows], rounds.client[rows], given[rows])
         _loops.judge_planted(graph_keys[rows], limit, *planted, thresholds, verdicts[rows])
 
-    over_ranges(part, count)
+    over_ranges("judged", part, count)
     return verdicts
 
 
@@ -221,14 +219,3 @@ def _packed(members: np.ndarray) -> np.ndarray:
     padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % 64)]
     packed = np.packbits(np.pad(members, padding), axis=-1, bitorder="little")
     return packed.view("<u8").astype(np.uint64)
-
-
-def over_ranges(part: Callable[[slice], None], count: int) -> None:
-    """Run a function of a range of trials on as many ranges as there are cores."""
-    cores = cores_for("judged", count)
-    if cores < 2:
-        part(slice(0, count))
-        return
-    edges = [count * core // cores for core in range(cores + 1)]
-    ranges = [slice(a, b) for a, b in itertools.pairwise(edges)]
-    over_cores(part, ranges)

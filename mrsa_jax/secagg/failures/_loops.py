@@ -13,7 +13,7 @@ import numpy as np
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._compiled import compiled
 from mrsa_jax._streams import _CLIENTS, _PAIRS
-from mrsa_jax._threefry_loops import threefry
+from mrsa_jax._threefry_loops import threefry_words
 from mrsa_jax.secagg.failures._verdicts import (
     DISCONNECTED,
     NOT_PRIVATE,
@@ -25,13 +25,6 @@ from mrsa_jax.secagg.failures._verdicts import (
 _ALWAYS = np.uint32(ALWAYS)
 _CLIENT_WORDS, _PAIR_WORDS = np.uint32(_CLIENTS), np.uint32(_PAIRS)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-
-
-@compiled
-def threefry_words(k0, k1, stream, first, out):
-    """Fill `out` with the first words of Threefry-2x32 at counters (stream, first + i)."""
-    for i in range(out.size):
-        out[i], _ = threefry(k0, k1, stream, np.uint32(first + i))
 
 
 @compiled
