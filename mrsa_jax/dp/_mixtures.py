@@ -15,6 +15,7 @@ and without any approximation. For m <= delta the same with (X_b - delta) / delt
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ _STAKES = 0.5 ** np.arange(0.0, 14.0, 1.5)
 _FACTORS = 16  # that are multiplied before a logarithm is taken
 _LARGE = 1e18  # whose power of 16 a float holds
 _FOLDED = 1e-40  # chances below are put where mu is largest
+_LOOKED_UP = 2**15  # values that stay in cache
 _TOLERANCE = 1e-6  # of an interval's ends
 
 
@@ -84,15 +86,25 @@ class Sampled:
 
         Of a single client it is a row for each count that there is.
         """
+        most, least = float(mu[-1]), counts.min()
         if counts.shape[1] > 1:
-            return Sampled(mu, counts, float(mu[-1]), budget)
+            return Sampled(mu[least : counts.max() + 1], counts - least, most, budget)
         times = np.bincount(counts[:, 0], minlength=len(mu))
         seen = np.flatnonzero(times)
-        return Sampled(mu, seen[:, None], float(mu[-1]), budget, times[seen].astype(np.float64))
+        places = np.arange(len(seen))[:, None]
+        return Sampled(mu[seen], places, most, budget, times[seen].astype(np.float64))
+
+    @functools.cached_property
+    def masses(self) -> Float64[np.ndarray, " values"]:
+        """How often a member has each value of mu, over all trials."""
+        members = self.places.shape[1]
+        times = None if self.times is None else np.repeat(self.times, members)
+        found = np.bincount(self.places.ravel(), times, minlength=len(self.mu))
+        return np.asarray(found / found.sum(), np.float64)
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over trials and members."""
-        return float(np.average(self._means(epsilon), weights=self.times))
+        return float(_gaussian.delta(self.mu, epsilon) @ self.masses)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that mean is at most delta: an estimate."""
@@ -138,10 +150,13 @@ class Sampled:
         return float(_gaussian.epsilon(self.most, delta))
 
     def _means(self, epsilon: float) -> np.ndarray:
-        table = _gaussian.delta(self.mu, epsilon)
-        if self.places.shape[1] == 1:
-            return np.asarray(table[self.places[:, 0]])
-        return np.asarray(table[self.places].mean(axis=1))
+        """Return each trial's mean of delta over its members."""
+        table, found = _gaussian.delta(self.mu, epsilon), np.empty(len(self.places))
+        step = max(1, _LOOKED_UP // self.places.shape[1])
+        for start in range(0, len(found), step):
+            some = slice(start, start + step)
+            np.mean(table[self.places[some]], axis=1, out=found[some])
+        return found
 
 
 def unseen(cap: float, delta: float, error: float) -> int:
