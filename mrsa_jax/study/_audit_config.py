@@ -78,6 +78,13 @@ class AuditConfig(Shown):
     clip: Annotated[float | None, tyro.conf.arg(metavar="C")] = None
     """Largest norm of a client's update, with --noise-multiplier."""
 
+    planned: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
+    """Clients add the noise: each survivor one share in K of the variance, so that a sum of fewer
+    has less of it; prints mu and epsilon planned beside realised."""
+
+    colluding: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Clients, with commas, who tell the server their noise and their updates: with --planned."""
+
     delta: float = 1e-5
     """At which epsilon is printed."""
 
@@ -99,6 +106,11 @@ class AuditConfig(Shown):
     json: bool = False
     """Print everything as JSON instead."""
 
+    @property
+    def counts_shares(self) -> bool:
+        """Whether clients' shares of the noise are counted one by one."""
+        return self.planned is not None
+
 
 _NOISE = ("noise_multiplier", "clip", "delta", "spread")
 
@@ -107,7 +119,7 @@ def check_audit(config: AuditConfig) -> None:
     """Raise `ConfigurationError` for the first setting that breaks a rule."""
     check_positive(config, "memory_gib")
     check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
-    check_least(config, fail_below=1)
+    check_least(config, fail_below=1, planned=1)
     hidden = config.fail_below_hidden
     if hidden is not None:
         check_number(hidden, "fail_below_hidden", "must be a finite number of at least 1", 1.0)
@@ -117,6 +129,14 @@ def check_audit(config: AuditConfig) -> None:
     for name in ("noise_multiplier", "clip"):
         missing = bool(told) and name not in told
         require(not missing, name, f"must be given with {', '.join(told)}", None)
+    if config.counts_shares:
+        for name in ("noise_multiplier", "clip"):
+            given = getattr(config, name) is not None
+            require(given, name, "must be given with planned", None)
+        rule = "must be left out with planned, whose account takes others' updates for known"
+        require(config.spread is None, "spread", rule, config.spread)
+    rule = "must come with planned: noise that nobody adds to its own update nobody can tell"
+    require(config.counts_shares or not config.colluding, "colluding", rule, config.colluding)
     for name in ("recipe_file", "certificate"):
         path = getattr(config, name)
         there = path is None or path.parent.is_dir()

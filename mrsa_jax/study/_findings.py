@@ -12,6 +12,7 @@ import numpy as np
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
+from mrsa_jax.study._shares import shares_row, shares_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,12 +88,14 @@ class AuditFindings:
         log: The history in it.
         audit: What it leaks, with proof.
         gates: What was demanded, if anything: of T, and among how many clients are hidden.
+        shares: What noise that clients add leaves each, planned beside realised; None without.
     """
 
     file: pathlib.Path
     log: ParticipationLog
     audit: Audit
     gates: tuple[Gate, ...] = ()
+    shares: dict[str, Any] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -111,17 +114,20 @@ class AuditFindings:
     @property
     def sentences(self) -> list[str]:
         """What was found, in words."""
-        return self.audit.sentences()
+        told = [] if self.shares is None else [shares_sentence(self.shares)]
+        return [*self.audit.sentences(), *told]
 
     @property
     def summary(self) -> list[tuple[str, str, str]]:
         """What was found as question, answer, how sure."""
-        return _rows(self.audit)
+        told = [] if self.shares is None else [shares_row(self.shares)]
+        return [*_rows(self.audit), *told]
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything, as `--json` prints it."""
-        return {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
+        found = {"file": str(self.file), **self.audit.to_dict(), **self.verdicts}
+        return found | {"shares": self.shares}
 
     @property
     def verdicts(self) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def audit_page(
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
         Section("Told apart beneath the noise", _noisy(findings.get("noise"))),
+        Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
     return _report.whole_page(manifest, [str(content["title"])], sections)
@@ -119,6 +120,21 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
 
 
 _TOLD = ("mu", "epsilon")
+_REALISED = ("mu", "epsilon", "planned_mu", "planned_epsilon")
+
+
+def _shares(shares: Mapping[str, Any] | None) -> str:
+    """Return the table of planned beside realised; "" where noise is not clients' own."""
+    if not shares or not shares["worst"]:
+        return ""
+    rows = [
+        (str(one["client"]), *("inf" if one[of] is None else f"{one[of]:.4g}" for of in _REALISED))
+        for one in shares["worst"]
+    ]
+    headings = ("Client", "mu", "epsilon", "mu as planned", "epsilon as planned")
+    caption = f"The worst clients at delta {shares['delta']:g}, if all others' updates are known"
+    notes = paragraphs(shown(text, 2000) for text in shares["notes"])
+    return data_table(headings, rows, caption) + notes
 
 
 def _certificates(folder: pathlib.Path, log: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import collections
 import csv
 import hashlib
 import json
+import math
 import pathlib
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import mrsa_jax as mj
 from mrsa_jax.cli import main
 
 QUICK = ["--effort", "0.01"]
+SHARES = ["--noise-multiplier", "2", "--clip", "0.5", "--planned"]
 # Sums of rounds 3 and 9 minus round 12: site-41 alone. Written as a shell would.
 LOG = """round,client
 12,site-60
@@ -65,6 +67,11 @@ def log(tmp_path: pathlib.Path) -> pathlib.Path:
         (LOG, ["--noise-multiplier", "0", "--clip", "1"], "`noise_multiplier` must be positive"),
         (LOG, ["--noise-multiplier", "1", "--clip", "-1"], "`clip` must be positive; got -1.0"),
         (LOG, ["--delta", "1"], "`delta` must be below 1; got 1.0"),
+        (LOG, ["--planned", "3"], "`noise_multiplier` must be given with planned; got None"),
+        (LOG, [*SHARES, "0"], "`planned` must be at least 1; got 0"),
+        (LOG, [*SHARES, "2", "--spread", "1"], "`spread` must be left out with planned"),
+        (LOG, ["--colluding", "a"], "`colluding` must come with planned"),
+        (LOG, [*SHARES, "2", "--colluding", "nobody"], "`colluding` must name clients of the log"),
         (LOG, ["--recipe-file", "none/x.csv"], "`recipe_file` must lie in an existing folder; got"),
         (LOG, ["--overwrite"], "`overwrite` must come with --out; got True"),
         (LOG, ["--out", "pyproject.toml"], "`out` must be a folder; got 'pyproject.toml'"),
@@ -216,6 +223,38 @@ def test_noise_is_told_in_words_and_kept(
     assert "Worst hidden of the others" in page
     worst = [float(row["hidden_among_worst"]) for row in rows_of(out / "rounds.csv")]
     assert worst == pytest.approx([3, 2, 1])
+
+
+def test_shares_of_noise_are_counted_as_they_were_added(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: of four planned shares three, two and three are there; without c's one less."""
+    path, out = tmp_path / "log.csv", tmp_path / "out"
+    rows = [f"{r},{client}" for r, who in enumerate(("abc", "bc", "abd")) for client in who]
+    path.write_text("\n".join(("round,client", *rows)) + "\n")
+    words = ["audit", str(path), *QUICK, *SHARES, "4", "--out", str(out), "--overwrite"]
+    for names, added in (("", (3, 2, 3)), ("c", (2, 1, 3))):
+        colluding = ["--colluding", names] if names else []
+        assert main([*words, *colluding, "--json"]) == 0
+        content = json.loads(capsys.readouterr().out)
+        assert content["noise"] is None  # no claim that every sum had all of it
+        shares = content["shares"]
+        told = {one["client"]: one for one in shares["worst"]}
+        for client, rounds in (("a", (0, 2)), ("b", (0, 1, 2)), ("d", (2,))):
+            mu = math.sqrt(sum(4 / added[r] for r in rounds)) / 2
+            assert told[client]["mu"] == pytest.approx(mu)
+            assert told[client]["planned_mu"] == pytest.approx(math.sqrt(len(rounds)) / 2)
+            assert told[client]["planned_epsilon"] < told[client]["epsilon"]
+        assert ("c" in told) == (not names)
+        assert shares["short"] == 3
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of which each survivor adds one share in 4" in said
+    assert "3 of 3 sums have less noise than planned, at the least 2 of 4 shares" in said
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert "Noise that clients add" in page
+    assert "epsilon as planned" in page
 
 
 @pytest.mark.slow
@@ -445,7 +484,8 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for flag in ("--fail-below", "--json", "--effort", "--round-column", "--memory-gib", "FILE",
                  "--out", "--overwrite", "--where", "--ignore-columns", "--fail-below-hidden",
-                 "--noise-multiplier", "--clip", "--spread", "--delta"):  # fmt: skip
+                 "--noise-multiplier", "--clip", "--spread", "--delta", "--planned",
+                 "--colluding"):  # fmt: skip
         assert flag in text
 
 

@@ -48,6 +48,7 @@ def save_audit(folder: StudyFolder, findings: AuditFindings) -> None:
             for row in findings.summary
         ],
         **findings.verdicts,
+        "shares": findings.shares,
         "findings": found.to_dict(),
     }
     text = json.dumps(content, indent=2) + "\n"

@@ -17,6 +17,7 @@ from mrsa_jax.study import _store
 from mrsa_jax.study._audit_config import AuditConfig
 from mrsa_jax.study._findings import AuditFindings, first_rows
 from mrsa_jax.study._progress import Progress, note, stages
+from mrsa_jax.study._shares import shares_of
 from mrsa_jax.study.audit._folder import save_audit
 
 # Measured: what searches and their programs take, and bytes for each entry of the matrix.
@@ -36,13 +37,14 @@ def run(config: AuditConfig, progress: Progress) -> AuditFindings:
     note(progress, f"reading {config.file}")
     log = _read(config)
     note(progress, _memory(log))
+    shares = shares_of(config, log)
     found = _audit(config, log, progress)
     gates = []
     if config.fail_below is not None:
         gates.append(found.gate(config.fail_below, config.definition))
     if config.fail_below_hidden is not None:
         gates.append(found.gate(config.fail_below_hidden, "hidden"))
-    return AuditFindings(config.file, log, found, tuple(gates))
+    return AuditFindings(config.file, log, found, tuple(gates), shares)
 
 
 def run_and_save(
@@ -95,11 +97,14 @@ def _audit(config: AuditConfig, log: privacy.ParticipationLog, progress: Progres
     """Return what was found; an interrupt ends the searches with what there is."""
     found: privacy.Audit | None = None
     names = [name.strip() for name in config.coalition.split(",")] if config.coalition else []
+    # with shares of clients a sum's noise is what its survivors added
+    noise, clip = config.noise_multiplier, config.clip
+    if config.counts_shares:
+        noise = clip = None
     try:
         for step in privacy.audit_steps(
             log, effort=config.effort, coalition=names, progress=stages(progress),
-            noise_multiplier=config.noise_multiplier, clip=config.clip, delta=config.delta,
-            spread=config.spread,
+            noise_multiplier=noise, clip=clip, delta=config.delta, spread=config.spread,
         ):  # fmt: skip
             if found is None:
                 note(progress, "; ".join(": ".join(row[:2]) for row in first_rows(step)))
