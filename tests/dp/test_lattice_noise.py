@@ -38,19 +38,19 @@ def _oracle(kind: str, variance: float, last: int) -> list[Any]:
     return [weight / total for weight in weights[: last + 1]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_masses_and_tails_are_those_of_the_definitions(kind: str) -> None:
-    with mpmath.workdps(80):
-        for variance in (1e-6, 0.2, 1.0, math.pi, 20.0):
-            noise = LAWS[kind](variance)
-            exact = _oracle(kind, variance, 100)
-            points = np.asarray([[0, 1, 2], [5, -1, 60]])
-            want = [[float(exact[abs(k)]) for k in row] for row in points.tolist()]
-            np.testing.assert_allclose(noise.mass(points), want, rtol=1e-15, atol=0)
-            for bound in (0, 1.5, 9, 30):
-                want = float(2 * mpmath.fsum(exact[math.floor(bound) + 1 :]))
-                np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-15, atol=0)
-            assert noise.tail(-0.5) == 1.0
+def test_masses_and_tails_are_those_of_the_definitions() -> None:
+    for kind in KINDS:
+        with mpmath.workdps(80):
+            for variance in (1e-6, 0.2, 1.0, math.pi, 20.0):
+                noise = LAWS[kind](variance)
+                exact = _oracle(kind, variance, 100)
+                points = np.asarray([[0, 1, 2], [5, -1, 60]])
+                want = [[float(exact[abs(k)]) for k in row] for row in points.tolist()]
+                np.testing.assert_allclose(noise.mass(points), want, rtol=1e-15, atol=0)
+                for bound in (0, 1.5, 9, 30):
+                    want = float(2 * mpmath.fsum(exact[math.floor(bound) + 1 :]))
+                    np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-15, atol=0)
+                assert noise.tail(-0.5) == 1.0
 
 
 def _weights(table: Any) -> list[int]:
@@ -84,19 +84,19 @@ def test_skellam_masses_have_its_variance_and_sums() -> None:
         np.testing.assert_allclose(total[middle + points], want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tails_of_wide_noise_are_those_of_sums(kind: str) -> None:
+def test_tails_of_wide_noise_are_those_of_sums() -> None:
     """Integrals from a variance of 2**16 on; here their sums, and the Gaussian's beyond."""
-    for variance in (2.0**16, 2.0**18):
-        deviation = int(math.sqrt(variance))
-        noise = LAWS[kind](variance)
-        masses = noise.mass(np.arange(16 * deviation))
-        for bound in (0, 3, deviation, 4 * deviation, 10 * deviation):
-            want = 2 * math.fsum(masses[bound + 1 :])
-            np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-14)
-    huge = LAWS[kind](2.0**80)
-    assert huge.tail(2.0**42) == pytest.approx(math.erfc(4 / math.sqrt(2)), rel=1e-11)
-    assert LAWS[kind](1.0).tail(1e9) == 0.0
+    for kind in KINDS:
+        for variance in (2.0**16, 2.0**18):
+            deviation = int(math.sqrt(variance))
+            noise = LAWS[kind](variance)
+            masses = noise.mass(np.arange(16 * deviation))
+            for bound in (0, 3, deviation, 4 * deviation, 10 * deviation):
+                want = 2 * math.fsum(masses[bound + 1 :])
+                np.testing.assert_allclose(noise.tail(bound), want, rtol=1e-14)
+        huge = LAWS[kind](2.0**80)
+        assert huge.tail(2.0**42) == pytest.approx(math.erfc(4 / math.sqrt(2)), rel=1e-11)
+        assert LAWS[kind](1.0).tail(1e9) == 0.0
 
 
 def _weights(table: Any) -> list[int]:
@@ -111,23 +111,24 @@ def _weights(table: Any) -> list[int]:
     return weights
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tables_hold_the_masses_to_the_stated_distance(kind: str) -> None:
+def test_tables_hold_the_masses_to_the_stated_distance() -> None:
     """However rare: each weight is the mass's floor, but for what 0 takes of the others."""
-    with mpmath.workdps(120):
-        for variance in (5e-324, 1e-300, 1e-6, 0.1, 0.25, 0.3, 1.0, math.pi, 16.0, 77.7):
-            weights = _weights(LAWS[kind](variance).table)
-            size = len(weights)
-            assert size & (size - 1) == 0
-            total = size << 128
-            assert sum(weights) == total
-            exact = [2 * mass for mass in _oracle(kind, variance, size - 1)]
-            last = max(k for k, weight in enumerate(weights) if weight)
-            assert all(
-                w == int(p * total) for w, p in zip(weights[1 : last + 1], exact[1:], strict=False)
-            )
-            moved = mpmath.mpf(weights[0]) / total - exact[0] / 2
-            assert 0 <= moved < mpmath.mpf(2) ** -126
+    for kind in KINDS:
+        with mpmath.workdps(120):
+            for variance in (5e-324, 1e-300, 1e-6, 0.1, 0.25, 0.3, 1.0, math.pi, 16.0, 77.7):
+                weights = _weights(LAWS[kind](variance).table)
+                size = len(weights)
+                assert size & (size - 1) == 0
+                total = size << 128
+                assert sum(weights) == total
+                exact = [2 * mass for mass in _oracle(kind, variance, size - 1)]
+                last = max(k for k, weight in enumerate(weights) if weight)
+                assert all(
+                    w == int(p * total)
+                    for w, p in zip(weights[1 : last + 1], exact[1:], strict=False)
+                )
+                moved = mpmath.mpf(weights[0]) / total - exact[0] / 2
+                assert 0 <= moved < mpmath.mpf(2) ** -126
 
 
 def _check_wide_table(kind: str, variance: float, step: int) -> None:
@@ -158,10 +159,10 @@ def _wide_oracle(kind: str, variance: float, k: int) -> Any:
     return (terms[0] + 2 * mpmath.fsum(terms[1:])) / period
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_wide_tables_hold_the_masses(kind: str) -> None:
-    _check_wide_table(kind, 12345.678, 20)
-    _check_wide_table(kind, 2.0**22, 5)
+def test_wide_tables_hold_the_masses() -> None:
+    for kind in KINDS:
+        _check_wide_table(kind, 12345.678, 20)
+        _check_wide_table(kind, 2.0**22, 5)
 
 
 @pytest.mark.slow

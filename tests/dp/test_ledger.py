@@ -322,39 +322,39 @@ def test_figures_neither_overflow_nor_vanish():
 P3 = [[1, 1, 0], [0, 1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named", "words"),
-    [
-        ((P3, 0.0), {}, "`noise_multiplier` .*no differential privacy; got 0"),
-        ((P3, -1.0), {}, "`noise_multiplier` must be positive and finite"),
-        ((P3, np.inf), {}, "`noise_multiplier` must be positive and finite"),
-        ((P3, np.nan), {}, "`noise_multiplier` must be positive"),
-        ((P3, [1.0, 1.0, 1.0]), {}, "`noise_multiplier` must.*one for each round"),
-        ((P3, "1"), {}, "`noise_multiplier`"),
-        ((P3, True), {}, "`noise_multiplier`"),
-        ((P3,), {}, "`noise_multiplier` must be given"),
-        ((P3, 1.0, 0.0), {}, "`clip` must be positive"),
-        ((P3, 1.0, [1.0, -1.0]), {}, "`clip` must be positive"),
-        (([[0.5, 1.0]], 1.0), {}, "`participation` must hold bools or integers"),
-        (([1, 0], 1.0), {}, "`participation` must have at least 2 axes"),
-        (([P3, P3], 1.0), {}, "`participation` must be one history"),
-        ((np.zeros((0, 3), bool), 1.0), {}, "`participation` must not be empty"),
-        (("log.csv", 1.0), {}, "`participation` must be an array; .*read_log"),
-        ((P3, 1.0, None, np.eye(3)), {}, r"`strategy` must be a matrix of numbers \[2, 2\]"),
-        ((P3, 1.0, None, [[1, 1], [0, 1]]), {}, "`strategy` must be lower triangular"),
-        ((P3, 1.0, None, [[1, 0], [1, 0]]), {}, "`strategy` must have no 0 on its diagonal"),
-        ((P3, 1.0, None, [[1, 0], [np.nan, 1]]), {}, "`strategy` must be finite"),
-        ((P3, 1.0), {"planned": 0}, "`planned` must be at least 1"),
-        ((P3, 1.0), {"planned": 2.5}, "`planned` must be an integer"),
-        ((P3, 1.0), {"colluding": [3]}, "`colluding` must hold indices below 3"),
-        ((P3, 1.0), {"colluding": [-1]}, "`colluding`"),
-        ((P3, 1.0), {"colluding": [1, 1]}, "`colluding` must name a client once"),
-        ((P3, 1.0), {"colluding": [0, 1, 2]}, "`colluding` must leave a client out"),
-    ],
-)  # fmt: skip
-def test_misuse_is_named(arguments, named, words):
-    with pytest.raises(ConfigurationError, match=words):
-        mj.dp.ledger(*arguments, **named)
+MISUSES = [
+    ((P3, 0.0), {}, "`noise_multiplier` .*no differential privacy; got 0"),
+    ((P3, -1.0), {}, "`noise_multiplier` must be positive and finite"),
+    ((P3, np.inf), {}, "`noise_multiplier` must be positive and finite"),
+    ((P3, np.nan), {}, "`noise_multiplier` must be positive"),
+    ((P3, [1.0, 1.0, 1.0]), {}, "`noise_multiplier` must.*one for each round"),
+    ((P3, "1"), {}, "`noise_multiplier`"),
+    ((P3, True), {}, "`noise_multiplier`"),
+    ((P3,), {}, "`noise_multiplier` must be given"),
+    ((P3, 1.0, 0.0), {}, "`clip` must be positive"),
+    ((P3, 1.0, [1.0, -1.0]), {}, "`clip` must be positive"),
+    (([[0.5, 1.0]], 1.0), {}, "`participation` must hold bools or integers"),
+    (([1, 0], 1.0), {}, "`participation` must have at least 2 axes"),
+    (([P3, P3], 1.0), {}, "`participation` must be one history"),
+    ((np.zeros((0, 3), bool), 1.0), {}, "`participation` must not be empty"),
+    (("log.csv", 1.0), {}, "`participation` must be an array; .*read_log"),
+    ((P3, 1.0, None, np.eye(3)), {}, r"`strategy` must be a matrix of numbers \[2, 2\]"),
+    ((P3, 1.0, None, [[1, 1], [0, 1]]), {}, "`strategy` must be lower triangular"),
+    ((P3, 1.0, None, [[1, 0], [1, 0]]), {}, "`strategy` must have no 0 on its diagonal"),
+    ((P3, 1.0, None, [[1, 0], [np.nan, 1]]), {}, "`strategy` must be finite"),
+    ((P3, 1.0), {"planned": 0}, "`planned` must be at least 1"),
+    ((P3, 1.0), {"planned": 2.5}, "`planned` must be an integer"),
+    ((P3, 1.0), {"colluding": [3]}, "`colluding` must hold indices below 3"),
+    ((P3, 1.0), {"colluding": [-1]}, "`colluding`"),
+    ((P3, 1.0), {"colluding": [1, 1]}, "`colluding` must name a client once"),
+    ((P3, 1.0), {"colluding": [0, 1, 2]}, "`colluding` must leave a client out"),
+]  # fmt: skip
+
+
+def test_misuse_is_named():
+    for arguments, named, words in MISUSES:
+        with pytest.raises(ConfigurationError, match=words):
+            mj.dp.ledger(*arguments, **named)
 
 
 def test_what_is_asked_of_a_ledger_is_checked():

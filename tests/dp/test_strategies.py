@@ -57,12 +57,12 @@ def test_published_patterns_of_four_bands():
     assert alone.mu.round(4).tolist() == [2.0898]
 
 
-@pytest.mark.parametrize("kind", STRATEGIES)
-def test_every_pattern_is_bounded_as_by_hand(kind):
-    patterns = np.concatenate([epochs(), separated(4, 3), separated(1, 2)], axis=1)
-    told = mj.dp.ledger(patterns, 0.5, 3.0, STRATEGIES[kind])
-    expected = [np.sqrt(brute(STRATEGIES[kind], pattern)) / 0.5 for pattern in patterns.T]
-    np.testing.assert_allclose(told.mu, expected, rtol=1e-12)
+def test_every_pattern_is_bounded_as_by_hand():
+    for kind in STRATEGIES:
+        patterns = np.concatenate([epochs(), separated(4, 3), separated(1, 2)], axis=1)
+        told = mj.dp.ledger(patterns, 0.5, 3.0, STRATEGIES[kind])
+        expected = [np.sqrt(brute(STRATEGIES[kind], pattern)) / 0.5 for pattern in patterns.T]
+        np.testing.assert_allclose(told.mu, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
