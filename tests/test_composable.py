@@ -896,8 +896,8 @@ NO_ARRAYS = {
     """,
     "federated": """
         Drift LocalTrainer RateSchedule TrainingResult checkpoints cnn
-        decay_at lenet local_sgd logistic memory_estimate mlp num_parameters smooth_lenet
-        vgg11
+        decay_at json_lines lenet local_sgd logistic memory_estimate mlp num_parameters
+        smooth_lenet tensorboard vgg11 wandb
     """,
     "attacks": """
         AggregateView Attack CanaryScores CountView MembershipView ModelView UpdateView WireView

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mrsa_jax.federated._run import TrainingResult
     from mrsa_jax.federated._schedule import RateSchedule, decay_at
     from mrsa_jax.federated._server import evaluate
+    from mrsa_jax.federated._tracking import json_lines, tensorboard, wandb
     from mrsa_jax.federated._train import train
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "decay_at",
     "evaluate",
     "initial_parameters",
+    "json_lines",
     "lenet",
     "local_sgd",
     "logistic",
@@ -48,10 +50,12 @@ __all__ = [
     "mlp",
     "num_parameters",
     "smooth_lenet",
+    "tensorboard",
     "train",
     "train_many",
     "unflatten",
     "vgg11",
+    "wandb",
 ]
 
 __getattr__, __dir__ = late_names(__name__)

@@ -32,7 +32,8 @@ from mrsa_jax.federated._memory import runs_and_width_within
 from mrsa_jax.federated._program import Programs, alike
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
-from mrsa_jax.federated._train import Advance, check_kept, drive, one_run
+from mrsa_jax.federated._tracking import Callback, Metrics
+from mrsa_jax.federated._train import Advance, check_function, check_kept, drive, one_run
 from mrsa_jax.federated.programs import (
     Slots,
     Trained,
@@ -68,6 +69,7 @@ def train_many(
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Callable[[int, int], None] | None = None,
+    callback: Callback | None = None,
 ) -> list[TrainingResult]:
     """Train B global models side by side: what B calls of `train` would give.
 
@@ -102,6 +104,8 @@ def train_many(
         progress: Called after each step with (rounds trained, rounds to train) of all runs: with
             3, 6, 9, 11 and 12 of 12 where three of them train 5, 3 and 4 rounds. Where rounds run
             as programs several calls follow each other, as for `train`.
+        callback: As in `train`, with `run`, a training's place among the B, in each dictionary:
+            those of one run are in order, those of several take turns.
 
     Returns:
         B results, in order.
@@ -125,6 +129,7 @@ def train_many(
     Source: Multi-RoundSecAgg, Section 5 (six schemes, seven learning rates, five seeds).
     """
     check_kept(keep_aggregates, measure_drift, checkpoints)
+    check_function(callback, "callback")
     given = {
         "seeds": _listed(seeds, is_several=_is_several(seeds) or np.ndim(seeds) == 1),
         "client_data": _listed(client_data),
@@ -141,11 +146,18 @@ def train_many(
         "rate_schedule": _listed(rate_schedule),
     }
     runs = _runs(model, given, keep_aggregates=keep_aggregates, measure_drift=measure_drift)
+    if callback is not None:
+        for number, run in enumerate(runs):
+            run.callback = functools.partial(_tell_of, callback, number)
     if side_by_side is not None:
         check_count(side_by_side, "side_by_side")
     advance = _all_runs(runs, memory_bytes, checked_mesh(mesh), checkpoints, side_by_side)
     drive(runs, advance, checkpoints, progress)
     return [run.result() for run in runs]
+
+
+def _tell_of(callback: Callback, number: int, metrics: Metrics) -> None:
+    callback({"step": metrics["step"], "run": number} | metrics)
 
 
 def _is_several(value: Any) -> bool:

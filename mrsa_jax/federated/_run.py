@@ -9,8 +9,8 @@ side; only local training differs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -33,9 +33,11 @@ from mrsa_jax.federated._history import (
     checked_weights,
     slots,
 )
+from mrsa_jax.federated._log import Log
 from mrsa_jax.federated._models import initial_parameters, layers_of
 from mrsa_jax.federated._schedule import factors_of
 from mrsa_jax.federated._server import batched, evaluation
+from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated.programs import (
     PLAIN_AVERAGE,
     Carried,
@@ -92,31 +94,6 @@ class TrainingResult:
     drift: Drift | None
 
 
-class _Log(NamedTuple):
-    """What was reported so far, in host memory; written in place."""
-
-    status: np.ndarray
-    clipped_fraction: np.ndarray
-    wrapped: np.ndarray
-    participation: np.ndarray
-    components: np.ndarray
-    accuracy: np.ndarray
-    loss: np.ndarray
-
-    @classmethod
-    def empty(cls, cohorts: np.ndarray, num_evaluations: int) -> _Log:
-        num_rounds = len(cohorts)
-        return cls(
-            np.full(num_rounds, int(Status.SKIPPED), np.int32),
-            np.full(num_rounds, np.nan, np.float32),
-            np.zeros(num_rounds, np.int32),
-            np.zeros(cohorts.shape, np.bool_),
-            np.full(cohorts.shape, -1, np.int32),
-            np.full(num_evaluations, np.nan, np.float32),
-            np.full(num_evaluations, np.nan, np.float32),
-        )
-
-
 class Run:
     """One training: its settings, checked, and what it carries from round to round.
 
@@ -137,7 +114,7 @@ class Run:
         slot_order: As there.
         keep_aggregates: As there.
         measure_drift: As there.
-        on_evaluated: As there.
+        callback: As there.
     """
 
     def __init__(
@@ -159,7 +136,7 @@ class Run:
         slot_order: Any,
         keep_aggregates: bool,
         measure_drift: Any = False,
-        on_evaluated: Callable[[int, float, float], None] | None = None,
+        callback: Callback | None = None,
     ) -> None:
         """Lay out the rounds to train, the evaluations that are due and an empty log."""
         self.key = as_key(seed)
@@ -183,9 +160,10 @@ class Run:
         order = self.slot_order = checked_order(slot_order, num_clients)
         # of the learning rate, for each trained round
         self.factors = factors_of(rate_schedule, self.to_train)
-        self.keep_aggregates, self.on_evaluated = keep_aggregates, on_evaluated
+        self.keep_aggregates, self.callback = keep_aggregates, callback
         # what moves
         self.done, self.diverged = 0, -1  # trained rounds; the round in which it diverged
+        self.told = 0  # rounds that the callback has heard of
         self.aggregator_state: Any = None
         self.server_state: Any = None
         self.aggregates: list[np.ndarray] = []
@@ -195,7 +173,7 @@ class Run:
         self.evaluated = due.astype(np.int64) if test is not None else due[:0].astype(np.int64)
         # trained rounds after which a test follows: before it, the model is that of the round
         self.stops = np.unique(np.searchsorted(self.to_train, self.evaluated, side="right"))
-        self.log = _Log.empty(cohorts, len(self.evaluated))
+        self.log = Log.empty(cohorts, len(self.evaluated))
         self.sketch: Sketch | None = None
         if measure_drift:
             layers = layers_of(model, tuple(client_data.inputs.shape[1:]))
@@ -322,8 +300,22 @@ class Run:
             return
         accuracy, loss = jax.device_get(evaluation(self.model, self.parameters, *self.test))
         self.log.accuracy[start:stop], self.log.loss[start:stop] = accuracy, loss
-        if self.on_evaluated is not None:
-            self.on_evaluated(int(self.evaluated[stop - 1]), float(accuracy), float(loss))
+
+    def tell(self) -> None:
+        """Tell the callback of the rounds that are over since it was last told of any."""
+        first, self.told = self.told, self._over
+        if self.callback is not None:
+            for index in range(first, self.told):
+                asked = int(self.history.cohorts[index].sum())
+                self.callback(self.log.metrics(index, asked, self.evaluated, self.diverged))
+
+    @property
+    def _over(self) -> int:
+        """How many rounds are over: all before the one to train next."""
+        if self.diverged >= 0:
+            return self.diverged + 1
+        is_last = self.done == len(self.to_train)
+        return len(self.history.cohorts) if is_last else self.round_index
 
     def identity(self) -> dict[str, Any]:
         """Return, by name, what another training would have otherwise."""
@@ -357,8 +349,9 @@ class Run:
         """Go on from what `state` returned."""
         self.parameters = jnp.asarray(state["parameters"])
         self.server_state, self.aggregator_state = state["server"], state["aggregator"]
-        self.log = _Log(**{name: np.array(column) for name, column in state["log"].items()})
+        self.log = Log(**{name: np.array(column) for name, column in state["log"].items()})
         self.done, self.diverged = int(state["done"]), int(state["diverged"])
+        self.told = self._over
         if self.sketch is not None:
             self.sketch.values = np.array(state["sketch"])
 

@@ -28,6 +28,7 @@ from mrsa_jax.federated._memory import width_within
 from mrsa_jax.federated._program import Programs
 from mrsa_jax.federated._run import Run, TrainingResult, prepared_test
 from mrsa_jax.federated._schedule import RateSchedule
+from mrsa_jax.federated._tracking import Callback
 from mrsa_jax.federated.programs import (
     LocalTrainer,
     Trained,
@@ -66,7 +67,7 @@ def train(
     mesh: Mesh | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Callable[[int, int], None] | None = None,
-    on_evaluated: Callable[[int, float, float], None] | None = None,
+    callback: Callback | None = None,
 ) -> TrainingResult:
     """Train one global model over the rounds of a participation history.
 
@@ -119,7 +120,13 @@ def train(
         progress: Called after each trained round with (rounds done, rounds to train); where
             rounds run as one program (accelerators), for all of them once it is back, which
             takes a few seconds at most unless one round does.
-        on_evaluated: Called after each test with (round, accuracy, loss), before `progress`.
+        callback: Called for each round, in order, with what is known of it, before `progress`: a
+            dictionary with `step` (the round, from 0), `status`, `cohort_size` (whom the server
+            asked), `summed_clients`, `wrapped`; `clipped_fraction` where something was sent;
+            `accuracy` and `loss` where the model was tested; `diverged` where that happened. The
+            compiled programs are the same with and without. `json_lines`, `tensorboard` and
+            `wandb` make such functions. Rounds after the newest checkpoint come again in a
+            training that goes on from it.
 
     Returns:
         The result; a round that failed says why in `status`, a diverged training is reported in
@@ -147,7 +154,7 @@ def train(
     normalisation) and Algorithm 1; skipped rounds as in Section 4.
     """
     check_kept(keep_aggregates, measure_drift, checkpoints)
-    _check_function(on_evaluated, "on_evaluated")
+    check_function(callback, "callback")
     check_clients(client_data)
     run = Run(
         seed,
@@ -166,7 +173,7 @@ def train(
         slot_order=slot_order,
         keep_aggregates=keep_aggregates,
         measure_drift=measure_drift,
-        on_evaluated=on_evaluated,
+        callback=callback,
     )
     advance = one_run(run, memory_bytes, checked_mesh(mesh), checkpoints)
     drive([run], advance, checkpoints, progress)
@@ -189,7 +196,7 @@ def drive(
         progress: Called after each step with (rounds trained, rounds to train) of all runs: after
             step k when every run has trained k rounds, or all of its own.
     """
-    _check_function(progress, "progress")
+    check_function(progress, "progress")
     total = sum(len(run.to_train) for run in runs)
     store = _store(checkpoints, runs)
     if store is not None and (saved := store.latest([run.state() for run in runs])):
@@ -197,8 +204,7 @@ def drive(
             run.restore(state)
     step = _steps_through(runs)
     if step == 0:
-        for run in runs:
-            run.evaluate()
+        _test(runs)
 
     def tell(steps: range) -> None:
         for number in steps:
@@ -210,14 +216,20 @@ def drive(
         with pace:
             advance(live, pace.most if store is None else min(pace.most, store.until_due(step)))
         before, step = step, _steps_through(runs)
+        _test(live)
         tell(range(before + 1, step))
-        for run in live:
-            run.evaluate()
         if step > before:
             is_last = all(run.is_over for run in runs)
             if store is not None and store.is_due(step, is_last):
                 store.save(step, [run.state() for run in runs])
             tell(range(step, step + 1))
+
+
+def _test(runs: list[Run]) -> None:
+    """Test the models that are due, and tell what is known of the rounds that are over."""
+    for run in runs:
+        run.evaluate()
+        run.tell()
 
 
 def _steps_through(runs: list[Run]) -> int:
@@ -260,7 +272,8 @@ def check_kept(keep_aggregates: bool, measure_drift: bool, checkpoints: Checkpoi
     require(not keep_aggregates or checkpoints is None, "keep_aggregates", rule)
 
 
-def _check_function(value: Any, argument: str) -> None:
+def check_function(value: Any, argument: str) -> None:
+    """Raise for what cannot be called."""
     require(value is None or callable(value), argument, "must be a function, or None", value)
 
 

@@ -24,6 +24,7 @@ from mrsa_jax.study._training_config import DataConfig, ResourceConfig, Training
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled
 scheme_names, scheme_papers = Scheme.names, Scheme.papers_of
 
+TrackerName = Literal["json_lines", "tensorboard", "wandb"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
 
 SIX_SCHEMES = (
@@ -37,7 +38,7 @@ SIX_SCHEMES = (
 
 # Fields that say where results go, how they are made and shown, not what is studied.
 _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources",
-                 "recipe_file")  # fmt: skip
+                 "recipe_file", "track")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,10 @@ class DemoConfig(Shown):
     """Seed of everything random."""
     out: pathlib.Path = pathlib.Path("results/demo")
     """Folder for the store, the figures and the report."""
+    track: tuple[TrackerName, ...] = ()
+    """Write what is known of each round into the folder tracking of --out: json_lines
+    (metrics.jsonl), tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless
+    WANDB_MODE says otherwise)."""
     rounds: int = 150
     """Rounds of each scheme, J."""
     schemes: tuple[str, ...] = SIX_SCHEMES
@@ -128,6 +133,10 @@ class TrainConfig(Shown):
     settings; start where there is none, and show what is there where it is complete."""
     checkpoint_every: int = 10
     """Rounds between two checkpoints, which a kill or a power loss sets a run back to."""
+    track: tuple[TrackerName, ...] = ()
+    """Write what is known of each round while the training runs: json_lines (metrics.jsonl),
+    tensorboard (needs tensorboardX), wandb (needs wandb; offline, unless WANDB_MODE says
+    otherwise); below run.tracking in --out, and in tracking once the run is complete."""
     rounds: int = 150
     """Rounds, J."""
     scheme: str = "batch_partitioning:4"

@@ -62,11 +62,9 @@ def accounted(
         result: The training, which may have diverged.
         played: Its rounds.
     """
-    own, cohort_size = config.aggregation, config.population.cohort_size
+    own = config.aggregation
     mechanism, sums, step, chance = _mechanism(config, dim, result, played)
-    # rounding to the lattice lets a client add a little more than the clip norm
-    multiplier = own.noise_multiplier * float(own.clip_norm or 0.0) / mechanism.sensitivity
-    told = dp.ledger(sums, multiplier, planned=cohort_size)
+    told = _ledger(config, mechanism, sums)
     # mu is of Gaussian noise with the sums' variance, which integers only come close to
     proven = dp.ledger(sums, mechanism=mechanism)
     mean, worst = _over_tests(told, result.evaluated_rounds, own.target_delta)
@@ -84,18 +82,45 @@ def accounted(
     }
 
 
+def over_tests(
+    config: DemoConfig | TrainConfig, dim: int, played: Played, tests: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the largest of the clients' epsilons after each tested round.
+
+    Args:
+        config: The study.
+        dim: d, length of an update.
+        played: Its rounds, which a training that does not diverge goes through.
+        tests: int [E], the tested rounds.
+    """
+    mechanism, sums, _, _ = _mechanism(config, dim, None, played)
+    return _over_tests(_ledger(config, mechanism, sums), tests, config.aggregation.target_delta)
+
+
 def _mechanism(
-    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult, played: Played
+    config: DemoConfig | TrainConfig, dim: int, result: TrainingResult | None, played: Played
 ) -> tuple[Any, Any, float, float]:
-    """Return what makes sums private, which sums there were, the step, and the chance to wrap."""
+    """Return what makes sums private, which sums there were, the step, and the chance to wrap.
+
+    Without a result the sums are those that the rounds are to give.
+    """
     own, segments = config.aggregation, played.segments
     if segments is None:
         made = build_mechanism(own, config.population.cohort_size, dim)
-        return made, result, float(made.quantizer.step), float(made.wrap_probability)
-    last = result.diverged_round
+        sums = played.to_train if result is None else result
+        return made, sums, float(made.quantizer.step), float(made.wrap_probability)
+    last = None if result is None else result.diverged_round
     sums = played.sums if last is None else played.sums.until(last + 1)
     chance = segments.wrap_probability(own)
     return segments.aggregator(b"", own, None), sums, segments.coarsest_step(own), chance
+
+
+def _ledger(config: DemoConfig | TrainConfig, mechanism: Any, sums: Any) -> dp.Ledger:
+    """Return what sums have spent of each client's privacy."""
+    own = config.aggregation
+    # rounding to the lattice lets a client add a little more than the clip norm
+    multiplier = own.noise_multiplier * float(own.clip_norm or 0.0) / mechanism.sensitivity
+    return dp.ledger(sums, multiplier, planned=config.population.cohort_size)
 
 
 def _over_tests(told: dp.Ledger, tests: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:

@@ -90,9 +90,9 @@ class Meter:
             self._progress.note(self._note())
         self._progress.update(done, total)
 
-    def tested(self, round_index: int, accuracy: float, loss: float) -> None:
-        """Take note of a test; `federated.train` calls it."""
-        self._accuracy = accuracy
+    def told(self, metrics: dict[str, Any]) -> None:
+        """Take note of a test; `federated.train` calls it after each round."""
+        self._accuracy = metrics.get("accuracy", self._accuracy)
 
     @property
     def resumed_after(self) -> int:

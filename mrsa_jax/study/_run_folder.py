@@ -1,8 +1,9 @@
 """The folder of a training that can be continued: settings and checkpoints until it is complete.
 
-A run that is under way has `run.json`, `run.toml` and `checkpoints/` in its folder, beside an
-older study that it is to replace. When it is complete a whole study takes the folder's place, in
-one rename, and what belonged to the run goes with the old folder.
+A run that is under way has `run.json`, `run.toml` and `checkpoints/` in its folder, and
+`run.tracking/` where it tells of its rounds, beside an older study that it is to replace. When it
+is complete a whole study takes the folder's place, in one rename, and what belonged to the run
+goes with the old folder.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _SETTINGS = "run.toml"
 _LOCK = "run.lock"
 _PART = "run.json.part"
 _CHECKPOINTS = "checkpoints"
+_TRACKING = "run.tracking"  # not `tracking`, which an older study beside the run may have
 
 
 class DivergedError(ConfigurationError):
@@ -64,6 +66,11 @@ class RunFolder:
     def checkpoints(self) -> pathlib.Path:
         """Folder of its checkpoints."""
         return self.path / _CHECKPOINTS
+
+    @property
+    def tracking(self) -> pathlib.Path:
+        """Folder of what is told of its rounds."""
+        return self.path / _TRACKING
 
     @property
     def has_checkpoint(self) -> bool:
@@ -179,7 +186,8 @@ def _forget(out: pathlib.Path) -> None:
     """Remove what belongs to a run, and leave a finished study beside it alone."""
     for name in (_RUN, _PART, _SETTINGS):
         (out / name).unlink(missing_ok=True)
-    shutil.rmtree(out / _CHECKPOINTS, ignore_errors=True)
+    for name in (_CHECKPOINTS, _TRACKING):
+        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def is_free(out: pathlib.Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _trial
+from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _tracking, _trial
 from mrsa_jax.study._config import (
     Config,
     SimulateConfig,
@@ -37,6 +38,8 @@ from mrsa_jax.study._variables import (
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_TRACKING = "tracking"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,9 +152,14 @@ def run_and_save(
     _store.restore_replaced(config.out.absolute())
     _store.check_output(config)
     check(config)
-    if not isinstance(config, TrainConfig):
+    if isinstance(config, SimulateConfig):
         with _store.study_folder(config) as folder:
             return _save(config, folder, run(config, progress), show)
+    if not isinstance(config, TrainConfig):
+        with _store.study_folder(config) as folder:
+            with _tracking.trackers(config.track, folder.path / _TRACKING) as callbacks:
+                results = _described(config, train_schemes(config, progress, None, callbacks))
+            return _save(config, folder, results, show)
     if config.resume and _store.is_complete(config):
         note(progress, f"nothing to resume: the run in {config.out} is complete")
         saved = SavedStudy.of(_store.open_study(config.out).load(), config.out)
@@ -166,8 +174,12 @@ def run_and_save(
             identity=config_hash(config),
             on_damage=functools.partial(warn, progress),
         )
-        results = _described(config, train_schemes(config, progress, checkpoints))
+        with _tracking.trackers(config.track, own.tracking) as callbacks:
+            results = _described(config, train_schemes(config, progress, checkpoints, callbacks))
         with _store.study_folder(config, is_held=True) as folder:
+            if own.tracking.is_dir():
+                # copied: the run keeps its own until the study takes its place
+                shutil.copytree(own.tracking, folder.path / _TRACKING, symlinks=True)
             return _save(config, folder, results, show)
 
 

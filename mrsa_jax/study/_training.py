@@ -13,7 +13,7 @@ from mrsa_jax import federated, selection
 from mrsa_jax._device import platform
 from mrsa_jax._memory import memory_words
 from mrsa_jax._streams import as_key
-from mrsa_jax.study import _build, _drift, _noise, _segments, _trial
+from mrsa_jax.study import _build, _drift, _noise, _segments, _tracking, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
 from mrsa_jax.study._mechanism import code_dim
 from mrsa_jax.study._played import Played, play
@@ -93,7 +93,10 @@ class _Setting:
 
 
 def train_schemes(
-    config: DemoConfig | TrainConfig, progress: Progress, checkpoints: Any = None
+    config: DemoConfig | TrainConfig,
+    progress: Progress,
+    checkpoints: Any = None,
+    callbacks: Sequence[_tracking.Callback] = (),
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
 
@@ -101,6 +104,7 @@ def train_schemes(
         config: The study.
         progress: Receives how far it is.
         checkpoints: Where a study of one scheme is saved and continued from, or None.
+        callbacks: Each is told of every round of every scheme.
 
     Returns:
         The data set; how the trainings went is in its attribute `performance`, by scheme.
@@ -116,7 +120,7 @@ def train_schemes(
     played = [play(config, scheme, available, setting.dim) for scheme in schemes]
     columns: list[dict[str, Any]] = []
     for scheme, one in zip(schemes, played, strict=True):
-        columns.append(_train_one(setting, scheme, one, checkpoints))
+        columns.append(_train_one(setting, scheme, one, checkpoints, callbacks))
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
@@ -240,7 +244,11 @@ def _trained_variables(columns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _train_one(
-    setting: _Setting, scheme: Scheme, played: Played, checkpoints: Any
+    setting: _Setting,
+    scheme: Scheme,
+    played: Played,
+    checkpoints: Any,
+    callbacks: Sequence[_tracking.Callback],
 ) -> dict[str, Any]:
     """Train and, in a demo, attack one scheme; return what goes into the data set."""
     config, progress = setting.config, setting.progress
@@ -253,7 +261,7 @@ def _train_one(
         mesh=setting.mesh,
         checkpoints=checkpoints,
         progress=meter.update,
-        on_evaluated=meter.tested,
+        callback=_tracking.teller(config, scheme, played, setting.dim, meter.told, callbacks),
         measure_drift=config.training.measure_drift,
         **_arguments(setting, scheme, played),
     )

@@ -99,16 +99,18 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("fidelity", ["sets", pytest.param("array", marks=pytest.mark.slow)])
 def test_equal_to_rounds_by_themselves(fidelity: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, list[Any]] = {"loops": [], "xla": []}
+    told: dict[str, list[Any]] = {"loops": [], "xla": []}
     results = {}
     programs = _counted(monkeypatch)
     for form, words in said.items():
         results[form] = _train_in(
             form, fidelity, keep_aggregates=True,
             progress=lambda *own, words=words: words.append(own),
-            on_evaluated=lambda *own, words=words: words.append(own),
+            callback=told[form].append,
         )  # fmt: skip
     _assert_equal(results["loops"], results["xla"])
     assert said["loops"] == said["xla"]
+    assert told["loops"] == told["xla"]
     codes = set(results["xla"].status.tolist())
     assert {mj.Status.OK, mj.Status.SKIPPED} < codes  # and some that failed
     trained = (results["xla"].status != mj.Status.SKIPPED).sum()

@@ -228,6 +228,9 @@ def sweep_of(content: Mapping[str, Any]) -> Sweep:
         axes.append(_axis(kind, where, _flat_fields(kind.settings, table, where), title))
     _check_axes(axes)
     base: Any = from_dict(kind.settings, left, "")
+    tracked = getattr(base, "track", ())
+    rule = "must be left out of a sweep: its store has each point's results and, by `trajectories`"
+    require(not tracked, "track", f"{rule}, paths", tracked)
     out = left.get("out")
     return Sweep(
         kind=kind,
@@ -281,7 +284,8 @@ def _axis(kind: Kind, where: str, lists: dict[str, Any], title: str | None = Non
     columns = {}
     for field, values in lists.items():
         path = f"{where}.{field}"
-        require(field not in ("out", "json", "overwrite", "resume"), path, "cannot be an axis")
+        alone = ("out", "json", "overwrite", "resume", "track")
+        require(field not in alone, path, "cannot be an axis")
         hint = _hint_of(kind.settings, field, where)
         items = _expanded(values, path)
         rule = "must be a list of at least one value, or a range"
