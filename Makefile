@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-forms | lint | bench | clean
+# make demo | test | test-slow | test-forms | lint | docs | gallery | bench | clean
 # PYTHON chooses the interpreter (3.11 or 3.12); VENV the environment's folder.
 
 SHELL := /bin/bash
@@ -13,7 +13,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas lint bench clean
+.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas lint docs gallery bench clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -52,6 +52,14 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the site: build/site/index.html
+docs: $(VENV)/.test
+	$(BIN)/python -m sphinx -q -b html -W -n --keep-going -c docs . build/site
+
+# the gallery's pictures, one script each
+gallery: $(VENV)/.test
+	cd docs/gallery/images && for script in ../*.py; do $(abspath $(BIN))/python $$script || exit 1; done
 
 bench: $(VENV)/.test
 	$(BIN)/mrsa-jax bench

@@ -1,7 +1,8 @@
 """Every public function of arrays runs inside `jit`, `vmap` and `shard_map`, or says why not.
 
 One table: each function with the arrays of two calls, stacked. A public name that is neither in
-the table nor among those that take no arrays fails; docs/guide.md holds the table's summary.
+the table nor among those that take no arrays fails; docs/reference/transformations.md holds its
+summary.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mrsa_jax import availability as online
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize import stochastic
 
-GUIDE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "guide.md"
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/reference/transformations.md"
 N, J, D = 4, 3, 5
 
 
@@ -1017,7 +1018,7 @@ def test_schemes_are_built_from_known_numbers_inside_transformations() -> None:
 
 
 def summary() -> str:
-    """Return the table of docs/guide.md: a line for each family."""
+    """Return the table of the page: a line for each family."""
     lines = ["| | run inside `jit`, `vmap` and `shard_map` | refuse |", "|---|---|---|"]
     for family in TABLE:
         rows = rows_of(family)
@@ -1031,8 +1032,8 @@ def summary() -> str:
     return "\n".join(lines)
 
 
-def test_the_guide_holds_the_table() -> None:
-    assert summary() in GUIDE.read_text(), f"docs/guide.md must hold this table:\n{summary()}"
+def test_the_page_holds_the_table() -> None:
+    assert summary() in PAGE.read_text(), f"{PAGE.name} must hold this table:\n{summary()}"
 
 
 def test_what_needs_values_compiles_as_it_does_elsewhere() -> None:

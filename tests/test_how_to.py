@@ -1,6 +1,6 @@
-"""Every block of the how-tos runs, in order, in a folder of the page's own.
+"""Every block of the how-tos and concepts runs, in order, in a folder of the page's own.
 
-What a page (`docs/how_to/*.md` and a few others of `docs/`) may hold:
+What a page (`docs/how_to/*.md`, `docs/concepts/*.md` and a few others of `docs/`) may hold:
 
 - `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the same names.
 - `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process, `python FILE ...` in
@@ -8,7 +8,9 @@ What a page (`docs/how_to/*.md` and a few others of `docs/`) may hold:
   Comments and `pip install` are passed over; pipes, `&&` and variables are not understood.
 - `text` as the next block after one that ran: all that this printed, `...` for what may differ.
 - a block after `<!-- file: NAME -->` is written to that file of the folder, not run.
+- `bash` after `<!-- parsed: WHY -->` is not run: bash parses it, and `mrsa-jax` its own lines.
 - a block after `<!-- not run: WHY -->` is passed over. Have few.
+- `{directive}` blocks are Sphinx's, and not looked at.
 - `<!-- needs: MODULE -->` skips the page where that cannot be imported, `<!-- slow: WHY -->` leaves
   it to `make test-slow`. Any other language is an error.
 """
@@ -31,13 +33,21 @@ import jax
 import matplotlib.pyplot as plt
 import pytest
 
+import mrsa_jax as mj
 from mrsa_jax import cli
 
 DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
-PAGES = [*sorted((DOCS / "how_to").glob("*.md")), *DOCS.glob("certificates.md"),
-         DOCS / "participation_log.md"]  # fmt: skip
+PAGES = [
+    page
+    for page in [
+        *sorted(DOCS.glob("concepts/*.md")),
+        *sorted(DOCS.glob("how_to/*.md")),
+        *(DOCS / f"{name}.md" for name in ("certificates", "numbers", "participation_log")),
+    ]
+    if page.name != "index.md"
+]
 _BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>file|not run): (?P<of>.+?) -->\n+)?"
+    r"^(?:<!-- (?P<mark>file|not run|parsed): (?P<of>.+?) -->\n+)?"
     r"```(?P<language>.*)\n(?P<code>(?s:.*?))^```$",
     re.MULTILINE,
 )
@@ -52,7 +62,13 @@ def run_page(text: str, folder: pathlib.Path) -> int:
     for block in _BLOCK.finditer(text):
         language, code = block["language"], block["code"]
         line = text.count("\n", 0, block.start("code")) + 1
-        if block["mark"] == "file":
+        if language.startswith("{"):
+            continue
+        if block["mark"] == "parsed":
+            assert language == "bash", f"line {line}: {language!r} is not parsed"
+            parse_shell(code)
+            ran += 1
+        elif block["mark"] == "file":
             (folder / block["of"]).write_text(code, encoding="utf-8")
         elif block["mark"] is None and language != "text":
             run = {"python": _run_python, "pycon": _run_session, "bash": _run_shell}.get(language)
@@ -80,6 +96,19 @@ def _run_session(code: str, names: dict[str, Any], line: int) -> None:
     )
     names.update(test.globs)
     assert outcome.failed == 0, "".join(said)
+
+
+def parse_shell(code: str) -> list[Any]:
+    """Let bash parse a script, and the command its own lines; return their settings."""
+    done = subprocess.run(["bash", "-n"], input=code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = []
+    for line in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        starts = [place for place, word in enumerate(words) if word.endswith("mrsa-jax")]
+        if starts and words[0] in (words[starts[0]], "srun"):
+            found.append(cli._parse(words[starts[0] + 1 :]))
+    return found
 
 
 def _run_shell(code: str, names: dict[str, Any], line: int) -> None:
@@ -173,3 +202,12 @@ def test_names_files_and_what_is_printed_last(
 def test_a_page_that_lies_fails(text: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises((AssertionError, ZeroDivisionError)):
         run_page(text, tmp_path)
+
+
+def test_what_is_parsed_is_not_run(tmp_path: pathlib.Path) -> None:
+    page = "<!-- parsed: slow -->\n```bash\n{}\n```"
+    assert run_page(page.format("srun mrsa-jax demo --rounds 0"), tmp_path) == 1
+    assert parse_shell("srun mrsa-jax demo --rounds 7")[0].rounds == 7
+    for wrong in ("mrsa-jax demo --round-s 0", "if true; then"):
+        with pytest.raises((AssertionError, SystemExit, mj.MrsaError)):
+            run_page(page.format(wrong), tmp_path)

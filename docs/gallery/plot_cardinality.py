@@ -1,0 +1,13 @@
+"""Clients in a mean sum, after each round, and what Theorem 1 expects."""
+
+import mrsa_jax as mj
+
+study = mj.study.SimulateConfig(
+    rounds=80,
+    trials=5,
+    schemes=("uniform", "weighted", "partition", "batch_partitioning:4", "batch_partitioning:2"),
+    population=mj.study.PopulationConfig(num_clients=48, cohort_size=8),
+)
+results = mj.study.run(study)
+ax = mj.plotting.plot_cardinality(results)
+ax.figure.savefig("plot_cardinality.png")

@@ -1,0 +1,13 @@
+"""As in one sum of how many clients the worst client is hidden, after each round."""
+
+import mrsa_jax as mj
+
+study = mj.study.SimulateConfig(
+    rounds=80,
+    trials=5,
+    schemes=("uniform", "weighted", "partition", "batch_partitioning:4", "batch_partitioning:2"),
+    population=mj.study.PopulationConfig(num_clients=48, cohort_size=8),
+)
+results = mj.study.run(study)
+ax = mj.plotting.plot_hidden_among(results)
+ax.figure.savefig("plot_hidden_among.png")

@@ -1,0 +1,253 @@
+"""The documentation site builds without a warning, hangs together and leaves nothing out.
+
+It is built once, as `make docs` does. Its code blocks are run by tests/test_how_to.py,
+tests/test_readme.py and tests/test_extending.py; here no page may hold one that none of them knows.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import html.parser
+import importlib
+import importlib.util
+import inspect
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import urllib.parse
+from typing import Any
+
+import pytest
+
+import mrsa_jax as mj
+from mrsa_jax import cli
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("sphinx")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GALLERY = ROOT / "docs" / "gallery"
+
+
+class Page(html.parser.HTMLParser):
+    """What a page's HTML points to, and what can be pointed to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        own = {name: value or "" for name, value in attrs}
+        self.anchors |= {own[name] for name in ("id", "name") if name in own}
+        if tag == "a" and "href" in own:
+            self.links.append(own["href"])
+        elif tag == "link" and own.get("rel") not in ("canonical", "prev", "next"):
+            self.sources.append(own.get("href", ""))
+        self.sources += [own[name] for name in ("src", "srcset", "data", "poster") if name in own]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Build the site by the command of the Makefile, in a process of its own."""
+    out = tmp_path_factory.mktemp("site")
+    (line,) = re.findall(
+        r"^\t(\$\(BIN\)/python -m sphinx .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    words = shlex.split(line)[1:]
+    assert {"-W", "-n", "--keep-going"} <= set(words)
+    words[words.index("build/site")] = str(out)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": ""}, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    return out
+
+
+@pytest.fixture(scope="session")
+def pages(site: pathlib.Path) -> dict[pathlib.Path, Page]:
+    paths = [path for path in site.rglob("*.html") if "_static" not in path.parts]
+    found = {path: Page(path.read_text(encoding="utf-8")) for path in paths}
+    assert len(found) > 60
+    return found
+
+
+def test_links_lead_somewhere(pages: dict[pathlib.Path, Page], site: pathlib.Path) -> None:
+    broken = []
+    for path, page in pages.items():
+        for link in page.links + page.sources:
+            parts = urllib.parse.urlsplit(link)
+            if parts.scheme or link.startswith("#!"):
+                continue
+            target = path.parent / urllib.parse.unquote(parts.path) if parts.path else path
+            target = pathlib.Path(os.path.normpath(target))
+            if not target.is_file() or not target.is_relative_to(site):
+                broken.append(f"{path.relative_to(site)}: {link}")
+                continue
+            anchor = urllib.parse.unquote(parts.fragment)
+            if anchor and target.suffix == ".html" and anchor not in pages[target].anchors:
+                broken.append(f"{path.relative_to(site)}: {link} has no such anchor")
+    assert not broken, "\n".join(broken[:40])
+
+
+def test_nothing_comes_from_the_network(
+    pages: dict[pathlib.Path, Page], site: pathlib.Path
+) -> None:
+    for path, page in pages.items():
+        for source in page.sources:
+            parts = urllib.parse.urlsplit(source)
+            is_local = parts.scheme in ("", "data") and not parts.netloc
+            assert is_local, f"{path.relative_to(site)}: {source}"
+    for path in site.rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", text), path.name
+
+
+def _families() -> dict[str, list[str]]:
+    names = {"mrsa_jax": [n for n in mj.__all__ if not inspect.ismodule(getattr(mj, n))]}
+    for name in mj.__all__:
+        if inspect.ismodule(getattr(mj, name)):
+            family = importlib.import_module(f"mrsa_jax.{name}")
+            names[f"mrsa_jax.{name}"] = list(family.__all__)
+    return names
+
+
+def test_every_public_name_has_its_entry(
+    pages: dict[pathlib.Path, Page], site: pathlib.Path
+) -> None:
+    families = _families()
+    assert sum(map(len, families.values())) > 400
+    for family, names in families.items():
+        page = pages[site / "docs/reference" / f"{_page_of(family)}.html"]
+        missing = {f"{family}.{name}" for name in names} - page.anchors
+        assert not missing, f"no entry for {sorted(missing)}"
+
+
+def _page_of(family: str) -> str:
+    return family.partition(".")[2] or "package"
+
+
+def test_an_entry_says_what_its_docstring_says(site: pathlib.Path) -> None:
+    text = (site / "docs/reference/privacy.html").read_text(encoding="utf-8")
+    entry = text.split('id="mrsa_jax.privacy.first_exposure"')[1].split("</dl>\n</dd>")[0]
+    plain = re.sub(r"<[^>]+>", "", entry)
+    for said in ("Parameters", "Returns", "Raises", "Source", "&gt;&gt;&gt;", "clients"):
+        assert said in plain
+    assert "docutils literal" in entry
+
+
+def test_every_notebook_and_figure_appears(
+    pages: dict[pathlib.Path, Page], site: pathlib.Path
+) -> None:
+    listed = pages[site / "docs/notebooks.html"].links
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"../notebooks/{notebook.stem}.html" in listed
+        assert (site / "notebooks" / f"{notebook.stem}.html").exists()
+    shown = (site / "docs/gallery/index.html").read_text(encoding="utf-8")
+    figures = [name for name in mj.plotting.__all__ if name.startswith("plot_")]
+    assert {path.stem for path in GALLERY.glob("*.py")} == set(figures)
+    assert {path.stem for path in (GALLERY / "images").iterdir()} == set(figures)
+    for name in figures:
+        assert f"_images/{name}.png" in shown
+        code = (GALLERY / f"{name}.py").read_text(encoding="utf-8")
+        assert f"mj.plotting.{name}(" in code
+        assert f'savefig("{name}.png")' in code
+
+
+def test_the_map_is_that_of_the_house() -> None:
+    text = (ROOT / "docs" / "developers.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    architecture = ast.parse((ROOT / "tests/test_architecture.py").read_text(encoding="utf-8"))
+    (order,) = (
+        ast.literal_eval(one.value)
+        for one in architecture.body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "ORDER"
+    )
+    folders = {path.parent.name for path in (ROOT / "mrsa_jax").glob("*/__init__.py")}
+    assert listed == [name for name in order if name in folders]
+
+
+def _commands(text: str) -> list[list[str]]:
+    lines = text.replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [one[one.index("mrsa-jax") + 1 :] for one in words if "mrsa-jax" in one]
+
+
+def test_files_of_clusters_parse() -> None:
+    folder = ROOT / "docs/how_to/files"
+    commands = []
+    for path in sorted(folder.glob("*.sbatch")):
+        script = path.read_text(encoding="utf-8")
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+        head = script.partition("\n\n")[0].splitlines()
+        assert head[0] == "#!/bin/bash"
+        assert all(re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line) for line in head[1:])
+        commands += _commands(script)
+    (path,) = folder.glob("*.yaml")
+    parts = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    kinds = {part["kind"]: part for part in parts}
+    assert set(kinds) == {"ConfigMap", "PersistentVolumeClaim", "Job"}
+    pod = kinds["Job"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["mrsa-jax"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    (study,) = kinds["ConfigMap"]["data"]
+    assert container["args"][1] == f"/study/{study}"
+    from mrsa_jax.study.sweeps import parse_sweep
+
+    points = list(parse_sweep(kinds["ConfigMap"]["data"][study]).points())
+    assert len(points) == 20
+    assert not [point.problem for point in points if point.problem]
+    for words in [*commands, container["args"]]:
+        config = cli._parse(words)
+        assert config.out == pathlib.Path(words[words.index("--out") + 1])
+    assert len(commands) == 2
+
+
+def test_no_page_holds_code_that_nothing_looks_at() -> None:
+    """Each page with code is one that other tests run or parse, but for a few parsed here."""
+    run = {page.relative_to(ROOT).as_posix() for page in _how_to().PAGES}
+    run |= {"README.md", "docs/extending.md", "docs/hidden_among.md"}
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md")]
+    for page in pages:
+        name, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
+        code = re.findall(r"^```([a-z]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        if not code or name in run or name.startswith("docs/tutorials/"):
+            continue
+        assert {language for language, _ in code} <= {"bash", "text"}, name
+        for language, block in code:
+            if language == "bash":
+                found = _how_to().parse_shell(block)
+                targets = set(re.findall(r"^make ([a-z-]+)", block, re.MULTILINE))
+                assert found or targets, f"{name}: nothing of {block!r} is known"
+                for target in targets:
+                    assert f"\n{target}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _how_to() -> Any:
+    """Return the module that runs pages."""
+    path = ROOT / "tests" / "test_how_to.py"
+    spec = importlib.util.spec_from_file_location("how_to_pages", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(GALLERY.glob("*.py")), ids=lambda path: path.stem)
+def test_the_gallery_draws(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    subprocess.run([sys.executable, path], cwd=tmp_path, check=True, timeout=300,
+                   env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    drawn: dict[str, Any] = {one.name: one.stat().st_size for one in tmp_path.iterdir()}
+    assert list(drawn) == [f"{path.stem}.png"]
+    assert drawn[f"{path.stem}.png"] > 5000
