@@ -240,8 +240,8 @@ def ledger(
         return Correlated.of(matrix, shifts, own, kept)
 
     counts = np.count_nonzero(sums.rows, axis=1)
-    sizes = np.full(len(counts), shares or 1) if sums.sizes is None else sums.sizes
-    laid = 1.0 if shares is None else np.sqrt(sizes / shares)
+    sizes = np.full(len(counts), float(shares or 1)) if sums.sizes is None else sums.sizes
+    laid = 1.0 if shares is None or sums.sizes is None else np.sqrt(sizes / shares)
     plan = law(deviations * laid, np.ones(len(counts), np.bool_))
     mu = _of(plan, sums, members)
     notes = _notes_of_log(sums, deviations)
@@ -340,5 +340,5 @@ def _notes_of_shares(
         what = "rounds have a block with"
     least = int(np.argmin(added / sizes))
     text = (f"{short} of {count} {what} less noise than planned, at the least {added[least]} of "
-            f"{sizes[least]} shares.")  # fmt: skip
+            f"{sizes[least]:.0f} shares.")  # fmt: skip
     return short, (text,)
