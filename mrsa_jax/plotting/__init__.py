@@ -13,6 +13,7 @@ from mrsa_jax.plotting._epsilon import (
     plot_epsilon,
     plot_learning_epsilon,
 )
+from mrsa_jax.plotting._files import save_figure
 from mrsa_jax.plotting._hidden import plot_hidden_among
 from mrsa_jax.plotting._points import plot_points, plot_privacy_cost, plot_tradeoff
 from mrsa_jax.plotting._policies import plot_policies
@@ -52,6 +53,7 @@ __all__ = [
     "plot_reconstruction",
     "plot_roc",
     "plot_tradeoff",
+    "save_figure",
     "save_study_figures",
     "scheme_colour",
     "scheme_dashes",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax.plotting._style import SHADES, drawing, legend
+from mrsa_jax.plotting._names import legend
+from mrsa_jax.plotting._style import SHADES, caption, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,21 +35,19 @@ def plot_amplification(costs: Amplification, *, ax: Axes | None = None) -> Axes:
     with drawing(ax) as ax:
         ax.fill_between(places, costs.blocks, costs.server, color=SHADES[1], alpha=0.22, lw=0,
                         label="blocks of T, against models:\nlies in here")  # fmt: skip
-        ax.plot(places, costs.server, color="#000000", marker="s", ms=5.5,
+        ax.plot(places, costs.server, color="#000000", marker="s", ms=4.5,
                 label="against the server (exact)")  # fmt: skip
-        ax.plot(places, costs.blocks, color=SHADES[2], marker="o", ms=5.5,
+        ax.plot(places, costs.blocks, color=SHADES[2], marker="o", ms=4.5,
                 label="blocks of T, against models:\nat the least")  # fmt: skip
-        ax.plot(places, costs.one_by_one, color=_ALONE, ls="--", marker="^", ms=5.5, mfc="none",
+        ax.plot(places, costs.one_by_one, color=_ALONE, ls="--", marker="^", ms=4.5, mfc="none",
                 label="as likely, one by one,\nagainst models (Poisson)")  # fmt: skip
         bought = zip(costs.privacy_targets, costs.hidden_among, costs.cardinality, strict=True)
         ax.set_xticks(places, [f"{t}\n{hidden:.3g}\n{size:.3g}" for t, hidden, size in bought])
         for tick, words in enumerate(("block size T", "hidden among", "mean sum")):
-            ax.annotate(words, (0, 0), (-12, -7.5 - 12.6 * tick), xycoords="axes fraction",
-                        textcoords="offset points", ha="right", va="top", fontsize=9)  # fmt: skip
-        power = np.log10(costs.delta)
-        at = f"$10^{{{power:.0f}}}$" if power == round(power) else f"{costs.delta:g}"
-        ax.set(ylabel=rf"$\epsilon$ at $\delta$ = {at}", ylim=(0, None))
+            ax.annotate(words, (0, 0), (-12, -6.0 - 9.9 * tick), xycoords="axes fraction",
+                        textcoords="offset points", ha="right", va="top", fontsize=8)  # fmt: skip
+        ax.set(ylabel=f"ε at δ = {costs.delta:g}", ylim=(0, None))
         rounds = f"{costs.rounds:,} rounds, noise {costs.noise_multiplier:g} x clip"
-        ax.set_title(f"What T costs in amplification by sampling ({rounds})")
+        caption(ax, f"What T costs in amplification by sampling ({rounds}).")
         legend(ax)
     return ax

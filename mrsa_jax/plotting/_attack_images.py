@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _SIDE = 1.05  # inches of an image
 _SCORE = 0.2  # of the line under it
-_LABEL = 0.085  # of a letter of the rows' labels
+_LETTER = 0.068  # of a letter of a score
+_LABEL = 0.078  # of a letter of the rows' labels
 
 
 def plot_image_grid(
@@ -37,7 +38,8 @@ def plot_image_grid(
         value_range: What is drawn black and white, the same for all; images are clipped to it.
             None stretches each image by its own smallest and largest pixel.
         title: Above the grid.
-        figure: Where to draw, which is made as large as the grid; one of its own when None.
+        figure: Where to draw, which is made as large as the grid, in the width of `style` if
+            the scores have room there; one of its own when None.
 
     Returns:
         The figure; a row's axes follow one another in `figure.axes`, left to right.
@@ -61,9 +63,10 @@ def plot_image_grid(
     with style():
         figure = Figure(layout="constrained") if figure is None else figure
         longest = max(len(line) for label in labels for line in label.splitlines() or [""])
-        height = sum(_SIDE + _SCORE * (text is not None) for text in texts)
+        side = _side(columns, _LABEL * longest + 0.15, texts)
+        height = sum(side + _SCORE * (text is not None) for text in texts)
         figure.set_size_inches(
-            _SIDE * columns + _LABEL * longest + 0.15, height + 0.3 * (title is not None)
+            side * columns + _LABEL * longest + 0.15, height + 0.3 * (title is not None)
         )
         axes = figure.subplots(len(images), columns, squeeze=False)
         for line, label, row, text in zip(axes, labels, images, texts, strict=True):
@@ -72,10 +75,19 @@ def plot_image_grid(
                     _draw(ax, row[k], value_range, "" if text is None else text[k])
                 else:
                     ax.remove()
-            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
+            line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
         if title is not None:
-            figure.suptitle(title, fontsize=10.5)
+            figure.suptitle(title, fontsize=9)
     return figure
+
+
+def _side(columns: int, beside: float, texts: list[list[str] | None]) -> float:
+    """Return the inches of an image that fits the column, but for its score's width."""
+    import matplotlib as mpl
+
+    width = float(mpl.rcParams["figure.figsize"][0])
+    longest = max((len(one) for text in texts for one in text or ()), default=0)
+    return max(min(_SIDE, (width - beside) / columns), 0.3, _LETTER * longest)
 
 
 def _draw(ax: Axes, image: np.ndarray, value_range: tuple[float, float] | None, text: str) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from mrsa_jax import _gaussian
 from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._style import drawing, scheme_line, short
+from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._style import caption, drawing, scheme_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +50,18 @@ def plot_error_histogram(
             ylabel="clients (%)",
         )
         ax.set_ylim(0, 100)
-        ax.legend(fontsize=8, loc="upper right")
+        caption(ax, "Clients by the error with which their updates are recovered.")
+        _legend(ax)
     return ax
+
+
+def _legend(ax: Axes) -> None:
+    """Put the legend outside, but for panels, which have no room beside them."""
+    figure = ax.get_figure(root=True)
+    if figure is not None and len(figure.axes) > 1:
+        ax.legend(loc="best")
+    else:
+        legend(ax)
 
 
 def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -87,5 +98,6 @@ def plot_roc(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             xlabel="rate of false positives",
             ylabel="rate of true positives",
         )
-        ax.legend(fontsize=8, loc="best")
+        caption(ax, "True against false positives: the formula's as curves, measured as points.")
+        _legend(ax)
     return ax

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax.plotting._style import SHADES, WARNING, drawing, whole_numbers
+from mrsa_jax.plotting._names import legend
+from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, nobody, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,10 +37,13 @@ def plot_audit_exposure(
             ax.axhline(num_clients, color="#555555", lw=1, ls=":")
             ax.annotate("all clients of the log", (0.01, num_clients), xytext=(0, 3),
                         xycoords=("axes fraction", "data"), textcoords="offset points",
-                        fontsize=8.5, color="#555555")  # fmt: skip
+                        fontsize=8, color="#555555")  # fmt: skip
+        nobody(ax, exposed, "nobody is exposed")
+        ax.margins(x=0)
         ax.set(xlabel=label, ylabel="exposed clients")
-        ax.set_ylim(0, 1.12 * max(float(exposed.max()), num_clients or 1))
-        ax.set_title("Clients whose own update follows from the sums")
+        top = 1.14 * max(float(exposed.max()), num_clients or 1)
+        ax.set_ylim(-0.02 * top, top)  # a line at 0 is seen above the axis
+        caption(ax, "Clients whose own update follows from the sums.")
         whole_numbers(ax.xaxis, ax.yaxis)
     return ax
 
@@ -76,8 +80,8 @@ def plot_audit_privacy(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         highest = float(np.nanmax(upper)) if np.isfinite(upper).any() else 1.0
         ax.axhline(2, color=WARNING, lw=1, ls=":", label="weak T below: somebody is exposed")
         ax.set(xlabel=label, ylabel="clients", ylim=(0, max(1.1 * highest, 2.5)))
-        ax.set_title("Weak T, strong T, and among how many the worst client is hidden")
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        caption(ax, "Weak T, strong T, and among how many the worst client is hidden.")
+        legend(ax)
         whole_numbers(ax.xaxis, ax.yaxis)
     return ax
 

@@ -10,7 +10,8 @@ import numpy as np
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._style import drawing, legend
+from mrsa_jax.plotting._names import legend, plain
+from mrsa_jax.plotting._style import caption, drawing, nobody
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,8 +85,10 @@ def plot_exposure_routes(
                 ax.plot(shares, rate, color=colour, **look)
         ax.set(xlabel="clients who collude with the server (%)", ylabel="chance of exposure",
                ylim=(-0.02, 1.02))  # fmt: skip
-        ax.set_title(_WHO[who])
-        keys = [Line2D([], [], color=scheme_colour(label), label=label) for label in results]
+        caption(ax, f"{_WHO[who]}.")
+        chances = [_values(own.either, who)[2] for own in results.values()]
+        nobody(ax, np.concatenate(chances), "nobody is exposed in any draw")
+        keys = [Line2D([], [], color=scheme_colour(label), label=plain(label)) for label in results]
         if has_graph:
             keys += [Line2D([], [], color="#555555", label=own, **look)
                      for own, look in routes.values()]  # fmt: skip

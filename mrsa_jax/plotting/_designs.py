@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mrsa_jax._errors import require
-from mrsa_jax.plotting._style import SHADES, WARNING, drawing
+from mrsa_jax.plotting._names import grow, plain
+from mrsa_jax.plotting._style import SHADES, WARNING, caption, drawing, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,14 +81,28 @@ def plot_designs(judgements: Mapping[str, Promise], *, ax: Axes | None = None) -
             about = f" ({low:.4g} to {high:.4g})" if low < high else ""
             ax.annotate(
                 f"{own.cardinality:.3g}{about}", (1, place), xycoords=("axes fraction", "data"),
-                xytext=(6, 0), textcoords="offset points", va="center", fontsize=9,
+                xytext=(6, 0), textcoords="offset points", va="center", fontsize=8,
             )  # fmt: skip
         most = max(own.weak_lower for own in judgements.values())
         ax.annotate("clients in\na mean sum", (1, 1), xycoords="axes fraction", xytext=(6, 2),
-                    textcoords="offset points", va="bottom", fontsize=8.5)  # fmt: skip
-        ax.set_yticks(range(len(order)), [name for name, _ in order])
+                    textcoords="offset points", va="bottom", fontsize=8)  # fmt: skip
+        ax.set_yticks(range(len(order)), [plain(name) for name, _ in order])
         ax.set(xlabel="clients", xlim=(0, 1.08 * most + 0.3), ylim=(-0.6, len(order) - 0.4))
         ax.grid(visible=False, axis="y")
-        ax.set_title("What a family of sums promises for ever")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, columnspacing=1.2)
+        whole_numbers(ax.xaxis)
+        caption(ax, "What a family of sums promises for ever.")
+        _legend_below(ax)
     return ax
+
+
+def _legend_below(ax: Axes) -> None:
+    """Put the legend under the axes, where rows of families leave no room beside them."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    down = ax.transAxes + ScaledTranslation(0, -31 / 72, figure.dpi_scale_trans)
+    columns = 4 if figure.get_figwidth() >= 5 else 1
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), bbox_transform=down, borderaxespad=0,
+              ncols=columns, columnspacing=1.2)  # fmt: skip
+    grow(figure, 4 // columns - 1)

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mrsa_jax.plotting._colours import scheme_colour
-from mrsa_jax.plotting._style import bands, drawing, legend, scheme_line
+from mrsa_jax.plotting._names import name_curves, plain
+from mrsa_jax.plotting._style import bands, caption, drawing, scheme_line, whole_numbers
+from mrsa_jax.plotting._together import interleave
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 
 def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -23,6 +26,7 @@ def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     with drawing(ax) as ax:
         lags = results["lag"].values
+        fits: list[Line2D] = []
         for label in map(str, results["scheme"].values):
             own = results.sel(scheme=label)
             shown, pairs = own["correlation"].values, own["correlation_pairs"].values
@@ -30,13 +34,17 @@ def plot_drift(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
             colour = scheme_colour(label)
             sizes = 4 + 30 * pairs / max(1.0, float(pairs.max(initial=0)))
             ax.scatter(lags, shown, sizes, color=colour, alpha=0.45, lw=0)
-            ax.plot(lags, share * rho**lags, color=colour, ls=scheme_line(label),
-                    label=f"{label}\n{share:.2g} x {rho:.4g}^rounds")  # fmt: skip
+            fits += ax.plot(lags, share * rho**lags, color=colour, ls=scheme_line(label),
+                    label=f"{plain(label)}\n{share:.2g} x {rho:.4g}^rounds")  # fmt: skip
         ax.axhline(0, color="#777777", lw=0.8, ls=":")
         ax.set(xlabel="rounds between two updates of a client", ylabel="correlation",
-               xlim=(0, None), ylim=(min(-0.1, _least(results)), 1.05))  # fmt: skip
-        ax.set_title("Memory of updates: measured (larger: more pairs), and its fit")
-        legend(ax)
+               xlim=(0, max(float(lags.max(initial=1)), 1.0)),
+               ylim=(min(-0.1, _least(results)), 1.05))  # fmt: skip
+        ax.margins(x=0)
+        whole_numbers(ax.xaxis)
+        interleave(ax, fits)
+        caption(ax, "Memory of updates: measured (larger marks: more pairs), and its fit.")
+        name_curves(ax)
     return ax
 
 
@@ -56,7 +64,8 @@ def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     with drawing(ax) as ax:
         bands(ax, results, "rounds_done", "bits_median", "bits_worst")
-        ax.set(xlabel="rounds", ylabel="bits a coordinate", xlim=(0, None), ylim=(0, None))
-        ax.set_title("Bits about a client's updates: median to worst client")
-        legend(ax)
+        ax.set(xlabel="rounds", ylabel="bits a coordinate")
+        whole_numbers(ax.xaxis)
+        caption(ax, "Bits about a client's updates: median (thick) to worst client (thin).")
+        name_curves(ax)
     return ax

@@ -12,13 +12,15 @@ import numpy as np
 
 from mrsa_jax._errors import require
 from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._names import legend, name_curves, plain, short
 from mrsa_jax.plotting._style import (
     MARKERS,
     bands,
+    caption,
     drawing,
-    legend,
     scheme_line,
-    short,
+    single,
+    whole_numbers,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-_EPSILON = r"$\varepsilon$ of a client's whole history"
+_EPSILON = "ε of a client's whole history"
 
 
 def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -38,9 +40,10 @@ def plot_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     with drawing(ax) as ax:
         bands(ax, results, "evaluation", "epsilon_mean", "epsilon_worst")
-        ax.set(xlabel="rounds", ylabel=_EPSILON, xlim=(0, None), ylim=(0, None))
-        ax.set_title("What the sums spend: mean to worst client")
-        legend(ax)
+        ax.set(xlabel="rounds", ylabel=_EPSILON)
+        whole_numbers(ax.xaxis)
+        caption(ax, "What the sums spend: mean (thick) to worst client (thin).")
+        name_curves(ax)
     return ax
 
 
@@ -58,11 +61,12 @@ def plot_learning_epsilon(results: xr.Dataset, *, ax: Axes | None = None) -> Axe
             own = results.sel(scheme=label)
             accuracy = 100 * own["accuracy"].values
             draw: dict[str, Any] = {"color": scheme_colour(label), "ls": scheme_line(label)}
-            ax.plot(own["epsilon_worst"].values, accuracy, label=label, **draw)
+            draw |= single(accuracy)
+            ax.plot(own["epsilon_worst"].values, accuracy, label=plain(label), **draw)
             ax.plot(own["epsilon_mean"].values, accuracy, lw=0.8, **draw)
-        ax.set(xlabel=f"{_EPSILON} so far", ylabel="test accuracy (%)", ylim=(0, 100))
+        ax.set(xlabel=f"{_EPSILON} so far", ylabel="test accuracy (%)", ylim=(-2, 102))
         ax.set_xlim(left=0)
-        ax.set_title("Accuracy against privacy spent: worst client (thick), mean (thin)")
+        caption(ax, "Accuracy against privacy spent: worst client (thick), mean (thin).")
         legend(ax)
     return ax
 
@@ -101,8 +105,8 @@ def plot_accuracy_epsilon(
         ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.set(xlabel=_EPSILON, ylabel="test accuracy (%)", ylim=(0, 100))
-        ax.set_title("Accuracy against privacy: worst client (full), mean (hollow)")
+        ax.set(xlabel=_EPSILON, ylabel="test accuracy (%)", ylim=(-2, 102))
+        caption(ax, "Accuracy against privacy: worst client (full), mean (hollow).")
         legend(ax, None if hue in (None, "scheme") else str(hue).replace("_", " "))
     return ax
 

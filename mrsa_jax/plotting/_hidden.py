@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._names import legend, short
 from mrsa_jax.plotting._study import over_rounds
-from mrsa_jax.plotting._style import WARNING, drawing, legend, short
+from mrsa_jax.plotting._style import WARNING, caption, drawing, whole_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +31,9 @@ def plot_hidden_among(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
             ax.plot(rounds, median.values, lw=0.7, color=scheme_colour(str(label)))
         ax.axhline(1, color=WARNING, lw=1, ls=":")
 
-    title = "As in a sum of how many clients the worst is hidden (thin: the median client)"
+    words = "As in a sum of how many clients the worst is hidden (thin: the median client)"
     label = "hidden among (clients)"
-    return over_rounds(results, "hidden_among_worst", ax, label, title, more=more)
+    return over_rounds(results, "hidden_among_worst", ax, label, words, counts=True, more=more)
 
 
 def plot_overstatement(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -70,7 +71,9 @@ def plot_overstatement(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         ax.yaxis.set_major_locator(FixedLocator(ticks))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter("{x:g}")
-        ax.set_title("Combinations of sums hold weak T clients, and hide the worst among far fewer")
+        ax.margins(x=0)
+        whole_numbers(ax.xaxis)
+        caption(ax, "Combinations of sums hold weak T clients, and hide the worst among far fewer.")
         legend(ax)
     return ax
 

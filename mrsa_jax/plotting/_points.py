@@ -11,22 +11,28 @@ import numpy as np
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.plotting._colours import is_scheme, scheme_colour
+from mrsa_jax.plotting._names import legend, name_curves, plain, short
 from mrsa_jax.plotting._style import (
+    caption,
     drawing,
-    legend,
+    ends,
+    nobody,
     scheme_line,
-    short,
+    slant,
+    whole_numbers,
 )
+from mrsa_jax.plotting._together import interleave, staggered
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 _LABELS = {
     "strong_privacy": "strong T (clients)",
     "hidden_among_worst": "worst client hidden among (clients)",
     "hidden_among_median": "median client hidden among (clients)",
-    "aggregation_cardinality": "aggregation cardinality C (clients)",
+    "aggregation_cardinality": "cardinality C (clients)",
     "exposed_clients": "exposed clients",
     "fairness_gap": "fairness gap F",
     "accuracy": "test accuracy (%)",
@@ -43,6 +49,7 @@ _LABELS = {
 }
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
 _MOST_NAMED = 14  # points that are named in the picture
 _MOST_CURVES = 24
 _MOST_TICKS = 6
@@ -91,6 +98,7 @@ def plot_points(
             len(groups))  # fmt: skip
     is_number = shown[x].dtype.kind in "iuf"
     names = [str(value) for value in dict.fromkeys(shown[x])]
+    lines: list[Line2D] = []
     with drawing(ax) as ax:
         for index, (value, rows) in enumerate(groups):
             key = rows[x] if is_number else rows[x].astype(str).map(names.index)
@@ -98,24 +106,43 @@ def plot_points(
             mean = values.mean()
             draw = _line(hue, value, index)
             draw |= {} if is_number else {"ls": ""}
-            ax.plot(mean.index, mean, marker=_MARKERS[index % len(_MARKERS)], ms=5, **draw)
+            draw |= {"marker": _MARKERS[index % len(_MARKERS)], "ms": 4.5, "clip_on": False}
+            lines += ax.plot(mean.index, mean, **draw)
             low, high, colour = values.min(), values.max(), draw["color"]
             if (low < high).any() and is_number and len(mean) > 1:
                 ax.fill_between(mean.index, low, high, color=colour, alpha=0.13, lw=0)
             elif (low < high).any():
                 ax.vlines(mean.index, low, high, color=colour, alpha=0.4, lw=1.4)
-        if not is_number:
-            ax.set_xticks(range(len(names)), [short(name) for name in names])
-            ax.tick_params(axis="x", labelrotation=20 if len(names) > 3 else 0)
-        elif len(names) <= _MOST_TICKS:
-            ticks = sorted(set(shown[x]))
-            ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
-        ax.set(xlabel=_label(x), ylabel=_label(variable))
-        if (shown[variable] >= 0).all():
-            ax.set_ylim(0, None if shown[variable].any() else 1)
-        if hue is not None:
+        _scales(ax, shown, x, variable, names if not is_number else [])
+        if is_number and all(
+            np.array_equal(one.get_xdata(), lines[0].get_xdata()) for one in lines
+        ):
+            interleave(ax, lines)
+        staggered(ax, lines)
+        if hue is not None and is_number:
+            name_curves(ax, gap=6.0)
+        elif hue is not None:
             legend(ax)
     return ax
+
+
+def _scales(ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[str]) -> None:
+    """Set limits, ticks and labels; of values that are no numbers `names` stand at the ticks."""
+    ends(ax, bottom=0.0 if (shown[variable] >= 0).all() else None)
+    if names:
+        ax.set_xticks(range(len(names)), [short(name) for name in names])
+        slant(ax, len(names) > 3)
+        ax.set_xlim(-0.5, len(names) - 0.5)
+    elif shown[x].nunique() <= _MOST_TICKS:
+        ticks = sorted(set(shown[x]))
+        ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    elif shown[x].dtype.kind in "iu":
+        whole_numbers(ax.xaxis)
+    if variable in _COUNTS:
+        whole_numbers(ax.yaxis)
+    if variable == "exposed_clients":
+        nobody(ax, shown[variable], "nobody is exposed")
+    ax.set(xlabel=_label(x), ylabel=_label(variable))
 
 
 def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
@@ -124,9 +151,9 @@ def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
         return {"color": _OTHERS[0]}
     if hue in ("scheme", "schemes") or is_scheme(str(value)):
         return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
-                "label": short(str(value))}  # fmt: skip
+                "label": plain(str(value))}  # fmt: skip
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return {"color": _OTHERS[index % len(_OTHERS)], "label": f"{_label(hue)} {text}"}
+    return {"color": _OTHERS[index % len(_OTHERS)], "label": plain(f"{_label(hue)} {text}")}
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -157,7 +184,8 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             if is_trained:
                 colour = {"c": 100 * rows["accuracy"], **shade}
             marks = ax.scatter(
-                rows["strong_privacy"], rows["aggregation_cardinality"], s=62, zorder=3,
+                rows["strong_privacy"], rows["aggregation_cardinality"],
+                s=62 * (1 + 0.9 * _hiding(rows, groups[index + 1 :])), zorder=3,
                 marker=_MARKERS[index % len(_MARKERS)], edgecolors="#333333", linewidths=0.6,
                 label=short(str(label)) or None, **colour,
             )  # fmt: skip
@@ -169,12 +197,23 @@ def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             ("aggregation_cardinality", ax.set_ylim),
         ):
             limits(0, 1.1 * max(float(shown[name].max()), 1.0) if len(shown) else 1.0)
-        ax.set_title("What privacy costs: up and to the right is better")
+        whole_numbers(ax.xaxis)
+        caption(ax, "What privacy costs: up and to the right is better.")
         if is_scheme and len(groups) == len(shown) <= _MOST_NAMED:
             _name_points(ax, shown)
         elif is_scheme:
-            ax.legend(loc="best", fontsize=8)
+            legend(ax, above=True)
     return ax
+
+
+def _hiding(rows: pd.DataFrame, later: list[Any]) -> int:
+    """Return how many of the groups drawn later have a mark on one of these: all are to be seen."""
+    names = ["strong_privacy", "aggregation_cardinality"]
+    own = rows[names].to_numpy(float)
+    return sum(
+        bool((np.abs(own[:, None] - other[names].to_numpy(float)) < 0.2).all(-1).any())
+        for _, other in later
+    )
 
 
 def _name_points(ax: Axes, shown: pd.DataFrame) -> None:
@@ -209,8 +248,9 @@ def plot_tradeoff(data: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
                 label=row["scheme"],
                 ls="none",
             )
-        ax.set(xlabel="average aggregation cardinality C (clients)", xlim=(0, 12.6))
+        ax.set(xlabel="average cardinality C (clients)", xlim=(0, 12.6))
         ax.set(ylabel="strong T kept for ever (clients)", ylim=(0, 13))
-        ax.set_title("Privacy against cardinality (N = 120, K = 12)")
+        whole_numbers(ax.yaxis)
+        caption(ax, "Privacy against cardinality (N = 120, K = 12).")
         legend(ax)
     return ax

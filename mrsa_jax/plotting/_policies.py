@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mrsa_jax._errors import nearest, require
-from mrsa_jax.plotting._style import drawing, legend, whole_numbers
+from mrsa_jax.plotting._names import name_curves
+from mrsa_jax.plotting._style import caption, drawing, ends, whole_numbers
+from mrsa_jax.plotting._together import interleave, staggered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 PolicyQuantity = Literal["weak", "strong", "rounds_kept", "cardinality"]
 
@@ -24,7 +27,7 @@ _LABELS = {
     "weak": ("weak T (clients)", "Fewest clients in any combination of sums"),
     "strong": ("strong T (clients)", "Fewest clients whose updates move only together"),
     "rounds_kept": ("rounds with a sum (%)", "Rounds that were not lost"),
-    "cardinality": ("aggregation cardinality C (clients)", "Mean number of clients in a sum"),
+    "cardinality": ("cardinality C (clients)", "Mean number of clients in a sum"),
 }
 
 
@@ -55,21 +58,24 @@ def plot_policies(
     values = np.asarray(getattr(results, field)) * (100 if quantity == "rounds_kept" else 1)
     rates = 100 * np.asarray(results.step_dropout_rates)
     with drawing(ax) as ax:
+        lines: list[Line2D] = []
         for i, policy in enumerate(results.policies):
             colour, line, marker, label = _LOOKS[policy]
             low, mean, high = _spread(values[i])
             ax.fill_between(rates, low, high, color=colour, alpha=0.13, lw=0)
-            size = 9 if marker == "s" else 4.5  # open and large, to be seen where curves meet
-            ax.plot(rates, mean, color=colour, ls=line, marker=marker, ms=size, mfc="none",
-                    label=label)  # fmt: skip
+            lines += ax.plot(rates, mean, color=colour, ls=line, marker=marker, ms=4.5,
+                             label=label, clip_on=False)  # fmt: skip
             if quantity == "weak" and (results.weak_upper[i] != values[i]).any():
                 ax.plot(rates, _spread(results.weak_upper[i])[1], color=colour, lw=0.8)
-        name, title = _LABELS[quantity]
-        ax.set(xlabel="chance to leave at each step, q (%)", ylabel=name, ylim=(0, None))
-        ax.set_title(title)
+        name, words = _LABELS[quantity]
+        ax.set(xlabel="chance to leave at each step, q (%)", ylabel=name)
+        ends(ax)
+        interleave(ax, lines)
+        staggered(ax, lines)
+        caption(ax, f"{words}. Mean over trials; band: 5 to 95 %.")
         if quantity in ("weak", "strong"):
             whole_numbers(ax.yaxis)
-        legend(ax)
+        name_curves(ax, gap=6.0)
     return ax
 
 

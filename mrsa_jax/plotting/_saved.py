@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,15 @@ import numpy as np
 from mrsa_jax.plotting import _study
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._epsilon import plot_epsilon, plot_learning_epsilon
+from mrsa_jax.plotting._files import save_figure
 from mrsa_jax.plotting._hidden import overstatement_data, plot_hidden_among, plot_overstatement
 from mrsa_jax.plotting._study import quantile_of
-from mrsa_jax.plotting._style import style
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
 OPENING = "weak_and_hidden"  # what a report opens with
-_LARGE = (11.0, 5.2)
 
 # The variable without which there is no figure, and what draws it.
 _FIGURES: dict[str, tuple[str, Callable[..., Axes]]] = {
@@ -44,6 +44,9 @@ def save_study_figures(
 ) -> dict[str, pathlib.Path]:
     """Write each figure that the results have data for as PNG, its data as CSV beside it.
 
+    For print it is also in the folder's `figures/`, as SVG and PDF; `with style("single"):` around
+    the call gives the width of one column.
+
     Args:
         results: Data set of a study.
         directory: Existing folder.
@@ -51,20 +54,12 @@ def save_study_figures(
     Returns:
         Name of each figure -> path of its PNG, in reading order.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     folder = pathlib.Path(directory)
     written = {}
     for name, (shows, plot) in _FIGURES.items():
         if shows not in results or not np.isfinite(results[shows]).any():
             continue
-        with style():
-            figure = Figure(layout="constrained", figsize=_LARGE if name == OPENING else None)
-            FigureCanvasAgg(figure)
-            plot(results, ax=figure.subplots())
-            path = folder / f"{name}.png"
-            figure.savefig(path)
+        path, *_ = save_figure(functools.partial(plot, results), folder / name, apart=True)
         data = _DATA[name](results) if name in _DATA else _figure_data(results, shows)
         data.to_csv(folder / f"{name}.csv")
         written[name] = path

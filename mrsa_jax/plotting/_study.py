@@ -13,33 +13,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax.plotting._colours import scheme_colour
+from mrsa_jax.plotting._names import name_curves, plain, short
 from mrsa_jax.plotting._style import (
+    WARNING,
+    caption,
     drawing,
-    legend,
+    ends,
+    nobody,
     scheme_line,
-    short,
+    single,
+    slant,
     whole_numbers,
 )
+from mrsa_jax.plotting._together import interleave
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 
-def _curves(results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool = False) -> None:
+def _curves(
+    results: xr.Dataset, name: str, axis: str, ax: Axes, *, step: bool = False
+) -> list[Line2D]:
     values = results[name]
     x = results[axis].values + (1 if axis == "round" else 0)
     draw: dict[str, Any] = {"drawstyle": "steps-post"} if step else {}
-    for label in results["scheme"].values:
+    lines = []
+    for label in map(str, results["scheme"].values):
         curve = values.sel(scheme=label)
-        colour = scheme_colour(str(label))
+        colour = scheme_colour(label)
         if "trial" in curve.dims:
             low, high = (quantile_of(curve, q) for q in (0.05, 0.95))
             ax.fill_between(
                 x, low, high, color=colour, alpha=0.15, lw=0, step="post" if step else None
             )
             curve = curve.mean("trial")
-        ax.plot(x, curve.values, color=colour, ls=scheme_line(str(label)), label=label, **draw)
+        look = draw | single(curve.values)
+        lines += ax.plot(
+            x, curve.values, color=colour, ls=scheme_line(label), label=plain(label), **look
+        )
+    return lines
 
 
 def quantile_of(curve: xr.DataArray, q: float) -> np.ndarray:
@@ -49,85 +63,94 @@ def quantile_of(curve: xr.DataArray, q: float) -> np.ndarray:
         return np.asarray(curve.quantile(q, "trial").values)
 
 
-def _legend(ax: Axes, results: xr.Dataset) -> None:
-    """Put the legend beside the axes; over it what curves and bands are of, if of many trials."""
-    trials = results.sizes.get("trial", 1)
-    legend(ax, f"mean of {trials} trials\n(band: 5 to 95 %)" if trials > 1 else None)
-
-
 def over_rounds(
     results: xr.Dataset,
     name: str,
     ax: Axes | None,
     label: str,
-    title: str,
+    words: str,
     *,
     axis: str = "round",
     step: bool = False,
-    limits: tuple[Any, Any] = (0, None),
+    counts: bool = False,
+    most: float | None = None,
+    gap: float = 2.0,
     more: Callable[[Axes], None] | None = None,
 ) -> Axes:
-    """Plot a curve for each scheme, and whatever `more` draws."""
+    """Plot a curve for each scheme, and whatever `more` draws.
+
+    Args:
+        results: Data set of a study.
+        name: The variable.
+        ax: Where to draw; a figure of its own when None.
+        label: Of the upright axis.
+        words: What the figure shows, kept outside it; what curves and bands are of is added.
+        axis: Along which curves run.
+        step: Whether values stay until the next round.
+        counts: Whether values are whole numbers.
+        most: The largest value there can be, where the axis should show it.
+        gap: As of `name_curves`.
+        more: Draws the rest.
+    """
     with drawing(ax) as ax:
-        _curves(results, name, axis, ax, step=step)
+        lines = _curves(results, name, axis, ax, step=step)
         if more is not None:
             more(ax)
-        ax.set(xlabel="rounds", ylabel=label, ylim=limits)
-        ax.set_title(title)
-        _legend(ax, results)
+        ends(ax, top=most)
+        interleave(ax, lines)
+        ax.set(xlabel="rounds", ylabel=label)
+        whole_numbers(ax.xaxis, *([ax.yaxis] if counts else []))
+        name_curves(ax, gap=gap)
+        trials = results.sizes.get("trial", 1) if "trial" in results[name].dims else 1
+        spread = f" Mean of {trials} trials; band: 5 to 95 %." if trials > 1 else ""
+        caption(ax, f"{words}.{spread}")
     return ax
 
 
 def plot_privacy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot strong T over rounds, from the first sum on."""
-    title = "Fewest clients whose updates move only together"
+    words = "Fewest clients whose updates move only together"
     label = "strong T (clients)"
-    return over_rounds(results, "strong_privacy", ax, label, title, step=True)
+    return over_rounds(results, "strong_privacy", ax, label, words, step=True, counts=True)
 
 
 def plot_exposure(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot how many clients' own updates the server can solve for, over rounds."""
-    most = float(results["exposed_clients"].max())
-    top = max(1.05 * most, 1.0)
 
     def more(ax: Axes) -> None:
-        if not most:
-            ax.text(0.5, 0.5, "nobody is exposed", transform=ax.transAxes, ha="center")
-        whole_numbers(ax.yaxis, min_n_ticks=1)
+        nobody(ax, results["exposed_clients"].values, "nobody is exposed")
 
-    title, label = "Clients whose own update follows from the sums", "exposed clients"
-    limits = (-0.02 * top, top)  # a line at 0 is seen above the axis
+    words, label = "Clients whose own update follows from the sums", "exposed clients"
     return over_rounds(
-        results, "exposed_clients", ax, label, title, step=True, limits=limits, more=more
+        results, "exposed_clients", ax, label, words, step=True, counts=True, more=more
     )
 
 
 def plot_fairness(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the fairness gap F over rounds."""
-    title = "Most minus least often summed client, a round"
-    return over_rounds(results, "fairness_gap", ax, "fairness gap F", title, limits=(0, 0.5))
+    words = "Share of the rounds of the client who is summed most often, minus the least often"
+    return over_rounds(results, "fairness_gap", ax, "fairness gap F", words)
 
 
 def plot_cardinality(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the aggregation cardinality C over rounds, its expectation as a mark at the right."""
-    end = 1.02 * int(results.sizes["round"])
 
     def more(ax: Axes) -> None:
-        for label in results["scheme"].values:
+        for label in map(str, results["scheme"].values):
             expected = float(results["expected_cardinality"].sel(scheme=label))
-            colour = scheme_colour(str(label))
-            ax.plot([end], [expected], marker="<", ms=7, color=colour, clip_on=False)
+            ax.plot([1.0], [expected], transform=ax.get_yaxis_transform(), marker="<", ms=5,
+                    color=scheme_colour(label), clip_on=False)  # fmt: skip
 
-    title = "Mean number of clients in a sum (< expected)"
-    label = "aggregation cardinality C (clients)"
-    return over_rounds(results, "aggregation_cardinality", ax, label, title, more=more)
+    words = "Mean number of clients in a sum; marks at the right: its expectation"
+    label = "cardinality C (clients)"
+    return over_rounds(results, "aggregation_cardinality", ax, label, words, more=more, gap=5.0)
 
 
 def plot_accuracy(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     """Plot the test accuracy of the global model over rounds."""
     shown = results.assign(accuracy=100 * results["accuracy"])
-    label, title = "test accuracy (%)", "Test accuracy"
-    return over_rounds(shown, "accuracy", ax, label, title, axis="evaluation", limits=(0, 100))
+    label, words = "test accuracy (%)", "Accuracy of the global model on the test set"
+    return over_rounds(shown, "accuracy", ax, label, words, axis="evaluation", most=100.0)
 
 
 def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
@@ -143,13 +166,11 @@ def plot_reconstruction(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
                 position + offsets, errors, s=9, alpha=0.55, color=scheme_colour(label), lw=0
             )
             if errors.size:
-                ax.hlines(
-                    np.median(errors), position - 0.35, position + 0.35, color="#D55E00", lw=2
-                )
+                ax.hlines(np.median(errors), position - 0.35, position + 0.35, color=WARNING, lw=2)
         ax.axhline(1, color="#777777", lw=0.8, ls=":")
         ax.set_yscale("log")
         ax.set_xticks(range(len(labels)), [short(label) for label in labels])
-        ax.tick_params(axis="x", labelrotation=20)
+        slant(ax)
         ax.set(ylabel="relative squared error")
-        ax.set_title("Least-squares reconstruction of single updates (bar: median)")
+        caption(ax, "Error of each client's update, rebuilt by least squares; bar: median.")
     return ax

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import contextvars
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from mrsa_jax._checks import check_known
 from mrsa_jax.plotting._colours import scheme_colour, scheme_dashes
+from mrsa_jax.plotting._names import OWN, plain
+from mrsa_jax.plotting._together import interleave
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+
+Column = Literal["single", "double"]
+
+_SIZES: dict[str, tuple[float, float]] = {"single": (3.5, 2.3), "double": (7.16, 3.0)}  # inches
+_COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar("column", default="double")
 
 # Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
@@ -25,60 +35,145 @@ def scheme_line(label: str) -> Any:
     return (0, dashes) if dashes else "-"
 
 
-def short(label: str) -> str:
-    """Return a label short enough for an axis tick."""
-    return re.sub(r"^Multi-RoundSecAgg \((.*)\)$", r"MRSA \1", label)
+def caption(ax: Axes, text: str) -> None:
+    """Keep what a figure shows outside the picture: `ax.get_label()`, and saved files, tell it."""
+    ax.set_label(text)
 
 
 def bands(ax: Axes, results: xr.Dataset, along: str, middle: str, worst: str) -> None:
     """Draw a band of each scheme, from the middle client (thick line) to the worst (thin)."""
     at = results[along].values
+    thick, thin = [], []
     for label in map(str, results["scheme"].values):
         own = results.sel(scheme=label)
-        colour, line = scheme_colour(label), scheme_line(label)
-        ax.fill_between(at, own[middle].values, own[worst].values, color=colour, alpha=0.12, lw=0)
-        ax.plot(at, own[middle].values, color=colour, ls=line, label=label)
-        ax.plot(at, own[worst].values, color=colour, ls=line, lw=0.8)
+        draw: dict[str, Any] = {"color": scheme_colour(label), "ls": scheme_line(label)}
+        draw |= single(own[middle].values)
+        ax.fill_between(
+            at, own[middle].values, own[worst].values, color=draw["color"], alpha=0.12, lw=0
+        )
+        thick += ax.plot(at, own[middle].values, label=plain(label), **draw)
+        thin += ax.plot(at, own[worst].values, lw=0.8, **draw)
+    ends(ax)
+    interleave(ax, thin)
+    interleave(ax, thick)
 
 
-def legend(ax: Axes, title: str | None = None, **more: Any) -> None:
-    """Put the legend beside the axes, where no curve can run behind it."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
-              title_fontsize="small", alignment="left", **more)  # fmt: skip
+def single(values: Any) -> dict[str, Any]:
+    """Return the mark of a curve of one point, which no line would show."""
+    return {"marker": "o", "ms": 4.5} if np.isfinite(np.asarray(values, float)).sum() == 1 else {}
+
+
+def ends(ax: Axes, *, bottom: float | None = 0.0, top: float | None = None) -> None:
+    """End the axes where curves end, and leave room for what runs at the lowest and highest.
+
+    Args:
+        ax: What has been drawn.
+        bottom: The least value there can be; None where it is free.
+        top: The largest, where the axis should show it.
+    """
+    ax.margins(x=0)
+    ax.autoscale_view()
+    low, high = ax.dataLim.intervaly
+    if not (np.isfinite(low) and np.isfinite(high)):
+        low, high = 0.0, 1.0
+    low = low if bottom is None else min(low, bottom)
+    high = high if top is None else max(high, top)
+    room = 0.025 * (high - low if high > low else 1.0)
+    ax.set_ylim(low - room, (high if high > low else low + 1.0) + 1.6 * room)
+
+
+def slant(ax: Axes, needed: bool = True) -> None:
+    """Slant the names under the axes, so that they stand clear of one another."""
+    if needed:
+        ax.tick_params(axis="x", labelrotation=30)
+        for name in ax.get_xticklabels():
+            name.set(ha="right", rotation_mode="anchor")
+
+
+def nobody(ax: Axes, values: Any, words: str) -> None:
+    """Write that nobody is concerned where all that is known is zero."""
+    known = np.asarray(values, float)
+    known = known[np.isfinite(known)]
+    if known.size and not known.any():
+        ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
 
 
 @contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Apply the package's look inside a `with` block, and leave the user's settings alone."""
+def style(column: Column | None = None) -> Iterator[None]:
+    """Apply the package's look inside a `with` block, and leave the user's settings alone.
+
+    Figures are as wide as a column of a paper (IEEE, ACM: 3.5 in) or as both (7.16 in), their text
+    8 to 9 points there. Files that are saved inside hold text as text: SVG as its elements, PDF as
+    fonts of type 42. A block inside another keeps its width.
+
+    Args:
+        column: `"single"` or `"double"`; None for that of the block around, else `"double"`.
+
+    Raises:
+        ConfigurationError: If the column is unknown.
+
+    Examples:
+        >>> import matplotlib.pyplot as plt
+        >>> with style("single"):
+        ...     tuple(plt.rcParams["figure.figsize"])
+        (3.5, 2.3)
+    """
     import matplotlib as mpl
 
-    settings: Any = {
-        "figure.figsize": (7.6, 3.8),
-        "figure.dpi": 110,
+    if column is not None:
+        check_known(column, "column", _SIZES, "a known width")
+    token = _COLUMN.set(_COLUMN.get() if column is None else column)
+    try:
+        with mpl.rc_context(_settings(_SIZES[_COLUMN.get()])):
+            yield
+    finally:
+        _COLUMN.reset(token)
+
+
+def _settings(size: tuple[float, float]) -> Any:
+    return {
+        "figure.figsize": size,
+        "figure.dpi": 120,
         "savefig.dpi": 160,
-        "font.size": 10,
+        "font.size": 8.5,
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "axes.titlesize": 9,
+        "figure.titlesize": 9,
+        "axes.labelsize": 8.5,
+        "axes.linewidth": 0.7,
+        "xtick.major.width": 0.7,
+        "ytick.major.width": 0.7,
         "axes.grid": True,
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlelocation": "left",
         "grid.color": "#dddddd",
-        "grid.linewidth": 0.7,
+        "grid.linewidth": 0.6,
         "legend.frameon": False,
-        "legend.fontsize": 8.5,
-        "lines.linewidth": 1.8,
+        "legend.fontsize": 8,
+        "legend.title_fontsize": 8,
+        "lines.linewidth": 1.5,
+        "lines.scale_dashes": True,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "mrsa_jax",  # the same figure gives the same file
+        "pdf.fonttype": 42,
+        "ps.fonttype": 42,
     }
-    with mpl.rc_context(settings):
-        yield
 
 
 @contextlib.contextmanager
 def drawing(ax: Axes | None) -> Iterator[Axes]:
     """Draw in the package's look: on these axes, or on those of a figure of its own."""
-    import matplotlib.pyplot as plt
-
     with style():
-        yield plt.subplots(layout="constrained")[1] if ax is None else ax
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(layout="constrained", gid=OWN)[1]
+        yield ax
 
 
 def whole_numbers(*axes: Any, **settings: Any) -> None:
@@ -86,4 +181,6 @@ def whole_numbers(*axes: Any, **settings: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
     for axis in axes:
-        axis.set_major_locator(MaxNLocator(integer=True, **settings))
+        narrow = axis.axes.get_figure(root=True).get_figwidth() < 5
+        words = {"nbins": 6 if narrow else 9, "min_n_ticks": 1} | settings
+        axis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], **words))

@@ -109,7 +109,7 @@ def plot_any(
 ) -> Axes:
     """Plot a quantity of a sweep over one of its axes; what is not given is chosen.
 
-    What the points of a mark differ in beside, and is averaged, stands above the axes.
+    What the points of a mark differ in beside, and is averaged, is told by `ax.get_label()`.
     """
     for argument, name in (("x", x), ("hue", hue)):
         if name is not None and name not in table:
@@ -119,7 +119,7 @@ def plot_any(
     # no curve runs over seeds: they stand side by side
     seeds = dict.fromkeys(_points.columns_of(results, "seed"), str)
     ax = plotting.plot_points(table.astype(seeds), variable, x=x, hue=hue, ax=ax)
-    ax.set_title(_pooled(results, table, variable, x, hue), fontsize="small")
+    ax.set_label(_pooled(results, table, variable, x, hue))
     return ax
 
 
@@ -163,6 +163,8 @@ def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, byte
     others = [name for name in others if table[name].nunique() > 1] or others
     for name in [*known, *(others[:_MOST_OTHERS] if not known else [])]:
         caption = _CURVES.get(name, str(name).replace("_", " ").capitalize() + ".")
+        pooled = _pooled(results, table, name, *default_axes(results, table))
+        caption += f" {pooled[0].upper()}{pooled[1:]}." if pooled else ""
         plot = functools.partial(plot_any, results, table, name)
         pictures[name] = (caption, png_of(plot))
     return pictures

@@ -348,9 +348,13 @@ def test_a_folder_for_a_later_reader(
     assert main(words) == 3  # a gate that fails keeps its findings
     assert f"mrsa-jax report {out}" in capsys.readouterr().out
     assert {one.name for one in out.iterdir()} == {
-        "audit.json", "clients.csv", "exposed_clients.png", "recipe.csv", "rounds.csv",
+        "audit.json", "clients.csv", "exposed_clients.png", "figures", "recipe.csv", "rounds.csv",
         "study.json", "weak_privacy.png",
     }  # fmt: skip
+    names = {
+        f"{one}.{kind}" for one in ("exposed_clients", "weak_privacy") for kind in ("svg", "pdf")
+    }
+    assert {one.name for one in (out / "figures").iterdir()} == names
     assert [one.name for one in out.parent.iterdir()] == ["audit"]
     content = json.loads((out / "audit.json").read_text())
     assert content["findings"]["exposed"] == [{"client": "site-41", "first_round": 12}]

@@ -74,5 +74,5 @@ def test_what_blocks_cost_and_buy() -> None:
     for line, values in zip(lines, (costs.server, costs.blocks, costs.one_by_one), strict=True):
         assert (line == values).all()
     assert [tick.get_text() for tick in ax.get_xticklabels()][1].split("\n")[:2] == ["6", "6"]
-    assert "30 rounds" in ax.get_title(loc="left")
+    assert "30 rounds" in ax.get_label()
     plt.close("all")

@@ -159,6 +159,6 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     assert len(ticks) >= 2
     assert all(tick >= 0 and tick == round(tick) for tick in ticks)
     assert ("nobody" in " ".join(text.get_text() for text in ax.texts)) == (most == 0)
-    title = ax.get_legend().get_title().get_text()
-    assert title == ("" if trials is None else "mean of 4 trials\n(band: 5 to 95 %)")
+    assert ax.get_title(loc="left") + ax.get_title() == ""
+    assert ax.get_label().endswith("Mean of 4 trials; band: 5 to 95 %.") == (trials is not None)
     plt.close("all")

@@ -117,6 +117,9 @@ def test_simulate_writes_a_store_figures_and_a_report(
     assert "Multi-RoundSecAgg (T=2)" in printed
     names = {path.name for path in out.iterdir()}
     assert {"results.zarr", "report.html", "study.json", "strong_privacy.png"} <= names
+    for ending in ("svg", "pdf"):
+        printed = {path.stem for path in (out / "figures").glob(f"*.{ending}")}
+        assert printed == {path.stem for path in out.glob("*.png")}
     results = open_study(out)
     assert dict(results.sizes) == {"client": 12, "scheme": 3, "trial": 3, "round": 40}
     page = (out / "report.html").read_text()

@@ -10,7 +10,8 @@ import numpy as np
 
 from mrsa_jax import plotting
 from mrsa_jax.plotting import scheme_colour
-from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, legend, scheme_line, short
+from mrsa_jax.plotting._names import legend, short
+from mrsa_jax.plotting._style import MARKERS, SHADES, WARNING, scheme_line
 from mrsa_jax.reproduce.harness._images import image_from_text
 from mrsa_jax.reproduce.harness._intervals import interval
 from mrsa_jax.reproduce.harness._items import Item
@@ -53,12 +54,24 @@ COLOURS = ("#000000", "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00")
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
+_LOOK: Any = {  # of figures of several panels, larger than a column
+    "figure.figsize": (7.6, 3.8),
+    "font.size": 10,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "axes.labelsize": 10,
+    "axes.titlesize": 12,
+    "legend.fontsize": 8.5,
+}
+
+
 def drawn(draw: Draw, data: pd.DataFrame) -> Figure:
     """Return an item's figure in the package's style."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with plotting.style():
+    with plotting.style(), mpl.rc_context(_LOOK):
         figure = Figure(layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure, data)
@@ -66,11 +79,8 @@ def drawn(draw: Draw, data: pd.DataFrame) -> Figure:
 
 
 def save_figure(item: Item, draw: Draw, folder: pathlib.Path) -> pathlib.Path:
-    """Write an item's figure as PNG and SVG, its data as CSV beside them; return the PNG."""
-    figure = drawn(draw, item.data)
-    with plotting.style():
-        for suffix in ("png", "svg"):
-            figure.savefig(folder / f"{item.name}.{suffix}")
+    """Write an item's figure as PNG, SVG and PDF, its data as CSV beside them; return the PNG."""
+    plotting.save_figure(drawn(draw, item.data), folder / item.name)
     item.data.to_csv(folder / f"{item.name}.csv", index=False)
     return folder / f"{item.name}.png"
 

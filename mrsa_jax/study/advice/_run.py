@@ -14,7 +14,6 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax.study import _store
 from mrsa_jax.study._advise_config import AdviseConfig, check_cohort
-from mrsa_jax.study._page import png_of
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study.advice._advice import Advice
 from mrsa_jax.study.advice._candidates import Candidate, Setting, candidates
@@ -159,7 +158,7 @@ def _save(folder: pathlib.Path, found: Advice) -> None:
         writer.writerows(rows)
     drawn = {one.label: one for one in found.options if not np.isnan(one.cardinality)}
     plot = functools.partial(plotting.plot_designs, drawn)
-    (folder / "options.png").write_bytes(png_of(plot, dpi=160))
+    plotting.save_figure(plot, folder / "options", apart=True)
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mrsa_jax import plotting
+
 if TYPE_CHECKING:
     from mrsa_jax.study._findings import AttackFindings
     from mrsa_jax.study._store import StudyFolder
@@ -30,7 +32,7 @@ def save(report: AttackFindings, folder: StudyFolder) -> None:
     text = json.dumps(content, indent=2) + "\n"
     (folder.path / "scores.json").write_text(text, encoding="utf-8")
     for name, figure in report.figures.items():
-        figure.savefig(folder.path / f"{name}.png", dpi=160)
+        plotting.save_figure(figure, folder.path / name, apart=True)
     for name, array in report.arrays.items():
         np.save(folder.path / f"{name}.npy", array, allow_pickle=False)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
 from mrsa_jax.privacy import Recipe
-from mrsa_jax.study._page import png_of
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
@@ -111,7 +110,7 @@ def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit)
             plotting.plot_audit_exposure, table, num_clients=found.num_clients
         )
     for name, plot in plots.items():
-        (folder / f"{name}.png").write_bytes(png_of(plot, dpi=160))
+        plotting.save_figure(plot, folder / name, apart=True)
 
 
 def _write_rows(path: pathlib.Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
