@@ -1,11 +1,12 @@
-# make demo | test | test-slow | test-forms | lint | docs | gallery | bench | clean
-# PYTHON chooses the interpreter (3.11 or 3.12); VENV the environment's folder.
+# make demo | test | test-slow | test-forms | test-lowest | lint | docs | gallery | bench | dist | clean
+# PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
 
 SHELL := /bin/bash
 VENV ?= .venv
-PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
-	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 14)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 UV_VERSION := 0.12.24
+TWINE_VERSION := 7.0.0
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet -c constraints.txt
 # compiled programs are kept between runs: the second run starts at once
@@ -13,12 +14,12 @@ export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas lint docs gallery bench clean
+.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas test-lowest lint docs gallery bench dist clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
 $(VENV)/.made:
-	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11 or 3.12 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "mrsa_jax needs Python 3.11, 3.12 or 3.13 on the path; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
@@ -48,6 +49,17 @@ test-forms: $(FORMS:%=test-%)
 $(FORMS:%=test-%): test-%: $(VENV)/.test
 	MRSA_JAX_FORM=$* $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=40
 
+# a good part of the suite with the lowest versions that pyproject.toml allows, on the oldest Python
+LOWEST := $(VENV)-lowest
+LOWEST_TESTS ?= tests/cli tests/study tests/contracts tests/dp tests/live tests/plotting --ignore=tests/live/flower
+LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
+test-lowest: $(VENV)/.made
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(LOWEST_UV) --resolution lowest-direct -e '.[dask]'
+	$(LOWEST_UV) beartype hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
+	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(LOWEST_TESTS)
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,5 +76,11 @@ gallery: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/mrsa-jax bench
 
+# wheel and source distribution, and whether a registry would take them
+dist: $(VENV)/.made
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist
+	$(BIN)/uv tool run --quiet --from twine==$(TWINE_VERSION) twine check --strict dist/*.whl dist/*.tar.gz
+
 clean:
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) $(LOWEST) .cache .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info

@@ -11,6 +11,7 @@ import jax
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import memory_stats, platform
 from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._extras import how_to_install
 
 _DRIVER = (pathlib.Path("/proc/driver/nvidia/version"), pathlib.Path("/dev/nvidia0"))
 _PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
@@ -58,7 +59,7 @@ def unused_gpu() -> str | None:
     if not found:
         return (
             f"{what}: the extra `cuda12` or `cuda13` is not installed, as by "
-            "pip install 'jax[cuda12]>=0.10.2,<0.12'"
+            f"{how_to_install('cuda12')}"
         )
     other = {name: version for name, version in found.items() if version != jax.__version__}
     if len(other) == len(found):

@@ -19,7 +19,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 _LOG_ROOT_2_PI = 0.5 * np.log(2.0 * np.pi)
 
 
-def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, ...]:
+def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, "*_"]:
     """Return how often the best test finds the shift, at this rate of false alarms.
 
     Examples:
@@ -31,14 +31,14 @@ def true_positive_rate(mu: Any, fpr: Any) -> Float64[np.ndarray, ...]:
     return np.asarray(special.ndtr(special.ndtri(fpr) + mu), np.float64)
 
 
-def advantage(mu: Any) -> Float64[np.ndarray, ...]:
+def advantage(mu: Any) -> Float64[np.ndarray, "*_"]:
     """Return the largest difference of true and false positives, 2 Phi(mu/2) - 1 = delta(0)."""
     from scipy import special
 
     return np.asarray(special.erf(np.asarray(mu, np.float64) / np.sqrt(8.0)), np.float64)
 
 
-def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, ...]:
+def delta(mu: Any, epsilon: Any) -> Float64[np.ndarray, "*_"]:
     """Return delta at epsilon from 0 on, of arrays that broadcast.
 
     Examples:
@@ -76,7 +76,7 @@ def _mills(at: Any) -> np.ndarray:
     return np.asarray(np.sqrt(np.pi / 2) * special.erfcx(at / np.sqrt(2.0)))
 
 
-def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, ...]:
+def epsilon(mu: Any, delta: Any) -> Float64[np.ndarray, "*_"]:
     """Return the least epsilon from 0 on with delta(epsilon) <= delta, of arrays that broadcast.
 
     The root of log delta lies between 0 and mu (z + mu/2), z = sqrt(2 log(1/delta)), as

@@ -87,7 +87,7 @@ def round_key(key: Key[Array, ""], round_index: int | Array, stream: Stream) -> 
     return fold(key, round_index, int(stream))
 
 
-def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, ...]:
+def random_words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "*_"]:
     """Return the words that `jax.random.bits(key, shape, uint32)` draws by JAX's own settings.
 
     JAX runs Threefry on a CPU as a loop of passes over whole arrays; written as one expression it

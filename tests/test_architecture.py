@@ -7,16 +7,13 @@ import importlib
 import inspect
 import pathlib
 import pkgutil
-import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Collection
 
 import pytest
 
 import mrsa_jax
-from mrsa_jax.data._prepare import EXTRA
 
 ROOT = pathlib.Path(mrsa_jax.__file__).parent
 # A family may import those before it in this list, never one after it.
@@ -24,6 +21,7 @@ ORDER = (
     "_version",
     "mrsa_check",
     "_errors",
+    "_extras",
     "_checks",
     "_slots",
     "_locks",
@@ -425,18 +423,3 @@ def test_names_reached_through_doors_exist(tmp_path: pathlib.Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()")
     assert _missing(wrong, modules) == ["mrsa_jax.study.runn", "study.sweeep"]
-
-
-def test_hints_to_install_name_what_a_registry_has() -> None:
-    """Each names a requirement of `pyproject.toml`; this package is in no registry."""
-    hints = []
-    for path in ROOT.rglob("*.py"):
-        hints += re.findall(r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8"))
-    content = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = content["project"]["optional-dependencies"]
-    known = {word for own in extras.values() for word in own}
-    assert EXTRA in known
-    plain = [hint for hint in hints if hint not in ("{EXTRA}", "-r")]
-    assert plain
-    assert set(plain) <= known
-    assert not [hint for hint in plain if hint.startswith("mrsa")]

@@ -47,7 +47,7 @@ class BestTest(NamedTuple):
     mu: float
     middle: float = 0.0
 
-    def scores(self, sums: Any) -> Float64[np.ndarray, ...]:
+    def scores(self, sums: Any) -> Float64[np.ndarray, "*_"]:
         """Return the scores of sums along the shift, [..., J], less what is known of them."""
         values = np.asarray(sums, np.float64) @ self.weights - self.middle
         certain = np.where(values > 0, np.inf, -np.inf)

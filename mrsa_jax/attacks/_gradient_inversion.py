@@ -189,7 +189,7 @@ def total_variation(images: Float[Array, "*lead height width channels"]) -> Floa
 
 
 @needs_values
-def inferred_labels(view: UpdateView) -> Int32[Array, ...]:
+def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
     """Return how often each label occurs behind an update, told from the last layer's bias.
 
     The gradient of that bias is the mean of (predicted chance - 1 if it is the label) over the

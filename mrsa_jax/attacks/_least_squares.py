@@ -63,7 +63,7 @@ class LeastSquares:
         return inverse + unexplained[:, None] / total
 
     @needs_values
-    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> Float64[np.ndarray, ...]:
+    def run(self, key: Key[Array, ""] | None, view: AggregateView) -> Float64[np.ndarray, "*_"]:
         """Return estimates float64 [..., N, d]; nothing is drawn from `key`."""
         del key
         seen = checked_view(view, AggregateView)
@@ -71,7 +71,7 @@ class LeastSquares:
 
     def estimates(
         self, participation: Any, aggregates: Any, out: np.ndarray | None = None
-    ) -> Float64[np.ndarray, ...]:
+    ) -> Float64[np.ndarray, "*_"]:
         """Return estimates; arguments and result as for `least_squares`."""
         weights = _checked_participation(participation)
         sums = _checked_sums(aggregates, weights)
@@ -140,7 +140,7 @@ def least_squares(
     *,
     attack: LeastSquares = _PLAIN,
     out: np.ndarray | None = None,
-) -> Float64[np.ndarray, ...]:
+) -> Float64[np.ndarray, "*_"]:
     """Estimate every client's update from the sums, as the least-squares solution of least norm.
 
     X_hat = P^+ Y. Where P has full column rank this is eq. (34), and it is exact if the updates
@@ -210,7 +210,7 @@ def windows(values: Any, length: int, stride: int = 1) -> np.ndarray:
 
 
 @needs_values
-def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, ...]:
+def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.ndarray, "*_"]:
     """Return the error to expect for each client: 1 - 1/`privacy.hidden_among`.
 
     The mean of `reconstruction_error` over unrelated updates of equal length that do not change,
@@ -242,7 +242,7 @@ def predicted_error(participation: Any, *, noise: float = 0.0) -> Float64[np.nda
 
 
 @needs_values
-def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, ...]:
+def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarray, "*_"]:
     """Return each client's relative squared error, ||x_i - x_hat_i||^2 / ||x_i||^2.
 
     0 is a perfect reconstruction. A client who never took part has the estimate 0 and so the
@@ -281,7 +281,7 @@ def reconstruction_error(true_updates: Any, estimates: Any) -> Float64[np.ndarra
 @needs_values
 def streamed_errors(
     participation: Any, aggregates: Any, true_updates: Any, *, attack: LeastSquares = _PLAIN
-) -> Float64[np.ndarray, ...]:
+) -> Float64[np.ndarray, "*_"]:
     """Return `reconstruction_error` of `least_squares` without holding the estimates.
 
     Args:

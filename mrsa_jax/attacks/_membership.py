@@ -47,7 +47,7 @@ class MembershipScores(NamedTuple):
     threshold: float
 
     @property
-    def called(self) -> Bool[np.ndarray, ...]:
+    def called(self) -> Bool[np.ndarray, "*_"]:
         """Who is called a member."""
         return self.scores >= self.threshold
 

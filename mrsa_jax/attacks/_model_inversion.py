@@ -153,7 +153,7 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
 
 
 @needs_values
-def identified(images: Any, references: Any) -> Bool[np.ndarray, ...]:
+def identified(images: Any, references: Any) -> Bool[np.ndarray, "*_"]:
     """Return for each image whether its own reference is the most similar one.
 
     By correlation of the pixels, which leaves brightness and contrast aside. An image without any

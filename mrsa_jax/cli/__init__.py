@@ -118,8 +118,8 @@ def _run(words: list[str]) -> int:
     except KeyboardInterrupt:
         error_console().print(f"interrupted; {_left_behind(config)}", markup=False, soft_wrap=True)
         return INTERRUPTED
-    except SystemExit as stop:  # tyro's way to end after --help or a misspelt flag
-        return stop.code if isinstance(stop.code, int) else 2
+    except SystemExit as stop:  # tyro's way to end after --help, completion or a misspelt flag
+        return 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 2
 
 
 def _device_problem() -> str | None:

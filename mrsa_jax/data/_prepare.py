@@ -20,12 +20,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, DataNotFoundError, nearest, require
+from mrsa_jax._extras import how_to_install
 from mrsa_jax.data._dataset import Dataset
 from mrsa_jax.data._sources import PREPARED, load
 from mrsa_jax.data._tfds import import_tfds, prepared_folder, tfds_directory
-
-EXTRA = "tensorflow-cpu>=2.21"
-"""What to install for the preparation, as the extra `tfds-prepare` of a clone does."""
 
 _TIMEOUT_SECONDS = 1.0
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -58,7 +56,7 @@ class PreparationPlan:
         if importlib.util.find_spec("tensorflow") is None:
             raise DataNotFoundError(
                 f"preparing the data set {self.name!r} needs TensorFlow, which is not installed; "
-                f"reading it afterwards does not. Install it with: pip install '{EXTRA}'"
+                f"reading it afterwards does not. Install it with: {how_to_install('tfds-prepare')}"
             )
 
 

@@ -75,7 +75,7 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
 
 
 @functools.partial(jax.jit, static_argnames="shape")
-def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, ...]:
+def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
     """Return independent draws: entry i depends on the key and on i alone.
 
     A first pass decides by 32 bits of the cut and marks the draws that these leave open, one in
@@ -103,8 +103,8 @@ def draw(table: AliasTable, key: Key[Array, ""], shape: tuple[int, ...]) -> Int3
 
 
 def _draws(
-    table: AliasTable, words: tuple[Array, Array], further: list[UInt32[Array, ...]] | None
-) -> Int32[Array, ...]:
+    table: AliasTable, words: tuple[Array, Array], further: list[UInt32[Array, "*_"]] | None
+) -> Int32[Array, "*_"]:
     """Return draws by their words; those that need `further` ones are `_OPEN` without them."""
     place, fine = words
     mask = jnp.uint32(table.columns.shape[0] - 1) if table.mask is None else table.mask

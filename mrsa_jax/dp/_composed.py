@@ -54,7 +54,7 @@ class Composed:
         usable = orders > _LEAST
         return Composed(counts, kinds, np.where(usable, np.minimum(spent, _VAST), _VAST))
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
+    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon of all orders at which delta is kept, of each client.
 
         Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020),
@@ -70,7 +70,7 @@ class Composed:
 
         return self._of_clients(asked, least, np.inf)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, ...]:
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least delta of all orders at epsilon, of each client."""
         asked = self._asked(epsilon, "epsilon")
         order = np.asarray(ORDERS, np.float64)

@@ -20,7 +20,7 @@ LEAST_SIGMA = 0.5
 
 def renyi_bound(
     kind: Kind, orders: Any, *, l2: float, l1: float, dim: int, variance: float, count: Any
-) -> Float64[np.ndarray, ...]:
+) -> Float64[np.ndarray, "*_"]:
     """Return a bound on the divergence of each order for sums of `count` clients' noise.
 
     Args:
@@ -103,7 +103,7 @@ def _discrete_gaussian(
     return np.asarray(np.minimum.reduce(bounds))
 
 
-def departures(variance: float, count: Any) -> Float64[np.ndarray, ...]:
+def departures(variance: float, count: Any) -> Float64[np.ndarray, "*_"]:
     """Return tau: how far sums of discrete Gaussians are from one of the sum's variance.
 
     10 times the sum over k = 1, ..., n - 1 of exp(-2 pi^2 sigma^2 k / (k + 1)).

@@ -79,7 +79,7 @@ class LatticeNoise:
         require(float(exact) > 0.0, "step", "must leave noise of a positive variance", step)
         return _noise(self.kind, float(exact))
 
-    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, ...]:
+    def sample(self, key: Key[Array, ""], shape: tuple[int, ...]) -> Int32[Array, "*_"]:
         """Draw independent integers by integer arithmetic alone.
 
         Entry i (in order of rows) depends on the key and on i, not on the shape: 64 bits of
@@ -101,7 +101,7 @@ class LatticeNoise:
         require(self.table is not None, "variance", rule, self.words)
         return draw(self.table, key, tuple(shape))
 
-    def mass(self, k: Any) -> Float64[np.ndarray, ...]:
+    def mass(self, k: Any) -> Float64[np.ndarray, "*_"]:
         """Return P(X = k) to float64's digits.
 
         Args:

@@ -63,7 +63,7 @@ class Ledger:
             return self._composed[1]
         return privacy.Distinguishability(self.mu, 1.0, None)
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
+    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon with which delta is kept, of each client.
 
         Args:
@@ -74,7 +74,7 @@ class Ledger:
         """
         return self._realised.epsilon(delta)
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, ...]:
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
         """Return delta at epsilon, of each client.
 
         Args:

@@ -64,7 +64,7 @@ class RingMechanism:
         """Return a bound on the chance that a coordinate of the sum wraps round."""
         return wrap_probability(self.quantizer, self.noise, self.num_clients, 2**self.modulus_bits)
 
-    def rdp(self, orders: Any, survivors: Any = None) -> Float64[np.ndarray, ...]:
+    def rdp(self, orders: Any, survivors: Any = None) -> Float64[np.ndarray, "*_"]:
         """Return a bound on the Renyi divergence that one sum spends.
 
         Between the sums with a client's update and with zeros in its place, its noise added in

@@ -105,7 +105,7 @@ def noisy_row(
     return terms & (row.modulus_of - jnp.uint32(1))[:, None], wrapped
 
 
-def middle_of(counts: Int32[Array, ...], levels: Int32[Array, ...]) -> UInt32[Array, ...]:
+def middle_of(counts: Int32[Array, "*_"], levels: Int32[Array, "*_"]) -> UInt32[Array, "*_"]:
     """Return the middle of sums of codes below K, count (K - 1) / 2 rounded down."""
     return (counts.astype(jnp.uint32) * (levels - jnp.int32(1)).astype(jnp.uint32)) >> jnp.uint32(1)
 

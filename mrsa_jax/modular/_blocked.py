@@ -159,7 +159,7 @@ def _clear_column(
 # ---- modulo the small prime, in float32
 
 
-def _enter_small(matrices: Array) -> Float32[Array, ...]:
+def _enter_small(matrices: Array) -> Float32[Array, "*_"]:
     if matrices.dtype == jnp.bool_:
         return matrices.astype(jnp.float32)
     return _centre(residues(matrices, SMALL_PRIME).astype(jnp.float32))
@@ -227,7 +227,7 @@ def _wide_rules(of: Field) -> _Rules:
     return _Rules(lambda matrices: residues(matrices, of.prime), cross, divide, less_product)
 
 
-def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Array, ...]:
+def _sum_of_products(pairs: list[tuple[Array, Array]], of: Field) -> UInt32[Array, "*_"]:
     """Return sum(left * right) / 2**32 mod p for residues, at most eight pairs (Montgomery).
 
     The primes are below 2**32 / 3.5, so eight products and a word times p stay below 2**64, and
@@ -308,7 +308,7 @@ def _less_multiples(words: Array, size: Array, of: Field) -> Array:
     return words - quotient * of.prime.astype(jnp.int32)
 
 
-def _limbs(values: Array, of: Field) -> list[Float32[Array, ...]]:
+def _limbs(values: Array, of: Field) -> list[Float32[Array, "*_"]]:
     """Return three limbs with signs of residues between -p / 2 and p / 2."""
     is_large = values > of.prime >> jnp.uint32(1)
     rest = jnp.where(is_large, values - of.prime, values).astype(jnp.int32)

@@ -58,7 +58,7 @@ class Distinguishability:
     shift: float
     spread: float | None
 
-    def true_positive_rate(self, fpr: Any) -> Float64[np.ndarray, ...]:
+    def true_positive_rate(self, fpr: Any) -> Float64[np.ndarray, "*_"]:
         """Return how often the best test finds the shift, Phi(Phi^-1(fpr) + mu).
 
         Args:
@@ -69,7 +69,7 @@ class Distinguishability:
         """
         return _gaussian.true_positive_rate(self.mu, self._asked(fpr, "fpr", 1.0))
 
-    def epsilon(self, delta: Any) -> Float64[np.ndarray, ...]:
+    def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon with which delta is kept; infinite where mu is.
 
         Args:
@@ -80,7 +80,7 @@ class Distinguishability:
         """
         return _gaussian.epsilon(self.mu, self._asked(delta, "delta", 1.0))
 
-    def delta(self, epsilon: Any) -> Float64[np.ndarray, ...]:
+    def delta(self, epsilon: Any) -> Float64[np.ndarray, "*_"]:
         """Return Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2).
 
         Args:

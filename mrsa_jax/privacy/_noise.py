@@ -21,7 +21,7 @@ _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 def check_noise(
     noise: Any, rounds: int, argument: str = "noise"
-) -> Float64[np.ndarray, ...] | None:
+) -> Float64[np.ndarray, "*_"] | None:
     """Return the noise of sums as one of three forms, or raise.
 
     Args:

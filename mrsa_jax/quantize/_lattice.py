@@ -112,7 +112,7 @@ class LatticeQuantizer:
         return small * factor
 
     def decode(
-        self, codes: UInt32[Array, "*batch padded"], count: int | Integer[Array, ...]
+        self, codes: UInt32[Array, "*batch padded"], count: int | Integer[Array, "*_"]
     ) -> Float32[Array, "*batch dim"]:
         """Return the sum of updates that a sum of codes stands for.
 

@@ -26,8 +26,8 @@ MOST_CLIENTS = 2**15
 
 
 def lifted(
-    residues: UInt32[Array, ...], middle: UInt32[Array, ...], top: UInt32[Array, ...]
-) -> UInt32[Array, ...]:
+    residues: UInt32[Array, "*_"], middle: UInt32[Array, "*_"], top: UInt32[Array, "*_"]
+) -> UInt32[Array, "*_"]:
     """Return the integers that residues modulo R = 2**b stand for, as two's complement words.
 
     Of those congruent to a residue the one in [middle - R / 2, middle + R / 2).

@@ -6,10 +6,11 @@ import importlib.metadata
 import re
 
 from mrsa_jax._errors import MrsaError
+from mrsa_jax._extras import EXTRAS, how_to_install
 
 FIRST, BEFORE = (1, 38), (1, 43)
 """Versions that were tried: from the first on, before the second."""
-_HOW = "must have flwr>=1.38,<1.43 (pip install 'flwr>=1.38,<1.43')"
+_HOW = f"must have {EXTRAS['flower']} ({how_to_install('flower')})"
 
 
 class UnsupportedFlowerError(MrsaError, ImportError):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError
+from mrsa_jax._extras import how_to_install
 from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
@@ -113,7 +114,7 @@ def _client(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise ConfigurationError(
-            "`workers` must be left out where dask is missing: pip install 'distributed>=2025.1'"
+            f"`workers` must be left out where dask is missing: {how_to_install('dask')}"
         ) from error
     if scheduler is None:
         with (

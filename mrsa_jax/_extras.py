@@ -1,0 +1,31 @@
+"""What each extra of the package installs, so that a hint to install says one thing everywhere.
+
+A hint names the requirement, never this package: a requirement is installed in the same way beside
+a wheel, beside a clone, and where the package's name stands in no registry.
+"""
+
+from __future__ import annotations
+
+EXTRAS = {
+    "cuda12": "jax[cuda12]>=0.10.2,<0.13",
+    "cuda13": "jax[cuda13]>=0.10.2,<0.13",
+    "dask": "distributed>=2025.1",
+    "flower": "flwr>=1.38,<1.43",
+    "jax-privacy": "jax-privacy>=2.0",
+    "nvflare": "nvflare>=2.9,<2.10",
+    "tfds-prepare": "tensorflow-cpu>=2.21",
+}
+"""The requirement of each extra, as `pyproject.toml` has it: a test holds them equal."""
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that adds an extra to the environment that runs.
+
+    Args:
+        extra: A name of `EXTRAS`.
+
+    Examples:
+        >>> how_to_install("dask")
+        "pip install 'distributed>=2025.1'"
+    """
+    return f"pip install '{EXTRAS[extra]}'"
