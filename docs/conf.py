@@ -39,6 +39,7 @@ include_patterns = [
     "notebooks/*.ipynb",
     "benchmarks/README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
 ]
 exclude_patterns = [".*", "build", "dist", "mrsa_jax", "tests", "results", "docs/_site"]

@@ -13,7 +13,9 @@ EXTRAS = {
     "flower": "flwr>=1.38,<1.43",
     "jax-privacy": "jax-privacy>=2.0",
     "nvflare": "nvflare>=2.9,<2.10",
+    "tensorboard": "tensorboardX>=2.6.4",
     "tfds-prepare": "tensorflow-cpu>=2.21",
+    "wandb": "wandb>=0.23",
 }
 """The requirement of each extra, as `pyproject.toml` has it: a test holds them equal."""
 

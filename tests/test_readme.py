@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+import mrsa_jax as mj
 from mrsa_jax import cli
 from mrsa_jax.study import DemoConfig, SimulateConfig, TrainConfig, validate
 from mrsa_jax.study._report import COLUMNS
@@ -161,7 +162,7 @@ def test_every_command_and_notebook_has_its_line() -> None:
 def test_the_citation_is_of_this_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {project['version']}\n" in citation
+    assert f"\nversion: {mj.__version__}\n" in citation
     assert f"\nlicense: {project['license']}\n" in citation
 
 

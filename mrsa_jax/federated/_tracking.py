@@ -20,13 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, require, writing
+from mrsa_jax._extras import how_to_install
 
 Metrics = dict[str, Any]
 Callback = Callable[[Metrics], None]
 
 _IDENTITY = ("scheme", "seed", "run")  # what tells trainings apart that share a callback
-_HOW_TENSORBOARD = "where tensorboardX is missing: pip install 'tensorboardX>=2.6.4'"
-_HOW_WANDB = "where wandb is missing: pip install 'wandb>=0.23'"
+_HOW_TENSORBOARD = f"where tensorboardX is missing: {how_to_install('tensorboard')}"
+_HOW_WANDB = f"where wandb is missing: {how_to_install('wandb')}"
 _MOST_NAME = 100
 
 
