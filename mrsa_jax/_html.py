@@ -10,6 +10,7 @@ import dataclasses
 import html
 import math
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from mrsa_jax._untrusted import printable
 _MOST_CHARACTERS = 120
 _MOST_ROWS = 40
 _MOST_SETTINGS = 30  # that are shown without being asked for
+_MOST_BRIEF = 400
+_FEW, _MANY = 6, 8  # of a tuple's values: shown of one that has many; from how many on
+_MOST_LOOKED_AT = 2**20
+_SECRETS = frozenset({"key_material"})
 _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 
 
@@ -61,6 +66,66 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
     else:
         text = str(value)
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def brief(value: Any) -> str:
+    """Return a dataclass as Python writes it, but arrays by what they are and long tuples cut.
+
+    For `__repr__ = brief` in the class: nothing of an array is printed but its type, its shape and
+    its least and largest numbers, of numbers without axes themselves; of secrets not even these.
+
+    Examples:
+        >>> import numpy as np
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Some:
+        ...     size: object
+        ...     rows: tuple[int, ...]
+        ...     __repr__ = brief
+        >>> Some(np.int32(3), (1, 2))
+        Some(size=3, rows=(1, 2))
+        >>> Some(np.linspace(0.1, 0.5, 200), tuple(range(1000)))
+        Some(size=float64[200] in [0.1, 0.5], rows=(0, 1, 2, 3, 4, 5, ... 1,000 in all))
+    """
+    own = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)
+           if field.repr)  # fmt: skip
+    parts = (f"{name}={_brief(part, name in _SECRETS)}" for name, part in own)
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _brief(value: Any, is_secret: bool = False) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        kind = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        return kind if is_secret else _with_range(value, kind)
+    if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+        first = [_brief(one) for one in value[:_FEW]]
+        if len(value) > _MANY:
+            first.append(f"... {len(value):,} in all")
+        else:
+            first += [_brief(one) for one in value[_FEW:]]
+        text = ", ".join(first) + ("," if len(value) == 1 and isinstance(value, tuple) else "")
+        return f"({text})" if isinstance(value, tuple) else f"[{text}]"
+    if is_secret and value is not None:
+        return "..."
+    text = repr(value)
+    return text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
+
+
+def _with_range(value: Any, kind: str) -> str:
+    """Return an array by its numbers, as far as they are known and few enough to look at."""
+    try:
+        numpy, jax = sys.modules["numpy"], sys.modules.get("jax")
+        if (jax is not None and isinstance(value, jax.core.Tracer)) or value.size > _MOST_LOOKED_AT:
+            return kind
+        own = numpy.asarray(value)
+        if own.dtype.kind not in "biuf":
+            return kind
+        if not own.shape:
+            return f"{own.item():.7g}" if own.dtype.kind == "f" else str(own.item())
+        if own.dtype.kind == "b":
+            return f"{kind}, {int(own.sum()):,} true"
+        return f"{kind} in [{own.min():.6g}, {own.max():.6g}]" if own.size else kind
+    except Exception:  # a key, an array that was given away: what is shown must not fail
+        return kind
 
 
 def hidden_words(size: float) -> str:

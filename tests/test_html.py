@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import privacy, secagg
-from mrsa_jax._html import Markup, card, config_repr, settings_rows, shown, table, tidy
+from mrsa_jax import availability, data, dp, privacy, quantize, secagg, selection
+from mrsa_jax._html import Markup, brief, card, config_repr, settings_rows, shown, table, tidy
 from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
 
 EVIL = "<script>alert('x')</script>&"
@@ -41,6 +43,77 @@ def test_everything_but_markup_is_escaped() -> None:
 )
 def test_values_are_short_texts(value: object, text: str) -> None:
     assert shown(value) == text
+
+
+@dataclasses.dataclass(frozen=True)
+class _Some:
+    one: object
+    key_material: object = None
+
+    __repr__ = brief
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.int32(7), "7"),
+        (np.float32(0.1), "0.1"),
+        (np.arange(12, dtype=np.int32).reshape(3, 4), "int32[3, 4] in [0, 11]"),
+        (np.array([True, False, True]), "bool[3], 2 true"),
+        (np.zeros((0, 2), np.float32), "float32[0, 2]"),
+        (np.array([np.nan, 1.0]), "float64[2] in [nan, nan]"),
+        (np.array(["a"]), "<U1[1]"),
+        (jax.random.key(0), "key<fry>[]"),
+        (jnp.arange(3, dtype=jnp.uint32), "uint32[3] in [0, 2]"),
+        ((1,), "(1,)"),
+        (tuple(range(100)), "(0, 1, 2, 3, 4, 5, ... 100 in all)"),
+        ([np.arange(2), None], "[int64[2] in [0, 1], None]"),
+        (_Some(3), "_Some(one=3, key_material=None)"),
+        (EVIL, repr(EVIL)),
+    ],
+)
+def test_a_repr_holds_no_dump(value: object, text: str) -> None:
+    assert repr(_Some(value)) == f"_Some(one={text}, key_material=None)"
+
+
+def test_a_repr_never_fails_and_tells_no_secret() -> None:
+    given_away = jnp.arange(4)
+    given_away.delete()
+    assert repr(_Some(given_away)) == "_Some(one=int32[4], key_material=None)"
+    seen: list[str] = []
+
+    def traced(x: jax.Array) -> jax.Array:
+        seen.append(repr(_Some(x)))
+        return x
+
+    jaxpr = jax.make_jaxpr(traced)(jnp.ones((2, 3)))
+    assert seen == ["_Some(one=float32[2, 3], key_material=None)"]
+    assert not jaxpr.eqns  # looking computes nothing
+    average = secagg.ring_average(quantize.stochastic(2**12, 0.5), 4, 650, key_material=7)
+    words = np.asarray(average.key_material)
+    assert "key_material=uint32[8]" in repr(average)
+    assert not any(str(word) in repr(average) for word in words)
+    assert repr(_Some(1, b"secret")) == "_Some(one=1, key_material=...)"
+
+
+def test_public_values_have_short_reprs() -> None:
+    """Of 1,000 clients and 200 rounds, what a notebook shows."""
+    history = np.random.default_rng(0).random((200, 1000)) < 0.1
+    shown_ = [
+        selection.weighted(1000, 100),
+        selection.crossing_partitions(900, 90, 30),
+        availability.independent(np.linspace(0.1, 0.5, 1000)),
+        availability.replay(history),
+        secagg.ring_average(quantize.stochastic(2**12, 0.5), 100, 650),
+        dp.ring_mechanism("skellam", 1.0, 1.0, dim=16, num_clients=100, modulus_bits=24),
+        privacy.weak_privacy_trajectory(history[:20], "bounds"),
+        privacy.weak_privacy(history[:20], effort=0.0),
+        dp.ledger(history, 1.0),
+        data.iid(0, data.load("digits"), num_clients=100),
+    ]
+    for value in shown_:
+        assert len(repr(value)) < 900, repr(value)
+        assert "\n" not in repr(value)
 
 
 def test_what_is_huge_stays_short() -> None:

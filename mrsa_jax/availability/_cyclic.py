@@ -20,6 +20,7 @@ from mrsa_jax._arrays import integer_or_vector, one_number
 from mrsa_jax._chance import check_chances, happens, spread, threshold
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
@@ -34,6 +35,8 @@ class Cyclic:
         phase: int32, one for all clients or [N], in [0, L): in round j, from 0, client i is at
             place (j + phase_i) mod L.
     """
+
+    __repr__ = brief
 
     thresholds: Array
     phase: Array

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax._chance import check_chances, happens, spread, threshold, threshold_chance
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import as_key, client_words
 from mrsa_jax._tracing import needs_values
 
@@ -35,6 +36,8 @@ class Independent:
         thresholds: uint32, one for all clients or [N]: a client is away in a round when its word is
             below, so that rates are exact to 2**-32.
     """
+
+    __repr__ = brief
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax._arrays import number_or_vector
 from mrsa_jax._chance import check_chances, happens, spread, threshold
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
@@ -33,6 +34,8 @@ class Markov:
         leave: uint32, threshold of the chance that an online client is offline in the next round.
         back: uint32, threshold of the chance that an offline client is online in the next round.
     """
+
+    __repr__ = brief
 
     away: Array
     leave: Array

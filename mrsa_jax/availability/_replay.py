@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._arrays import binary_matrix
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
@@ -32,6 +33,8 @@ class Replay:
         repeats: bool scalar, whether the first row follows the last; else nobody is online then.
         is_random: bool scalar, whether a trial starts at a row drawn uniformly.
     """
+
+    __repr__ = brief
 
     trace: Array
     repeats: Array

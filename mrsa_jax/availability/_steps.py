@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._chance import check_chances, happens, threshold
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
 
@@ -49,6 +50,8 @@ class IndependentSteps:
         thresholds: uint32[4] or [4, N], non-decreasing: a client has left by step s when its word
             is below entry s - 1, so that one word a client decides all steps.
     """
+
+    __repr__ = brief
 
     thresholds: Array
     takes_trials: ClassVar[bool] = True

@@ -17,6 +17,7 @@ from jaxtyping import Float32, Int
 
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.data._dataset import Dataset, check_labels
 
@@ -33,6 +34,8 @@ class ClientData:
         sizes: int32 [N], how many samples each client holds (0 is allowed).
         num_classes: Number of classes (static).
     """
+
+    __repr__ = brief
 
     inputs: Any  # arrays, but while JAX rebuilds the pytree, anything
     labels: Any

@@ -13,6 +13,7 @@ import numpy as np
 
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,6 +28,8 @@ class Dataset:
         test_labels: int32 [m].
         num_classes: Number of classes.
     """
+
+    __repr__ = brief
 
     name: str
     train_inputs: np.ndarray

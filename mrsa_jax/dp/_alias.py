@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Key, UInt32
 
+from mrsa_jax._html import brief
 from mrsa_jax._streams import block_words, fold
 
 CUT_BITS = 128
@@ -35,6 +36,8 @@ class AliasTable:
         finer: uint32[3, 2**m], the lower words of the cut, the highest first.
         mask: uint32, 2**m - 1 where columns that no draw takes follow; None where none do.
     """
+
+    __repr__ = brief
 
     columns: Array
     finer: Array

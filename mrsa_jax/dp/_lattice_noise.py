@@ -22,6 +22,7 @@ from jaxtyping import Array, Float64, Int32, Key
 from mrsa_jax._checks import KNOWN, POSITIVE, check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._alias import CUT_BITS, AliasTable, alias_table, draw
 from mrsa_jax.dp._laws import Kind, masses, reach, tail
@@ -43,6 +44,8 @@ class LatticeNoise:
             width JAX's numbers have.
         table: What is drawn from; None where the variance is above 2**32.
     """
+
+    __repr__ = brief
 
     kind: Kind = dataclasses.field(metadata={"static": True})
     words: Array

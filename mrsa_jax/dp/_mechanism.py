@@ -14,6 +14,7 @@ from jaxtyping import Float64
 
 from mrsa_jax._checks import POSITIVE, check_integer, check_known, check_number
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._divergence import LEAST_SIGMA, renyi_bound
 from mrsa_jax.dp._lattice_noise import MAX_VARIANCE, LatticeNoise, discrete_gaussian, skellam
@@ -43,6 +44,8 @@ class RingMechanism:
         num_clients: n, whose noise is planned in each sum.
         modulus_bits: b of the ring of 2**b elements.
     """
+
+    __repr__ = brief
 
     quantizer: LatticeQuantizer
     noise: LatticeNoise

@@ -20,6 +20,7 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import is_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import Stream, host_generator
 from mrsa_jax._tracing import needs_values
 
@@ -53,6 +54,8 @@ class Drift:
         layer_correlation: float64 [L, M], within each layer.
         num_coordinates: Coordinates of an update that were looked at.
     """
+
+    __repr__ = brief
 
     spread: float
     memory: float

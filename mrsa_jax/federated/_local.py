@@ -22,6 +22,7 @@ from jaxtyping import Array, Float32, Int32, Key
 from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._device import platform
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
@@ -46,6 +47,8 @@ class LocalSGD:
         compute_dtype: Of the forward and backward pass, "bfloat16", "tf32" or None for float32
             (static).
     """
+
+    __repr__ = brief
 
     learning_rate: Any  # arrays, but while JAX rebuilds the pytree, anything
     momentum: Any

@@ -22,6 +22,7 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_count
 from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require, require_methods
+from mrsa_jax._html import brief
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
@@ -79,6 +80,8 @@ class TrainingResult:
         drift: Spread and memory of the clients' updates, of the rounds before any that diverged;
             None unless asked for.
     """
+
+    __repr__ = brief
 
     parameters: np.ndarray
     evaluated_rounds: np.ndarray

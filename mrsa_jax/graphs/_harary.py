@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 from mrsa_jax.graphs._types import check_num_clients
 
@@ -28,6 +29,8 @@ class Harary:
         degree: int32[], k.
         num_clients: n.
     """
+
+    __repr__ = brief
 
     degree: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Key
 
 from mrsa_jax._chance import happens, threshold
 from mrsa_jax._checks import check_number
+from mrsa_jax._html import brief
 from mrsa_jax._streams import pair_words
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.graphs._types import check_num_clients
@@ -29,6 +30,8 @@ class Complete:
     Attributes:
         num_clients: n.
     """
+
+    __repr__ = brief
 
     num_clients: int = dataclasses.field(metadata={"static": True})
 
@@ -49,6 +52,8 @@ class ErdosRenyi:
             stands for chance 1.
         num_clients: n.
     """
+
+    __repr__ = brief
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words, fold
 from mrsa_jax.graphs._harary import check_degree, random_places
 from mrsa_jax.graphs._types import check_num_clients
@@ -31,6 +32,8 @@ class RandomRegular:
         num_clients: n.
         degree: k; static, because it is the size of the list of edges.
     """
+
+    __repr__ = brief
 
     num_clients: int = dataclasses.field(metadata={"static": True})
     degree: int = dataclasses.field(metadata={"static": True})

@@ -23,6 +23,7 @@ from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._checks import check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import StepDropout
@@ -100,6 +101,8 @@ class SegmentAverage:
         noise: A `BlockNoise`, what clients add on the lattices of the blocks; or None.
         clip_norm: float32, norm to which updates are shortened; or None.
     """
+
+    __repr__ = brief
 
     quantizer: Any
     key_material: Array

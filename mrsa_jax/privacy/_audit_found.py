@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 from mrsa_jax._checks import check_count, check_known, check_number
-from mrsa_jax._html import Markup, card, hidden_words, shown, tidy
+from mrsa_jax._html import Markup, brief, card, hidden_words, shown, tidy
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._audit_hidden import Hidden, Noisy
 from mrsa_jax.privacy._audit_joining import Joining
@@ -71,6 +71,8 @@ class Audit:
         notes: What else its reader tells of it.
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
     """
+
+    __repr__ = brief
 
     num_rounds: int
     num_clients: int

@@ -18,6 +18,7 @@ import numpy as np
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
@@ -61,6 +62,8 @@ class ClientPrivacy:
         error_bits: None where lower bounds are proven; otherwise k: one of them is wrong with
             error chance below 2**-k, and none is certified that rests on it.
     """
+
+    __repr__ = brief
 
     lower: np.ndarray
     upper: np.ndarray

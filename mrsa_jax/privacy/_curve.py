@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._html import brief
 from mrsa_jax.privacy._weak import Budget, candidates, guess_seconds
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
@@ -69,6 +70,8 @@ class WeakPrivacyTrajectory:
         witnesses: For each history, in order, the exact combinations that lowered the
             upper bound; empty with `method="bounds"`.
     """
+
+    __repr__ = brief
 
     lower: np.ndarray | Array
     upper: np.ndarray | Array

@@ -17,7 +17,7 @@ import numpy as np
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
-from mrsa_jax._html import card, shown
+from mrsa_jax._html import brief, card, shown
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy.solver import (
     CHEAP_SECONDS,
@@ -74,6 +74,8 @@ class WeakPrivacy:
             drawn for the call decided, and something is wrong with error chance below 2**-k,
             whatever P was made for. So it is where a proof would have cost more than the effort.
     """
+
+    __repr__ = brief
 
     lower: int | None
     upper: int | None

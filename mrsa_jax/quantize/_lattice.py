@@ -18,6 +18,7 @@ from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import fold_over
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.quantize._norms import factor_within, norm, scaled_down
@@ -45,6 +46,8 @@ class LatticeQuantizer:
         dim: Length of an update (static).
         is_rotated: Whether updates are rotated (static).
     """
+
+    __repr__ = brief
 
     step: Array
     clip_norm: Array

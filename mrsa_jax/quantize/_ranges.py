@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32
 
 from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import nearest, require
+from mrsa_jax._html import brief
 from mrsa_jax.quantize._stochastic import Quantizer
 
 RangeStatistic = Literal["max", "rms"]
@@ -54,6 +55,8 @@ class FollowingRange:
         floor: float32 scalar, the smallest half width.
         statistic: "max" or "rms" (static).
     """
+
+    __repr__ = brief
 
     multiplier: Array
     floor: Array

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float32, Integer, Key, UInt32
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import random_words
 from mrsa_jax._tracing import needs_values
 
@@ -60,6 +61,8 @@ class StochasticQuantizer:
         lower: r1, float32 scalar.
         upper: r2, float32 scalar.
     """
+
+    __repr__ = brief
 
     num_levels: Array
     lower: Array

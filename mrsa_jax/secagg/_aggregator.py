@@ -23,6 +23,7 @@ from mrsa_jax import graphs
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require, require_methods
+from mrsa_jax._html import brief
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax._tracing import needs_values
@@ -69,6 +70,8 @@ class RingAverage:
             (static).
         noise: Integers that each client adds to its codes, on the quantizer's lattice; or None.
     """
+
+    __repr__ = brief
 
     quantizer: Any  # a Quantizer; while JAX rebuilds the pytree, anything
     key_material: Array

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._round_rules import (
     LearntRound,
     SplitPolicy,
@@ -67,6 +68,8 @@ class GraphRule:
         labels: int32[N], the number of each client's block.
         policy: What happens to blocks that lost a member (static).
     """
+
+    __repr__ = brief
 
     graph: Any  # a GraphModel; while JAX rebuilds the pytree, anything
     threshold: Any

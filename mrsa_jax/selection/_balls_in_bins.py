@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_integer, check_size
+from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 
 
@@ -36,6 +37,8 @@ class BinSelection:
         num_bins: int32 scalar, b.
         num_clients: N, static.
     """
+
+    __repr__ = brief
 
     num_bins: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

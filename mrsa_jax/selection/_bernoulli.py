@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float64, Key
 from mrsa_jax import _chance
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
@@ -32,6 +33,8 @@ class BernoulliSelection:
             below; the largest value: always.
         num_clients: N, static.
     """
+
+    __repr__ = brief
 
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})

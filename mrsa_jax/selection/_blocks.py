@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
@@ -42,6 +43,8 @@ class BlockSelection:
             before the others are chosen uniformly among the remaining available blocks.
         num_clients: N, static.
     """
+
+    __repr__ = brief
 
     block_size: Array
     blocks_per_cohort: Array

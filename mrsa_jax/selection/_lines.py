@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Key
 from mrsa_jax._arrays import binary_matrix, check_integers
 from mrsa_jax._checks import check_known, check_size
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
 from mrsa_jax._tracing import needs_values
@@ -50,6 +51,8 @@ class LineSelection:
         num_clients: N, static.
         shape: Components, classes of each, lines of each; static.
     """
+
+    __repr__ = brief
 
     members: Array
     lines_of: Array

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float32, Int32, Key
 from mrsa_jax._arrays import number_or_vector, one_number
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
@@ -62,6 +63,8 @@ class PowerOfChoice:
         rise: int32 scalar, what it gains in one without.
         num_clients: N, static.
     """
+
+    __repr__ = brief
 
     cohort_size: Array
     num_candidates: Array

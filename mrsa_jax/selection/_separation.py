@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_size
+from mrsa_jax._html import brief
 from mrsa_jax._selector import Selector, check_selector
 
 
@@ -44,6 +45,8 @@ class SeparatedSelection:
         selector: The scheme inside.
         separation: int32 scalar, b: least difference of two rounds of one client.
     """
+
+    __repr__ = brief
 
     selector: Any
     separation: Array
