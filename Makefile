@@ -55,8 +55,8 @@ LOWEST_TESTS ?= tests/cli tests/study tests/contracts tests/dp tests/live tests/
 LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
 test-lowest: $(VENV)/.made
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(LOWEST_UV) --resolution lowest-direct -e '.[dask]'
-	$(LOWEST_UV) beartype hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
+	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]'
+	$(LOWEST_UV) beartype google-crc32c hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(LOWEST_TESTS)
 
