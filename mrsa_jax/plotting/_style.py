@@ -122,12 +122,16 @@ def style(column: Column | None = None) -> Iterator[None]:
 
     if column is not None:
         check_known(column, "column", _SIZES, "a known width")
-    token = _COLUMN.set(_COLUMN.get() if column is None else column)
+    token, shows = _COLUMN.set(_COLUMN.get() if column is None else column), mpl.is_interactive()
     try:
         with mpl.rc_context(_settings(_SIZES[_COLUMN.get()])):
-            yield
+            try:
+                yield
+            finally:  # a notebook's backend, if it loads in here, says that figures show themselves
+                shows = mpl.is_interactive()
     finally:
         _COLUMN.reset(token)
+        mpl.interactive(shows)
 
 
 def _settings(size: tuple[float, float]) -> Any:

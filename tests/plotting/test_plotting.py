@@ -162,3 +162,18 @@ def test_no_number_of_clients_is_below_none(trials: int | None, most: int) -> No
     assert ax.get_title(loc="left") + ax.get_title() == ""
     assert ax.get_label().endswith("Mean of 4 trials; band: 5 to 95 %.") == (trials is not None)
     plt.close("all")
+
+
+def test_a_backend_that_loads_in_a_style_still_shows_figures() -> None:
+    """A notebook's does when the first figure is one of ours; all were hidden from there on."""
+    import matplotlib
+
+    before = matplotlib.is_interactive()
+    try:
+        for shows in (True, False):
+            matplotlib.interactive(not shows)
+            with plotting.style(), plotting.style("single"):
+                matplotlib.interactive(shows)  # as matplotlib_inline does
+            assert matplotlib.is_interactive() == shows
+    finally:
+        matplotlib.interactive(before)
