@@ -128,6 +128,30 @@ def _with_range(value: Any, kind: str) -> str:
         return kind
 
 
+def number(value: Any, digits: int = 4) -> str:
+    """Return a number as tables show it: whole ones whole, others with few digits; "-" for none.
+
+    Examples:
+        >>> [number(value) for value in (0.30000001, 12.0, 1234567, 0.000123456, 2e-9, -0.0)]
+        ['0.3', '12', '1,234,567', '0.0001235', '2e-9', '0']
+        >>> [number(value) for value in (float("nan"), float("-inf"), 98765.4321, 1.5e20)]
+        ['-', '-inf', '98,765', '1.5e20']
+    """
+    if value != value:
+        return "-"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    size = abs(value)
+    if size < 10**15 and (value == int(value) or size >= 10**digits - 0.5):
+        whole = round(value)
+        return f"{whole:,}" if abs(whole) >= 10**4 else str(whole)
+    if 1e-4 <= size < 10**digits:
+        text = f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    head, _, power = f"{value:.{digits - 1}e}".partition("e")
+    return f"{head.rstrip('0').rstrip('.')}e{int(power)}"
+
+
 def hidden_words(size: float) -> str:
     """Return in short as in a sum of how many clients one is hidden; "1" only where exposed.
 

@@ -17,9 +17,9 @@ from mrsa_jax.cli._console import print_json
 class ReportConfig:
     """Write a self-contained HTML page of any folder that a command wrote.
 
-    For folders of demo, simulate, train, sweep, attack, audit and reproduce: what was found,
-    tables, figures, settings with what was changed, provenance, and the papers behind it all with
-    BibTeX.
+    For folders of demo, simulate, train, sweep, attack, audit, advise and reproduce: what was
+    found, with verdicts and curves to hover over and switch, tables, settings with what was
+    changed, provenance, and the papers behind it all with BibTeX.
       mrsa-jax report results/demo
       mrsa-jax report results/sweep --out sweep.html --open
 
@@ -29,7 +29,7 @@ class ReportConfig:
     folder: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")] = (
         tyro.MISSING
     )
-    """Folder of demo, simulate, train, sweep, attack, audit or reproduce."""
+    """Folder of demo, simulate, train, sweep, attack, audit, advise or reproduce."""
 
     out: File = None
     """File to write; report.html in the folder when left out."""
@@ -58,5 +58,5 @@ def run_report(config: ReportConfig) -> int:
             {"page": str(saved.path), "command": saved.command, "bytes": size, "papers": papers}
         )
     else:
-        sys.stdout.write(f"Wrote {saved.path} ({size / 1e6:.1f} MB, needs nothing beside it)\n")
+        sys.stdout.write(f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs nothing beside it)\n")
     return 0

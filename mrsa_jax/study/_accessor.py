@@ -157,7 +157,7 @@ class StudyAccessor:
         Returns:
             The page.
         """
-        from mrsa_jax.study._report_sweep import study_pictures, sweep_page
+        from mrsa_jax.study._report_sweep import sweep_page
 
         results = self._checked()
         manifest: dict[str, Any] = {"command": "study", "seed": "unknown", **results.attrs}
@@ -166,7 +166,7 @@ class StudyAccessor:
         if self.is_sweep:
             text = sweep_page(manifest, results)
         else:
-            text = _report.study_page(manifest, results, study_pictures(results))
+            text = _report.study_page(manifest, results, spec=results)
         write_page(target, text)
         return target
 

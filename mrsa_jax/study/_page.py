@@ -8,17 +8,19 @@ and figures for those who listen to it.
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
+from mrsa_jax.study import _chart_look
+from mrsa_jax.study._chart import Chart, drawn
+from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._cite import papers_behind
 
 _MOST_ROWS = 400
@@ -26,23 +28,29 @@ _TALL = 25  # rows of a table that scrolls inside the page
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --soft: #565656; --paper: #fff; --line: #d9d9d9;
-        --shade: #f4f5f7; --link: #0057a8; --mark: #8a3c00; }
+        --shade: #f4f5f7; --link: #0057a8; --mark: #8a3c00; --good: #0a5c32; --good-g: #e0f3e8;
+        --fair: #6b4300; --fair-g: #fdf0d6; --bad: #9c1010; --bad-g: #fde8e6; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e8e8e8; --soft: #b0b3b8; --paper: #16181c; --line: #3a3f47; --shade: #22262d;
-          --link: #8ec1ff; --mark: #ffb27a; } }
+          --link: #8ec1ff; --mark: #ffb27a; --good: #86e3ad; --good-g: #12361f;
+          --fair: #ffd28a; --fair-g: #3b2d10; --bad: #ffa8a1; --bad-g: #451b18; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: var(--ink);
-       background: var(--paper); max-width: 62rem; margin: 0 auto; padding: 1rem;
+       background: var(--paper); max-width: 72rem; margin: 0 auto; padding: 1rem;
        overflow-wrap: break-word; -webkit-text-size-adjust: 100%; }
 a { color: var(--link); }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: .6rem 0 .2rem; }
-h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; padding-top: .4rem;
-     border-top: 1px solid var(--line); }
+h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; padding-top: .4rem;
+     border-top: 1px solid var(--line); } h2, h3 { scroll-margin-top: 3.2rem; }
+main > section:first-child h2 { margin-top: .8rem; border-top: 0; }
 h3 { font-size: 1rem; margin: 1.3rem 0 .3rem; }
+.verdict { font-size: 1.1rem; margin: .3rem 0; }
 .lead, .note { color: var(--soft); margin: .2rem 0; } .note { font-size: .9rem; }
-nav ul { list-style: none; padding: 0; margin: .8rem 0 0; display: flex; flex-wrap: wrap;
-         gap: .2rem 1.1rem; }
-nav a { display: inline-block; padding: .3rem 0; }
+nav { position: sticky; top: 0; z-index: 3; background: var(--paper); margin: .6rem 0 0;
+      border-bottom: 1px solid var(--line); overflow-x: auto; scrollbar-width: thin; }
+nav ul { list-style: none; padding: 0; margin: 0; display: flex; gap: 1.1rem; }
+nav li { margin: 0; white-space: nowrap; }
+nav a { display: inline-block; padding: .45rem 0; } p, .lead { max-width: 60rem; }
 .wide { overflow-x: auto; margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; }
 .tall { max-height: 34rem; overflow: auto; } .tall thead th { position: sticky; top: 0; }
 .wide:focus-visible { outline: 2px solid var(--link); }
@@ -63,16 +71,16 @@ td.long { min-width: 14rem; } tbody th.text { min-width: 9rem; }
 .settings td, .settings th { text-align: left; overflow-wrap: anywhere; }
 .settings th { width: 45%; }
 figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: var(--soft); }
-.figures { display: grid; gap: 1.5rem;
-           grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); }
+.figures { display: grid; gap: 1.8rem 2rem;
+           grid-template-columns: repeat(auto-fill, minmax(min(24rem, 100%), 1fr)); }
+.opening { display: grid; gap: 1.2rem 2rem; } .opening > * { min-width: 0; }
+@media (min-width: 60rem) { .opening.two { grid-template-columns: 3fr 2fr; } }
 .picture { overflow-x: auto; } .picture:focus-visible { outline: 2px solid var(--link); }
 img { display: block; width: 100%; height: auto; background: #fff; border-radius: .3rem; }
 pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem;
       border-radius: .4rem; }
 li { margin: .35rem 0; } summary { cursor: pointer; padding: .4rem 0; }
-svg { max-width: 100%; height: auto; }
-@media screen and (max-width: 34rem) {
-  body { font-size: 15px; } h1 { font-size: 1.35rem; }
+@media screen and (max-width: 34rem) { body { font-size: 15px; } h1 { font-size: 1.35rem; }
   .picture img { width: 36rem; max-width: none; } }
 @media print {
   :root { color-scheme: light; --ink: #000; --soft: #333; --paper: #fff; --line: #bbb;
@@ -113,7 +121,7 @@ class Section(NamedTuple):
 
 
 def page(
-    title: str, lead: Sequence[str], sections: Sequence[Section], *, has_menu: bool = True
+    title: str, lead: Sequence[str], sections: Sequence[Section], *, series: Sequence[Series] = ()
 ) -> str:
     """Return a whole page.
 
@@ -121,7 +129,7 @@ def page(
         title: Its heading and title.
         lead: Short lines below the heading.
         sections: Its parts, in reading order; those without content are left out.
-        has_menu: Whether links to all parts stand below the heading.
+        series: What is drawn on it, in the order of its legend.
     """
     kept = [section for section in sections if section.content]
     links = "".join(f'<li><a href="#{s.anchor}">{tidy(s.title)}</a></li>' for s in kept)
@@ -136,12 +144,13 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{tidy(title)}</title><style>{STYLE}</style></head>\n<body>"
-        f"<header><h1>{tidy(title)}</h1>{lines}"
-        + f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
-        * has_menu
-        + "</header>\n"
-        f"<main>{body}</main></body></html>\n"
+        f"<title>{tidy(title)}</title><style>{STYLE}{_chart_look.STYLE}"
+        f"{_chart_look.colours(series)}</style></head>\n<body>"
+        f"<header><h1>{tidy(title)}</h1>{lines}</header>\n"
+        f'<nav aria-label="Sections" tabindex="0"><ul>{links}</ul></nav>\n'
+        f"<main>{body}</main>"
+        + f"<script>{_chart_look.SCRIPT}</script>" * ('class="plot"' in body)
+        + "</body></html>\n"
     )
 
 
@@ -207,20 +216,22 @@ def figures_section(pictures: Mapping[str, tuple[str, bytes]], title: str = "Fig
     return Section(title, f'<div class="figures">{shown_ones}</div>' if pictures else "")
 
 
-def png_of(plot: Callable[..., Any], dpi: int = 150) -> bytes:
-    """Return what a function draws into the axes `ax`, as a picture."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def charts_section(
+    charts: Mapping[str, Chart], series: Sequence[Series], title: str = "Figures"
+) -> Section:
+    """Return charts side by side, below the legend in short."""
+    places = _chart_look.places(series)
+    figures = "".join(drawn(chart, places) for chart in charts.values())
+    content = f'{_chart_look.keys(series)}<div class="figures">{figures}</div>'
+    return Section(title, content if figures else "")
 
-    from mrsa_jax import plotting
 
-    with plotting.style():
-        figure = Figure(layout="constrained")
-        FigureCanvasAgg(figure)
-        plot(ax=figure.subplots())
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=dpi)
-    return stream.getvalue()
+def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
+    """Return what a page opens with: one large chart, and a second one beside it if there is."""
+    places = _chart_look.places(series)
+    figures = [drawn(chart, places, is_large=True) for chart in charts]
+    kind = "opening two" if len(figures) > 1 else "opening"
+    return f'<div class="{kind}">{"".join(figures)}</div>' if any(figures) else ""
 
 
 def figure(caption: str, png: bytes) -> str:

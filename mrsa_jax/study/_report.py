@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from mrsa_jax._html import plain_settings, tidy
-from mrsa_jax.study import _summary
+from mrsa_jax._html import hidden_words, number, plain_settings, tidy
+from mrsa_jax.study import _figures, _points, _summary
+from mrsa_jax.study._chart import Chart
+from mrsa_jax.study._chart_look import Series, legend
+from mrsa_jax.study._cost import cost_charts
 from mrsa_jax.study._kinds import KINDS
 from mrsa_jax.study._page import (
     Section,
+    charts_section,
     data_table,
-    figure,
     figures_section,
+    opening,
     page,
     papers_section,
     paragraphs,
@@ -50,37 +54,6 @@ _FORMS = {
 COLUMNS = tuple(_FORMS)
 """Headings of a study's table."""
 
-_OPENING = "weak_and_hidden"
-_CAPTIONS = {
-    _OPENING: "Weak T (dashed where its bounds meet, else the band between them) against what the"
-    " worst client is hidden among (thick). Under random selection a combination of the sums still"
-    " holds many clients while the worst of them is hidden hardly better than alone; blocks that"
-    " only take part whole keep both for ever.",
-    "hidden_among_worst": "Hidden among: as in a sum of how many clients the worst hidden client is"
-    " (thin lines: the median client), of those who took part; 1 means exposed.",
-    "strong_privacy": "Strong T: the fewest clients who only move together.",
-    "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
-    "fairness_gap": "Fairness gap F: most minus least often summed client, divided by the rounds.",
-    "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a round's sum,"
-    " skipped rounds counted; the marks at the right are expectations.",
-    "bits_worst": "Bits a coordinate that the sums tell of a client's updates, which drift as"
-    " measured: from the median client (thick) to the worst (thin). T caps none of it but what"
-    " stays the same.",
-    "correlation": "Correlation of a client's updates, by the rounds between them, and what was"
-    " fitted to it: the share that lasts times powers of its memory.",
-    "accuracy": "Accuracy of the global model on the test set.",
-    "accuracy_epsilon": "Test accuracy against the epsilon that clients have spent until then: the"
-    " worst client's (thick) and the clients' mean (thin).",
-    "epsilon": "Epsilon of clients' whole histories against the server, from who really survived:"
-    " from the clients' mean (thick) to the worst client (thin).",
-    "reconstruction_error": "Relative squared error of each client's update as the server's least"
-    " squares reconstructs it, models frozen over the whole history (the worst case); 1 means"
-    " nothing was learnt beyond zero.",
-}
-
-FIGURES = tuple(_CAPTIONS)
-"""Names of a study's figures, in reading order."""
-
 
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row of the table as text, in the order of `COLUMNS`; "-" for what there is not."""
@@ -111,42 +84,92 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def study_page(
-    manifest: Mapping[str, Any], results: xr.Dataset, pictures: Mapping[str, bytes]
+    manifest: Mapping[str, Any],
+    results: xr.Dataset,
+    pictures: Mapping[str, bytes] | None = None,
+    *,
+    spec: Any = None,
 ) -> str:
-    """Return the page of a study of schemes: words, table, figures, settings, provenance, papers.
+    """Return the page of a study of schemes: what was found, charts, settings, papers.
 
     Args:
         manifest: Its provenance.
         results: Its data set.
-        pictures: Its figures as PNG, by name.
+        pictures: Further figures as PNG, by name.
+        spec: What papers are behind, as of `cite`; the manifest when None.
     """
     rows = _summary.summarise(results)
+    series = [scheme_series(row) for row in rows]
+    charts = _figures.charts(results)
+    first, second = _openings(charts)
     table = data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
-    opening = {name: png for name, png in pictures.items() if name == _OPENING}
-    others = {name: png for name, png in pictures.items() if name != _OPENING}
-    large = "".join(figure(*pair) for pair in captioned(opening).values())
+    glance = opening([charts[name] for name in first], series)
+    others = {name: chart for name, chart in charts.items() if name not in (*first, *second)}
+    more = {name: png for name, png in (pictures or {}).items() if name not in charts}
     sections = [
-        Section("How well clients are hidden", large),
+        Section(_FIRST[first[0]] if first else "Schemes", glance + legend(series, "Schemes")),
+        Section(_FIRST[_figures.OPENING], opening([charts[name] for name in second], series)),
         Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
         noise_section(results, rows),
         drift_section(results, rows),
-        Section("Privacy and its cost", _cost(results)),
-        figures_section(captioned(others)),
+        charts_section(_costs(results), series, "Privacy and its cost"),
+        charts_section(others, series),
+        figures_section(captioned(more), "Pictures"),
     ]
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
     lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
-    return whole_page(manifest, [lead], sections)
+    return whole_page(manifest, [lead], sections, series=series, spec=spec)
 
 
-def _cost(results: xr.Dataset) -> str:
-    """Return the pictures of strong T against C against accuracy; "" for a single scheme."""
-    from mrsa_jax.study import _explorer, _points
+_HIDING = (_figures.OPENING, "hidden_among_worst", "strong_privacy")
+_FIRST = {
+    "accuracy": "Accuracy and loss",
+    _figures.OPENING: "How well clients are hidden",
+    "hidden_among_worst": "How well clients are hidden",
+    "strong_privacy": "How well clients are hidden",
+}
 
+
+def _openings(charts: Mapping[str, Chart]) -> tuple[list[str], list[str]]:
+    """Return which charts come first: of what was trained, then of who is hidden how well."""
+    learning = [name for name in _figures.LEARNING if name in charts]
+    hiding = [name for name in _HIDING if name in charts][:1]
+    return (learning, hiding) if "accuracy" in learning else (hiding, [])
+
+
+def _costs(results: xr.Dataset) -> dict[str, Chart]:
+    """Return the charts of strong T against C against accuracy; none for a single scheme."""
     table = _points.points(results)
-    return _explorer.pictures(table, ("scheme",)) if len(table) > 1 else ""
+    return cost_charts(table, ("scheme",), "scheme") if len(table) > 1 else {}
+
+
+def scheme_series(row: Row) -> Series:
+    """Return what a page says of a scheme in one line."""
+    parts = []
+    if row.exposed_clients > 0:
+        verdict = ("bad", "exposed")
+        parts.append(f"{number(row.exposed_clients)} of {row.num_clients} clients, the first after "
+                     f"round {row.first_exposed_after}")  # fmt: skip
+    elif row.strong_privacy is None:
+        verdict = ("fair", "no sums")
+    elif row.lasts:
+        verdict = ("good", "T lasts")
+        parts.append(f"no fewer than {row.guaranteed_privacy} clients in any combination, for ever")
+    else:
+        verdict = ("fair", "not yet exposed")
+        parts.append(f"rank {number(row.rank)} of {row.num_clients}, and nothing stops it")
+    if row.percent_right is not None:
+        parts.insert(0, f"{row.percent_right:.1f} % accuracy")
+    if row.hidden_among_worst is not None:
+        parts.append(f"worst hidden among {hidden_words(row.hidden_among_worst)}")
+    size = number(row.aggregation_cardinality, 3)
+    parts.append(f"{size} client{'s' * (size != '1')} in a mean sum")
+    if row.epsilon_worst is not None:
+        parts.append(f"epsilon {number(row.epsilon_worst, 3)} for the worst client")
+    return Series(row.scheme, verdict, "; ".join(parts))
 
 
 def whole_page(
@@ -156,8 +179,9 @@ def whole_page(
     *,
     settings: Section | None = None,
     title: str = "",
-    has_menu: bool = True,
+    series: Sequence[Series] = (),
     known: Mapping[str, type] | None = None,
+    spec: Any = None,
 ) -> str:
     """Return a page whose last sections are what every study has.
 
@@ -167,19 +191,18 @@ def whole_page(
         sections: What this study found.
         settings: The section of settings, where it is not that of one command.
         title: What the heading says of the command.
-        has_menu: Whether links to all sections stand below the heading.
+        series: What is drawn on it, in the order of its legend.
         known: As of `defaults_of`.
+        spec: What papers are behind, as of `cite`; the manifest when None.
     """
     command = str(manifest.get("command", "study"))
     common = [
         settings or settings_section(manifest.get("config", {}), defaults_of(command, known)),
         provenance_section(manifest),
-        papers_section(manifest),
+        papers_section(manifest if spec is None else spec),
     ]
     words = title or TITLES.get(command, "multi-round secure aggregation")
-    return page(
-        f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], has_menu=has_menu
-    )
+    return page(f"mrsa_jax {spoken(command)}: {words}", lead, [*sections, *common], series=series)
 
 
 _KINDS = {kind.config.__name__.removesuffix("Config").lower(): kind for kind in KINDS.values()}
@@ -221,10 +244,7 @@ def defaults_of(command: str, known: Mapping[str, type] | None = None) -> dict[s
 
 def captioned(pictures: Mapping[str, bytes]) -> dict[str, tuple[str, bytes]]:
     """Return each figure with what it shows."""
-    return {
-        name: (_CAPTIONS.get(name, name.replace("_", " ").capitalize()), png)
-        for name, png in pictures.items()
-    }
+    return {name: (name.replace("_", " ").capitalize(), png) for name, png in pictures.items()}
 
 
 _READING = (

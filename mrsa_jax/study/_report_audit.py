@@ -8,21 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax._html import hidden_words, shown, tidy
+from mrsa_jax._html import hidden_words, number, shown, tidy
 from mrsa_jax.study import _report
-from mrsa_jax.study._page import Section, data_table, figures_section, paragraphs
+from mrsa_jax.study._audit_figures import EXPOSED, PRIVACY, QUESTIONS, audit_charts
+from mrsa_jax.study._chart import Chart
+from mrsa_jax.study._chart_look import Series, badge, legend
+from mrsa_jax.study._page import Section, charts_section, data_table, opening, paragraphs
 
 _MOST_ROWS = 200
 _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
-
-_CAPTIONS = {
-    "exposed_clients": "Clients whose own update could be solved for after each round: a "
-    "combination of the sums so far is theirs alone.",
-    "weak_privacy": "Weak T after each round: the fewest clients in any combination of the "
-    "sums so far, between its bounds (before the last round with error chance below 2^-30); 1 "
-    "means that somebody is exposed. Strong T: the fewest clients whom no combination tells apart. "
-    "Hidden among: as in a sum of how many clients the worst hidden client is.",
-}
 
 _MODEL = (
     "Exact where a client's update stays the same over the rounds; otherwise a combination gives "
@@ -52,22 +46,59 @@ def audit_page(
         [(row["question"], row["answer"], row["how_sure"]) for row in content["summary"]],
         "What the sums give away",
     )
-    pictures = {
-        name: (caption, (folder / f"{name}.png").read_bytes())
-        for name, caption in _CAPTIONS.items()
-        if (folder / f"{name}.png").is_file()
-    }
+    answers = {row["question"]: row for row in content["summary"]}
+    charts = audit_charts(folder / "rounds.csv")
+    series = _series(charts, answers, findings)
+    first = [chart for name, chart in charts.items() if name == PRIVACY]
+    others = {name: chart for name, chart in charts.items() if name != PRIVACY}
+    glance = _verdict(content) + opening(first, series) + legend(series, "What the lines are")
     sections = [
+        Section("At a glance", glance),
         Section("Findings", _findings(content)),
         Section("Summary", summary),
-        figures_section(pictures),
+        charts_section(others, series),
         Section("Exposed clients", _exposed(findings["exposed"])),
         Section("Worst hidden of the others", _hidden(findings.get("hidden_among"))),
         Section("Told apart beneath the noise", _noisy(findings.get("noise"))),
         Section("Noise that clients add", _shares(content.get("shares"))),
         Section("Certificate", _certificates(folder, manifest.get("log", {}))),
     ]
-    return _report.whole_page(manifest, [str(content["title"])], sections)
+    return _report.whole_page(manifest, [str(content["title"])], sections, series=series)
+
+
+def _verdict(content: Mapping[str, Any]) -> str:
+    """Return in one line whether anybody is exposed, and what the gates say."""
+    exposed, total = content["findings"]["exposed"], content["findings"].get("num_clients")
+    if exposed:
+        of = f" of {number(total)}" if total else ""
+        told = f"{badge('bad', 'exposed')} {len(exposed)}{of} clients"
+    else:
+        told = f"{badge('good', 'nobody exposed')} so far"
+    parts = [told]
+    for name in ("gate_hidden", "gate"):
+        gate = content.get(name)
+        if gate is not None:
+            kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
+            parts.append(f"{badge(kind, word)} {tidy(gate['reason'])}")
+    return "".join(f'<p class="verdict">{part}</p>' for part in parts)
+
+
+def _series(
+    charts: Mapping[str, Chart], answers: Mapping[str, Mapping[str, Any]],
+    findings: Mapping[str, Any],
+) -> list[Series]:  # fmt: skip
+    """Return a line for each curve: what was found of it, and how sure that is."""
+    labels = dict.fromkeys(label for chart in charts.values() for label in chart.series)
+    found = []
+    for label in labels:
+        row = answers.get(QUESTIONS.get(label, ""), {})
+        words = "; ".join(str(row[part]) for part in ("answer", "how_sure") if part in row)
+        verdict = None
+        if label == EXPOSED:
+            bad = bool(findings["exposed"])
+            verdict = ("bad", "exposed") if bad else ("good", "nobody")
+        found.append(Series(label, verdict, words, is_scheme=False))
+    return found
 
 
 def _findings(content: Mapping[str, Any]) -> str:
@@ -104,13 +135,13 @@ def _noisy(noise: Mapping[str, Any] | None) -> str:
     if not noise:
         return ""
     tables, mean = [], noise.get("mean_epsilon")
-    told = f"; the mean of all clients: epsilon {mean:.4g}" if mean is not None else ""
+    told = f"; the mean of all clients: epsilon {number(mean)}" if mean is not None else ""
     for name, caption in (
         ("others_known", f"If all others' updates are known: a guarantee{told}"),
         ("others_gaussian", f"If they are Gaussian with spread {noise['spread']}: no guarantee"),
     ):
         rows = [
-            (str(one["client"]), *("inf" if one[of] is None else f"{one[of]:.4g}" for of in _TOLD))
+            (str(one["client"]), *("inf" if one[of] is None else number(one[of]) for of in _TOLD))
             for one in noise.get(name) or []
         ]
         if rows:

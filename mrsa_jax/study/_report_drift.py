@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mrsa_jax._html import tidy
+from mrsa_jax._html import number, tidy
 from mrsa_jax.study._page import Section, data_table
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def drift_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
 def _beside(row: Row) -> list[str]:
     values = [getattr(row, name, None) for name in _BESIDE.values()]
     return [
-        "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        "-" if value is None else number(value) if isinstance(value, float) else str(value)
         for value in values
     ]
 
 
 def _number(value: float) -> str:
-    return f"{float(value):.4g}" if np.isfinite(value) else "-"
+    return number(float(value)) if np.isfinite(value) else "-"

@@ -1,4 +1,4 @@
-"""A report of any folder that the package wrote: a study, sweep, attack, audit or reproduction.
+"""A report of any folder that a command wrote: study, sweep, attack, audit, advice, reproduction.
 
 What a folder holds is told by the files in it. Whatever is missing or cannot be read is said
 before anything is written.
@@ -6,30 +6,20 @@ before anything is written.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._html import Markup, shown, tidy
-from mrsa_jax.study import _report
+from mrsa_jax.study import _figures, _report
 from mrsa_jax.study._cite import papers_behind
-from mrsa_jax.study._page import (
-    Section,
-    data_table,
-    figure,
-    figures_section,
-    paragraphs,
-    write_page,
-)
-from mrsa_jax.study._run_folder import read_json, unfinished_run
+from mrsa_jax.study._page import write_page
+from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 _SCHEMA = 1
 _MANIFEST = "study.json"
@@ -59,7 +49,8 @@ def report(
     """Write a page of HTML about a folder that a command wrote; it needs nothing beside it.
 
     Args:
-        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit` or `reproduce`.
+        folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit`, `advise` or
+            `reproduce`.
         out: File to write; `report.html` in the folder when None.
         known: Configurations by command that are not the studies' own, as of `reproduce`, whose
             defaults the settings are compared with.
@@ -92,8 +83,10 @@ def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str,
     """Return a folder's provenance and its page."""
     verdicts = folder / "verdicts.json"
     if verdicts.is_file():
-        content = _read(verdicts, "items", "manifest")
-        return content["manifest"], _reproduction_page(folder, content, known)
+        content = read_part(verdicts, "items", "manifest")
+        from mrsa_jax.study._report_reproduce import reproduction_page
+
+        return content["manifest"], reproduction_page(folder, content, known)
     manifest = read_json(folder / _MANIFEST)
     if manifest is None:
         raise ConfigurationError(_no_study(folder))
@@ -103,17 +96,25 @@ def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str,
             f"{str(folder)!r}, written by mrsa_jax {_version(manifest)}"
         )
     if (folder / "scores.json").is_file():
-        content = _read(folder / "scores.json", "summary", "scores", "sentences")
-        return manifest, _attack_page(folder, content, manifest)
+        content = read_part(folder / "scores.json", "summary", "scores", "sentences")
+        from mrsa_jax.study._report_attack import attack_page
+
+        return manifest, attack_page(folder, content, manifest)
     if (folder / "audit.json").is_file():
         from mrsa_jax.study._report_audit import audit_page
 
-        content = _read(folder / "audit.json", "title", "sentences", "summary", "findings")
+        content = read_part(folder / "audit.json", "title", "sentences", "summary", "findings")
         return manifest, audit_page(folder, content, manifest)
+    if (folder / "advice.json").is_file():
+        from mrsa_jax.study._report_advice import advice_page
+
+        content = read_part(folder / "advice.json", "title", "sentences", "options", "chosen")
+        return manifest, advice_page(content, manifest)
     if not (folder / "results.zarr").is_dir():
         raise ConfigurationError(
             f"`folder` must hold the results of a study; got {str(folder)!r}, whose study.json "
-            f"({manifest.get('command')}) has no results.zarr, scores.json or audit.json beside it"
+            f"({manifest.get('command')}) has no results.zarr, scores.json, audit.json or "
+            "advice.json beside it"
         )
     try:
         return manifest, _study_page(folder, manifest)
@@ -148,20 +149,6 @@ def _version(manifest: Mapping[str, Any]) -> str:
     return str(versions.get("mrsa_jax", "?")) if isinstance(versions, dict) else "?"
 
 
-def _read(path: pathlib.Path, *names: str) -> dict[str, Any]:
-    """Read a file of results; raise if it is broken or lacks a part."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"`folder` must hold whole results; {str(path)!r} cannot be read ({error})"
-        ) from error
-    missing = [n for n in names if not isinstance(content, dict) or n not in content]
-    require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
-            str(path.parent))  # fmt: skip
-    return dict(content)
-
-
 def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
     from mrsa_jax.study._store import open_study
 
@@ -170,129 +157,10 @@ def _study_page(folder: pathlib.Path, manifest: Mapping[str, Any]) -> str:
         from mrsa_jax.study._report_sweep import sweep_page
 
         return sweep_page(manifest, results)
-    return _report.study_page(manifest, results, _pictures(folder, results))
+    return _report.study_page(manifest, results, _pictures(folder))
 
 
-def _pictures(folder: pathlib.Path, results: xr.Dataset) -> dict[str, bytes]:
-    """Return the figures of a folder; those of its variables first, in their reading order."""
-    files = {path.stem: path for path in sorted(folder.glob("*.png"))}
-    order = [name for name in _report.FIGURES if name in files]
-    order += [name for name in files if name not in order]
-    return {name: files[name].read_bytes() for name in order}
-
-
-def _attack_page(
-    folder: pathlib.Path, content: Mapping[str, Any], manifest: Mapping[str, Any]
-) -> str:
-    words = paragraphs(content["sentences"])
-    if content.get("is_complete") is False:
-        words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
-    summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
-    scores = rows_table(content["scores"], "Each score", where="scores.csv")
+def _pictures(folder: pathlib.Path) -> dict[str, bytes]:
+    """Return the pictures of a folder that are not of what its data set is drawn from."""
     files = sorted(folder.glob("*.png"))
-    pictures = {path.stem: path.read_bytes() for path in files}
-    arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
-    note = f'<p class="note">What was recovered is beside this page: {tidy(arrays)}.</p>'
-    sections = [
-        Section("Findings", words),
-        Section("Summary", summary),
-        figures_section(_report.captioned(pictures)),
-        Section("Scores", scores + note * bool(arrays)),
-    ]
-    lead = [str(content.get("title", "")), f"Seed {manifest.get('seed')}"]
-    return _report.whole_page(manifest, lead, sections, title="an attack, and its scores")
-
-
-def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> str:
-    """Return rows of named values as a table; "" without rows."""
-    if not rows:
-        return ""
-    names = list(rows[0])
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
-    headings = [name.replace("_", " ") for name in names]
-    return data_table(headings, cells, caption, most=200, where=where)
-
-
-def _cell(value: Any) -> str:
-    if value is None or value != value:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else shown(value, 400)
-
-
-_REPRODUCE_LEGEND = (
-    "Reproduced: within the tolerance. Paper errs: ours differs and is proven right, by arithmetic "
-    "or by a witness. Differs: missed by more than the tolerance; the reason stands beside it "
-    "where it is known."
-)
-_CHECK_HEADINGS = {
-    "claim": "Claim", "paper": "Paper", "ours": "Ours", "tolerance": "Tolerance",
-    "verdict": "Verdict", "why": "Why it differs", "note": "Note",
-}  # fmt: skip
-
-
-def _reproduction_page(
-    folder: pathlib.Path, content: Mapping[str, Any], known: Mapping[str, type]
-) -> str:
-    items, manifest = content["items"], content["manifest"]
-    checks = [check for item in items for check in item["checks"]]
-    sections = [
-        Section(
-            "Verdicts",
-            f"<p>{len(items)} items, {len(checks)} claims: {tidy(_counts(checks))}.</p>"
-            + _overview(items)
-            + f'<p class="note">{_REPRODUCE_LEGEND}</p>',
-        ),
-        *(_item_section(folder, item) for item in items),
-    ]
-    config = manifest.get("config", {})
-    size = "fast size" if config.get("fast") or config.get("small") else "full size"
-    lead = [f"{size.capitalize()}, seed {manifest.get('seed')}"]
-    return _report.whole_page(manifest, lead, sections, has_menu=False, known=known)
-
-
-def _name(item: Mapping[str, Any]) -> str:
-    return f"{item['paper']}.{item['name']}" if "paper" in item else str(item["name"])
-
-
-def _counts(checks: list[dict[str, Any]]) -> str:
-    """Return how often each verdict was given, and how many misses were not expected."""
-    counts = collections.Counter(check["verdict"] for check in checks)
-    missed = sum(check.get("standing") == "missed" for check in checks)
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return words + (f" ({missed} not expected)" if missed else "")
-
-
-def _overview(items: list[dict[str, Any]]) -> str:
-    timed = any("seconds" in item for item in items)
-    replaced = any(item.get("own_data") for item in items)
-    rows = []
-    for item in items:
-        anchor = Section(_heading(item), "").anchor
-        link = Markup(f'<a href="#{anchor}">{tidy(_name(item))}</a>')
-        row = [link, item["title"], _counts(item["checks"])]
-        row += [f"{item.get('seconds', 0):.1f}"] * timed
-        rows.append(row + [item.get("own_data", "")] * replaced)
-    headings = ["Item", "What", "Verdicts", *["Seconds"] * timed]
-    headings += ["Data in place of the paper's"] * replaced
-    return data_table(headings, rows, "Items")
-
-
-def _heading(item: Mapping[str, Any]) -> str:
-    return f"{_name(item)}: {item['title']}"
-
-
-def _item_section(folder: pathlib.Path, item: Mapping[str, Any]) -> Section:
-    checks = item["checks"]
-    used = [n for n in _CHECK_HEADINGS if any(str(check.get(n, "")) for check in checks)]
-    rows = [[str(check.get(name, "")) for name in used] for check in checks]
-    table = data_table([_CHECK_HEADINGS[n] for n in used], rows, f"Claims of {_name(item)}")
-    places = (folder / "items" / _name(item), folder)
-    files = [place / f"{item['name']}.png" for place in places]
-    picture = next((path for path in files if path.is_file()), None)
-    if picture is None:
-        return Section(_heading(item), table)
-    caption = item["title"]
-    record = picture.parent / "item.json"
-    if record.is_file():
-        caption = _read(record).get("caption") or caption
-    return Section(_heading(item), figure(caption, picture.read_bytes()) + table)
+    return {path.stem: path.read_bytes() for path in files if path.stem not in _figures.FIGURES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mrsa_jax._html import tidy
+from mrsa_jax._html import number, tidy
 from mrsa_jax.study._page import Section, data_table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
         numbers = (row.epsilon_mean, row.epsilon_worst, row.epsilon_proven, row.planned_epsilon,
                    float(own["mu"].max()), float(own["noise_step"]))  # fmt: skip
         strong = "-" if row.strong_privacy is None else str(row.strong_privacy)
-        told = (row.scheme, strong, f"{row.percent_right:.1f} %", *(f"{n:.4g}" for n in numbers))
+        told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))
         lines.append((*told, str(row.wrapped_coordinates)))
     caption = f"After the last round, at delta {rows[0].target_delta:g}"
     table = data_table(_HEADINGS, lines, caption)

@@ -1,25 +1,32 @@
-"""The page of a sweep, and the figures of any study's data set drawn in memory."""
+"""The page of a sweep, and the plot of any of its quantities."""
 
 from __future__ import annotations
 
-import functools
-import pathlib
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax import plotting
 from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax._html import shown
-from mrsa_jax.study import _points, _report
-from mrsa_jax.study._explorer import explorer
+from mrsa_jax.study import _chart_look, _points, _report
+from mrsa_jax.study._chart import drawn
+from mrsa_jax.study._chart_look import Series, keys, legend
+from mrsa_jax.study._cost import cost_charts
+from mrsa_jax.study._explorer import linked
 from mrsa_jax.study._page import (
     Section,
+    charts_section,
     data_table,
-    figures_section,
+    opening,
     paragraphs,
-    png_of,
     settings_section,
+)
+from mrsa_jax.study._sweep_figures import (
+    differs,
+    over_seeds,
+    pooled_words,
+    sweep_charts,
+    sweep_series,
 )
 
 if TYPE_CHECKING:
@@ -27,18 +34,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-_CURVES = {
-    "strong_privacy": "Strong T: the fewest clients who only move together.",
-    "hidden_among_worst": "Hidden among: as in a sum of how many clients the worst client is.",
-    "exposed_clients": "Clients whose own update is a combination of the sums the server has.",
-    "aggregation_cardinality": "Aggregation cardinality C: mean number of clients in a sum.",
-    "fairness_gap": "Fairness gap F.",
-    "accuracy": "Accuracy of the global model on the test set.",
-    "epsilon_worst": "Epsilon of the worst client's whole history, against the server.",
-}
 _UNUSED = ("out", "resources", "checkpoint_every")  # settings of a point that a sweep has not
 _MOST_HUES = 12  # values that colours and marks tell apart, of what is no scheme
-_MOST_OTHERS = 4  # figures of quantities that no name is known for
 
 
 def default_axes(
@@ -69,34 +66,9 @@ def default_axes(
         numbers = [name for name in others if table[name].dtype.kind in "iuf"]
         x = (numbers or others)[0]
     if hue is None:
-        own = [name for name in (*kinds, *free) if _differs(table, name, [x])]
+        own = [name for name in (*kinds, *free) if differs(table, name, [x])]
         hue = next((n for n in own if n in kinds or counts[n] <= _MOST_HUES), None)
     return x, hue
-
-
-def _differs(table: pd.DataFrame, name: str, others: list[str]) -> bool:
-    """Return whether a column has several values where others have one each."""
-    return name not in others and int(table.groupby(others)[name].nunique().max()) > 1
-
-
-def _pooled(
-    results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
-) -> str:
-    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
-    words = []
-    trials = results.sizes.get("trial", 1)
-    if trials > 1 and variable in results and "trial" in results[variable].dims:
-        words.append(f"points: {_points.statistic(variable)} of {trials} trials")
-    shown = table[table[variable].notna()]
-    kept = [x] if hue is None else [x, hue]
-    over = [
-        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
-        for name in _points.point_columns(results)
-        if _differs(shown, name, kept)
-    ]
-    if over:
-        words.append(f"mean and range over {', '.join(over)}")
-    return "; ".join(words)
 
 
 def plot_any(
@@ -119,62 +91,8 @@ def plot_any(
     # no curve runs over seeds: they stand side by side
     seeds = dict.fromkeys(_points.columns_of(results, "seed"), str)
     ax = plotting.plot_points(table.astype(seeds), variable, x=x, hue=hue, ax=ax)
-    ax.set_label(_pooled(results, table, variable, x, hue))
+    ax.set_label(pooled_words(results, table, variable, x, hue))
     return ax
-
-
-def accuracy_epsilon(results: xr.Dataset, table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Plot accuracy against epsilon: a curve for each scheme or T, else for what differs first."""
-    noises = _points.columns_of(results, "aggregation.noise_multiplier")
-    pooled = {*noises, *_points.columns_of(results, "seed")}
-    free = [name for name in _points.point_columns(results) if table[name].nunique() > 1]
-    free = [name for name in free if name not in pooled]
-    schemes = [name for name in _points.columns_of(results, "scheme") if name in free]
-    hue = next(iter([*schemes, *free]), None)
-    names = dict.fromkeys(noises[:1], "noise_multiplier")
-    if hue in schemes:
-        names, hue = names | {hue: "scheme"}, "scheme"
-    return plotting.plot_accuracy_epsilon(table.rename(columns=names), hue=hue, ax=ax)
-
-
-def drawn(results: xr.Dataset, table: pd.DataFrame) -> dict[str, tuple[str, bytes]]:
-    """Return the figures of a sweep, each with what it shows: name -> caption, PNG."""
-    pictures: dict[str, tuple[str, bytes]] = {}
-
-    if not len(table):
-        return pictures
-    has = {str(name): None for name in table if table[name].notna().any()}
-    if {"strong_privacy", "aggregation_cardinality"} <= set(has):
-        caption = "What privacy costs: strong T against cardinality C."
-        schemes = dict.fromkeys(_points.columns_of(results, "scheme"), "scheme")
-        named = table.rename(columns=schemes)
-        plot: Callable[..., Any] = functools.partial(plotting.plot_privacy_cost, named)
-        pictures["tradeoff"] = (caption, png_of(plot))
-    if {"accuracy", "epsilon_worst", "epsilon_mean"} <= set(has):
-        caption = (
-            "Accuracy against the epsilon of clients' whole histories, against the server: the "
-            "worst client's (full marks) and the clients' mean (hollow)."
-        )
-        plot = functools.partial(accuracy_epsilon, results, table)
-        pictures["accuracy_epsilon"] = (caption, png_of(plot))
-    known = [name for name in _CURVES if name in has]
-    names = {*_points.point_columns(results), *_CURVES, "seconds"}
-    others = [name for name in has if name not in names]
-    others = [name for name in others if table[name].nunique() > 1] or others
-    for name in [*known, *(others[:_MOST_OTHERS] if not known else [])]:
-        caption = _CURVES.get(name, str(name).replace("_", " ").capitalize() + ".")
-        pooled = _pooled(results, table, name, *default_axes(results, table))
-        caption += f" {pooled[0].upper()}{pooled[1:]}." if pooled else ""
-        plot = functools.partial(plot_any, results, table, name)
-        pictures[name] = (caption, png_of(plot))
-    return pictures
-
-
-def study_pictures(results: xr.Dataset) -> dict[str, bytes]:
-    """Return the figures of a study that is in no folder, as PNG by name."""
-    with tempfile.TemporaryDirectory() as folder:
-        written = plotting.save_study_figures(results, pathlib.Path(folder))
-        return {name: path.read_bytes() for name, path in written.items()}
 
 
 def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
@@ -185,7 +103,6 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         results: Its data set.
     """
     table = _points.points(results)
-    names = _points.point_columns(results)
     config = manifest.get("config", {})
     axes = config.get("axes", ())
     rows = [
@@ -205,14 +122,39 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
         base = {name: value for name, value in base.items() if name in defaults}
     settings = settings_section(base, defaults)
     settings = Section("Settings", lines + settings.content)
-    sections = [
-        Section("Findings", paragraphs(_points.sweep_sentences(results))),
-        Section("Points", explorer(table, names).html if len(table) else ""),
-        figures_section(drawn(results, table)),
-    ]
+    parts, series = _found(results, table) if len(table) else ([], [])
+    findings = Section("Findings", paragraphs(_points.sweep_sentences(results)))
+    sections = [*parts[:1], findings, *parts[1:]]
     sizes = " x ".join(f"{results.sizes[name]} {name}" for name in _points.axes_of(results))
     lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
-    return _report.whole_page(manifest, lead, sections, settings=settings)
+    return _report.whole_page(manifest, lead, sections, settings=settings, series=series)
+
+
+def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], list[Series]]:
+    """Return what was measured: a large chart and a line a curve, the points, and charts."""
+    names = _points.point_columns(results)
+    x, hue = default_axes(results, table)
+    series = sweep_series(
+        table, names, hue, are_schemes=hue in _points.columns_of(results, "scheme")
+    )
+    places = _chart_look.places(series)
+    seeds = _points.columns_of(results, "seed")
+    settings = [name for name in names if name not in seeds] or list(names)
+    pooled, spans = over_seeds(table, names, [name for name in seeds if name not in (x, hue)])
+    has_cost = {"strong_privacy", "accuracy"} & set(pooled)
+    costs = cost_charts(pooled, settings, hue) if has_cost else {}
+    charts = sweep_charts(results, table, x, hue)
+    learnt = [name for name in charts if name.startswith("accuracy")]
+    source = charts if learnt or not costs else costs
+    first = {name: source.pop(name) for name in (learnt or list(source))[:1]}
+    points = linked(pooled, settings, "".join(drawn(c, places) for c in costs.values()), spans)
+    opened = opening(list(first.values()), series) + legend(series, "Curves")
+    sections = [
+        Section("At a glance", opened),
+        Section("Points", keys(series) * bool(costs) + points),
+        charts_section(charts, series),
+    ]
+    return sections, series
 
 
 def _without(settings: Mapping[str, Any], fields: set[str], where: str = "") -> dict[str, Any]:

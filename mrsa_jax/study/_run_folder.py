@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError
+from mrsa_jax._errors import ConfigurationError, MrsaError, OutputExistsError, require
 from mrsa_jax._locks import locked
 from mrsa_jax.study._config import (
     Settings,
@@ -91,6 +91,20 @@ def read_json(path: pathlib.Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) and "config_hash" in content else None
+
+
+def read_part(path: pathlib.Path, *names: str) -> dict[str, Any]:
+    """Read a file of results; raise if it is broken or lacks a part."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"`folder` must hold whole results; {str(path)!r} cannot be read ({error})"
+        ) from error
+    missing = [n for n in names if not isinstance(content, dict) or n not in content]
+    require(not missing, "folder", f"must hold whole results; {path.name} lacks {missing}",
+            str(path.parent))  # fmt: skip
+    return dict(content)
 
 
 def is_resumed(config: Settings, manifest: dict[str, Any] | None) -> bool:

@@ -194,9 +194,8 @@ def _save(
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
-    figures = plotting.save_study_figures(results, folder.path)
-    pictures = {name: path.read_bytes() for name, path in figures.items()}
-    page = _report.study_page(folder.manifest, results, pictures)
+    plotting.save_study_figures(results, folder.path)
+    page = _report.study_page(folder.manifest, results)
     (folder.path / "report.html").write_text(page, encoding="utf-8")
     return saved
 

@@ -83,7 +83,7 @@ def test_a_sweep_of_an_attack(
     assert '<span class="changed">9</span>' in text  # rounds, against the attack's own default
     assert ">warm_up</th>" in text
     assert ">num_clients</th><td>24" not in text  # it has no one value
-    assert text.count("data:image/png;base64,") == 1
+    assert 'class="plot"' in text
 
 
 def test_open_shows_the_page(
@@ -100,7 +100,8 @@ def test_a_report_needs_no_jax(sweep: pathlib.Path) -> None:
     code = (
         "import sys\nfrom mrsa_jax.cli import main\n"
         f"status = main(['report', {str(sweep)!r}])\n"
-        "sys.exit('JAX was loaded' if 'jax' in sys.modules else status)"
+        "loaded = {'jax', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {loaded}' if loaded else status)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120

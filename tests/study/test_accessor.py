@@ -139,8 +139,8 @@ def test_an_explorer_is_one_piece_that_fetches_nothing(
     shown = swept.mrsa.explore()
     page = shown._repr_html_()
     assert page == shown.html
-    assert page.count("<svg viewBox") == 3 + 2  # T, C, accuracy in pairs; the key's two marks
-    assert page.count("<circle data-i=") == 3 * 3
+    assert page.count('class="plot"') == 3  # T, C, accuracy in pairs
+    assert len(re.findall(r"<circle [^>]*data-i=", page)) == 3 * 3
     assert page.count("<tr data-i=") == 3
     for fetched in ("src=", "href=", "@import", "url(", "http"):
         assert fetched not in page
@@ -161,7 +161,7 @@ def test_an_explorer_escapes_and_stays_bounded() -> None:
     assert "<script>alert" not in page
     assert page.count("<tr data-i=") == 2000
     assert "1000 more rows" in page
-    assert "cost against size" in page
+    assert "Cost against size" in page
 
 
 def test_values_to_sort_by_are_numbers_and_what_is_missing_has_none(swept: xr.Dataset) -> None:
@@ -174,11 +174,11 @@ def test_values_to_sort_by_are_numbers_and_what_is_missing_has_none(swept: xr.Da
 @pytest.mark.parametrize(
     ("values", "from_zero", "ticks"),
     [
-        ([1, 12], True, [0, 5, 10, 15]),
-        ([0.5, 0.5], False, [0, 0.25, 0.5, 0.75, 1]),
+        ([1, 12], True, [0, 2.5, 5, 7.5, 10, 12.5]),
+        ([0.5, 0.5], False, [0, 0.2, 0.4, 0.6, 0.8, 1]),
         ([82.5, 97], False, [80, 85, 90, 95, 100]),
-        ([0, 0], True, [0, 0.25, 0.5, 0.75, 1]),
-        ([-2, -2], True, [-2.5, -2.25, -2, -1.75, -1.5]),
+        ([0, 0], True, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        ([-2, -2], True, [-2, -1.5, -1, -0.5, 0]),
         ([-1e-3, 1e-3], False, [-1e-3, -5e-4, 0, 5e-4, 1e-3]),
     ],
 )
@@ -194,14 +194,14 @@ def test_pictures_have_round_ticks_around_all_values(
         coords={"n": np.arange(len(values))},
     )
     page = points.mrsa.explore().html
-    found = re.findall(r'text-anchor="end">([^<]+)<', page)
+    found = re.findall(r'<text class="up"[^>]*>([^<]+)<', page)
     np.testing.assert_allclose([float(text) for text in found], ticks, atol=1e-12)
-    edges = re.search(r'x2="[^"]+" y1="([^"]+)" y2="([^"]+)"', page)
-    assert edges is not None
-    bottom, top = map(float, edges.groups())
-    places = re.findall(r'<circle data-i="\d" cx="[^"]+" cy="([^"]+)"', page)
+    lines = [float(y) for y in re.findall(r'<line x2="100%" y1="([^"]+)%"', page)]
+    places = re.findall(r'<circle [^>]*cx="[^"]+" cy="([^"]+)%"', page)
     assert len(places) == len(values)
-    assert all(top < float(place) < bottom for place in places)
+    # the lines stand in the order of the ticks, from the bottom up, and marks at their values
+    found_places = np.interp(100 * heights if not from_zero else heights, ticks, lines)
+    np.testing.assert_allclose([float(one) for one in places], found_places, atol=0.01)
 
 
 def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
@@ -216,7 +216,8 @@ def test_results_of_a_run_know_what_they_are_of(tmp_path: pathlib.Path) -> None:
     page = results.mrsa.report(tmp_path)
     assert page == tmp_path / "report.html"
     text = page.read_text(encoding="utf-8")
-    assert text.count("data:image/png;base64,") == 5
+    assert "<img" not in text
+    assert text.count('class="plot"') == 5 + 2  # over the rounds, and what privacy costs
     assert "12 clients, 8 rounds, 2 trials, seed 0" in text
     with pytest.raises(ConfigurationError, match="`out` must be a file that can be written"):
         results.mrsa.report(tmp_path / "none" / "page.html")
@@ -226,7 +227,8 @@ def test_a_sweep_reports_without_a_folder(swept: xr.Dataset, tmp_path: pathlib.P
     text = swept.mrsa.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "3 of 4 points are done." in text
     assert text.count("<tr data-i=") == 3
-    assert text.count("data:image/png;base64,") == 5  # the trade-off and four quantities
+    assert "<img" not in text
+    assert text.count('class="plot"') == 3 + 4  # T, C, accuracy in pairs; four quantities
 
 
 def test_what_a_point_attacks_are_rows_of_their_own() -> None:

@@ -62,14 +62,15 @@ def demo(tmp_path: pathlib.Path, results: xr.Dataset) -> pathlib.Path:
     stored = results.assign_attrs({name: json.dumps(own) for name, own in manifest().items()})
     stored.to_zarr(folder / "results.zarr", consolidated=False, zarr_format=2)
     write(folder, "study.json", manifest())
-    (folder / "accuracy.png").write_bytes(png())
+    (folder / "accuracy.png").write_bytes(png() + b"not shown: it is drawn from the data")
+    (folder / "by hand.png").write_bytes(png())
     return folder
 
 
 class Checker(html.parser.HTMLParser):
     """Collects what is wrong with a page, and what it refers to."""
 
-    VOID = frozenset({"meta", "img", "br", "line", "link", "hr"})
+    VOID = frozenset({"meta", "img", "br", "line", "link", "hr", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +158,7 @@ def test_half_written_folders(tmp_path: pathlib.Path, demo: pathlib.Path) -> Non
     refused(run, "whose train is not complete: mrsa-jax train --resume continues it")
     alone = tmp_path / "alone"
     write(alone, "study.json", manifest())
-    refused(alone, "has no results.zarr, scores.json or audit.json")
+    refused(alone, "has no results.zarr, scores.json, audit.json or advice.json")
     write(alone, "audit.json", {"title": "t", "sentences": [], "summary": []})
     refused(alone, "audit.json lacks ['findings']")
     write(alone, "audit.json", {"title": "t", "sentences": [], "summary": [],
@@ -200,7 +201,8 @@ def test_a_study_s_page_holds_all_of_it(demo: pathlib.Path, tmp_path: pathlib.Pa
     assert "so2023securing" in saved.papers
     text = check(saved.path)
     assert "Random (from round 2)" in text  # what it found
-    assert base64.b64encode(png()).decode() in text
+    assert text.count("<img") == 1  # the picture that is not of the data
+    assert base64.b64encode(png()).decode() + '"' in text
     assert 'width="3" height="2"' in text
     assert '<span class="changed">3</span>' in text  # rounds
     assert "changed; default 150" in text
@@ -208,7 +210,11 @@ def test_a_study_s_page_holds_all_of_it(demo: pathlib.Path, tmp_path: pathlib.Pa
     assert "0123456789abcdef" in text
     assert "jax 0.10.2" in text
     assert "@inproceedings{so2023securing," in text
-    assert text.count("<circle data-i=") == 3 * 2
+    assert len(re.findall(r"<circle [^>]*data-i=", text)) == 3 * 2
+    assert text.index(">Accuracy and loss</h2>") < text.index(">Findings</h2>")
+    assert '<span class="badge bad">exposed</span>' in text
+    assert '<span class="badge good">T lasts</span>' in text
+    assert text.count('type="checkbox"') == 2  # one legend, whose boxes all figures obey
     assert not [one.name for one in tmp_path.iterdir() if ".part-" in one.name]
 
 
@@ -249,6 +255,8 @@ def audit_folder(tmp_path: pathlib.Path) -> pathlib.Path:
     own = manifest("audit", config=settings, log={"bytes": 123, "sha256": "ab" * 32})
     write(tmp_path, "study.json", {**own, "seed": None})
     write(tmp_path, "audit.json", content)
+    write(tmp_path, "rounds.csv", "round,clients,exposed_clients,weak_lower,weak_upper\n"
+                                  "7,2,0,1,3\n8,2,0,1,1\n9,1,230,1,1\n")  # fmt: skip
     write(tmp_path, "recipe.csv", f'kind,name,coefficient\nround,7,-{"9" * 80}\nclient,"a,b",3\n')
     (tmp_path / "weak_privacy.png").write_bytes(png())
     (tmp_path / "other.png").write_bytes(png())
@@ -262,7 +270,11 @@ def test_an_audit_s_page(tmp_path: pathlib.Path) -> None:
     assert "mrsa_jax audit: what a participation log leaks, and proof" in text
     assert "<strong>Gate failed:</strong> T is 1, below 2." in text
     assert "30 more rows in clients.csv" in text
-    assert text.count("<img") == 1  # of what it knows
+    assert "<img" not in text  # what it knows is drawn from the table
+    assert 'd="M7 3H8V1H9"' in text  # weak T at most
+    assert 'd="M7 0H9V230H9"' in text  # exposed clients
+    assert '<span class="badge bad">exposed</span> 230 clients' in text
+    assert '<span class="badge bad">gate failed</span> T is 1, below 2' in text
     assert "123 bytes and SHA-256 " + "ab" * 32 in text
     assert "-" + "9" * 56 + "..." in text  # cut in the table, whole in the file
     assert "a,b</th><td>3</td>" in text
@@ -300,7 +312,7 @@ def test_an_audit_s_page_without_findings_or_gate(tmp_path: pathlib.Path) -> Non
     content = json.loads((folder / "audit.json").read_text())
     write(folder, "audit.json", {**content, "gate": None, "findings": {"exposed": []}})
     (folder / "recipe.csv").unlink()
-    (folder / "weak_privacy.png").unlink()
+    (folder / "rounds.csv").unlink()
     text = check(study.report(folder).path)
     assert "<p>Nobody.</p>" in text
     assert "Certificate" not in text
@@ -326,6 +338,9 @@ def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     assert "How many cohorts" in text
     assert text.count("<img") == 1
     assert "Data in place of the paper&#x27;s" in text
+    assert '<span class="badge good">2 reproduced</span>' in text
+    assert '<span class="badge bad">1 differs</span>' in text
+    assert [text.count(f">{name}</h2>") for name in ("Multi-RoundSecAgg", "CCESA")] == [1, 1]
 
 
 def test_a_reproduction_of_one_paper_as_once_written(tmp_path: pathlib.Path) -> None:

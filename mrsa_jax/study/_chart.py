@@ -1,0 +1,290 @@
+"""Curves as inline SVG that stay readable at any width, with the values that they are drawn from.
+
+The lines lie in a drawing of their own that is stretched to the room there is, in the units of
+the data, so that a script can read the values back; ticks and marks are placed in shares of that
+room, and so keep their size. Where scripts are not run, everything but the values shows.
+
+Nothing here imports matplotlib or JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax._html import number, tidy
+from mrsa_jax.study._ticks import Scale
+
+_MOST_POINTS = 600  # of a curve: more than a screen has room for
+_MOST_RINGS = 4  # where marks share a place, the lower ones show as rings
+_FEW = 12  # points of a line that are marked
+
+
+class Line(NamedTuple):
+    """One line, or the points of one kind.
+
+    Attributes:
+        series: Whose it is: its colour, and what switches it.
+        x: Where, float[n].
+        y: How much, float[n]; nan where there is nothing.
+        name: What of the series it is, beside its values; "" for the only one.
+        low: Lower edge of a band around it, or None.
+        high: Upper edge.
+        kind: "line", "step" (a value holds until the next) or "marks" (no line).
+        weight: "main", "thin" or "thick", and maybe "solid" or "dashed" whatever the series is.
+        words: What is said of each mark, in place of its values.
+        rows: The row of a table that each mark stands for; none when empty.
+    """
+
+    series: str
+    x: Any
+    y: Any
+    name: str = ""
+    low: Any = None
+    high: Any = None
+    kind: str = "line"
+    weight: str = "main"
+    words: Sequence[str] = ()
+    rows: Sequence[int] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """A drawing and what it shows.
+
+    Attributes:
+        title: What it shows, in short.
+        caption: How to read it.
+        lines: What is drawn; what lies below comes first.
+        x_label: Of the axis below.
+        y_label: Of the axis at the left, with its unit.
+        x_from: Least value that the axis below holds in any case, or None.
+        y_range: Values that the axis at the left holds in any case.
+        is_log_x: Whether the axis below is logarithmic.
+        is_log_y: Whether the one at the left is.
+        whole: Axes of whole numbers: "", "x", "y" or "xy".
+        rules: Levels to compare with: value, words.
+        empty: What is said where all values are zero.
+        ticks: What stands along the axis below in place of numbers: place, words.
+    """
+
+    title: str
+    caption: str
+    lines: Sequence[Line]
+    x_label: str = "rounds"
+    y_label: str = ""
+    x_from: float | None = None
+    y_range: tuple[float, ...] = (0.0,)
+    is_log_x: bool = False
+    is_log_y: bool = False
+    whole: str = "x"
+    rules: Sequence[tuple[float, str]] = ()
+    empty: str = ""
+    ticks: Sequence[tuple[float, str]] = ()
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The labels of what is drawn, each once."""
+        return tuple(dict.fromkeys(line.series for line in self.lines))
+
+
+def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> str:
+    """Return a chart as a figure; "" where there is nothing to draw.
+
+    Args:
+        chart: What to draw.
+        places: The place of each series in the page's legend.
+        is_large: Whether it is what a page opens with.
+    """
+    along = _scale(chart, "x")
+    up = _scale(chart, "y")
+    if along is None or up is None:
+        return ""
+    frame = _frame(along, up, chart)
+    curves: list[str] = []
+    marks: list[str] = []
+    for line in chart.lines:
+        place = f"s{places[line.series]}"
+        marks += _marks(line, place, along, up)
+        if line.kind != "marks":
+            name = f' data-n="{tidy(line.name)}"' if line.name else ""
+            inner = _band(line, along, up) + _path(line, along, up)
+            curves.append(f'<g class="{place} {line.weight}"{name} '
+                          f'data-s="{tidy(line.series)}">{inner}</g>')  # fmt: skip
+    words = f'<text class="empty" x="50%" y="50%">{tidy(chart.empty)}</text>'
+    box = f"{_n(along.low)} {_n(-up.high)} {_n(along.high - along.low)} {_n(up.high - up.low)}"
+    logs = "x" * chart.is_log_x + "y" * chart.is_log_y
+    inner = (
+        f'<svg viewBox="{box}" width="100%" height="100%" preserveAspectRatio="none" '
+        f'aria-hidden="true"><g transform="scale(1 -1)">{"".join(curves)}</g></svg>'
+    )
+    label = f"{chart.title}: {chart.y_label} against {chart.x_label}"
+    whole = ' data-whole=""' if "x" in chart.whole else ""
+    return (
+        f'<figure class="chart{" large" * is_large}"><h3>{tidy(chart.title)}</h3>'
+        f'<p class="axis">{tidy(chart.y_label)}</p>'
+        f'<div class="plot" tabindex="0" role="img" aria-label="{tidy(label)}" '
+        f'data-x="{tidy(chart.x_label)}" data-log="{logs}"{whole}>'
+        f'<svg width="100%" height="100%" aria-hidden="true">{frame}{inner}{"".join(marks)}'
+        f"{words * bool(chart.empty and _is_zero(chart))}</svg></div>"
+        f'<p class="axis below">{tidy(chart.x_label)}</p>'
+        f"<figcaption>{tidy(chart.caption)}</figcaption></figure>"
+    )
+
+
+def _is_zero(chart: Chart) -> bool:
+    return all(not np.nansum(np.abs(np.asarray(line.y, float))) for line in chart.lines)
+
+
+def _scale(chart: Chart, axis: str) -> Scale | None:
+    """Return the axis that holds all that is drawn; None where nothing is."""
+    found: list[float] = []
+    is_log = chart.is_log_x if axis == "x" else chart.is_log_y
+    for line in chart.lines:
+        good = np.isfinite(np.asarray(line.x, float)) & np.isfinite(np.asarray(line.y, float))
+        parts = (line.x,) if axis == "x" else (line.y, line.low, line.high)
+        for part in parts:
+            values = np.asarray([] if part is None else part, float)
+            kept = values[good & np.isfinite(values)] if values.size else values
+            kept = kept[kept > 0] if is_log else kept
+            found += [float(kept.min()), float(kept.max())] if kept.size else []
+    if not found:
+        return None
+    more = chart.y_range if axis == "y" else () if chart.x_from is None else (chart.x_from,)
+    found += [value for value in more if value > 0 or not is_log]
+    is_category = axis == "x" and bool(chart.ticks)
+    return Scale.of(min(found), max(found), is_log=is_log, is_whole=axis in chart.whole,
+                    is_tight=axis == "x" and not _has_marks(chart) and not is_category,
+                    is_padded=_has_marks(chart) or is_category)  # fmt: skip
+
+
+def _has_marks(chart: Chart) -> bool:
+    return any(line.kind == "marks" for line in chart.lines)
+
+
+def _frame(along: Scale, up: Scale, chart: Chart) -> str:
+    """Return the lines and numbers behind what is drawn."""
+    parts = []
+    for tick in up.ticks:
+        y = _share(1 - up.place(tick))
+        parts.append(f'<line x2="100%" y1="{y}" y2="{y}"/>'
+                     f'<text class="up" x="-8" y="{y}" dy="4">{number(tick)}</text>')  # fmt: skip
+    below = chart.ticks or [(tick, number(tick)) for tick in along.ticks]
+    for at, words in below:
+        x = _share(along.place(at))
+        parts.append(f'<line class="stub" x1="{x}" x2="{x}" y1="100%" y2="100%"/>'
+                     f'<text class="on" x="{x}" y="100%" dy="18">{tidy(words)}</text>')  # fmt: skip
+    for level, words in chart.rules:
+        place = up.place(level)
+        if 0 <= place <= 1:
+            y = _share(1 - place)
+            parts.append(f'<line class="rule" x2="100%" y1="{y}" y2="{y}"/><text class="rule" '
+                         f'x="100%" y="{y}" dy="-5">{tidy(words)}</text>')  # fmt: skip
+    return "".join(parts)
+
+
+def _marks(line: Line, place: str, along: Scale, up: Scale) -> Iterable[str]:
+    """Return the points of a line: with the words that a reader asks for, if they are all of it."""
+    at = list(zip(map(float, line.x), map(float, line.y), strict=True))
+    shown = [k for k, pair in enumerate(at) if all(map(math.isfinite, pair))]
+    if line.kind != "marks" and (len(shown) > _FEW or "thin" in line.weight):
+        return
+    places = [(_share(along.place(at[k][0])), _share(1 - up.place(at[k][1]))) for k in shown]
+    for order, (k, (x, y)) in enumerate(zip(shown, places, strict=True)):
+        if line.kind != "marks":
+            yield f'<circle class="{place}" cx="{x}" cy="{y}" r="3"/>'
+            continue
+        below = min(places[order + 1 :].count((x, y)), _MOST_RINGS)
+        told = [number(value) for value in at[k]]
+        words = line.words[k] if len(line.words) else f"{line.series}: {', '.join(told)}"
+        row = f' data-i="{line.rows[k]}"' if len(line.rows) else ""
+        yield (f'<circle class="{place}"{row} cx="{x}" cy="{y}" r="{5 + 2.5 * below:g}">'
+               f"<title>{tidy(words)}</title></circle>")  # fmt: skip
+
+
+def _path(line: Line, along: Scale, up: Scale) -> str:
+    """Return a line in the units of the data."""
+    parts = _runs(line.x, line.y, along, up)
+    d = "".join(_steps(run) if line.kind == "step" else _straight(run) for run in parts)
+    return f'<path d="{d}"/>'
+
+
+def _runs(x: Any, y: Any, along: Scale, up: Scale) -> list[np.ndarray]:
+    """Return what is drawn in one go, as units of the axes: float[n, 2] between gaps."""
+    across, height = along.units(np.asarray(x, float)), up.units(np.asarray(y, float))
+    good = np.isfinite(across) & np.isfinite(height)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(int)))
+    points = np.stack([across, height], axis=1)
+    return [_thinned(points[a:b]) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _thinned(points: np.ndarray) -> np.ndarray:
+    """Return at most so many points: of each part of a long line its ends and its extremes."""
+    if len(points) <= _MOST_POINTS:
+        return points
+    kept: set[int] = {0, len(points) - 1}
+    for part in np.array_split(np.arange(len(points)), _MOST_POINTS // 4):
+        own = points[part, 1]
+        kept |= {int(part[0]), int(part[own.argmin()]), int(part[own.argmax()]), int(part[-1])}
+    return points[sorted(kept)]
+
+
+def _straight(run: np.ndarray) -> str:
+    """Return a run of straight lines; points within one are left out."""
+    text = [(_n(x), _n(y)) for x, y in run]
+    kept = [
+        pair
+        for k, pair in enumerate(text)
+        if k in (0, len(text) - 1) or not text[k - 1][1] == pair[1] == text[k + 1][1]
+    ]
+    kept = kept if len(kept) > 1 else kept * 2  # one point is a dot: its line has round ends
+    return "M" + " ".join(f"{x} {y}" for x, y in kept)
+
+
+def _steps(run: np.ndarray) -> str:
+    """Return a run of values that each hold until the next."""
+    last = _n(run[0, 1])
+    text = f"M{_n(run[0, 0])} {last}"
+    for x, y in run[1:]:
+        if _n(y) != last:
+            last = _n(y)
+            text += f"H{_n(x)}V{last}"
+    return text + f"H{_n(run[-1, 0])}"
+
+
+def _band(line: Line, along: Scale, up: Scale) -> str:
+    """Return the band around a line; "" without one."""
+    if line.low is None or line.high is None:
+        return ""
+    x, low, high = (np.asarray(part, float) for part in (line.x, line.low, line.high))
+    both = np.isfinite(low) & np.isfinite(high)
+    edges = [_runs(x, np.where(both, edge, np.nan), along, up) for edge in (low, high)]
+    d = ""
+    for below, above in zip(*edges, strict=True):
+        if line.kind == "step":
+            below, above = _corners(below), _corners(above)
+        around = np.concatenate([below, above[::-1]])
+        d += "M" + " ".join(f"{_n(a)} {_n(b)}" for a, b in around) + "Z"
+    return f'<path class="band" d="{d}"/>'
+
+
+def _corners(run: np.ndarray) -> np.ndarray:
+    """Return a run of steps as its corners."""
+    change = np.flatnonzero(np.diff(run[:, 1])) + 1
+    before = np.stack([run[change, 0], run[change - 1, 1]], axis=1)
+    corners = np.stack([before, run[change]], axis=1).reshape(-1, 2)
+    return np.concatenate([run[:1], corners, run[-1:]])
+
+
+def _share(place: Any) -> str:
+    return f"{100 * place:.4g}%"
+
+
+def _n(value: Any) -> str:
+    """Return a number of a drawing as short as it can be read back."""
+    text = f"{float(value):.6g}"
+    return "0" if text == "-0" else text

@@ -1,0 +1,227 @@
+"""The charts of a sweep: each quantity along one of its axes, a curve for each value of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax._html import number
+from mrsa_jax.study import _points
+from mrsa_jax.study._chart import Chart, Line
+from mrsa_jax.study._chart_look import Series
+from mrsa_jax.study._cost import ALL, heading, shown_scale
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+CURVES = {
+    "accuracy": ("Test accuracy", "test accuracy (%)",
+                 "Accuracy of the global model on the test set."),
+    "loss": ("Test loss", "loss", "Loss of the global model on the test set."),
+    "strong_privacy": ("Strong T", "clients",
+                       "Strong T: the fewest clients who only move together."),
+    "hidden_among_worst": (
+        "Hidden among", "clients",
+        "Hidden among: as in a sum of how many clients the worst client is."),
+    "exposed_clients": (
+        "Exposed clients", "clients",
+        "Clients whose own update is a combination of the sums the server has."),
+    "aggregation_cardinality": (
+        "Aggregation cardinality C", "clients",
+        "Aggregation cardinality C: mean number of clients in a sum."),
+    "fairness_gap": (
+        "Fairness gap F", "F",
+        "Fairness gap F: most minus least often summed client, over the rounds."),
+    "epsilon_worst": (
+        "Epsilon", "epsilon",
+        "Epsilon of the worst client's whole history, against the server."),
+}  # fmt: skip
+"""What a sweep's page draws of what was measured: title, axis, how to read it."""
+
+_MOST_OTHERS = 6  # charts of quantities that no name is known for
+_WIDE = 50.0  # an axis whose ends are this many times apart is logarithmic
+_STATISTICS = ("seconds", "largest_rank", "guaranteed_privacy", "expected_cardinality")
+
+
+def sweep_charts(
+    results: xr.Dataset, table: pd.DataFrame, x: str, hue: str | None
+) -> dict[str, Chart]:
+    """Return the charts of a sweep by name: what was trained first.
+
+    Args:
+        results: Its data set.
+        table: Its points.
+        x: Column that runs along.
+        hue: Column that tells curves apart, or None.
+    """
+    has = [str(name) for name in table if table[name].dtype.kind in "iuf"
+           and table[name].notna().any()]  # fmt: skip
+    known = [name for name in CURVES if name in has]
+    given = {*_points.point_columns(results), *CURVES, *_STATISTICS}
+    others = [name for name in has if name not in given and not name.endswith(_EDGES)]
+    others = [name for name in others if table[name].nunique() > 1] or others
+    chosen = known or others[:_MOST_OTHERS]
+    found = {name: _chart(results, table, name, x, hue) for name in chosen}
+    if {"accuracy", "epsilon_worst"} <= set(has):
+        found = {"accuracy_epsilon": _accuracy_epsilon(table, hue)} | found
+    return {name: chart for name, chart in found.items() if chart.lines}
+
+
+_EDGES = ("_lower", "_upper", "_count")
+
+
+def _groups(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
+    if hue is None:
+        return [(ALL, table)]
+    said = "" if table[hue].dtype.kind not in "iuf" else hue.replace("_", " ") + " "
+    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
+
+
+def label_of(value: Any) -> str:
+    """Return how a value of an axis is called in the legend."""
+    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
+def _chart(results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None) -> Chart:
+    shown = table[table[name].notna()]
+    is_number = table[x].dtype.kind in "iuf"
+    order = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
+    lines = []
+    for label, rows in _groups(shown, hue):
+        pooled = (shown_scale(name) * rows.set_index(x)[name]).groupby(level=0, sort=False)
+        found = pooled.agg(["mean", "min", "max"])
+        at = found.index.to_numpy() if is_number else found.index.map(order).to_numpy()
+        by = np.argsort(at, kind="stable")
+        at, found = np.asarray(at, float)[by], found.iloc[by]
+        edges: dict[str, Any] = {"low": found["min"].to_numpy(), "high": found["max"].to_numpy()}
+        is_pooled = bool((edges["high"] > edges["low"]).any())
+        lines.append(Line(label, at, found["mean"].to_numpy(), **edges if is_pooled else {}))
+    values = table[x].to_numpy(float) if is_number else np.zeros(0)
+    low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
+    title, axis, words = CURVES.get(name, (heading(name).capitalize(), heading(name), ""))
+    note = pooled_words(results, table, name, x, hue)
+    is_free = name in ("accuracy", "loss") or shown[name].min() < 0
+    return Chart(
+        title,
+        f"{words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip(),
+        lines, x.replace("_", " "), axis,
+        y_range=() if is_free else (0.0,), is_log_x=bool(low > 0 and high >= _WIDE * low),
+        whole="", ticks=[(k, label_of(value)) for value, k in order.items()],
+        empty="nobody is exposed" if name == "exposed_clients" else "",
+    )  # fmt: skip
+
+
+def _accuracy_epsilon(table: pd.DataFrame, hue: str | None) -> Chart:
+    lines = []
+    noisy = table[np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()]
+    for label, rows in _groups(noisy, hue):
+        rows = rows.sort_values("epsilon_worst")
+        accuracy = 100 * rows["accuracy"].to_numpy()
+        lines.append(Line(label, rows["epsilon_worst"].to_numpy(), accuracy))
+    return Chart(
+        "Accuracy against epsilon",
+        "Test accuracy against the epsilon of the worst client's whole history, against the server;"
+        " a mark a point.", lines, "epsilon of the worst client (log axis)", "test accuracy (%)",
+        is_log_x=True, whole="", y_range=(0.0, 100.0),
+    )  # fmt: skip
+
+
+def pooled_words(
+    results: xr.Dataset, table: pd.DataFrame, variable: str, x: str, hue: str | None
+) -> str:
+    """Say in a figure what its marks and its curves are means of; "" where of nothing."""
+    words = []
+    trials = results.sizes.get("trial", 1)
+    if trials > 1 and variable in results and "trial" in results[variable].dims:
+        words.append(f"points: {_points.statistic(variable)} of {trials} trials")
+    shown = table[table[variable].notna()]
+    kept = [x] if hue is None else [x, hue]
+    over = [
+        f"{name.replace('_', ' ')} ({shown[name].nunique()})"
+        for name in _points.point_columns(results)
+        if differs(shown, name, kept)
+    ]
+    if over:
+        words.append(f"mean and range over {', '.join(over)}")
+    return "; ".join(words)
+
+
+def differs(table: pd.DataFrame, name: str, others: list[str]) -> bool:
+    """Return whether a column has several values where others have one each."""
+    return name not in others and int(table.groupby(others)[name].nunique().max()) > 1
+
+
+def over_seeds(
+    table: pd.DataFrame, names: Sequence[str], seeds: Sequence[str]
+) -> tuple[pd.DataFrame, Mapping[tuple[int, str], tuple[float, float]]]:
+    """Return the points that differ in their seeds alone as one row each.
+
+    Args:
+        table: All points.
+        names: Columns that say which point a row is.
+        seeds: Those of them that are seeds.
+
+    Returns:
+        A table with the mean of every quantity (the least of strong T and of what the worst client
+        is hidden among), and how many seeds; and by row and column between which values it lies,
+        where these differ.
+    """
+    settings = [name for name in names if name not in seeds]
+    if not seeds or not settings or not len(table):
+        return table, {}
+    groups = table.groupby(settings, sort=False, dropna=False)
+    measured = [str(n) for n in table if n not in names and table[n].dtype.kind in "iuf"]
+    how: dict[Any, Any] = {name: _how(name) for name in measured}
+    found = groups.agg(how).reset_index()
+    found.insert(len(settings), "seeds", groups.size().to_numpy())
+    low, high = groups[measured].min().to_numpy(), groups[measured].max().to_numpy()
+    spans = {
+        (int(i), measured[k]): (float(low[i, k]), float(high[i, k]))
+        for i, k in zip(*np.nonzero(high > low), strict=True)
+    }
+    return found, spans
+
+
+def _how(name: str) -> str:
+    return {"least": "min", "earliest": "min"}.get(_points.statistic(name), "mean")
+
+
+def sweep_series(
+    table: pd.DataFrame, names: Sequence[str], hue: str | None, *, are_schemes: bool
+) -> list[Series]:
+    """Return what a sweep's page says of each curve: a verdict over all its points."""
+    return [
+        Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
+        for label, rows in _groups(table, hue)
+    ]
+
+
+def _verdict(rows: pd.DataFrame) -> tuple[str, str] | None:
+    if "exposed_clients" not in rows:
+        return None
+    exposed = int((rows["exposed_clients"] > 0).sum())
+    if exposed:
+        return "bad", "exposed" if exposed == len(rows) else f"exposed in {exposed} of {len(rows)}"
+    lasts = "guaranteed_privacy" in rows and bool((rows["guaranteed_privacy"] > 1).all())
+    return ("good", "T lasts") if lasts else ("fair", "not yet exposed")
+
+
+def _words(rows: pd.DataFrame, names: Sequence[str]) -> str:
+    known = ("accuracy", "strong_privacy", "hidden_among_worst", "aggregation_cardinality",
+             "epsilon_worst")  # fmt: skip
+    columns = [name for name in known if name in rows and rows[name].notna().any()]
+    if not columns:
+        measured = [str(n) for n in rows if n not in names and rows[n].dtype.kind in "iuf"]
+        columns = [name for name in measured if not name.endswith(_EDGES) and name != "seconds"]
+        varied = [name for name in columns if rows[name].nunique() > 1]
+        columns = (varied or columns)[:3]
+    parts = []
+    for name in columns:
+        own = shown_scale(name) * rows[name].dropna().to_numpy(float)
+        low, high = number(own.min(), 3), number(own.max(), 3)
+        parts.append(f"{heading(name)} {low if low == high else f'{low} to {high}'}")
+    count = f"{len(rows)} point" + "s" * (len(rows) > 1)
+    return "; ".join([*parts, count])
