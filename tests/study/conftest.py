@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+import sys
+
 import numpy as np
 import pytest
 import xarray as xr
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for browsing.py
 
 
 @pytest.fixture
