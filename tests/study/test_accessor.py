@@ -102,7 +102,7 @@ def test_studies_speak_as_before(results: xr.Dataset) -> None:
 def test_curves_run_along_the_numbers_and_schemes_tell_them_apart(swept: xr.Dataset) -> None:
     ax = swept.mrsa.plot_privacy()
     lines = {line.get_label(): line for line in ax.get_lines()}
-    assert set(lines) == {"Random", "MRSA T=2"}
+    assert set(lines) == {"Random", "Multi-RoundSecAgg (T=2)"}
     assert lines["Random"].get_xydata().tolist() == [[8.0, 1.0], [16.0, 1.0]]
     assert ax.get_xlabel() == "num clients"
     percent = swept.mrsa.plot_accuracy().get_lines()[0].get_ydata()
