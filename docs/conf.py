@@ -83,6 +83,8 @@ html_css_files = ["site.css"]
 html_title = f"mrsa_jax {release}"
 html_copy_source = False
 html_show_sourcelink = False
+html_show_search_summary = False  # it would fetch pages, which browsers forbid for files
+html_sidebars = {"README": [], "docs/gallery/index": [], "docs/index": []}  # nothing below them
 html_theme_options = {
     "logo": {"text": "mrsa_jax"},
     "show_nav_level": 1,

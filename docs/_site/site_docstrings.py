@@ -6,6 +6,7 @@ import re
 
 _ONE_LINE = re.compile(r"^( *)(Source|Cost): (.+)$")
 _CODE = re.compile(r"(``.+?``|`[^`\n]+`)")
+_PAGE = re.compile(r"\bdocs/(\w+)\.md")
 _LIST = re.compile(r"^ *(-|\d+\.) ")
 
 
@@ -69,7 +70,8 @@ def _escaped(line: str) -> str:
     parts = _CODE.split(line)
     for place, part in enumerate(parts):
         if place % 2 == 0:
-            parts[place] = re.sub(r"(?<=\w)_(?!\w)|[*|`]", r"\\\g<0>", part)
+            plain = re.sub(r"(?<=\w)_(?!\w)|[*|`]", r"\\\g<0>", part)
+            parts[place] = _PAGE.sub(r":doc:`/docs/\1`", plain)
         elif not part.startswith("``"):
             code = part[1:-1]
             plain = re.fullmatch(r"[\w.]+(\(\))?", code)

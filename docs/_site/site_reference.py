@@ -111,7 +111,7 @@ def _family(module: str) -> str:
     groups: dict[str, list[str]] = {}
     for name in public_names(module):
         groups.setdefault(_group(getattr(door, name), name, module), []).append(name)
-    ordered = sorted(groups, key=lambda title: (title == _OTHERS, title.lower()))
+    ordered = sorted(groups, key=lambda title: (title == _OTHERS, -len(groups[title]), title))
     for title in ordered:
         lines += ["", title, "-" * len(title), "", *_summary(module, groups[title])]
         for name in groups[title]:
@@ -251,7 +251,7 @@ def _parameter(one: inspect.Parameter) -> str:
 def _default(value: Any) -> str:
     if inspect.isfunction(value) or inspect.isclass(value):
         return value.__name__
-    text = repr(value)
+    text = repr(str(value) if isinstance(value, pathlib.PurePath) else value)
     return text if not re.search(r"<|\n", text) and len(text) < 60 else "..."
 
 
