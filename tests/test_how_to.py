@@ -1,6 +1,6 @@
 """Every block of the how-tos and concepts runs, in order, in a folder of the page's own.
 
-What a page (`docs/how_to/*.md`, `docs/concepts/*.md` and a few others of `docs/`) may hold:
+What a page (`docs/how_to/*.md`, `docs/concepts/*.md`, others of `PAGES`) may hold:
 
 - `python`: run; names last to the end of the page. `pycon`: run as a doctest, with the same names.
 - `bash`: each line runs in the page's folder: `mrsa-jax ...` in this process, `python FILE ...` in
@@ -42,6 +42,7 @@ PAGES = [
     for page in [
         *sorted(DOCS.glob("concepts/*.md")),
         *sorted(DOCS.glob("how_to/*.md")),
+        *(DOCS / f"tutorials/{name}.md" for name in ("compare_schemes", "one_round")),
         *(DOCS / f"{name}.md" for name in ("certificates", "numbers", "participation_log")),
     ]
     if page.name != "index.md"

@@ -50,7 +50,10 @@ def test_the_tour_prints_what_it_says() -> None:
 
 
 def test_python_snippets_run_and_say_what_they_promise() -> None:
-    code = "\n".join(_blocks("python"))
+    others = ("compare_schemes", "one_round")  # run by tests/test_how_to.py
+    tutorials = [PAGES[name] for name in PAGES if name.startswith("docs/tutorials/")
+                 and pathlib.Path(name).stem not in others]  # fmt: skip
+    code = "\n".join(_blocks("python", "\n".join([README, *tutorials])))
     names: dict[str, object] = {}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -104,7 +107,7 @@ def test_commands_parse(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_study_is_a_sweep_of_cells_that_make_sense() -> None:
-    (text,) = _blocks("toml")
+    (text,) = _blocks("toml", PAGES["docs/tutorials/sweep.md"])
     points = list(parse_sweep(text).points())
     assert len(points) == 4 * 3 * 5
     assert not [point.problem for point in points if point.problem]
@@ -117,7 +120,7 @@ def test_make_targets_exist() -> None:
 
 
 def test_the_printed_table_has_todays_columns() -> None:
-    (text,) = _blocks("text")
+    (text,) = _blocks("text", README)
     # shown where clients sum by segments, or add noise; explained in words
     others = {"Level", "Seconds", "Mean epsilon", "Worst epsilon"}
     for heading in COLUMNS:

@@ -6,7 +6,7 @@ import mrsa_jax as mj
 
 rows = []
 for scheme in ("uniform", "batch_partitioning:2"):
-    for multiplier in (0.5, 2.0, 8.0):
+    for multiplier in (0.2, 0.5, 1.0):
         study = mj.study.TrainConfig(
             scheme=scheme,
             rounds=20,
