@@ -7,6 +7,7 @@ import re
 _ONE_LINE = re.compile(r"^( *)(Source|Cost): (.+)$")
 _CODE = re.compile(r"(``.+?``|`[^`\n]+`)")
 _PAGE = re.compile(r"\bdocs/(\w+)\.md")
+_RESULT = re.compile(r"^ *(Returns|Yields):$")
 _LIST = re.compile(r"^ *(-|\d+\.) ")
 
 
@@ -25,6 +26,8 @@ def to_rst(text: str) -> list[str]:
         if _LIST.match(line) and lines and _begins_a_list(lines[-1], line):
             lines.append("")
         lines.append(_escaped(line))
+        if _RESULT.match(line):  # or napoleon takes what stands before a colon for a type
+            lines.append(" " * (len(line) - len(line.lstrip()) + 4) + "\\")
     return lines
 
 

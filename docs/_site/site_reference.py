@@ -15,7 +15,6 @@ import inspect
 import pathlib
 import re
 import sys
-import textwrap
 from typing import Annotated, Any, get_origin
 
 from docutils import nodes
@@ -152,7 +151,8 @@ def _entry(module: str, name: str, value: Any) -> list[str]:
     if home != module:
         return [f".. py:data:: {name}", "", f"   The same as `{home}.{name}`.", ""]
     if not _is_documented(value):
-        return [f".. py:data:: {name}", f"   :value: {_shown(value)}", ""]
+        shown = _shown(value)
+        return [f".. py:data:: {name}", *([f"   :value: {shown}"] if shown else []), ""]
     if not inspect.isclass(value):
         return [f".. autofunction:: {module}.{name}", ""]
     members = ", ".join(_members(value))
@@ -191,8 +191,8 @@ def _members(cls: type) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value)).replace("typing.", "")
-    return textwrap.shorten(text, 300, placeholder=" ...")
+    text = repr(value).replace("typing.", "")
+    return "" if "<" in text or len(text) > 150 else text
 
 
 # -- signatures, as they are written --------------------------------------------------------------
