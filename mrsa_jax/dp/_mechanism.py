@@ -177,7 +177,7 @@ def ring_mechanism(
         >>> own.wrap_probability < 1e-3, 0.5 < own.sensitivity < 0.501
         (True, True)
         >>> round(own.epsilon(1e-5), 2), round(own.epsilon(1e-5, survivors=10), 2)
-        (4.75, 7.09)
+        (4.73, 7.09)
 
     Source:
         Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning
