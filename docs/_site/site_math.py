@@ -9,7 +9,8 @@ from latex2mathml.converter import convert
 
 
 def _inline(writer: Any, node: nodes.math) -> None:
-    writer.body.append(convert(node.astext(), display="inline"))
+    formula = convert(node.astext(), display="inline")
+    writer.body.append(f'<span class="formula-inline">{formula}</span>')
     raise nodes.SkipNode
 
 

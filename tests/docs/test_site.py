@@ -234,8 +234,12 @@ def test_no_page_holds_code_that_nothing_looks_at() -> None:
 @functools.cache
 def _how_to() -> Any:
     """Return the module that runs pages."""
-    path = ROOT / "tests" / "test_how_to.py"
-    spec = importlib.util.spec_from_file_location("how_to_pages", path)
+    return _module("test_how_to.py")
+
+
+def _module(name: str) -> Any:
+    path = ROOT / "tests" / name
+    spec = importlib.util.spec_from_file_location(f"of_the_site_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -251,3 +255,29 @@ def test_the_gallery_draws(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     drawn: dict[str, Any] = {one.name: one.stat().st_size for one in tmp_path.iterdir()}
     assert list(drawn) == [f"{path.stem}.png"]
     assert drawn[f"{path.stem}.png"] > 5000
+
+
+@pytest.mark.slow
+def test_pages_fit_and_search_works_without_a_network(site: pathlib.Path) -> None:
+    browsing = _module("study/browsing.py")
+    if browsing.drivers() is None:
+        pytest.skip("needs Chromium and chromedriver on the PATH")
+    paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    wrong = []
+    with browsing.browser() as page:
+        for width, theme in ((390, "light"), (1400, "light"), (1400, "dark")):
+            for path in paths:
+                if path.name in ("index.html", "search.html") and path.parent == site:
+                    continue  # one leads on, the other is asked below
+                page.open(path, width, theme)
+                wrong += [
+                    f"{path.relative_to(site)} at {width}: {words}"
+                    for kind, words in page.faults()
+                    if (kind == "overflow" and width == 390)
+                    or (kind == "network" and not words.startswith("file:"))
+                ]
+        assert not wrong, "\n".join(wrong[:30])
+        page.driver.get(f"{(site / 'search.html').as_uri()}?q=first_exposure")
+        page.driver.implicitly_wait(20)
+        first = page.all("#search-results li a")[0]
+        assert first.text == "mrsa_jax.privacy.first_exposure"
