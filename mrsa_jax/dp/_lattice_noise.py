@@ -123,7 +123,7 @@ class LatticeNoise:
                 first, last = int(unique[run[0]]), int(unique[run[-1]])
                 here = masses(self.kind, self.variance, first, last)
                 found[run] = [float(here[value - first]) for value in unique[run].tolist()]
-        return found[places].reshape(points.shape)
+        return np.asarray(found[places]).reshape(points.shape)
 
     def tail(self, bound: Any) -> float:
         """Return P(|X| > bound) to float64's digits.

@@ -29,7 +29,7 @@ def plain(label: str) -> str:
 
     Examples:
         >>> plain("$x$"), plain("a" * 50)
-        ('\\\\$x\\\\$', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…')
+        ('\\$x\\$', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…')
     """
     text = "".join(c if c.isprintable() else " " for c in label)
     text = text if len(text) <= 36 else text[:35] + "…"

@@ -70,6 +70,19 @@ def cost_charts(table: pd.DataFrame, names: Sequence[str], hue: str | None) -> d
     return {f"{y}_{x}": _chart(table, names, x, y, hue) for x, y in _pairs(table, names)}
 
 
+def by_hue(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
+    """Return the series of a table: what each is called, and its rows."""
+    if hue is None:
+        return [(ALL, table)]
+    said = "" if table[hue].dtype.kind not in "iuf" else hue.replace("_", " ") + " "
+    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
+
+
+def label_of(value: Any) -> str:
+    """Return how a value of an axis is called in the legend."""
+    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
+
+
 def _pairs(table: pd.DataFrame, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return which quantities are drawn against which; the first two there are, without those."""
 
@@ -93,9 +106,8 @@ def _finite(table: pd.DataFrame, *names: str) -> np.ndarray:
 
 def _chart(table: pd.DataFrame, names: Sequence[str], x: str, y: str, hue: str | None) -> Chart:
     own = table.assign(_row=np.arange(len(table)))[_finite(table, x, y)]
-    groups: Any = [(ALL, own)] if hue is None else own.groupby(hue, sort=False)
     lines = []
-    for label, rows in groups:
+    for label, rows in by_hue(own, hue):
         xs, ys = (shown_scale(n) * rows[n].to_numpy(np.float64) for n in (x, y))
         words = [
             ", ".join(f"{heading(n)} {value}" for n, value in zip(names, told, strict=True))
@@ -104,7 +116,7 @@ def _chart(table: pd.DataFrame, names: Sequence[str], x: str, y: str, hue: str |
                 rows[list(names)].itertuples(index=False, name=None), xs, ys, strict=True
             )
         ]
-        lines.append(Line(str(label), xs, ys, kind="marks", words=words,
+        lines.append(Line(label, xs, ys, kind="marks", words=words,
                           rows=rows["_row"].tolist()))  # fmt: skip
     across, up = (_AXES.get(n, n.replace("_", " ")) for n in (x, y))
     free = x.endswith("accuracy"), y.endswith("accuracy")

@@ -11,7 +11,7 @@ from mrsa_jax._html import number
 from mrsa_jax.study import _points
 from mrsa_jax.study._chart import Chart, Line
 from mrsa_jax.study._chart_look import Series
-from mrsa_jax.study._cost import ALL, heading, shown_scale
+from mrsa_jax.study._cost import by_hue, heading, label_of, shown_scale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,24 +73,12 @@ def sweep_charts(
 _EDGES = ("_lower", "_upper", "_count")
 
 
-def _groups(table: pd.DataFrame, hue: str | None) -> list[tuple[str, pd.DataFrame]]:
-    if hue is None:
-        return [(ALL, table)]
-    said = "" if table[hue].dtype.kind not in "iuf" else hue.replace("_", " ") + " "
-    return [(said + label_of(value), own) for value, own in table.groupby(hue, sort=False)]
-
-
-def label_of(value: Any) -> str:
-    """Return how a value of an axis is called in the legend."""
-    return number(float(value)) if isinstance(value, float | np.floating) else str(value)
-
-
 def _chart(results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str | None) -> Chart:
     shown = table[table[name].notna()]
     is_number = table[x].dtype.kind in "iuf"
     order = {} if is_number else {value: k for k, value in enumerate(dict.fromkeys(table[x]))}
     lines = []
-    for label, rows in _groups(shown, hue):
+    for label, rows in by_hue(shown, hue):
         pooled = (shown_scale(name) * rows.set_index(x)[name]).groupby(level=0, sort=False)
         found = pooled.agg(["mean", "min", "max"])
         at = found.index.to_numpy() if is_number else found.index.map(order).to_numpy()
@@ -109,7 +97,7 @@ def _chart(results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str
         f"{words} {note[:1].upper()}{note[1:]}{'.' * bool(note)}".strip(),
         lines, x.replace("_", " "), axis,
         y_range=() if is_free else (0.0,), is_log_x=bool(low > 0 and high >= _WIDE * low),
-        whole="", ticks=[(k, label_of(value)) for value, k in order.items()],
+        whole="", ticks=[(float(k), label_of(value)) for value, k in order.items()],
         empty="nobody is exposed" if name == "exposed_clients" else "",
     )  # fmt: skip
 
@@ -117,7 +105,7 @@ def _chart(results: xr.Dataset, table: pd.DataFrame, name: str, x: str, hue: str
 def _accuracy_epsilon(table: pd.DataFrame, hue: str | None) -> Chart:
     lines = []
     noisy = table[np.isfinite(table["epsilon_worst"]) & table["accuracy"].notna()]
-    for label, rows in _groups(noisy, hue):
+    for label, rows in by_hue(noisy, hue):
         rows = rows.sort_values("epsilon_worst")
         accuracy = 100 * rows["accuracy"].to_numpy()
         lines.append(Line(label, rows["epsilon_worst"].to_numpy(), accuracy))
@@ -195,7 +183,7 @@ def sweep_series(
     """Return what a sweep's page says of each curve: a verdict over all its points."""
     return [
         Series(label, _verdict(rows), _words(rows, names), is_scheme=are_schemes)
-        for label, rows in _groups(table, hue)
+        for label, rows in by_hue(table, hue)
     ]
 
 

@@ -114,7 +114,7 @@ def test_items_are_written_with_their_data(
     }  # fmt: skip
     for name in ("table1", "fig2"):
         own = {path.name for path in (out / "items" / f"multiround.{name}").iterdir()}
-        assert own == {f"{name}.{end}" for end in ("png", "svg", "csv")} | {
+        assert own == {f"{name}.{end}" for end in ("png", "svg", "pdf", "csv")} | {
             "item.json", "study.json",
         }  # fmt: skip
     assert pd.read_csv(out / "items/multiround.fig2/fig2.csv")["member"].sum() == 24

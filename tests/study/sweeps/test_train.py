@@ -137,4 +137,4 @@ def test_epsilon_is_that_of_the_single_training_and_infinite_without_noise(tmp_p
         assert np.isposinf(without[name]).all()
     assert (without["wrapped"] == 0).all()
     page = results.mrsa.report(tmp_path).read_text()
-    assert "Accuracy against the epsilon of clients" in page
+    assert "Test accuracy against the epsilon of the worst client" in page
