@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def find_schemes(results: xr.Dataset) -> xr.Dataset:
     """Return a data set whose axis of schemes, if it has one, finds both kinds of names.
 
+    Before xarray 2026.9 an array of this axis meets one with a plain axis only if that went
+    through here too.
+
     Examples:
         >>> import xarray as xr
         >>> data = xr.Dataset(coords={"scheme": ["Random", "Multi-RoundSecAgg (T=4)"]})
