@@ -66,6 +66,7 @@ def plot_bits(results: xr.Dataset, *, ax: Axes | None = None) -> Axes:
         bands(ax, results, "rounds_done", "bits_median", "bits_worst")
         ax.set(xlabel="rounds", ylabel="bits a coordinate")
         ax.set_ylim(bottom=0)
+        ax.locator_params(axis="y", nbins=6)  # whatever the height: labels keep their room
         whole_numbers(ax.xaxis)
         caption(ax, "Bits about a client's updates: median (thick) to worst client (thin).")
         name_curves(ax)
