@@ -22,7 +22,7 @@ _MOST_SETTINGS = 30  # that are shown without being asked for
 _MOST_BRIEF = 400
 _FEW, _MANY = 6, 8  # of a tuple's values: shown of one that has many; from how many on
 _MOST_LOOKED_AT = 2**20
-_SECRETS = frozenset({"key_material"})
+_SECRETS = frozenset({"key_material", "self_seed", "pair_seed"})
 _CELL = "text-align:left;vertical-align:top;padding:.15em .8em .15em 0"
 
 
@@ -69,7 +69,7 @@ def shown(value: Any, most: int = _MOST_CHARACTERS) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a dataclass as Python writes it, but arrays by what they are and long tuples cut.
+    """Return a dataclass or named tuple as Python writes it, with arrays named and tuples cut.
 
     For `__repr__ = brief` in the class: nothing of an array is printed but its type, its shape and
     its least and largest numbers, of numbers without axes themselves; of secrets not even these.
@@ -86,10 +86,55 @@ def brief(value: Any) -> str:
         >>> Some(np.linspace(0.1, 0.5, 200), tuple(range(1000)))
         Some(size=float64[200] in [0.1, 0.5], rows=(0, 1, 2, 3, 4, 5, ... 1,000 in all))
     """
-    own = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)
-           if field.repr)  # fmt: skip
-    parts = (f"{name}={_brief(part, name in _SECRETS)}" for name, part in own)
+    parts = (f"{name}={text}" for name, text in _fields(value))
     return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def told(value: Any) -> str:
+    """Return in a line what an object tells of itself: its `_rows()`, else title and sentences.
+
+    For `__repr__ = told` in the class.
+
+    Examples:
+        >>> class Found:
+        ...     __repr__ = told
+        ...     def _rows(self):
+        ...         return [("exposed clients", "3"), ("weak T", "1", "certified")]
+        >>> Found()
+        Found(exposed clients: 3; weak T: 1, certified)
+    """
+    parts = [f"{name}: {', '.join(map(str, cells))}" for name, *cells in value._rows()]
+    parts = [*parts, *getattr(value, "notes", ())] if parts else [value.title, *value.sentences]
+    text = printable("; ".join(parts))
+    text = text if len(text) <= _MOST_BRIEF else text[: _MOST_BRIEF - 3] + "..."
+    return f"{type(value).__name__}({text})"
+
+
+def telling(value: Any) -> str:
+    """Return the same as a table for a notebook, or the fields of what tells nothing of itself.
+
+    For `_repr_html_ = telling` in the class. Its title, sentences or notes stand around the table.
+
+    Examples:
+        >>> @dataclasses.dataclass
+        ... class Some:
+        ...     size: int
+        >>> "size" in telling(Some(3)), "<strong>Some</strong>" in telling(Some(3))
+        (True, True)
+    """
+    words: Any = getattr(value, "sentences", getattr(value, "notes", ()))
+    words = words() if callable(words) else words
+    lines = "".join(f"<p>{tidy(shown(one, _MOST_BRIEF))}</p>" for one in words)
+    rows = value._rows() if hasattr(value, "_rows") else _fields(value)
+    return card(getattr(value, "title", type(value).__name__), rows, note=Markup(lines))
+
+
+def _fields(value: Any) -> list[tuple[str, str]]:
+    """Return names and short texts of the fields of a dataclass or a named tuple."""
+    names = getattr(value, "_fields", None)
+    if names is None:
+        names = [field.name for field in dataclasses.fields(value) if field.repr]
+    return [(name, _brief(getattr(value, name), name in _SECRETS)) for name in names]
 
 
 def _brief(value: Any, is_secret: bool = False) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mrsa_jax import availability, data, dp, privacy, quantize, secagg, selection
+from mrsa_jax import availability, data, dp, federated, privacy, quantize, secagg, selection
 from mrsa_jax._html import Markup, brief, card, config_repr, settings_rows, shown, table, tidy
 from mrsa_jax.study import AuditConfig, DemoConfig, ProtocolConfig, SecaggConfig, TrainConfig
+from mrsa_jax.study._findings import AttackFindings, AuditFindings, Findings
 
 EVIL = "<script>alert('x')</script>&"
 
@@ -116,6 +119,66 @@ def test_public_values_have_short_reprs() -> None:
         assert "\n" not in repr(value)
 
 
+def test_findings_are_a_line_and_a_table_whatever_they_are_called() -> None:
+    evil, P = EVIL + "\x1b[2J\u202e", np.random.default_rng(0).random((12, 60)) < 0.3
+    log = privacy.ParticipationLog(P, tuple(range(12)), tuple(f"{evil}{i}" for i in range(60)))
+    audit = privacy.audit(log, effort=0.0)
+    rows: list[dict[str, Any]] = [{evil: evil * 9, "rate": 1 / 3, "count": 7}] * 100
+    inputs, complete = np.zeros((60, 4), np.uint32), ~np.eye(60, dtype=bool)
+    values = [
+        log,
+        audit,
+        AuditFindings(pathlib.Path(evil), log, audit),
+        AttackFindings(title=evil, summary=rows, sentences=[evil * 99] * 9),
+        Findings(evil, [evil * 99] * 9, {"huge": list(range(10**5))}),
+        privacy.client_privacy(P, effort=0.0),
+        secagg.aggregate(0, inputs, complete, np.ones((5, 60), bool), 31, 16),
+        secagg.failure_rates(0, 8, 0.5, 0.1, 2, 20),
+        secagg.expected_costs(60, 9, 5, 100, 2**16, step_dropout_rate=0.1),
+        selection.RoundHistory(np.ones((12, 5, 60), bool), P, np.zeros(12, np.int32)),
+    ]
+    for value in values:
+        text, page = repr(value), value._repr_html_()  # type: ignore[attr-defined]
+        assert text.startswith(f"{type(value).__name__}(")
+        assert len(text) < 1600
+        assert len(page) < 30_000
+        assert "\n" not in text
+        assert not any(odd in text + page for odd in "\x1b\u202e")
+        assert "<script" not in page
+        assert page.count("<table") == page.count("</table>") >= 1
+    assert f"exposed clients: {len(audit.exposed)}; weak T: " in repr(audit)
+    assert len(repr(audit)) < 410
+    assert "0.3333" in values[3]._repr_html_()  # type: ignore[attr-defined]
+
+
+def test_a_training_says_how_it_ended() -> None:
+    names = (field.name for field in dataclasses.fields(federated.TrainingResult))
+    own: dict[str, Any] = dict.fromkeys(names, np.zeros(0)) | {"aggregates": None, "drift": None}
+    own |= {"parameters": np.zeros(7, np.float32), "status": np.zeros(4, np.int32)}
+    own |= {"participation": np.eye(4, 3, dtype=bool), "diverged_round": None}
+    own |= {"evaluated_rounds": np.array([1, 3]), "accuracy": np.array([0.5, 0.87654])}
+    told = federated.TrainingResult(**own | {"loss": np.array([1.0, 0.25])})
+    words = "rounds: 4, 3 with a sum; parameters: float32[7]; test accuracy: 87.65 %, after round 4"
+    assert repr(told) == f"TrainingResult({words}; test loss: 0.25)"
+    own |= {"accuracy": np.array([0.5, np.nan]), "loss": np.array([1.0, np.nan])}
+    diverged = federated.TrainingResult(**own | {"diverged_round": 2})
+    assert "test accuracy: - %" in repr(diverged)
+    assert "in round 3" in diverged._repr_html_()
+    none = np.zeros(0)
+    untested = own | {"evaluated_rounds": none, "accuracy": none, "loss": none}
+    assert "accuracy" not in repr(federated.TrainingResult(**untested))
+
+
+def test_a_repr_looks_at_no_huge_array() -> None:
+    class Huge:
+        shape, dtype, size = (2**11, 2**10), "float32", 2**21
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            pytest.fail("it was fetched")
+
+    assert repr(_Some(Huge())) == "_Some(one=float32[2048, 1024], key_material=None)"
+
+
 def test_what_is_huge_stays_short() -> None:
     assert len(shown(range(10**9))) <= 120
     assert len(shown("x" * 10**6)) == 120
@@ -182,7 +245,6 @@ def test_an_audit_escapes_the_names_of_clients() -> None:
 
 
 def _log(text: str) -> privacy.ParticipationLog:
-    import pathlib
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:

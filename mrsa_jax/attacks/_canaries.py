@@ -26,6 +26,7 @@ from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._streams import Stream, as_key, fold, fold_over, round_key
 from mrsa_jax._tracing import needs_values
@@ -47,6 +48,14 @@ class CanaryScores(NamedTuple):
 
     without: Float64[np.ndarray, " trials"]
     shifted: Float64[np.ndarray, " trials"]
+
+    def __repr__(self) -> str:
+        """Return what the arrays are."""
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return telling(self)
 
     @property
     def mu(self) -> float:

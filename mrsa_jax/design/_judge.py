@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax import privacy
 from mrsa_jax._binomial import binomial_interval
-from mrsa_jax._html import card
+from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import independent
 from mrsa_jax.selection import Fairness, from_lines, rollout_metrics
@@ -80,12 +80,11 @@ class Judgement:
             ("rank", f"{self.rank} at most, of {self.num_clients} clients"),
         ]
 
-    def __repr__(self) -> str:
-        return f"Judgement({'; '.join(f'{name} {text}' for name, text in self.rows)})"
+    def _rows(self) -> list[tuple[str, str]]:
+        return self.rows
 
-    def _repr_html_(self) -> str:
-        """Return the judgement as a notebook shows it."""
-        return card("Family of lines, whatever is summed", self.rows)
+    __repr__ = told
+    _repr_html_ = telling
 
 
 @needs_values

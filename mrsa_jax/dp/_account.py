@@ -13,7 +13,7 @@ from jaxtyping import Array, Float64, Int, Key
 from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._checks import check_known, check_number, check_size
 from mrsa_jax._errors import require
-from mrsa_jax._html import card
+from mrsa_jax._html import telling, told
 from mrsa_jax._selector import Selector, block_size_of
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
@@ -113,13 +113,8 @@ class Account:
             ("method", f"{self.method} ({by})"),
         ]  # fmt: skip
 
-    def __repr__(self) -> str:
-        """Return the largest figure, and what it is of."""
-        return f"Account({'; '.join(f'{name}: {value}' for name, value in self._rows())})"
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return card("Account", self._rows(), note=" ".join(self.notes))
+    __repr__ = told
+    _repr_html_ = telling
 
 
 class _Plan(NamedTuple):
@@ -208,7 +203,8 @@ def account(
         >>> blocks = mj.selection.batch_partitioning(24, 6, 3, "uniform")
         >>> mj.dp.account(blocks, online, 100, noise_multiplier=4.0)
         Account(epsilon: largest 6.09, mean 6.09; delta: 1e-05; against: server; method:
-        pattern_averaged (known law))
+        pattern_averaged (known law); Exact for who sees who takes part.; The law of counts is
+        known: nothing is simulated.)
         >>> coins = mj.selection.bernoulli(24, 0.25)
         >>> alone = mj.dp.account(coins, online, 100, 4.0, adversary="models")
         >>> alone.method, alone.epsilon[0].round(2).item()

@@ -21,6 +21,7 @@ from mrsa_jax import availability, privacy, selection
 from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._checks import check_chance
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, number, telling
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._account import account
 
@@ -50,6 +51,9 @@ class Amplification:
         delta: At which epsilon is.
     """
 
+    __repr__ = brief
+    _repr_html_ = telling
+
     privacy_targets: Int[np.ndarray, " targets"]
     server: Float64[np.ndarray, " targets"]
     blocks: Float64[np.ndarray, " targets"]
@@ -60,6 +64,13 @@ class Amplification:
     rounds: int
     noise_multiplier: float
     delta: float
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return what the columns are, and a row for each T."""
+        against = (self.server, self.blocks, self.one_by_one, self.cardinality)
+        rows = zip(self.privacy_targets, *against, strict=True)
+        names = ("T", "epsilon, server", "models, blocks", "models, one by one", "mean sum")
+        return [names, *(tuple(map(number, row)) for row in rows)]
 
 
 @needs_values

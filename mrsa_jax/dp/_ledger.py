@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from mrsa_jax import privacy
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._html import card
+from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.dp._blocks import BlockMechanism
 from mrsa_jax.dp._composed import Composed
@@ -125,14 +125,8 @@ class Ledger:
             rows.append((name, f"largest {some.max():.4g}, median {np.median(some):.4g}"))
         return rows
 
-    def __repr__(self) -> str:
-        """Return what the figures are of, and the largest."""
-        told = [f"{name}: {value}" for name, value in self._rows()]
-        return f"Ledger({'; '.join((*told, *self.notes))})"
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return card("Ledger", self._rows(), note=" ".join(self.notes))
+    __repr__ = told
+    _repr_html_ = telling
 
 
 @needs_values

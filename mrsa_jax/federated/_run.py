@@ -22,7 +22,7 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_count
 from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require, require_methods
-from mrsa_jax._html import brief
+from mrsa_jax._html import number, shown, telling, told
 from mrsa_jax._status import Status
 from mrsa_jax._streams import as_key
 from mrsa_jax.data import ClientData
@@ -81,7 +81,8 @@ class TrainingResult:
             None unless asked for.
     """
 
-    __repr__ = brief
+    __repr__ = told
+    _repr_html_ = telling
 
     parameters: np.ndarray
     evaluated_rounds: np.ndarray
@@ -95,6 +96,21 @@ class TrainingResult:
     participation: np.ndarray
     components: np.ndarray
     drift: Drift | None
+
+    def _rows(self) -> list[tuple[str, str]]:
+        summed = int(np.asarray(self.participation).any(axis=1).sum())
+        rows = [
+            ("rounds", f"{len(self.status)}, {summed} with a sum"),
+            ("parameters", shown(self.parameters)),
+        ]
+        if len(self.evaluated_rounds):
+            after = f"after round {int(self.evaluated_rounds[-1]) + 1}"
+            accuracy = f"{number(100 * float(self.accuracy[-1]))} %, {after}"
+            rows.append(("test accuracy", accuracy))
+            rows.append(("test loss", number(float(self.loss[-1]))))
+        if self.diverged_round is not None:
+            rows.append(("diverged", f"in round {self.diverged_round + 1}"))
+        return rows + ([] if self.drift is None else [("drift", str(self.drift))])
 
 
 class Run:

@@ -21,6 +21,7 @@ from mrsa_jax import graphs, protocol
 from mrsa_jax._arrays import check_thresholds
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax._tracing import needs_values
@@ -63,6 +64,9 @@ class SegmentResult:
         result: What `protocol.run` says of a "real" round (its privacy, transcript and costs);
             None for the others.
     """
+
+    __repr__ = brief
+    _repr_html_ = telling
 
     update: np.ndarray
     status: Status

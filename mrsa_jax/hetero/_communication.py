@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._costs import segment_costs
 from mrsa_jax.hetero._grouping import check_rates
@@ -34,6 +35,9 @@ class CommunicationTimes:
         columns: Slots of each group (or subgroup).
         expansion: float64[n], bandwidth expansion factor: `bits` over log2 K for each coordinate.
     """
+
+    __repr__ = brief
+    _repr_html_ = telling
 
     bits: np.ndarray
     plain_bits: np.ndarray

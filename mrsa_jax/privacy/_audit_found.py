@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 from mrsa_jax._checks import check_count, check_known, check_number
-from mrsa_jax._html import Markup, brief, card, hidden_words, shown, tidy
+from mrsa_jax._html import hidden_words, shown, telling, told
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._audit_hidden import Hidden, Noisy
 from mrsa_jax.privacy._audit_joining import Joining
@@ -72,7 +72,8 @@ class Audit:
         pending: What was not finished (`audit_steps`); what is there is sound all the same.
     """
 
-    __repr__ = brief
+    __repr__ = told
+    _repr_html_ = telling
 
     num_rounds: int
     num_clients: int
@@ -94,19 +95,16 @@ class Audit:
     notes: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
 
-    def _repr_html_(self) -> str:
-        """Return the audit for a notebook: its findings in words, and its numbers."""
+    def _rows(self) -> list[tuple[str, str]]:
         weak = self.weak
         undefined = weak.lower is None or weak.upper is None
-        rows = [
+        return [
             ("history", f"{self.num_rounds} rounds, {self.num_clients} clients"),
             ("exposed clients", str(len(self.exposed))),
             ("weak T", "undefined" if undefined else _interval(weak.lower or 0, weak.upper or 0)),
             ("strong T", shown(self.strong)),
             ("worst hidden", self.worst_hidden),
         ]
-        words = "".join(f"<p>{tidy(shown(text, 400))}</p>" for text in self.sentences())
-        return card("Audit", rows, note=Markup(words))
 
     @property
     def worst_hidden(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
-from mrsa_jax._html import brief
+from mrsa_jax._html import brief, telling
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._coalitions import without
 from mrsa_jax.privacy._weak import (
@@ -42,6 +42,7 @@ from mrsa_jax.privacy.solver import (
 )
 
 _SHARE = 0.5  # of the effort for the least of all
+_MOST_SAID = 3  # sentences in a notebook
 _MOST_NAMES = 10  # in a sentence
 _NUMBERS = ("nobody", "this client", "these two", "these three", "these four")
 
@@ -64,6 +65,7 @@ class ClientPrivacy:
     """
 
     __repr__ = brief
+    _repr_html_ = telling
 
     lower: np.ndarray
     upper: np.ndarray
@@ -71,6 +73,18 @@ class ClientPrivacy:
     supports: tuple[tuple[int, ...], ...]
     witnesses: tuple[tuple[int, ...], ...]
     error_bits: int | None
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what is known of all, and the first sentences (`__str__`)."""
+        summed = self.upper > 0
+        ends = f"{self.lower[summed].min()} to {self.upper[summed].max()}" if summed.any() else "-"
+        said = str(self).splitlines()
+        more = f"; and of {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
+        return [
+            ("clients", f"{self.upper.size}, {int(summed.sum())} with a figure"),
+            ("T of one client", f"{ends} ({int(self.certified.sum())} certified)"),
+            ("the fewest", "; ".join(said[:_MOST_SAID]) + more),
+        ]
 
     def coalition(self, client: Any) -> tuple[int, ...]:
         """Return clients whose updates, with the sums, give the server this client's update.

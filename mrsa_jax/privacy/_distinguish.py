@@ -30,7 +30,7 @@ from mrsa_jax._arrays import host_array
 from mrsa_jax._checks import POSITIVE, check_integer, check_number
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
-from mrsa_jax._html import card
+from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.privacy._coalitions import check_coalition
 from mrsa_jax.privacy._hidden import hidden_among
@@ -149,13 +149,8 @@ class Distinguishability:
                 rows.append((str(count), words))
         return rows
 
-    def __repr__(self) -> str:
-        """Return what the figures are of, and the largest."""
-        return f"Distinguishability({'; '.join(f'{a}: {b}' for a, b in self._rows())})"
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return card("Distinguishability", self._rows())
+    __repr__ = told
+    _repr_html_ = telling
 
 
 @needs_values

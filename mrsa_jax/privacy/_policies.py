@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.availability import Availability, independent_steps
@@ -38,6 +39,9 @@ class PolicyPrivacy:
         rounds_kept: float64[policies, R, B], share of the rounds with a cohort that gave a sum.
         cardinality: float64[policies, R, B], mean number of clients in a sum over all rounds.
     """
+
+    __repr__ = brief
+    _repr_html_ = telling
 
     policies: tuple[str, ...]
     step_dropout_rates: np.ndarray

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from mrsa_jax._errors import require
-from mrsa_jax._html import Markup, card, shown, table
+from mrsa_jax._html import Markup, brief, card, shown, table
 from mrsa_jax._status import Status
 from mrsa_jax.secagg._types import Seeds
 
@@ -45,6 +45,8 @@ class Transcript:
         is_informative: bool[n], clients whose secret the shares that came back give away
             (CCESA, Definition 3): b_i of a client who is summed, else s_i^SK.
     """
+
+    __repr__ = brief
 
     survivors: np.ndarray
     padded_inputs: np.ndarray
@@ -89,6 +91,8 @@ class AggregateResult:
         seeds: The seeds of all pads.
         steps: What each step cost.
     """
+
+    __repr__ = brief
 
     totals: tuple[np.ndarray, ...]
     status: Status

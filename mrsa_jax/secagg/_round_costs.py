@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import check_modulus
@@ -60,6 +61,8 @@ class Operations:
         signatures: Ed25519 signatures made or checked.
     """
 
+    __repr__ = brief
+
     key_pairs: np.ndarray
     key_agreements: np.ndarray
     share_products: np.ndarray
@@ -87,6 +90,9 @@ class RoundCosts:
         client: Operations of each client.
         server: Operations of the server.
     """
+
+    __repr__ = brief
+    _repr_html_ = telling
 
     sends: np.ndarray
     bytes_up: np.ndarray

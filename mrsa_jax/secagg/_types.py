@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.quantize import check_fits
 
@@ -55,6 +56,8 @@ class Seeds:
         edges: int32[E, 2], those pairs i < j in lexicographic order; all n (n - 1) / 2 of them
             in the complete graph (`edge_index`).
     """
+
+    __repr__ = brief
 
     client_ids: Array
     self_seed: Array

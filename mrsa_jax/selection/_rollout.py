@@ -28,6 +28,7 @@ from mrsa_jax._device import (
     within_memory,
 )
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
@@ -53,6 +54,14 @@ class RolloutMetrics(NamedTuple):
     aggregation_cardinality: Float32[Array, "*trials rounds"]
     skipped: Bool[Array, "*trials rounds"]
     counts: Int32[Array, "*trials clients"]
+
+    def __repr__(self) -> str:
+        """Return what the arrays are."""
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return telling(self)
 
 
 def rollout(

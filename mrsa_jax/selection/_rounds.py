@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief, telling
 from mrsa_jax._round_rules import (
     RoundRule,
     SplitPolicy,
@@ -55,6 +56,14 @@ class RoundHistory(NamedTuple):
     status: Int32[Array, "*trials rounds"]
     assignment_keys: Key[Array, "*trials rounds"] | None = None
     components: Int32[Array, "*trials rounds clients"] | None = None
+
+    def __repr__(self) -> str:
+        """Return what the arrays are."""
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return telling(self)
 
 
 def learnt_sums(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrsa_jax._html import hidden_words
+from mrsa_jax._html import hidden_words, number, shown, telling, told
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy import Audit, Gate, ParticipationLog
 from mrsa_jax.study._shares import shares_row, shares_sentence
@@ -28,9 +28,15 @@ class Findings:
         content: Everything, as `--json` prints it.
     """
 
+    __repr__ = told
+    _repr_html_ = telling
+
     title: str
     sentences: list[str]
     content: dict[str, Any]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return []  # sentences say it
 
 
 @dataclasses.dataclass
@@ -48,6 +54,9 @@ class AttackFindings:
         is_complete: False after an interruption.
     """
 
+    __repr__ = told
+    _repr_html_ = telling
+
     folder: pathlib.Path | None = None
     title: str = ""
     summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -56,6 +65,11 @@ class AttackFindings:
     figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
     arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     is_complete: bool = True
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Return the names of the summary's columns, and its rows."""
+        rows = [tuple(map(_cell, row.values())) for row in self.summary]
+        return [tuple(self.summary[0]), *rows] if rows else []
 
     @property
     def content(self) -> dict[str, Any]:
@@ -67,6 +81,10 @@ class AttackFindings:
             "scores": [_plain(row) for row in self.scores],
             "sentences": self.sentences,
         }
+
+
+def _cell(value: Any) -> str:
+    return number(value) if isinstance(value, float) else shown(value)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
@@ -91,11 +109,17 @@ class AuditFindings:
         shares: What noise that clients add leaves each, planned beside realised; None without.
     """
 
+    __repr__ = told
+    _repr_html_ = telling
+
     file: pathlib.Path
     log: ParticipationLog
     audit: Audit
     gates: tuple[Gate, ...] = ()
     shares: dict[str, Any] | None = None
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return self.summary
 
     @property
     def is_complete(self) -> bool:

@@ -123,8 +123,8 @@ def test_the_mean_sum_is_exact_or_has_an_interval() -> None:
 def test_what_is_shown() -> None:
     found = _judged(design.grids(32, 4), 8, 0.3)
     shown = repr(found)
-    assert shown.startswith("Judgement(weak T 4 (certified); hidden among 2.286 (worst), 2.286")
-    for words in ("strong T 1", "16 of 4 clients", "14 at most, of 32"):
+    assert shown.startswith("Judgement(weak T: 4 (certified); hidden among: 2.286 (worst), 2.286")
+    for words in ("strong T: 1", "16 of 4 clients", "14 at most, of 32"):
         assert words in shown
     html = found._repr_html_()
     assert "<table" in html

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._html import brief, telling
 from mrsa_jax.privacy.logs._integer_rows import integer_rows
 from mrsa_jax.privacy.logs._numbers import parse_decimal
 
@@ -43,6 +44,9 @@ class ParticipationLog:
         notes: What else a reader tells of the log, in sentences: repetitions, lines cut short.
         where: Which rows were kept: columns, and the texts of which one must stand there.
     """
+
+    __repr__ = brief
+    _repr_html_ = telling
 
     participation: np.ndarray
     rounds: tuple[Hashable, ...]

@@ -23,6 +23,7 @@ from mrsa_jax._chance import check_chances
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import within_memory
 from mrsa_jax._errors import require
+from mrsa_jax._html import number, telling, told
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._streams import MAX_PAIRED, as_key
@@ -79,6 +80,9 @@ class FailureRates:
         mean_survivors: Mean of |V3|.
     """
 
+    __repr__ = told
+    _repr_html_ = telling
+
     trials: int
     unreliable: Rate
     not_private: Rate
@@ -88,6 +92,20 @@ class FailureRates:
     unmaskable: Rate
     too_few: Rate
     mean_survivors: float
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return rows_of_rates(self)
+
+
+def rows_of_rates(found: Any) -> list[tuple[str, str]]:
+    """Return the rates among an object's fields with their intervals, as a notebook shows them."""
+    rows = [("rounds", f"{found.trials:,}")]
+    for field in dataclasses.fields(found):
+        rate = getattr(found, field.name)
+        if hasattr(rate, "upper"):
+            interval = f"{number(rate.lower)} to {number(rate.upper)}"
+            rows.append((field.name.replace("_", " "), f"{number(rate.rate)} ({interval})"))
+    return rows
 
 
 @needs_values

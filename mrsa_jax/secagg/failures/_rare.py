@@ -20,11 +20,12 @@ from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_chance, check_integer
 from mrsa_jax._device import at_once, within_memory
 from mrsa_jax._errors import require
+from mrsa_jax._html import telling, told
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg.failures import _judging, _verdicts
 from mrsa_jax.secagg.failures._binomial import log_chance, log_sum
-from mrsa_jax.secagg.failures._monte_carlo import check_thresholds
+from mrsa_jax.secagg.failures._monte_carlo import check_thresholds, rows_of_rates
 from mrsa_jax.secagg.failures._planting import (
     Planted,
     isolated_cuts,
@@ -110,11 +111,17 @@ class RareFailureRates:
         log_cuts: Log of the expected number of cuts of G_3 without an edge, which bounds it.
     """
 
+    __repr__ = told
+    _repr_html_ = telling
+
     trials: int
     unreliable: RareRate
     not_private: RareRate
     log_disconnected: float
     log_cuts: float
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return rows_of_rates(self)
 
 
 @needs_values
