@@ -130,7 +130,7 @@ def drawn(chart: Chart, places: dict[str, int], *, is_large: bool = False) -> st
         f'<div class="plot" tabindex="0" role="img" aria-label="{tidy(label)}" '
         f'data-x="{tidy(chart.x_label)}" data-log="{logs}"{whole}>'
         f'<svg width="100%" height="100%" aria-hidden="true">{frame}{inner}{"".join(marks)}'
-        f"{words * bool(chart.empty and _is_zero(chart))}</svg></div>"
+        f"{_rules(along, up, chart)}{words * bool(chart.empty and _is_zero(chart))}</svg></div>"
         f'<p class="axis below">{tidy(chart.x_label)}</p>'
         f"<figcaption>{tidy(chart.caption)}</figcaption></figure>"
     )
@@ -178,12 +178,24 @@ def _frame(along: Scale, up: Scale, chart: Chart) -> str:
         x = _share(along.place(at))
         parts.append(f'<line class="stub" x1="{x}" x2="{x}" y1="100%" y2="100%"/>'
                      f'<text class="on" x="{x}" y="100%" dy="18">{tidy(words)}</text>')  # fmt: skip
+    for level, _ in chart.rules:
+        if 0 <= up.place(level) <= 1:
+            y = _share(1 - up.place(level))
+            parts.append(f'<line class="rule" x2="100%" y1="{y}" y2="{y}"/>')
+    return "".join(parts)
+
+
+def _rules(along: Scale, up: Scale, chart: Chart) -> str:
+    """Return the words at levels to compare with, over what is drawn."""
+    parts = []
     for level, words in chart.rules:
         place = up.place(level)
         if 0 <= place <= 1:
-            y = _share(1 - place)
-            parts.append(f'<line class="rule" x2="100%" y1="{y}" y2="{y}"/><text class="rule" '
-                         f'x="100%" y="{y}" dy="-5">{tidy(words)}</text>')  # fmt: skip
+            y, end = _share(1 - place), 'x="100%"'
+            if len(chart.ticks) > 1:  # between the marks, which stand over words
+                middle = (chart.ticks[-1][0] + chart.ticks[-2][0]) / 2
+                end = f'x="{_share(along.place(middle))}" style="text-anchor: middle"'
+            parts.append(f'<text class="rule" {end} y="{y}" dy="-5">{tidy(words)}</text>')
     return "".join(parts)
 
 

@@ -24,7 +24,9 @@ STYLE = """
 .plot text { fill: var(--soft); font-size: 12px; } .plot .up, text.rule { text-anchor: end; }
 .plot .on, .plot .empty { text-anchor: middle; }
 .plot line { stroke: var(--line); } .plot line.rule { stroke: var(--bad); stroke-dasharray: 2 4; }
-.plot text.rule { fill: var(--bad); } .plot line.cursor { stroke: var(--soft); }
+.plot text.rule { fill: var(--bad); stroke: var(--paper); stroke-width: 3px; paint-order: stroke;
+                  stroke-linejoin: round; }
+ .plot line.cursor { stroke: var(--soft); }
 .plot path { fill: none; stroke: var(--c); stroke-width: 2.2; stroke-linejoin: round;
              stroke-linecap: round; stroke-dasharray: var(--d); vector-effect: non-scaling-stroke; }
 .plot .thin path { stroke-width: 1; } .plot .thick path { stroke-width: 3.4; }
@@ -198,7 +200,9 @@ SCRIPT = """
 """
 """What answers the pointer and the arrow keys; text is only ever added as text."""
 
-_PAPER = {"light": "#ffffff", "dark": "#16181c"}
+PAPER = {"light": "#ffffff", "dark": "#16181c"}
+"""What a page is drawn on."""
+
 _LEAST = {"light": 2.0, "dark": 4.5}  # contrast of a line; the palette itself has 2.2 on white
 _OWN = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
 _DASHES = ("", "7 4", "8 3 2 3", "2 4", "11 3", "8 3 2 3 2 3")
@@ -318,8 +322,13 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def seen_on(colour: str, theme: str) -> str:
+def seen_on(colour: str, theme: str, least: float | None = None) -> str:
     """Return a colour that a line can have on a page: the same, or as much lighter or darker.
+
+    Args:
+        colour: As "#0072B2".
+        theme: "light" or "dark".
+        least: Contrast that it has; that of lines when None.
 
     Examples:
         >>> seen_on("#0072B2", "light"), seen_on("#000000", "dark") != "#000000"
@@ -327,7 +336,7 @@ def seen_on(colour: str, theme: str) -> str:
     """
     if not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
         return "currentColor"
-    paper, least = _PAPER[theme], _LEAST[theme]
+    paper, least = PAPER[theme], _LEAST[theme] if least is None else least
     aim = 255 if theme == "dark" else 0
     parts = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     for percent in range(0, 101, 5):

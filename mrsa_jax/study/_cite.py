@@ -143,7 +143,8 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
 _ATTACKS = ("least-squares", "distinguish", "canaries", "disaggregation", "gradients",
             "model-inversion", "membership", "inconsistency")  # fmt: skip
 
-_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit")
+_STUDIES = ("compare", "histories", "demo", "simulate", "train", "sweep", "reproduce", "audit",
+            "advise")  # fmt: skip
 
 
 def cite(spec: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class AttackFindings:
         summary: A row for each thing that was attacked.
         scores: A row for each client, image or sample behind the summary.
         sentences: What they show, in words.
-        figures: By file name, without its ending.
+        figures: By file name, without its ending; a figure, or what draws it on axes.
         arrays: What was recovered, by file name.
         is_complete: False after an interruption.
     """
@@ -62,7 +63,7 @@ class AttackFindings:
     summary: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     scores: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     sentences: list[str] = dataclasses.field(default_factory=list)
-    figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
+    figures: dict[str, Figure | Callable[..., Any]] = dataclasses.field(default_factory=dict)
     arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     is_complete: bool = True
 

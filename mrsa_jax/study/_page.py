@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,9 +23,11 @@ from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart import Chart, drawn
 from mrsa_jax.study._chart_look import Series
 from mrsa_jax.study._cite import papers_behind
+from mrsa_jax.study._vector import drawing_colours, read_drawing
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page
+_READ, _MOST = 0.62, 0.9  # of a picture's pixels: its smallest text has 11, and 16, screen pixels
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --soft: #565656; --paper: #fff; --line: #d9d9d9;
@@ -50,7 +53,9 @@ nav { position: sticky; top: 0; z-index: 3; background: var(--paper); margin: .6
       border-bottom: 1px solid var(--line); overflow-x: auto; scrollbar-width: thin; }
 nav ul { list-style: none; padding: 0; margin: 0; display: flex; gap: 1.1rem; }
 nav li { margin: 0; white-space: nowrap; }
-nav a { display: inline-block; padding: .45rem 0; } p, .lead { max-width: 60rem; }
+nav a { display: inline-block; padding: .45rem 0; }
+@media (min-width: 46rem) { nav ul { flex-wrap: wrap; gap: 0 1.1rem; } }
+p, .lead { max-width: 60rem; }
 .wide { overflow-x: auto; margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; }
 .tall { max-height: 34rem; overflow: auto; } .tall thead th { position: sticky; top: 0; }
 .wide:focus-visible { outline: 2px solid var(--link); }
@@ -72,16 +77,17 @@ td.long { min-width: 14rem; } tbody th.text { min-width: 9rem; }
 .settings th { width: 45%; }
 figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: var(--soft); }
 .figures { display: grid; gap: 1.8rem 2rem;
-           grid-template-columns: repeat(auto-fill, minmax(min(24rem, 100%), 1fr)); }
+           grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); }
 .opening { display: grid; gap: 1.2rem 2rem; } .opening > * { min-width: 0; }
 @media (min-width: 60rem) { .opening.two { grid-template-columns: 3fr 2fr; } }
 .picture { overflow-x: auto; } .picture:focus-visible { outline: 2px solid var(--link); }
-img { display: block; width: 100%; height: auto; background: #fff; border-radius: .3rem; }
+img { display: block; width: min(100%, var(--most)); height: auto; background: #fff;
+      border-radius: .3rem; }
 pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem;
       border-radius: .4rem; }
 li { margin: .35rem 0; } summary { cursor: pointer; padding: .4rem 0; }
 @media screen and (max-width: 34rem) { body { font-size: 15px; } h1 { font-size: 1.35rem; }
-  .picture img { width: 36rem; max-width: none; } }
+  .picture img { width: max(100%, var(--least)); max-width: none; } }
 @media print {
   :root { color-scheme: light; --ink: #000; --soft: #333; --paper: #fff; --line: #bbb;
           --shade: #f4f4f4; --link: #000; --mark: #000; }
@@ -145,7 +151,7 @@ def page(
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{tidy(title)}</title><style>{STYLE}{_chart_look.STYLE}"
-        f"{_chart_look.colours(series)}</style></head>\n<body>"
+        f"{_chart_look.colours(series)}{drawing_colours(body)}</style></head>\n<body>"
         f"<header><h1>{tidy(title)}</h1>{lines}</header>\n"
         f'<nav aria-label="Sections" tabindex="0"><ul>{links}</ul></nav>\n'
         f"<main>{body}</main>"
@@ -226,6 +232,14 @@ def charts_section(
     return Section(title, content if figures else "")
 
 
+def verdicts(told: Iterable[tuple[str, str, str]]) -> str:
+    """Return verdicts, a line each: the badge's kind and word, and what it is about."""
+    return "".join(
+        f'<p class="verdict">{_chart_look.badge(kind, word)} {tidy(words)}</p>'
+        for kind, word, words in told
+    )
+
+
 def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
     """Return what a page opens with: one large chart, and a second one beside it if there is."""
     places = _chart_look.places(series)
@@ -234,13 +248,31 @@ def opening(charts: Sequence[Chart], series: Sequence[Series]) -> str:
     return f'<div class="{kind}">{"".join(figures)}</div>' if any(figures) else ""
 
 
+def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> str:
+    """Return one figure as its SVG, which scrolls in its place on a narrow screen, else as its PNG.
+
+    Args:
+        caption: What it shows.
+        picture: The PNG.
+        drawing: The SVG, if there is one that fits a page.
+    """
+    own = read_drawing(drawing, f"f{zlib.crc32(str(drawing).encode()):08x}")
+    if own is None:
+        return figure(caption, picture.read_bytes())
+    return (
+        f'<figure><div class="picture drawn" tabindex="0" role="img" aria-label="{tidy(caption)}">'
+        f"{own}</div><figcaption>{tidy(caption)}</figcaption></figure>"
+    )
+
+
 def figure(caption: str, png: bytes) -> str:
     """Return one figure with its picture inside."""
     width, height = struct.unpack(">II", png[16:24]) if len(png) >= 24 else (0, 0)
     picture = base64.b64encode(png).decode()
+    sizes = f"--least: {_READ * width:.0f}px; --most: {_MOST * width:.0f}px"
     return (
         f'<figure><div class="picture" tabindex="0"><img alt="{tidy(caption)}" width="{width}" '
-        f'height="{height}" src="data:image/png;base64,{picture}"></div>'
+        f'height="{height}" style="{sizes}" src="data:image/png;base64,{picture}"></div>'
         f"<figcaption>{tidy(caption)}</figcaption></figure>"
     )
 
@@ -301,6 +333,8 @@ def provenance_section(manifest: Mapping[str, Any]) -> Section:
         if manifest.get(name) is not None
     ]
     versions = manifest.get("versions", {})
+    rows = [(name, " ".join(dict.fromkeys(str(value).split())) if name == "device" else value)
+            for name, value in rows]  # "cpu cpu" says it twice  # fmt: skip
     rows += [("versions", shown(versions, 1000).replace(": ", " "))] if versions else []
     known = {*_PROVENANCE, "versions", "config", "axes"}
     rest = {name: value for name, value in manifest.items() if name not in known}

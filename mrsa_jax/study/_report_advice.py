@@ -9,7 +9,8 @@ from mrsa_jax._html import hidden_words, number
 from mrsa_jax.study import _report
 from mrsa_jax.study._chart import Chart, Line
 from mrsa_jax.study._chart_look import Series, badge, legend
-from mrsa_jax.study._page import Section, data_table, opening, paragraphs
+from mrsa_jax.study._page import Section, data_table, opening, paragraphs, verdicts
+from mrsa_jax.study._plots import option_labels
 
 _CAPTION = (
     "What each scheme keeps for ever, whatever the rounds bring, against what it sums: up and to "
@@ -34,13 +35,21 @@ def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         content: What is in its `advice.json`.
         manifest: Its provenance.
     """
-    options, chosen = content["options"], content["chosen"] or {}
-    series = [_series(option, chosen.get("scheme")) for option in options]
+    labels = option_labels(content["options"])
+    options = [{**one, "label": label}
+               for label, one in zip(labels, content["options"], strict=True)]  # fmt: skip
+    chosen = content["chosen"] or {}
+    options = [{**one, "is_chosen": all(one.get(name) == chosen.get(name, "") for name in _SIZES)}
+               for one in options]  # fmt: skip
+    series = [_series(option) for option in options]
+    told = verdicts([("good", "take", f"{one.label}: {one.words}")
+                     for one in series if one.verdict == _TAKE]
+                    or [("bad", "none", "no scheme keeps what is demanded")])  # fmt: skip
     glance = opening([_chart(options)], series) if options else ""
     sections = [
-        Section("At a glance", glance + (legend(series, "Schemes") if series else "")),
+        Section("At a glance", told + glance + (legend(series, "Schemes") if series else "")),
         Section("Advice", paragraphs(content["sentences"])),
-        Section("Schemes", _table(options, chosen) if options else ""),
+        Section("Schemes", _table(options) if options else ""),
         Section("If clients are lost inside rounds", _policies(content)),
     ]
     lead = [str(content["title"]), f"Seed {manifest.get('seed')}"]
@@ -48,10 +57,14 @@ def advice_page(content: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     return _report.whole_page(manifest, lead, sections, title=title, series=series)
 
 
-def _series(option: Mapping[str, Any], chosen: Any) -> Series:
+_SIZES = ("scheme", "num_clients", "cohort_size")  # what tells one scheme from the others
+_TAKE = ("good", "take")
+
+
+def _series(option: Mapping[str, Any]) -> Series:
     verdict = None
-    if option["scheme"] == chosen:
-        verdict = ("good", "take")
+    if option["is_chosen"]:
+        verdict = _TAKE
     elif option.get("weak_lower") == 1:
         verdict = ("bad", "no protection")
     elif option.get("is_best"):
@@ -90,11 +103,11 @@ def _chart(options: list[dict[str, Any]]) -> Chart:
                  "clients in a mean sum", x_from=0.0, whole="")  # fmt: skip
 
 
-def _table(options: list[dict[str, Any]], chosen: Mapping[str, Any]) -> str:
+def _table(options: list[dict[str, Any]]) -> str:
     rows = []
     for option in options:
         played = option.get("played") or {}
-        mark: Any = badge("good", "take") if option["scheme"] == chosen.get("scheme") else ""
+        mark: Any = badge(*_TAKE) if option["is_chosen"] else ""
         mark = mark or (badge("told", "best") if option.get("is_best") else "")
         rows.append((
             option["label"], mark, _told(option, "weak_lower"), _hidden(option),

@@ -6,16 +6,35 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from mrsa_jax._html import number, shown, tidy
 from mrsa_jax.study import _report
-from mrsa_jax.study._chart import Chart, Line
-from mrsa_jax.study._chart_look import Series, legend
-from mrsa_jax.study._page import Section, data_table, figures_section, opening, paragraphs
+from mrsa_jax.study._attack_charts import (
+    FOUND,
+    attack_charts,
+    attack_series,
+    attack_verdicts,
+)
+from mrsa_jax.study._chart_look import legend
+from mrsa_jax.study._page import (
+    Section,
+    data_table,
+    figures_section,
+    opening,
+    paragraphs,
+    verdicts,
+)
 
-_MOST_WORDS = 5  # numbers of a summary that stand in the line of what was attacked
-_ERRORS = "errors"
+_IMAGES = {
+    "modelinversion": (
+        "The mean image of each class, and below it what was recovered from what the server sees. "
+        "Under each image stands how sure the attacked model is of its class: a sure model alone "
+        "makes no likeness."
+    ),
+    "gradients": (
+        "The clients' own images, and below them what was recovered from what the server sees. "
+        "Under each image stands its peak signal-to-noise ratio: the more, the more alike."
+    ),
+}
 
 
 def attack_page(
@@ -31,73 +50,33 @@ def attack_page(
     words = paragraphs(content["sentences"])
     if content.get("is_complete") is False:
         words = "<p><strong>Interrupted: this is what was finished by then.</strong></p>" + words
-    series = _series(content["summary"])
-    charts = _charts(content["scores"], series)
+    series = attack_series(content["summary"], content["scores"])
+    charts = attack_charts(content["summary"], content["scores"], series)
     lines = legend(series, "What was attacked") if series else ""
-    glance = opening(list(charts.values()), series) + lines
+    told = verdicts(attack_verdicts(content["summary"], content["scores"]))
+    glance = told + opening(list(charts.values()), series) + lines
     summary = rows_table(content["summary"], "What was attacked", where="summary.csv")
     scores = rows_table(content["scores"], "Each score", where="scores.csv")
-    files = [path for path in sorted(folder.glob("*.png")) if path.stem not in charts]
-    pictures = {path.stem: path.read_bytes() for path in files}
+    files = [path for path in sorted(folder.glob("*.png"))
+             if not (path.stem in charts or (charts and path.stem.startswith(FOUND)))]  # fmt: skip
+    command = str(manifest.get("command", ""))
+    pictures = _report.captioned({path.stem: path.read_bytes() for path in files})
+    if "images" in pictures and command in _IMAGES:
+        pictures["images"] = (_IMAGES[command], pictures["images"][1])
+    shown_ones = figures_section(pictures, "Pictures")
     arrays = ", ".join(path.name for path in sorted(folder.glob("*.npy")))
     note = f'<p class="note">What was recovered is beside this page: {tidy(arrays)}.</p>'
     sections = [
         Section("At a glance", glance),
+        *([] if charts else [shown_ones]),
         Section("Findings", words),
         Section("Summary", summary),
-        figures_section(_report.captioned(pictures)),
+        *([shown_ones] if charts else []),
         Section("Scores", scores + note * bool(arrays)),
     ]
     lead = [str(content.get("title", "")), f"Seed {manifest.get('seed')}"]
     title = "an attack, and its scores"
     return _report.whole_page(manifest, lead, sections, title=title, series=series)
-
-
-def _series(summary: list[dict[str, Any]]) -> list[Series]:
-    """Return a line for each scheme of a summary; none where something else was attacked."""
-    found = {}
-    for row in summary:
-        if "scheme" in row and str(row["scheme"]) not in found:
-            found[str(row["scheme"])] = Series(str(row["scheme"]), _verdict(row), _words(row))
-    return list(found.values()) if len(found) == len(summary) else []
-
-
-def _verdict(row: Mapping[str, Any]) -> tuple[str, str] | None:
-    exposed = row.get("exposed")
-    if not isinstance(exposed, int) or isinstance(exposed, bool):
-        return None
-    return ("bad", "exposed") if exposed else ("good", "nobody exposed")
-
-
-def _words(row: Mapping[str, Any]) -> str:
-    numbers = [
-        f"{name.replace('_', ' ')} {_cell(value)}"
-        for name, value in row.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    return "; ".join(numbers[:_MOST_WORDS])
-
-
-def _charts(scores: list[dict[str, Any]], series: list[Series]) -> dict[str, Chart]:
-    """Return the errors of each scheme's clients in rising order; none without errors."""
-    lines = []
-    for label in (one.label for one in series):
-        own = [row.get("error") for row in scores if str(row.get("scheme")) == label]
-        known = [float(value) for value in own if isinstance(value, int | float)]
-        errors = np.sort([value for value in known if np.isfinite(value)])
-        if errors.size:
-            share = 100 * (np.arange(errors.size) + 1) / errors.size
-            lines.append(Line(label, share, np.maximum(errors, 1e-12)))
-    if not lines:
-        return {}
-    caption = (
-        "Relative squared error of each client's update as it was reconstructed, clients in the "
-        "order of their errors; 1 means nothing was learnt beyond zero."
-    )
-    chart = Chart("Errors of what was reconstructed", caption, lines, "clients (%)",
-                  "relative squared error (log axis)", is_log_y=True, y_range=(1.0,), whole="",
-                  rules=((1.0, "1: nothing learnt"),))  # fmt: skip
-    return {_ERRORS: chart}
 
 
 def rows_table(rows: list[dict[str, Any]], caption: str, *, where: str = "") -> str:

@@ -12,8 +12,15 @@ from mrsa_jax._html import hidden_words, number, shown, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._audit_figures import EXPOSED, PRIVACY, QUESTIONS, audit_charts
 from mrsa_jax.study._chart import Chart
-from mrsa_jax.study._chart_look import Series, badge, legend
-from mrsa_jax.study._page import Section, charts_section, data_table, opening, paragraphs
+from mrsa_jax.study._chart_look import Series, legend
+from mrsa_jax.study._page import (
+    Section,
+    charts_section,
+    data_table,
+    opening,
+    paragraphs,
+    verdicts,
+)
 
 _MOST_ROWS = 200
 _MOST_DIGITS = 60  # of a coefficient in a table; recipe.csv has all of them
@@ -67,20 +74,17 @@ def audit_page(
 
 
 def _verdict(content: Mapping[str, Any]) -> str:
-    """Return in one line whether anybody is exposed, and what the gates say."""
+    """Return in a line each whether anybody is exposed, and what the gates say."""
     exposed, total = content["findings"]["exposed"], content["findings"].get("num_clients")
-    if exposed:
-        of = f" of {number(total)}" if total else ""
-        told = f"{badge('bad', 'exposed')} {len(exposed)}{of} clients"
-    else:
-        told = f"{badge('good', 'nobody exposed')} so far"
-    parts = [told]
+    of = f" of {number(total)}" if total else ""
+    told = [("bad", "exposed", f"{len(exposed)}{of} clients") if exposed
+            else ("good", "nobody exposed", "so far")]  # fmt: skip
     for name in ("gate_hidden", "gate"):
         gate = content.get(name)
         if gate is not None:
             kind, word = ("good", "gate passed") if gate["passed"] else ("bad", "gate failed")
-            parts.append(f"{badge(kind, word)} {tidy(gate['reason'])}")
-    return "".join(f'<p class="verdict">{part}</p>' for part in parts)
+            told.append((kind, word, str(gate["reason"])))
+    return verdicts(told)
 
 
 def _series(

@@ -10,7 +10,7 @@ from typing import Any
 from mrsa_jax._html import Markup, tidy
 from mrsa_jax.study import _report
 from mrsa_jax.study._chart_look import badge
-from mrsa_jax.study._page import Section, data_table, figure
+from mrsa_jax.study._page import Section, best_figure, data_table
 from mrsa_jax.study._run_folder import read_part
 
 _LEGEND = (
@@ -131,4 +131,4 @@ def _item(folder: pathlib.Path, item: Mapping[str, Any]) -> str:
     record = picture.parent / "item.json"
     if record.is_file():
         caption = read_part(record).get("caption") or caption
-    return title + figure(caption, picture.read_bytes()) + table
+    return title + best_figure(caption, picture, picture.with_suffix(".svg")) + table

@@ -125,7 +125,7 @@ def sweep_page(manifest: Mapping[str, Any], results: xr.Dataset) -> str:
     parts, series = _found(results, table) if len(table) else ([], [])
     findings = Section("Findings", paragraphs(_points.sweep_sentences(results)))
     sections = [*parts[:1], findings, *parts[1:]]
-    sizes = " x ".join(f"{results.sizes[name]} {name}" for name in _points.axes_of(results))
+    sizes = " x ".join(_counted(results.sizes[name], name) for name in _points.axes_of(results))
     lead = [f"{swept or 'study'}: {sizes}, seed {manifest.get('seed')}"]
     return _report.whole_page(manifest, lead, sections, settings=settings, series=series)
 
@@ -155,6 +155,12 @@ def _found(results: xr.Dataset, table: pd.DataFrame) -> tuple[list[Section], lis
         charts_section(charts, series),
     ]
     return sections, series
+
+
+def _counted(size: int, name: str) -> str:
+    """Return how many values an axis has, in words."""
+    plural = "" if size == 1 or name.endswith("s") else "s"
+    return f"{size} {name.replace('_', ' ')}{plural}"
 
 
 def _without(settings: Mapping[str, Any], fields: set[str], where: str = "") -> dict[str, Any]:

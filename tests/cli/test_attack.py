@@ -408,7 +408,9 @@ def test_shifts_are_told_as_often_as_the_formula_says(
             slack = 0.0 if row["others"] == "gaussian" else 0.03  # updates are not Gaussian
             assert low - slack <= expected <= high + slack
         assert row["lower"] <= row["tpr"] <= row["upper"]
-    assert (tmp_path / "out" / "true_against_false_positives.png").exists()
+    for kind in ("gaussian", "trained"):
+        name = f"true_against_false_positives_{kind}.png"
+        assert (tmp_path / "out" / name).exists()
     said = " ".join(found["sentences"])
     for part in ("excess kurtosis", "no guarantee", "from one round to the next"):
         assert part in said
@@ -445,7 +447,9 @@ def test_canaries_are_found_as_often_as_the_ledger_says(
     said = " ".join(found["sentences"])
     assert said.count("within the ledger") == 2
     assert "MORE THAN" not in said
-    assert (tmp_path / "out" / "true_against_false_positives.png").exists()
+    for kind in ("known", "gaussian"):
+        name = f"true_against_false_positives_{kind}.png"
+        assert (tmp_path / "out" / name).exists()
 
 
 @pytest.mark.slow

@@ -225,6 +225,65 @@ def test_a_page_is_written_beside_its_results_by_default_and_again(demo: pathlib
     assert study.report(demo).path.read_text(encoding="utf-8") == text
 
 
+def told_apart() -> list[dict[str, Any]]:
+    """Return rates of a hostile scheme: a guess, and a client who is found always."""
+    return [
+        {"scheme": EVIL, "others": kind, "whose": whose, "mu": mu, "fpr": fpr, "tpr": tpr,
+         "lower": tpr / 2, "upper": (1 + tpr) / 2, "formula": tpr}
+        for kind in ("known", "gaussian")
+        for whose, mu in (("worst", None), ("median", 0.0))
+        for fpr in (0.01, 0.1, 0.5)
+        for tpr in (1.0 if mu is None else fpr,)
+    ]  # fmt: skip
+
+
+def test_an_attack_s_page_of_what_is_told_apart(tmp_path: pathlib.Path) -> None:
+    """Infinite mu (null) finds always, mu of 0 as often as it errs: 1, 10 and 50 % at log10."""
+    write(tmp_path, "study.json", manifest("distinguish"))
+    summary = [{"scheme": EVIL, "others": kind, "whose": "worst"} for kind in ("known", "gaussian")]
+    content = {"title": "t", "summary": summary, "scores": told_apart(), "sentences": []}
+    write(tmp_path, "scores.json", content)
+    (tmp_path / "true_against_false_positives.png").write_bytes(png())
+    text = check(study.report(tmp_path).path)
+    assert "<img" not in text
+    assert text.count('class="plot"') == 2
+    assert text.count('d="M-2 1 -1 10 -0.30103 50"') == 2
+    assert text.count('d="M-2 100 -0.30103 100"') == 2
+    assert "Found, by false alarms (Gaussian updates)" in text
+    assert "worst client found in 100 %, median client found in 10 %, at 10 % false alarms" in text
+    assert '<span class="badge bad">found 100 %</span>' in text
+    for row in summary:
+        row |= {"ledger_mu": 1.0, "lower": 0.5}
+    write(tmp_path, "scores.json", content)
+    assert '<span class="badge good">within the ledger</span>' in check(study.report(tmp_path).path)
+    summary[1]["lower"] = 1.5
+    write(tmp_path, "scores.json", content)
+    assert '<span class="badge bad">above the ledger</span>' in check(study.report(tmp_path).path)
+
+
+def test_attacks_whose_verdict_is_no_curve(tmp_path: pathlib.Path) -> None:
+    members = [{"method": "likelihood_ratio", "seen": seen, "accuracy": 0.5, "auc": auc}
+               for seen, auc in (("plain", 0.9), ("sum of 4", 0.5))]  # fmt: skip
+    recognized = [{"seen": EVIL, "identified": 9, "classes": 10, "by_chance": 1.0}]
+    target = [{"pads": "plain", "recovered": True}, {"pads": "bound", "recovered": False}]
+    for name, summary, scores, words in (
+        ("membership", members, [], "likelihood ratio, plain: AUC 0.9, right about 50 %"),
+        ("modelinversion", recognized, [], '<span class="badge bad">9 of 10 recognized</span>'),
+        ("inconsistency", [], target, '<span class="badge good">not recovered</span>'),
+        ("gradients", [{"seen": "plain", "psnr_db": None}], [], "inf dB"),
+    ):
+        write(tmp_path / name, "study.json", manifest(name))
+        write(tmp_path / name, "scores.json",
+              {"summary": summary, "scores": scores, "sentences": []})  # fmt: skip
+        (tmp_path / name / "images.png").write_bytes(png())
+        text = check(study.report(tmp_path / name).path)
+        assert words in text
+        titles = ("At a glance", "Findings", "Pictures")  # first what was recovered
+        order = [text.find(f">{title}</h2>") for title in titles]
+        assert 0 < order[0] < order[2]
+        assert name == "membership" or order[2] < text.find(">Settings</h2>")
+
+
 def test_an_attack_s_page(tmp_path: pathlib.Path) -> None:
     rows = [{"scheme": EVIL, "error": 0.5, "found": True, "none": None}] * 230
     content = {"title": "Least squares", "is_complete": False, "summary": rows[:1],
@@ -333,7 +392,14 @@ def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     place = tmp_path / "items" / "multiround.table1"
     write(place, "item.json", {"caption": "How many cohorts"})
     (place / "table1.png").write_bytes(png())
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9">{}<text>{}</text></svg>'
+    own = tmp_path / "items" / "ccesa.table1"
+    write(own, "table1.svg", drawing.format("", "drawn as a drawing"))
+    (own / "table1.png").write_bytes(png())
+    write(place, "table1.svg", drawing.format("<image/>", "not drawn as a drawing"))
     text = check(study.report(tmp_path).path)
+    assert "<text>drawn as a drawing</text>" in text
+    assert "not drawn" not in text
     assert "2 items, 3 claims: 2 reproduced, 1 differs." in text
     assert "How many cohorts" in text
     assert text.count("<img") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import pathlib
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 from mrsa_jax._errors import require
 from mrsa_jax.study import _store
 from mrsa_jax.study._advise_config import AdviseConfig, check_cohort
+from mrsa_jax.study._plots import advice_plots
 from mrsa_jax.study._progress import Progress, note
 from mrsa_jax.study.advice._advice import Advice
 from mrsa_jax.study.advice._candidates import Candidate, Setting, candidates
@@ -156,9 +156,8 @@ def _save(folder: pathlib.Path, found: Advice) -> None:
         writer = csv.DictWriter(stream, names, lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(rows)
-    drawn = {one.label: one for one in found.options if not np.isnan(one.cardinality)}
-    plot = functools.partial(plotting.plot_designs, drawn)
-    plotting.save_figure(plot, folder / "options", apart=True)
+    for name, plot in advice_plots(found.content["options"]).items():
+        plotting.save_figure(plot, folder / name, apart=True)
 
 
 def _flat(option: dict[str, Any]) -> dict[str, Any]:

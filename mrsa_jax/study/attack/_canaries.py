@@ -11,8 +11,9 @@ from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study._attack_config import CanariesConfig
 from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
-from mrsa_jax.study.attack._shifts import client_of, draw, found_words, score
+from mrsa_jax.study.attack._shifts import client_of, found_words, score
 from mrsa_jax.study.attack._sums import history_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def run_canaries(config: CanariesConfig, report: AttackFindings, progress: Progr
             head = {"scheme": own.label, "others": kind, "whose": whose}
             score(config.false_positive_rates, report, head, more, mu, scores)
             progress.update(done + 1, len(config.others) * len(chosen))
-    draw(report)
+    report.figures |= attack_plots(report.scores)
     report.sentences += [*_verdicts(report), *found_words(report), *_MEANING]
 
 

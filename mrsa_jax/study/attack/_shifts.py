@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key
 
-from mrsa_jax import _gaussian, attacks, data, plotting, privacy
+from mrsa_jax import _gaussian, attacks, data, privacy
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
@@ -20,6 +20,7 @@ from mrsa_jax._streams import Stream, fold
 from mrsa_jax.study import _build
 from mrsa_jax.study._attack_config import DistinguishConfig
 from mrsa_jax.study._config import parse_scheme
+from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._sums import history_of
 
@@ -65,7 +66,7 @@ def run_distinguish(config: DistinguishConfig, report: AttackFindings, progress:
                 score(config.false_positive_rates, report, head, more, attack.test(kept).mu, scores)
                 if is_drawn:
                     progress.update(done + 1, total)
-    draw(report)
+    report.figures |= attack_plots(report.scores)
     report.sentences += [*found_words(report), *_MEANING]
 
 
@@ -268,21 +269,6 @@ def _trained(
 
 
 # --- what is shown ------------------------------------------------------------------------------
-
-
-def draw(report: AttackFindings) -> None:
-    """Draw the rates of true against false positives, a panel for each kind of updates."""
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    rows = pd.DataFrame(report.scores)
-    kinds = list(dict.fromkeys(rows["others"]))
-    figure = Figure(figsize=(4.6 * len(kinds) + 0.6, 4.4), layout="constrained")
-    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
-    for ax, kind in zip(panels, kinds, strict=True):
-        plotting.plot_roc(rows[rows["others"] == kind], ax=ax)
-        ax.set_title(f"{kind.capitalize()} updates of the others", loc="left")
-    report.figures["true_against_false_positives"] = figure
 
 
 def found_words(report: AttackFindings) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 from mrsa_jax import (
     attacks,
     federated,
-    plotting,
     privacy,
     quantize,
     secagg,
@@ -23,6 +22,7 @@ from mrsa_jax.study import _build, _trial
 from mrsa_jax.study._attack_config import LeastSquaresConfig
 from mrsa_jax.study._config import PopulationConfig, TrainConfig, parse_scheme, secret_seed
 from mrsa_jax.study._load import load_config
+from mrsa_jax.study._plots import attack_plots
 from mrsa_jax.study.attack import _scene
 from mrsa_jax.study.attack._save import rows_of
 
@@ -64,7 +64,7 @@ def run_least_squares(
     else:
         for scheme in config.schemes:
             _score_sums(config, report, attack, _simulated(config, scheme, progress))
-    _draw_errors(report)
+    report.figures |= attack_plots(report.scores)
     report.sentences += _least_squares_words(report)
 
 
@@ -241,21 +241,6 @@ def _sums_summary(
     if sums.change is not None:
         row["change"] = float(np.nanmedian(sums.change))
     return row
-
-
-def _draw_errors(report: AttackFindings) -> None:
-    """Draw a histogram of the errors of each scheme."""
-    if not report.scores or "error" not in report.scores[0]:
-        return
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    known = pd.DataFrame(report.scores).dropna(subset=["error"])
-    if known.empty:
-        return
-    figure = Figure(figsize=(7.6, 4.0), layout="constrained")
-    plotting.plot_error_histogram(known, ax=figure.subplots())
-    report.figures["errors"] = figure
 
 
 def _least_squares_words(report: AttackFindings) -> list[str]:

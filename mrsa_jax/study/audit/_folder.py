@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import functools
 import hashlib
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._untrusted import cell
 from mrsa_jax.privacy import Recipe
+from mrsa_jax.study._plots import audit_plots
 
 if TYPE_CHECKING:
     from mrsa_jax.privacy import Audit, ParticipationLog
@@ -101,14 +101,7 @@ def _draw(folder: pathlib.Path, columns: dict[str, Sequence[Any]], found: Audit)
 
     from mrsa_jax import plotting
 
-    table = pd.DataFrame(columns)
-    plots: dict[str, Callable[..., Any]] = {
-        "weak_privacy": functools.partial(plotting.plot_audit_privacy, table)
-    }
-    if found.exposed:
-        plots["exposed_clients"] = functools.partial(
-            plotting.plot_audit_exposure, table, num_clients=found.num_clients
-        )
+    plots = audit_plots(pd.DataFrame(columns), found.num_clients, is_exposed=bool(found.exposed))
     for name, plot in plots.items():
         plotting.save_figure(plot, folder / name, apart=True)
 

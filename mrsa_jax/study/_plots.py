@@ -1,0 +1,88 @@
+"""What draws the figures of attacks, audits and advices, from what their folders hold too."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax import plotting
+from mrsa_jax.study._attack_charts import ERRORS, FOUND, is_told_apart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Plots = dict[str, Callable[..., Any]]
+"""What draws a figure on the axes `ax`, by name."""
+
+_SHOWN = ("weak_lower", "strong_privacy", "hidden_worst", "cardinality", "cardinality_interval")
+
+
+def attack_plots(scores: Sequence[Mapping[str, Any]]) -> Plots:
+    """Return what draws an attack's figures; nothing where its scores are of images.
+
+    Args:
+        scores: A row for each client, or for each rate of false positives.
+    """
+    import pandas as pd
+
+    rows = pd.DataFrame([dict(row) for row in scores])
+    if is_told_apart(scores):
+        rows["mu"] = rows["mu"].astype(float).fillna(float("inf"))  # JSON has no infinity
+        kinds = list(dict.fromkeys(rows["others"]))
+        return {
+            f"{FOUND}_{kind}" if len(kinds) > 1 else FOUND: functools.partial(
+                plotting.plot_roc, rows[rows["others"] == kind]
+            )
+            for kind in kinds
+        }
+    if not {"scheme", "error"} <= set(rows):
+        return {}
+    known = rows.dropna(subset=["error"])
+    return {ERRORS: functools.partial(plotting.plot_error_histogram, known)} if len(known) else {}
+
+
+def audit_plots(rounds: pd.DataFrame, num_clients: int | None, *, is_exposed: bool) -> Plots:
+    """Return what draws an audit's figures.
+
+    Args:
+        rounds: What was known after each round of the log.
+        num_clients: All clients of the log.
+        is_exposed: Whether anybody is.
+    """
+    plots: Plots = {"weak_privacy": functools.partial(plotting.plot_audit_privacy, rounds)}
+    if is_exposed:
+        plots["exposed_clients"] = functools.partial(
+            plotting.plot_audit_exposure, rounds, num_clients=num_clients
+        )
+    return plots
+
+
+def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a label for each scheme of an advice, with its sizes where others have the same.
+
+    Args:
+        options: The schemes, as its `advice.json` has them.
+    """
+    labels = [str(one["label"]) for one in options]
+    return [
+        f"{label} (N = {one.get('num_clients')}, K = {one.get('cohort_size')})"
+        if labels.count(label) > 1
+        else label
+        for label, one in zip(labels, options, strict=True)
+    ]
+
+
+def advice_plots(options: Sequence[Mapping[str, Any]]) -> Plots:
+    """Return what draws an advice's figure; nothing where no scheme's sums are known.
+
+    Args:
+        options: The schemes, as its `advice.json` has them.
+    """
+    drawn = {
+        label: types.SimpleNamespace(**{name: one[name] for name in _SHOWN})
+        for label, one in zip(option_labels(options), options, strict=True)
+        if all(one[name] is not None for name in _SHOWN)
+    }
+    return {"options": functools.partial(plotting.plot_designs, drawn)} if drawn else {}
