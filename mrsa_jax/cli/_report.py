@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -22,6 +22,7 @@ class ReportConfig:
     changed, provenance, and the papers behind it all with BibTeX.
       mrsa-jax report results/demo
       mrsa-jax report results/sweep --out sweep.html --open
+      mrsa-jax report results/demo --column single
 
     Exit status: 0 written, 2 no such folder, or none of ours, or half-written.
     """
@@ -33,6 +34,11 @@ class ReportConfig:
 
     out: File = None
     """File to write; report.html in the folder when left out."""
+
+    column: Literal["single", "double"] | None = None
+    """Draw the folder's figures again from its stored results, as wide as this: single (3.5 in, a
+    column of a paper) or double (7.16 in); PNG in the folder, SVG and PDF in its figures/. A sweep
+    gets figures only so. Not of reproduce, whose figures are several panels wide, nor of images."""
 
     open: bool = False
     """Open the page in the browser."""
@@ -46,7 +52,8 @@ def run_report(config: ReportConfig) -> int:
     from mrsa_jax.reproduce import ReproduceConfig
     from mrsa_jax.study import report
 
-    saved = report(config.folder, config.out, known={"reproduce": ReproduceConfig})
+    known = {"reproduce": ReproduceConfig}
+    saved = report(config.folder, config.out, column=config.column, known=known)
     if config.open:
         import webbrowser
 
@@ -54,9 +61,12 @@ def run_report(config: ReportConfig) -> int:
     size = saved.path.stat().st_size
     if config.json:
         papers = list(saved.papers)
-        print_json(
-            {"page": str(saved.path), "command": saved.command, "bytes": size, "papers": papers}
-        )
+        drawn = [str(path) for path in saved.figures]
+        print_json({"page": str(saved.path), "command": saved.command, "bytes": size,
+                    "papers": papers, "figures": drawn})  # fmt: skip
     else:
+        if saved.figures:
+            names = ", ".join(path.name for path in saved.figures)
+            sys.stdout.write(f"Drew {names}; as SVG and PDF in {config.folder / 'figures'}\n")
         sys.stdout.write(f"Wrote {saved.path} ({size / 1e3:,.0f} kB, needs nothing beside it)\n")
     return 0

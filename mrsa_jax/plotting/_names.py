@@ -96,7 +96,7 @@ def legend(ax: Axes, title: str | None = None, *, above: bool = False, **more: A
     more.setdefault("handles", ax.get_legend_handles_labels()[0])
     size = _font_size()
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    room = 72 * figure.get_figwidth() * 0.97
+    room = 72 * figure.get_figwidth() - 5 * size  # beside what stands left of the axes
     columns = max(1, min(4, len(names), int(room / (size * (longest * _LETTER + 4.5)))))
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, title=title,
               alignment="left", ncols=columns, columnspacing=1.0, labels=names, **more)  # fmt: skip

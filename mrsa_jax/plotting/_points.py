@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _LABELS = {
     "strong_privacy": "strong T (clients)",
-    "hidden_among_worst": "worst client hidden among (clients)",
-    "hidden_among_median": "median client hidden among (clients)",
+    "hidden_among_worst": "worst hidden among (clients)",
+    "hidden_among_median": "median hidden among (clients)",
     "aggregation_cardinality": "cardinality C (clients)",
     "exposed_clients": "exposed clients",
     "fairness_gap": "fairness gap F",

@@ -10,16 +10,14 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax.study import _figures, _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._page import write_page
 from mrsa_jax.study._run_folder import read_json, read_part, unfinished_run
-
-if TYPE_CHECKING:
-    pass
 
 _SCHEMA = 1
 _MANIFEST = "study.json"
@@ -33,34 +31,42 @@ class SavedReport:
         path: The page.
         command: The command that wrote the folder.
         papers: BibTeX keys of the papers behind it.
+        figures: PNGs of the figures that were drawn again; each is SVG and PDF in `figures/` too.
     """
 
     path: pathlib.Path
     command: str
     papers: tuple[str, ...]
+    figures: tuple[pathlib.Path, ...] = ()
 
 
 def report(
     folder: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
+    column: str | None = None,
     known: Mapping[str, type] | None = None,
 ) -> SavedReport:
     """Write a page of HTML about a folder that a command wrote; it needs nothing beside it.
+
+    With `column` the folder's figures are drawn again too, from its stored results.
 
     Args:
         folder: Folder of `demo`, `simulate`, `train`, `sweep`, `attack`, `audit`, `advise` or
             `reproduce`.
         out: File to write; `report.html` in the folder when None.
+        column: Width of figures (PNG, and SVG and PDF in `figures/`): "single", 3.5 in, or
+            "double", 7.16 in; None leaves them as they are. A sweep gets figures only so.
         known: Configurations by command that are not the studies' own, as of `reproduce`, whose
             defaults the settings are compared with.
 
     Returns:
-        Where the page is, and the papers in it.
+        Where the page is, the papers in it, and what was drawn.
 
     Raises:
         ConfigurationError: If the folder is none of these, is half-written or of another schema,
-            or the page cannot be written.
+            or the page cannot be written; or with `column`, if no figure is drawn from numbers in
+            the folder, as those of reproduce and of images.
 
     Examples:
         >>> report("no such folder")
@@ -73,10 +79,17 @@ def report(
     target = own / "report.html" if out is None else pathlib.Path(out)
     good = not target.is_dir() and target.absolute().parent.is_dir()
     require(good, "out", "must be a file in an existing folder", str(target))
+    if column is not None:
+        check_known(column, "column", ("single", "double"), "a known width")
     manifest, text = _page_of(own, known or {})
+    figures: tuple[pathlib.Path, ...] = ()
+    if column is not None:
+        from mrsa_jax.study._redraw import redraw
+
+        figures = redraw(own, column)
     write_page(target, text)
     papers = tuple(paper.key for paper, _ in papers_behind(manifest))
-    return SavedReport(target, str(manifest.get("command", "")), papers)
+    return SavedReport(target, str(manifest.get("command", "")), papers, figures)
 
 
 def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str, Any], str]:

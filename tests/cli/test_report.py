@@ -63,7 +63,7 @@ def test_a_folder_of_something_else(
 def test_help_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--help"]) == 0
     text = capsys.readouterr().out
-    for word in ("--out", "--open", "--json", "BibTeX", "Exit status"):
+    for word in ("--out", "--column", "--open", "--json", "BibTeX", "Exit status"):
         assert word in text
 
 
@@ -79,11 +79,25 @@ def test_a_sweep_of_an_attack(
     assert "so2023securing" in printed["papers"]
     text = out.read_text(encoding="utf-8")
     assert "1 of 2 points are done." in text
-    assert "attack least-squares: 1 scheme x 2 num_clients, seed 3" in text
+    assert "attack least-squares: 1 scheme x 2 num clients, seed 3" in text
     assert '<span class="changed">9</span>' in text  # rounds, against the attack's own default
     assert ">warm_up</th>" in text
     assert ">num_clients</th><td>24" not in text  # it has no one value
     assert 'class="plot"' in text
+
+
+def test_a_sweep_gets_figures_for_a_column(
+    sweep: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(sweep), "--column", "wide"]) == 2
+    assert not list(sweep.glob("*.png"))
+    capsys.readouterr()
+    assert main(["report", str(sweep), "--column", "single", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"] == [str(sweep / "error.png")]
+    assert 'width="252pt"' in (sweep / "figures" / "error.svg").read_text()
+    assert (sweep / "points.csv").read_text().splitlines()[1].startswith("Random,8,0.25")
+    assert main(["report", str(sweep), "--column", "double"]) == 0
+    assert "Drew error.png; as SVG and PDF in" in capsys.readouterr().out
 
 
 def test_open_shows_the_page(

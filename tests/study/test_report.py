@@ -225,6 +225,66 @@ def test_a_page_is_written_beside_its_results_by_default_and_again(demo: pathlib
     assert study.report(demo).path.read_text(encoding="utf-8") == text
 
 
+def _inches(path: pathlib.Path) -> float:
+    return int.from_bytes(path.read_bytes()[16:20], "big") / 160
+
+
+def test_figures_are_drawn_again_for_a_column(demo: pathlib.Path, results: xr.Dataset) -> None:
+    before = study.open_study(demo).load()
+    for column, width in (("single", 3.5), ("double", 7.16)):
+        saved = study.report(demo, column=column)
+        names = {path.stem for path in saved.figures}
+        assert names == {"strong_privacy", "exposed_clients", "fairness_gap",
+                         "aggregation_cardinality", "accuracy", "reconstruction_error"}  # fmt: skip
+        for path in saved.figures:
+            assert _inches(path) == pytest.approx(width, abs=0.01)
+            own = (demo / "figures" / f"{path.stem}.svg").read_text()
+            assert f'width="{72 * width:g}pt"' in own
+            assert (demo / "figures" / f"{path.stem}.pdf").read_bytes().startswith(b"%PDF")
+            assert path.with_suffix(".csv").is_file()
+    assert study.open_study(demo).load().identical(before)
+    assert check(demo / "report.html").count("<img") == 1  # the picture by hand, as without
+
+
+def test_figures_of_folders_without_a_data_set_are_drawn_again(tmp_path: pathlib.Path) -> None:
+    own = audit_folder(tmp_path / "audit")
+    assert {p.stem for p in study.report(own, column="single").figures} == {
+        "weak_privacy", "exposed_clients",
+    }  # fmt: skip
+    advice = tmp_path / "advice"
+    row = {"weak_lower": 2, "strong_privacy": 2, "hidden_worst": 2.0, "cardinality": 3.0,
+           "cardinality_interval": [3.0, 3.0], "num_clients": 12, "scheme": "partition",
+           "label": EVIL}  # fmt: skip
+    options = [{**row, "cohort_size": size} for size in (3, 4)]
+    write(advice, "study.json", manifest("advise"))
+    write(advice, "advice.json", {"title": EVIL, "sentences": [EVIL], "options": options,
+                                  "chosen": {**options[1], "policy": "ignore"}})  # fmt: skip
+    (path,) = study.report(advice, column="single").figures
+    assert _inches(path) == pytest.approx(3.5, abs=0.01)
+    text = check(advice / "report.html")
+    assert text.count('<span class="badge good">take</span>') == 3  # once on top, legend, table
+    assert text.count("(N = 12, K = 3)") == text.count("(N = 12, K = 4)") - 1 > 2
+    rates = tmp_path / "rates"
+    write(rates, "study.json", manifest("distinguish"))
+    write(rates, "scores.json", {"summary": [], "sentences": [], "scores": told_apart()})
+    names = [path.stem for path in study.report(rates, column="double").figures]
+    assert names == [f"true_against_false_positives_{kind}" for kind in ("known", "gaussian")]
+
+
+def test_a_column_for_what_is_not_drawn_from_numbers(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "r", "verdicts.json", {"items": [], "manifest": manifest("reproduce")})
+    write(tmp_path / "i", "study.json", manifest("gradients"))
+    write(tmp_path / "i", "scores.json", {"summary": [], "sentences": [], "scores": []})
+    for name, column, words in (
+        ("r", "single", "`column` must be left out"), ("i", "single", "`column` must be left out"),
+        ("i", "wide", "`column` must be"),
+    ):  # fmt: skip
+        before = sorted((tmp_path / name).rglob("*"))
+        with pytest.raises(ConfigurationError, match=words):
+            study.report(tmp_path / name, column=column)
+        assert sorted((tmp_path / name).rglob("*")) == before
+
+
 def told_apart() -> list[dict[str, Any]]:
     """Return rates of a hostile scheme: a guess, and a client who is found always."""
     return [
