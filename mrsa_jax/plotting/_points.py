@@ -5,14 +5,16 @@ Each takes a data frame with a row a point, as `results.mrsa.table()` gives it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax.plotting._colours import is_scheme, scheme_colour
 from mrsa_jax.plotting._names import legend, name_curves, plain, short
 from mrsa_jax.plotting._style import (
+    PALETTE,
     caption,
     drawing,
     ends,
@@ -48,10 +50,10 @@ _LABELS = {
     "privacy_target": "privacy target T (clients)",
 }
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_OTHERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
 _MOST_NAMED = 14  # points that are named in the picture
 _MOST_CURVES = 24
+_MOST_MARKED = 40  # points of a curve that has marks
 _MOST_TICKS = 6
 
 
@@ -71,23 +73,29 @@ def plot_points(
     *,
     x: str,
     hue: str | None = None,
+    log: Literal["", "x", "y", "xy"] = "",
     ax: Axes | None = None,
 ) -> Axes:
     """Plot a quantity over an axis, a curve for each value of another.
 
     Where several points share both (other axes, seeds) the curve is their mean and the band spans
     their extremes. Values of `x` that are no numbers stand side by side, and no line joins them.
+    Curves of many points have no marks.
 
     Args:
         table: A row a point.
         variable: Column that is shown; accuracy is shown in percent.
         x: Column along the axis.
-        hue: Column that tells curves apart; one curve when None.
+        hue: Column that tells curves apart; one curve when None. Values of a column `curve` are
+            names that stand for themselves.
+        log: Axes with a logarithmic scale.
         ax: Where to draw; a figure of its own when None.
 
     Raises:
-        ConfigurationError: If a name is no column, or there is nothing to show.
+        ConfigurationError: If a name is no column, there is nothing to show, or `log` names other
+            axes, or one of values that are no numbers.
     """
+    check_known(log, "log", ("", "x", "y", "xy"), "axes")
     for argument, name in (("variable", variable), ("x", x), ("hue", hue)):
         _known(table, argument, name)
     scale = 100 if variable == "accuracy" else 1
@@ -97,6 +105,7 @@ def plot_points(
     require(len(groups) <= _MOST_CURVES, "hue", f"must have at most {_MOST_CURVES} values",
             len(groups))  # fmt: skip
     is_number = shown[x].dtype.kind in "iuf"
+    require(is_number or "x" not in log, "log", "must not name an axis without numbers", log)
     names = [str(value) for value in dict.fromkeys(shown[x])]
     lines: list[Line2D] = []
     with drawing(ax) as ax:
@@ -106,14 +115,16 @@ def plot_points(
             mean = values.mean()
             draw = _line(hue, value, index)
             draw |= {} if is_number else {"ls": ""}
-            draw |= {"marker": _MARKERS[index % len(_MARKERS)], "ms": 4.5, "clip_on": False}
+            draw |= {"clip_on": False}
+            if len(mean) <= _MOST_MARKED:
+                draw |= {"marker": _MARKERS[index % len(_MARKERS)], "ms": 4.5}
             lines += ax.plot(mean.index, mean, **draw)
             low, high, colour = values.min(), values.max(), draw["color"]
             if (low < high).any() and is_number and len(mean) > 1:
                 ax.fill_between(mean.index, low, high, color=colour, alpha=0.13, lw=0)
             elif (low < high).any():
                 ax.vlines(mean.index, low, high, color=colour, alpha=0.4, lw=1.4)
-        _scales(ax, shown, x, variable, names if not is_number else [])
+        _scales(ax, shown, x, variable, names if not is_number else [], log)
         if is_number and all(
             np.array_equal(one.get_xdata(), lines[0].get_xdata()) for one in lines
         ):
@@ -126,9 +137,17 @@ def plot_points(
     return ax
 
 
-def _scales(ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[str]) -> None:
+def _scales(
+    ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[str], log: str
+) -> None:
     """Set limits, ticks and labels; of values that are no numbers `names` stand at the ticks."""
-    ends(ax, bottom=0.0 if (shown[variable] >= 0).all() else None)
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+        ax.margins(x=0)
+    else:
+        ends(ax, bottom=0.0 if (shown[variable] >= 0).all() else None)
     if names:
         ax.set_xticks(range(len(names)), [short(name) for name in names])
         slant(ax, len(names) > 3)
@@ -136,9 +155,10 @@ def _scales(ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[st
     elif shown[x].nunique() <= _MOST_TICKS:
         ticks = sorted(set(shown[x]))
         ax.set_xticks(ticks, [f"{tick:.4g}" for tick in ticks])
-    elif shown[x].dtype.kind in "iu":
+        ax.xaxis.minorticks_off()
+    elif shown[x].dtype.kind in "iu" and "x" not in log:
         whole_numbers(ax.xaxis)
-    if variable in _COUNTS:
+    if variable in _COUNTS and "y" not in log:
         whole_numbers(ax.yaxis)
     if variable == "exposed_clients":
         nobody(ax, shown[variable], "nobody is exposed")
@@ -148,12 +168,13 @@ def _scales(ax: Axes, shown: pd.DataFrame, x: str, variable: str, names: list[st
 def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
     """Return how a curve is drawn: schemes as in every figure, other values in order."""
     if hue is None:
-        return {"color": _OTHERS[0]}
+        return {"color": PALETTE[0]}
     if hue in ("scheme", "schemes") or is_scheme(str(value)):
         return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
                 "label": plain(str(value))}  # fmt: skip
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return {"color": _OTHERS[index % len(_OTHERS)], "label": plain(f"{_label(hue)} {text}")}
+    text = text if hue == "curve" else f"{_label(hue)} {text}"
+    return {"color": PALETTE[index % len(PALETTE)], "label": plain(text)}
 
 
 def plot_privacy_cost(table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:

@@ -26,7 +26,8 @@ _COLUMN: contextvars.ContextVar[str] = contextvars.ContextVar("column", default=
 # Neighbouring hues that stay apart for colour-blind readers and in grey: light to dark.
 SHADES = ("#9BD0EF", "#56B4E9", "#0072B2", "#004C7A", "#00253D")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-WARNING = "#D55E00"
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+WARNING = PALETTE[1]
 
 
 def scheme_line(label: str) -> Any:
@@ -67,13 +68,14 @@ def ends(ax: Axes, *, bottom: float | None = 0.0, top: float | None = None) -> N
     """End the axes where curves end, and leave room for what runs at the lowest and highest.
 
     Args:
-        ax: What has been drawn.
+        ax: What has been drawn; its panels too, where several share an upright axis.
         bottom: The least value there can be; None where it is free.
         top: The largest, where the axis should show it.
     """
     ax.margins(x=0)
     ax.autoscale_view()
-    low, high = ax.dataLim.intervaly
+    panels = [one.dataLim for one in ax.get_shared_y_axes().get_siblings(ax)]
+    low, high = min(one.y0 for one in panels), max(one.y1 for one in panels)
     if not (np.isfinite(low) and np.isfinite(high)):
         low, high = 0.0, 1.0
     low = low if bottom is None else min(low, bottom)
@@ -135,7 +137,10 @@ def style(column: Column | None = None) -> Iterator[None]:
 
 
 def _settings(size: tuple[float, float]) -> Any:
+    from matplotlib.rcsetup import cycler
+
     return {
+        "axes.prop_cycle": cycler(color=PALETTE),
         "figure.figsize": size,
         "figure.dpi": 120,
         "savefig.dpi": 160,
@@ -146,6 +151,7 @@ def _settings(size: tuple[float, float]) -> Any:
         "ytick.labelsize": 8,
         "axes.titlesize": 9,
         "figure.titlesize": 9,
+        "figure.labelsize": 8.5,
         "axes.labelsize": 8.5,
         "axes.linewidth": 0.7,
         "xtick.major.width": 0.7,

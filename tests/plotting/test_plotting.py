@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from inspect import unwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from mrsa_jax import plotting
+from mrsa_jax import ConfigurationError, plotting
 from mrsa_jax.plotting._hidden import plot_overstatement
 
 SCHEMES = ["Random", "Multi-RoundSecAgg (T=3)"]
@@ -177,3 +178,37 @@ def test_a_backend_that_loads_in_a_style_still_shows_figures() -> None:
             assert matplotlib.is_interactive() == shows
     finally:
         matplotlib.interactive(before)
+
+
+def test_points_over_logarithmic_axes_with_curves_by_name() -> None:
+    table = pd.DataFrame({"p": [1.0, 10.0, 100.0] * 2, "chance": np.geomspace(1e-12, 1.0, 6),
+                          "curve": ["bound"] * 3 + ["counted"] * 3})  # fmt: skip
+    ax = plotting.plot_points(table, "chance", x="p", hue="curve", log="xy")
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in lines] == ["bound", "counted"]
+    np.testing.assert_array_equal(lines[0].get_ydata(), table["chance"][:3])
+    low, high = ax.get_ylim()
+    assert 0 < low <= 1e-12
+    assert high >= 1.0
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "10", "100"]
+    words = table.assign(p=["a", "b", "c"] * 2)
+    assert plotting.plot_points(words, "chance", x="p", log="y").get_yscale() == "log"
+    for other, axes in ((table, "z"), (words, "x")):
+        with pytest.raises(ConfigurationError, match="`log`"):
+            unwrap(plotting.plot_points)(other, "chance", x="p", log=axes)  # type: ignore[call-overload]
+    plt.close("all")
+
+
+def test_many_points_have_no_marks_and_panels_that_share_an_axis_hold_both() -> None:
+    table = pd.DataFrame({"x": range(100), "y": np.linspace(0, 50, 100)})
+    with plotting.style():
+        _, (left, right) = plt.subplots(1, 2, sharey=True, layout="constrained")
+        plotting.plot_points(table, "y", x="x", ax=left)
+        plotting.plot_points(table[:10] / 5, "y", x="x", ax=right)
+    assert left.get_lines()[0].get_marker() == "None"
+    assert right.get_lines()[0].get_marker() == "o"
+    assert left.get_ylim() == right.get_ylim()
+    assert right.get_ylim()[1] > 50
+    assert right.get_ylim()[0] < 0
+    plt.close("all")
