@@ -85,15 +85,16 @@ def name_curves(ax: Axes, title: str | None = None, *, gap: float = 2.0) -> None
 
 def legend(ax: Axes, title: str | None = None, *, above: bool = False, **more: Any) -> None:
     """Put the legend beside the axes, in a column above them, where no curve can run behind it."""
+    more.setdefault("handles", ax.get_legend_handles_labels()[0])
     figure = ax.get_figure(root=True)
     assert figure is not None
+    if not more["handles"]:
+        return
     if figure.get_figwidth() >= _NARROW and not above:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, title=title,
                   alignment="left", **more)  # fmt: skip
         return
-    names = [str(h.get_label()) for h in more.get("handles", ax.get_legend_handles_labels()[0])]
-    names = [_abbreviated(name) for name in names]
-    more.setdefault("handles", ax.get_legend_handles_labels()[0])
+    names = [_abbreviated(str(handle.get_label())) for handle in more["handles"]]
     size = _font_size()
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     room = 72 * figure.get_figwidth() - 5 * size  # beside what stands left of the axes

@@ -68,6 +68,8 @@ def test_points_of_one_noise_are_pooled_and_those_without_are_levels() -> None:
     assert ax.get_xscale() == "log"
     one = plotting.plot_accuracy_epsilon(table.drop(columns="noise_multiplier"), hue=None)
     np.testing.assert_allclose(one.get_lines()[0].get_xdata(), [1, 3, 10])
+    noisy = table[table["noise_multiplier"] > 0]
+    assert plotting.plot_accuracy_epsilon(noisy, hue=None).get_legend() is None  # and no warning
     for wrong, message in (
         (table.drop(columns="epsilon_mean"), "`table` must have the columns .*; got .*epsilon_m"),
         (table[table["noise_multiplier"] == 0], "`table` must have a point with noise and an acc"),
