@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float32, Key
 from mrsa_jax import graphs, secagg
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -41,6 +42,8 @@ class SummedRounds:
             distance relative to the mean's squared length; nan for those who sent nothing.
         parameters: f32 [d], the model after the last round.
     """
+
+    __repr__ = brief
 
     view: AggregateView
     rounds: np.ndarray
@@ -183,6 +186,8 @@ class WireRound:
         mean: f32 [d], the mean that the server learns from the padded ones.
         status: Of the round.
     """
+
+    __repr__ = brief
 
     plain: WireView
     padded: WireView

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax._errors import ConfigurationError
+from mrsa_jax._html import brief
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -28,6 +29,8 @@ class AggregateView:
         participation: bool or integer weights [J, N], one row for each sum that was learnt.
         aggregates: float [J, d], the sums P @ X.
     """
+
+    __repr__ = brief
 
     participation: np.ndarray
     aggregates: np.ndarray
@@ -46,6 +49,8 @@ class CountView:
     Source: Lam, Wei, Brooks, Reddi, Mitzenmacher, "Gradient Disaggregation" (2021), Section 3.
     """
 
+    __repr__ = brief
+
     aggregates: np.ndarray
     counts: np.ndarray
     interval_lengths: np.ndarray
@@ -63,6 +68,8 @@ class WireView:
     Source: CCESA, Section 2 (a passive eavesdropper), Section 5.3.
     """
 
+    __repr__ = brief
+
     uploads: np.ndarray
     modulus: int
     quantizer: StochasticQuantizer
@@ -78,6 +85,8 @@ class ModelView:
         input_shape: Shape of one sample.
         num_classes: Classes that the model tells apart.
     """
+
+    __repr__ = brief
 
     model: nn.Module
     parameters: Array
@@ -100,6 +109,8 @@ class UpdateView:
             or those of a sum's clients, whose mean step it is).
         labels: int32 [..., num_images] where they are known, or None.
     """
+
+    __repr__ = brief
 
     model: nn.Module
     parameters: Array
@@ -126,6 +137,8 @@ class MembershipView:
         own_inputs: f32 [k, ...], the adversary's own samples, from the same distribution.
         own_labels: int32 [k].
     """
+
+    __repr__ = brief
 
     model: nn.Module
     parameters: Array

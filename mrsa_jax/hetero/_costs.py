@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from mrsa_jax._chance import check_chances
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._residues import words_per_residue
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
@@ -187,6 +188,8 @@ class SegmentCosts:
             who had common blocks with them.
         server_keystream_words: Words that the server expands to remove all pads.
     """
+
+    __repr__ = brief
 
     key_agreements: np.ndarray
     shares: np.ndarray

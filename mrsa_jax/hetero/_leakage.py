@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int32
 from mrsa_jax import privacy
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.hetero._layout import SegmentLayout
@@ -40,6 +41,8 @@ class SegmentHistory:
         plain: bool[J, N], the same rounds summed by everybody at once, without segments: V3, and
             nobody in rounds that failed or have fewer than two left.
     """
+
+    __repr__ = brief
 
     bounds: tuple[tuple[int, int], ...]
     participation: tuple[np.ndarray, ...]
@@ -86,6 +89,8 @@ class SumLeakage:
             values; -1 for never.
     """
 
+    __repr__ = brief
+
     strong: int | None
     weak_lower: int | None
     weak_upper: int | None
@@ -106,6 +111,8 @@ class SegmentLeakage:
         exposed_share: float64[J, N], the share of each client's update that is exposed after
             each round.
     """
+
+    __repr__ = brief
 
     segments: tuple[SumLeakage, ...]
     plain: SumLeakage

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
+from mrsa_jax._html import brief
 from mrsa_jax._prime import ERROR_BITS, error_bits, minor_bits
 from mrsa_jax.privacy._audit_hidden import is_feasible
 from mrsa_jax.privacy._hidden import hidden_among_trajectory
@@ -39,6 +40,8 @@ class OverRounds:
         hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
             nan while nobody took part. None for a log too large.
     """
+
+    __repr__ = brief
 
     exposed: np.ndarray
     strong: np.ndarray | None

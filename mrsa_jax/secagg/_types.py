@@ -76,6 +76,8 @@ class RingResult:
         status: int32[blocks], a `Status` for each block.
     """
 
+    __repr__ = brief
+
     totals: tuple[Array, ...]
     status: Array
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._html import brief
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.secagg._round_costs import Operations, RoundCosts
@@ -44,6 +45,8 @@ class OperationSeconds:
 
     Fields as those of `Operations`; built by `operation_seconds` or measured by `calibrate`.
     """
+
+    __repr__ = brief
 
     key_pairs: Array
     key_agreements: Array
@@ -72,6 +75,8 @@ class LatencyModel:
         timeout_seconds: Longest wait of a step; infinite for none.
     """
 
+    __repr__ = brief
+
     up_bytes_per_second: Array
     down_bytes_per_second: Array
     server_bytes_per_second: Array
@@ -93,6 +98,8 @@ class Latency:
         late: int32[rounds, 4], clients whose message came after the server had stopped waiting.
             Costs are not changed by them: pass survivors without them to see what is lost.
     """
+
+    __repr__ = brief
 
     seconds: np.ndarray
     late: np.ndarray
