@@ -6,15 +6,19 @@ import mrsa_jax as mj
 
 study = {
     "command": "simulate",
-    "rounds": 40,
-    "trials": 3,
-    "population": {"num_clients": 24, "cohort_size": 4},
+    "rounds": 60,
+    "trials": 20,
+    "population": {"num_clients": 48, "cohort_size": 12},
     "grid": {
-        "scheme": ["uniform", "partition", "batch_partitioning:2"],
-        "population.dropout_rates": [0.1, 0.3, 0.5],
+        "scheme": ["uniform", "partition", "batch_partitioning"],
+        "privacy_target": [2, 3, 4, 6],
+        "population.dropout_rates": {"linspace": [0.1, 0.5, 5]},
     },
 }
 with tempfile.TemporaryDirectory() as folder:
     table = mj.study.sweep(study, out=f"{folder}/sweep").mrsa.table()
-ax = mj.plotting.plot_points(table, "aggregation_cardinality", x="dropout_rates", hue="scheme")
+blocks = table[table["scheme"] == "Multi-RoundSecAgg"]
+ax = mj.plotting.plot_points(
+    blocks, "aggregation_cardinality", x="dropout_rates", hue="privacy_target"
+)
 ax.figure.savefig("plot_points.png")
