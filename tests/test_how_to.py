@@ -7,6 +7,7 @@ What a page (`docs/how_to/*.md`, `docs/concepts/*.md`, others of `PAGES`) may ho
   its own; `> FILE` keeps what is printed, `# exit status 3` is what must come instead of 0.
   Comments and `pip install` are passed over; pipes, `&&` and variables are not understood.
 - `text` as the next block after one that ran: all that this printed, `...` for what may differ.
+- a PNG that a block saves under the name of one of the gallery's must be that picture.
 - a block after `<!-- file: NAME -->` is written to that file of the folder, not run.
 - `bash` after `<!-- parsed: WHY -->` is not run: bash parses it, and `mrsa-jax` its own lines.
 - a block after `<!-- not run: WHY -->` is passed over. Have few.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import functools
 import importlib.util
 import io
 import json
@@ -42,8 +44,21 @@ PAGES = [
     for page in [
         *sorted(DOCS.glob("concepts/*.md")),
         *sorted(DOCS.glob("how_to/*.md")),
-        *(DOCS / f"tutorials/{name}.md" for name in ("compare_schemes", "one_round")),
-        *(DOCS / f"{name}.md" for name in ("certificates", "numbers", "participation_log")),
+        *(
+            DOCS / f"tutorials/{name}.md"
+            for name in (
+                "attack",
+                "compare_schemes",
+                "one_round",
+                "sweep",
+                "train",
+                "unequal_bandwidth",
+            )
+        ),
+        *(
+            DOCS / f"{name}.md"
+            for name in ("certificates", "numbers", "participation_log", "reference/settings")
+        ),
     ]
     if page.name != "index.md"
 ]
@@ -163,6 +178,26 @@ def test_a_page_runs(
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         assert run_page(text, tmp_path) > 0
     plt.close("all")
+    check_pictures(text, tmp_path)
+
+
+def check_pictures(text: str, folder: pathlib.Path) -> None:
+    """Compare what a page has drawn with what it shows; a digit in a legend may differ."""
+    for drawn in folder.glob("*.png"):
+        stored = DOCS / "gallery/images" / drawn.name
+        if f"gallery/images/{drawn.name})" in text:
+            assert _pictures().differing(drawn, stored) <= 10 * _pictures().MOST, drawn.name
+
+
+@functools.cache
+def _pictures() -> Any:
+    path = DOCS.parent / "tests/docs/pictures.py"
+    spec = importlib.util.spec_from_file_location("pictures_of_pages", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _page(*blocks: str) -> str:
@@ -203,6 +238,18 @@ def test_names_files_and_what_is_printed_last(
 def test_a_page_that_lies_fails(text: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises((AssertionError, ZeroDivisionError)):
         run_page(text, tmp_path)
+
+
+def test_a_page_shows_what_it_draws(tmp_path: pathlib.Path) -> None:
+    text = "![words](../gallery/images/plot_roc.png)"
+    image = (DOCS / "gallery/images/plot_roc.png").read_bytes()
+    (tmp_path / "plot_roc.png").write_bytes(image)
+    (tmp_path / "figure.png").write_bytes(b"of the page's own")
+    check_pictures(text, tmp_path)
+    other = (DOCS / "gallery/images/plot_bits.png").read_bytes()
+    (tmp_path / "plot_roc.png").write_bytes(other)
+    with pytest.raises(AssertionError, match="plot_roc"):
+        check_pictures(text, tmp_path)
 
 
 def test_what_is_parsed_is_not_run(tmp_path: pathlib.Path) -> None:
