@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrsa_jax._html import number, tidy
+from mrsa_jax._html import number, shown, tidy
 from mrsa_jax.study._ticks import Scale
 
 _MOST_POINTS = 600  # of a curve: more than a screen has room for
 _MOST_RINGS = 4  # where marks share a place, the lower ones show as rings
 _FEW = 12  # points of a line that are marked
+_LONGEST = 24  # characters below an axis
 
 
 class Line(NamedTuple):
@@ -175,9 +176,13 @@ def _frame(along: Scale, up: Scale, chart: Chart) -> str:
                      f'<text class="up" x="-8" y="{y}" dy="4">{number(tick)}</text>')  # fmt: skip
     below = chart.ticks or [(tick, number(tick)) for tick in along.ticks]
     for at, words in below:
-        x = _share(along.place(at))
+        place = along.place(at)
+        x, side = _share(place), ""
+        if chart.ticks and not 0.2 <= place <= 0.8:  # words end where the drawing does
+            side = f' style="text-anchor: {"start" if place < 0.5 else "end"}"'
         parts.append(f'<line class="stub" x1="{x}" x2="{x}" y1="100%" y2="100%"/>'
-                     f'<text class="on" x="{x}" y="100%" dy="18">{tidy(words)}</text>')  # fmt: skip
+                     f'<text class="on"{side} x="{x}" y="100%" dy="18">'
+                     f"{tidy(shown(words, _LONGEST))}</text>")  # fmt: skip
     for level, _ in chart.rules:
         if 0 <= up.place(level) <= 1:
             y = _share(1 - up.place(level))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Plots = dict[str, Callable[..., Any]]
 """What draws a figure on the axes `ax`, by name."""
 
+_SIZES = {"num_clients": "N", "cohort_size": "K"}
 _SHOWN = ("weak_lower", "strong_privacy", "hidden_worst", "cardinality", "cardinality_interval")
 
 
@@ -66,12 +67,13 @@ def option_labels(options: Sequence[Mapping[str, Any]]) -> list[str]:
         options: The schemes, as its `advice.json` has them.
     """
     labels = [str(one["label"]) for one in options]
-    return [
-        f"{label} (N = {one.get('num_clients')}, K = {one.get('cohort_size')})"
-        if labels.count(label) > 1
-        else label
-        for label, one in zip(labels, options, strict=True)
-    ]
+    found = []
+    for label, own in zip(labels, options, strict=True):
+        alike = [one for other, one in zip(labels, options, strict=True) if other == label]
+        sizes = [f"{symbol} = {own.get(name)}" for name, symbol in _SIZES.items()
+                 if len({str(one.get(name)) for one in alike}) > 1]  # fmt: skip
+        found.append(f"{label} ({', '.join(sizes)})" if sizes else label)
+    return found
 
 
 def advice_plots(options: Sequence[Mapping[str, Any]]) -> Plots:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ _HEADINGS = {
     "claim": "Claim", "verdict": "Verdict", "paper": "Paper", "ours": "Ours",
     "tolerance": "Tolerance", "why": "Why it differs", "note": "Note",
 }  # fmt: skip
+_TINY = re.compile(r"\b\d\.\d{3,}e-(?:09|[1-9]\d)\b")
 _PAPERS = {"multiround": "Multi-RoundSecAgg", "ccesa": "CCESA", "heterosag": "HeteroSAg"}
 _KINDS = {"reproduced": "good", "paper errs": "told", "holds on other data": "told",
           "no data": "fair"}  # fmt: skip
@@ -42,6 +44,7 @@ def reproduction_page(
     sections = [
         Section(
             "Verdicts",
+            f'<p class="verdict">{_badges(checks)}</p>'
             f"<p>{len(items)} items, {len(checks)} claims: {tidy(_counts(checks))}.</p>"
             + _overview(items)
             + f'<p class="note">{_LEGEND}</p>',
@@ -105,6 +108,11 @@ def _overview(items: list[dict[str, Any]]) -> str:
     return data_table(headings, rows, "Items")
 
 
+def _short(value: Any) -> str:
+    """Return a claim's text; what differs by rounding alone has no use for its digits."""
+    return _TINY.sub(lambda found: f"{float(found.group()):.2g}", str(value))
+
+
 def _anchor(item: Mapping[str, Any]) -> str:
     return "item-" + Section(_name(item), "").anchor
 
@@ -115,7 +123,7 @@ def _item(folder: pathlib.Path, item: Mapping[str, Any]) -> str:
     used = [n for n in _HEADINGS if any(str(check.get(n, "")) for check in checks)]
     rows = [
         [
-            badge(_kind(check), check[name]) if name == "verdict" else str(check.get(name, ""))
+            badge(_kind(check), check[name]) if name == "verdict" else _short(check.get(name, ""))
             for name in used
         ]
         for check in checks

@@ -191,6 +191,7 @@ def _shade(name: str, theme: str) -> str:
     if theme == "dark" and max(levels) - min(levels) <= _GREY:
         white, black = (int(end[1:3], 16) for end in (PAPER["dark"], "#e8e8e8"))
         colour = "#" + 3 * f"{round(black + (white - black) * levels[0] / 255):02x}"
-    elif theme == "light" and name[0] == "c":
-        return colour
-    return seen_on(colour, theme, _TEXT if name[0] == "t" else _LINE)
+        least = 1.0
+    else:
+        least = 1.0 if theme == "light" else _LINE
+    return seen_on(colour, theme, _TEXT if name[0] == "t" else least)

@@ -263,7 +263,7 @@ def test_figures_of_folders_without_a_data_set_are_drawn_again(tmp_path: pathlib
     assert _inches(path) == pytest.approx(3.5, abs=0.01)
     text = check(advice / "report.html")
     assert text.count('<span class="badge good">take</span>') == 3  # once on top, legend, table
-    assert text.count("(N = 12, K = 3)") == text.count("(N = 12, K = 4)") - 1 > 2
+    assert text.count(" (K = 3)") == text.count(" (K = 4)") - 1 > 2
     rates = tmp_path / "rates"
     write(rates, "study.json", manifest("distinguish"))
     write(rates, "scores.json", {"summary": [], "sentences": [], "scores": told_apart()})
@@ -442,11 +442,13 @@ def test_an_audit_s_page_without_findings_or_gate(tmp_path: pathlib.Path) -> Non
 def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     one = {"claim": "C", "paper": "8.75", "ours": "8.8", "tolerance": "0.1",
            "verdict": "reproduced", "note": EVIL}  # fmt: skip
+    tiny = "at most 7.105427358e-15 of 1.234567e-3"
     items = [
         {"paper": "multiround", "name": "table1", "title": "Sizes", "verdict": "reproduced",
          "seconds": 1.5, "own_data": "", "checks": [one, one]},
         {"paper": "ccesa", "name": "table1", "title": "Costs", "verdict": "differs",
-         "seconds": 2.0, "own_data": "digits", "checks": [{**one, "verdict": "differs"}]},
+         "seconds": 2.0, "own_data": "digits",
+         "checks": [{**one, "verdict": "differs", "ours": tiny}]},
     ]  # fmt: skip
     write(tmp_path, "verdicts.json", {"items": items, "manifest": manifest("reproduce")})
     place = tmp_path / "items" / "multiround.table1"
@@ -467,6 +469,7 @@ def test_a_reproduction_s_page(tmp_path: pathlib.Path) -> None:
     assert '<span class="badge good">2 reproduced</span>' in text
     assert '<span class="badge bad">1 differs</span>' in text
     assert [text.count(f">{name}</h2>") for name in ("Multi-RoundSecAgg", "CCESA")] == [1, 1]
+    assert ">at most 7.1e-15 of 1.234567e-3</td>" in text
 
 
 def test_a_reproduction_of_one_paper_as_once_written(tmp_path: pathlib.Path) -> None:
