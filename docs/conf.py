@@ -80,10 +80,10 @@ html_theme = "pydata_sphinx_theme"
 html_math_renderer = "mathml"
 html_static_path = ["_site/static"]
 html_css_files = ["site.css"]
+html_js_files = ["search.js"]  # excerpts only where a browser may fetch them
 html_title = f"mrsa_jax {release}"
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # it would fetch pages, which browsers forbid for files
 html_sidebars = {"README": [], "docs/gallery/index": [], "docs/index": []}  # nothing below them
 html_theme_options = {
     "logo": {"text": "mrsa_jax"},
