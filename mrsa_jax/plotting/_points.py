@@ -48,7 +48,10 @@ _LABELS = {
     "loss": "test loss",
     "seconds": "time (s)",
     "privacy_target": "privacy target T (clients)",
+    "dropout_rates": "dropout rate",
 }
+_SYMBOLS = {"privacy_target": "T", "strong_privacy": "T", "noise_multiplier": "z",
+            "num_clients": "N", "cohort_size": "K"}  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _COUNTS = {"strong_privacy", "exposed_clients", "skipped_rounds", "first_exposed_round", "rank"}
 _MOST_NAMED = 14  # points that are named in the picture
@@ -173,7 +176,10 @@ def _line(hue: str | None, value: Any, index: int) -> dict[str, Any]:
         return {"color": scheme_colour(str(value)), "ls": scheme_line(str(value)),
                 "label": plain(str(value))}  # fmt: skip
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    text = text if hue == "curve" else f"{_label(hue)} {text}"
+    if hue in _SYMBOLS:
+        text = f"{_SYMBOLS[hue]} = {text}"
+    elif hue != "curve":
+        text = f"{_label(hue)} {text}"
     return {"color": PALETTE[index % len(PALETTE)], "label": plain(text)}
 
 
