@@ -59,7 +59,9 @@ def test_is_an_aggregator():
     assert isinstance(average, Aggregator)
     assert average.num_participants == 6
     leaves, tree = jax.tree.flatten(average)
-    assert jax.tree.unflatten(tree, leaves) == average
+    same, again = jax.tree.flatten(jax.tree.unflatten(tree, leaves))
+    assert again == tree
+    assert all(one is other for one, other in zip(same, leaves, strict=True))
 
 
 def equal(one, two):

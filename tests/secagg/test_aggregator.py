@@ -128,5 +128,7 @@ def test_numbers_compile_once(compilations):
         compiled.append(own)
     assert compiled[1:] == [[], []]
     leaves, tree = jax.tree.flatten(average)
-    assert jax.tree.unflatten(tree, leaves) == average
+    same, again = jax.tree.flatten(jax.tree.unflatten(tree, leaves))
+    assert again == tree
     assert len(leaves) == 4
+    assert all(one is other for one, other in zip(same, leaves, strict=True))
