@@ -256,7 +256,8 @@ def best_figure(caption: str, picture: pathlib.Path, drawing: pathlib.Path) -> s
         picture: The PNG.
         drawing: The SVG, if there is one that fits a page.
     """
-    own = read_drawing(drawing, f"f{zlib.crc32(str(drawing).encode()):08x}")
+    place = "/".join(drawing.parts[-2:])  # wherever the folder lies, the page is the same
+    own = read_drawing(drawing, f"f{zlib.crc32(place.encode()):08x}")
     if own is None:
         return figure(caption, picture.read_bytes())
     return (
