@@ -195,7 +195,8 @@ def _found(label: str, rows: Rows, scores: Rows) -> Series:
         parts.append(f"{whose} client found in {low if low == high else f'{low} to {high}'} %")
     words = f"{', '.join(parts)}, at {100 * rate:.3g} % false alarms"
     if all("ledger_mu" in row and "lower" in row for row in rows):
-        above = any(_size(row["lower"]) > _size(row["ledger_mu"]) for row in rows)
+        measured = [row for row in rows if row["lower"] is not None]  # else -inf: nothing refuted
+        above = any(float(row["lower"]) > _size(row["ledger_mu"]) for row in measured)
         told = ("bad", "above the ledger") if above else ("good", "within the ledger")
         return Series(label, told, words)
     most = max((float(row["tpr"]) for row in found), default=0.0)

@@ -314,8 +314,11 @@ def test_an_attack_s_page_of_what_is_told_apart(tmp_path: pathlib.Path) -> None:
     assert '<span class="badge bad">found 100 %</span>' in text
     for row in summary:
         row |= {"ledger_mu": 1.0, "lower": 0.5}
+    summary[0]["lower"] = None  # -inf in JSON: so few trials refute nothing
     write(tmp_path, "scores.json", content)
-    assert '<span class="badge good">within the ledger</span>' in check(study.report(tmp_path).path)
+    text = check(study.report(tmp_path).path)
+    assert '<span class="badge good">within the ledger</span>' in text
+    assert "above the ledger" not in text
     summary[1]["lower"] = 1.5
     write(tmp_path, "scores.json", content)
     assert '<span class="badge bad">above the ledger</span>' in check(study.report(tmp_path).path)
