@@ -408,7 +408,7 @@ def secagg_rows() -> dict[str, Row]:
 
     chances = {
         name: _not(VALUE, lambda p, q, f=name: getattr(secagg, f)(N, p, q), CHANCES, CHANCES)
-        for name in ("disconnection_probability", "isolation_probability", "privacy_bound")
+        for name in ("log_disconnection_probability", "isolation_bound", "privacy_bound")
     } | {
         name: _not(
             VALUE,
@@ -420,7 +420,7 @@ def secagg_rows() -> dict[str, Row]:
         for name in (
             "exact_reliability_union_bound",
             "reliability_bound",
-            "reliability_first_moment",
+            "log_reliability_first_moment",
         )
     }
     return chances | {

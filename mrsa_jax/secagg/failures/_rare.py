@@ -33,7 +33,7 @@ from mrsa_jax.secagg.failures._planting import (
     plant_cuts,
     plant_lost_secrets,
 )
-from mrsa_jax.secagg.failures._theory_exact import disconnection_probability
+from mrsa_jax.secagg.failures._theory_exact import log_disconnection_probability
 
 _PLANTED_BYTES = 2**6  # of a client's words and numbers, while its round is planted
 _PRIVACY, _RELIABILITY = 1, 2
@@ -107,7 +107,7 @@ class RareFailureRates:
             clients with too few shares, the share that of rounds whose planted one is the first.
         not_private: Sums of separate parts of V3 can be unmasked. The factor is the exact chance
             that G_3 is disconnected, the share taken over rounds drawn given that.
-        log_disconnected: Log of that factor, `disconnection_probability`.
+        log_disconnected: Log of that factor, `log_disconnection_probability`.
         log_cuts: Log of the expected number of cuts of G_3 without an edge, which bounds it.
     """
 
@@ -213,7 +213,7 @@ def rare_failure_rates(
         fold(key, _RELIABILITY),
         trials,
     )
-    return _summary(trials, disconnection_probability(n, p, q), cuts, lost, by_cut, by_client)
+    return _summary(trials, log_disconnection_probability(n, p, q), cuts, lost, by_cut, by_client)
 
 
 def _summary(

@@ -184,7 +184,7 @@ def reliability_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayL
 
     n exp(-(n-1) D), D the Kullback-Leibler divergence of ((t-1)/(n-1), p (1-q)^4).
     `exact_reliability_union_bound` has the same argument without Chernoff's step, about a decade
-    lower; `reliability_first_moment` also counts a client's own share.
+    lower; `log_reliability_first_moment` also counts a client's own share.
 
     Args:
         n: Clients, at least 2.
@@ -237,7 +237,7 @@ def privacy_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
 
     sum over m of P(m clients' masked inputs arrive) min(1, b_m), where b_m sums over cuts the
     chance that no edge crosses: b_m = sum_{k=1}^{m/2} C(m, k) (1-p)^(k (m-k)).
-    `disconnection_probability` has the exact chance that this bounds.
+    `log_disconnection_probability` has the exact chance that this bounds.
 
     Args:
         n: Clients, at least 2. Time and not memory grows as n^2: 0.1 s for 2,000.

@@ -55,7 +55,7 @@ def exact_reliability_union_bound(
     return min(0.0, math.log(n) + log_tail_below(n - 1, lasts, check_threshold(t)))
 
 
-def reliability_first_moment(
+def log_reliability_first_moment(
     n: int | np.integer, p: ArrayLike, q: ArrayLike, t: ArrayLike
 ) -> float:
     r"""Return the log of the expected number of clients whose secret is needed and lost.
@@ -78,10 +78,10 @@ def reliability_first_moment(
         ConfigurationError: If an argument is out of range or no number.
 
     Examples:
-        >>> reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
+        >>> log_reliability_first_moment(50, 0.5, 0.0, 1)  # one's own share is enough
         -inf
         >>> setting = (100, 0.6362, 0.0, 43)
-        >>> reliability_first_moment(*setting) < exact_reliability_union_bound(*setting)
+        >>> log_reliability_first_moment(*setting) < exact_reliability_union_bound(*setting)
         True
 
     Source: CCESA, Theorem 1 and Definition 3, by linearity of expectation; differs from the
@@ -147,7 +147,7 @@ def unmasking_bound(n: int | np.integer, p: ArrayLike, t: ArrayLike) -> float:
     return min(0.0, math.log(n) + log_tail_above(n - 1, p, limit))
 
 
-def disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+def log_disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     """Return the log of the exact chance that G_3 is disconnected.
 
     G_3 is the assignment graph on the clients whose masked inputs arrive; of an Erdős–Rényi
@@ -168,9 +168,9 @@ def disconnection_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> round(math.exp(disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8 graphs
+        >>> round(math.exp(log_disconnection_probability(3, 0.5, 0.0)), 12)  # 4 of 8 graphs
         0.5
-        >>> disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(50, 0.1, 0.02)
+        >>> log_disconnection_probability(50, 0.1, 0.02) < mj.secagg.privacy_bound(50, 0.1, 0.02)
         True
 
     Source: Gilbert, "Random graphs" (1959), for the recurrence over the component of a vertex.
@@ -213,7 +213,7 @@ def log_disconnected(n: int, p: float) -> np.ndarray:
     return np.minimum(apart, 0.0)
 
 
-def isolation_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
+def isolation_bound(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> float:
     """Return the log of a lower bound on the chance that G_3 is disconnected.
 
     The chance of an isolated client by Bonferroni's inequality, for each number m of clients
@@ -234,8 +234,8 @@ def isolation_probability(n: int | np.integer, p: ArrayLike, q: ArrayLike) -> fl
 
     Examples:
         >>> import mrsa_jax as mj
-        >>> low, high = isolation_probability(50, 0.2, 0.0), mj.secagg.privacy_bound(50, 0.2, 0.0)
-        >>> low < disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
+        >>> low, high = isolation_bound(50, 0.2, 0.0), mj.secagg.privacy_bound(50, 0.2, 0.0)
+        >>> low < log_disconnection_probability(50, 0.2, 0.0) < high, high - low < 0.01
         (True, True)
     """
     n = check_integer(n, "n", 2)

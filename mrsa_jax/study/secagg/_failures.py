@@ -91,9 +91,9 @@ def log10_bounds(setting: Setting) -> dict[str, float]:
     natural = (
         secagg.reliability_bound(n, p, q, t),
         secagg.exact_reliability_union_bound(n, p, q, t),
-        min(0.0, secagg.reliability_first_moment(n, p, q, t)),
+        min(0.0, secagg.log_reliability_first_moment(n, p, q, t)),
         secagg.privacy_bound(n, p, q),
-        secagg.disconnection_probability(n, p, q),
+        secagg.log_disconnection_probability(n, p, q),
         secagg.unmasking_bound(n, p, t),
     )
     return {name: log10(value) for name, value in zip(BOUNDS, natural, strict=True)}

@@ -30,10 +30,10 @@ CALLS = {
     "share_threshold_real": {"n": 100, "p": 0.5},
     "reliability_bound": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
     "exact_reliability_union_bound": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
-    "reliability_first_moment": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
+    "log_reliability_first_moment": {"n": 100, "p": 0.5, "q": 0.1, "t": 10},
     "privacy_bound": {"n": 100, "p": 0.5, "q": 0.1},
-    "disconnection_probability": {"n": 100, "p": 0.5, "q": 0.1},
-    "isolation_probability": {"n": 100, "p": 0.5, "q": 0.1},
+    "log_disconnection_probability": {"n": 100, "p": 0.5, "q": 0.1},
+    "isolation_bound": {"n": 100, "p": 0.5, "q": 0.1},
     "unmasking_bound": {"n": 100, "p": 0.5, "t": 10},
     "proposition1_bound": {"n": 100},
 }
@@ -61,6 +61,16 @@ def test_no_public_bound_is_left_out_of_the_table():
     modules = (mj.secagg.failures._theory, mj.secagg.failures._theory_exact)
     public = {name for module in modules for name in vars(module)}
     assert public & {*mj.secagg.__all__, *mj.secagg.failures.__all__} == set(CALLS)
+
+
+def test_a_name_says_whether_a_logarithm_comes_back():
+    """What is called a probability is one; only bounds, as documented, and log_... are logs."""
+    for name, arguments in CALLS.items():
+        function = getattr(mj.secagg, name, None) or getattr(mj.secagg.failures, name)
+        is_log = name.endswith("_bound") or name.startswith("log_")
+        assert is_log == ("atural logarithm" in inspect.getdoc(function)), name
+        value = function(**arguments)
+        assert value <= 0.0 if is_log else value >= 0.0, name
 
 
 def test_asymptotic_conditions_need_three_clients_and_half_of_them_to_stay():
@@ -237,7 +247,7 @@ def test_first_moment_counts_the_clients_whose_secret_is_lost(n, p, q):
         own = kept**4 * sum(tail[: t - 1])
         lost = kept**3 * q * sum(tail[:t])
         earlier = kept**2 * q * (sum(tail[:t]) - (1 - p * kept**3) ** (n - 1))
-        value = mj.secagg.reliability_first_moment(n, float(p), float(q), t)
+        value = mj.secagg.log_reliability_first_moment(n, float(p), float(q), t)
         assert close(value, n * (own + lost + earlier))
         bound = mj.secagg.exact_reliability_union_bound(n, float(p), float(q), t)
         assert min(0.0, value) <= bound + 1e-12
@@ -269,9 +279,9 @@ def test_disconnection_is_exact_and_between_its_bounds(n, p, q):
     arrive = binomial(n, (1 - q) ** 3)
     exact = sum(a * (1 - c) for a, c in zip(arrive, together, strict=True))
     arguments = (n, float(p), float(q))
-    value = mj.secagg.disconnection_probability(*arguments)
+    value = mj.secagg.log_disconnection_probability(*arguments)
     assert close(value, exact)
-    assert mj.secagg.isolation_probability(*arguments) <= value + 1e-12
+    assert mj.secagg.isolation_bound(*arguments) <= value + 1e-12
     assert value <= mj.secagg.privacy_bound(*arguments) + 1e-12
 
 
@@ -286,13 +296,13 @@ def test_disconnection_by_enumerating_all_graphs_on_five_vertices():
             reached |= {v for edge in edges for v in edge if reached & set(edge)}
         if len(reached) == 5:
             connected += p ** sum(chosen) * (1 - p) ** (10 - sum(chosen))
-    assert close(mj.secagg.disconnection_probability(5, 2 / 7, 0.0), 1 - connected)
+    assert close(mj.secagg.log_disconnection_probability(5, 2 / 7, 0.0), 1 - connected)
 
 
 def test_disconnection_keeps_its_digits_in_both_tails():
     for n, p in [(60, Fraction(1, 500)), (60, Fraction(9, 10)), (90, Fraction(1, 20))]:
         exact = 1 - connected_chances(n, p)[n]
-        assert close(mj.secagg.disconnection_probability(n, float(p), 0.0), exact)
+        assert close(mj.secagg.log_disconnection_probability(n, float(p), 0.0), exact)
 
 
 # ---------------------------------------------------------------- properties and edges
@@ -306,7 +316,7 @@ def test_bounds_are_ordered_at_the_published_settings(total):
         t = mj.secagg.share_threshold(n, p)
         chernoff = mj.secagg.reliability_bound(n, p, q, t)
         tail = mj.secagg.exact_reliability_union_bound(n, p, q, t)
-        assert mj.secagg.reliability_first_moment(n, p, q, t) < tail < chernoff
+        assert mj.secagg.log_reliability_first_moment(n, p, q, t) < tail < chernoff
         assert 0.5 < (chernoff - tail) / LOG10 < 1.5  # about a decade
         assert mj.secagg.unmasking_bound(n, p, t) < mj.secagg.failures.proposition1_bound(n)
 
@@ -318,7 +328,7 @@ def test_bounds_are_monotone():
         [mj.secagg.reliability_bound(60, p, q, 20) for p in chances],
         [mj.secagg.exact_reliability_union_bound(60, p, q, 20) for p in chances],
         [mj.secagg.privacy_bound(60, p, q) for p in chances],
-        [mj.secagg.disconnection_probability(60, p, q) for p in chances],
+        [mj.secagg.log_disconnection_probability(60, p, q) for p in chances],
     ]
     for values in by_p:
         assert np.all(np.diff(values[:-1]) <= 0.0)
@@ -359,7 +369,7 @@ def test_edges_of_the_domain():
 
 def test_small_chances_have_logarithms_where_floats_end():
     assert mj.secagg.privacy_bound(3000, 0.3, 0.01) < -900.0
-    assert mj.secagg.disconnection_probability(1000, 0.9, 0.0) == pytest.approx(
+    assert mj.secagg.log_disconnection_probability(1000, 0.9, 0.0) == pytest.approx(
         math.log(1000) + 999 * math.log(0.1), abs=1e-9
     )
     assert mj.secagg.reliability_bound(5000, 0.9, 0.0, 100) < -5000.0
