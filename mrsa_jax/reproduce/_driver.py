@@ -107,7 +107,8 @@ def remake(
 
     Returns:
         One `Item` for each target, in the papers' order; its `verdict` is `"reproduced"`,
-        `"holds on other data"`, `"paper errs"` (ours differs and is proven right) or `"differs"`.
+        `"paper errs"` (ours differs and is proven right), `"undecided"`, `"differs"` or another of
+        `harness.Verdict`.
 
     Raises:
         ConfigurationError: For an unknown target or data set (naming the nearest), or a seed out

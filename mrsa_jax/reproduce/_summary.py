@@ -11,9 +11,10 @@ from mrsa_jax.reproduce._config import ReproduceConfig
 from mrsa_jax.reproduce._folder import Made
 from mrsa_jax.reproduce.harness._items import VERDICTS, Check
 
-Standing = Literal["as expected", "explained", "missed", "holds after all", "no data"]
+Standing = Literal["as expected", "explained", "undecided", "missed", "holds after all", "no data"]
 """A verdict against what was expected. `explained`: an expected miss; `missed`: an unexpected one;
-`holds after all`: an expected miss that was reproduced."""
+`undecided`: neither a miss nor reproduced; `holds after all`: an expected miss that was
+reproduced."""
 
 
 class Judged(NamedTuple):
@@ -35,16 +36,27 @@ class SummaryRow(NamedTuple):
     title: str
     reproduced: int
     on_other_data: int
+    our_reading: int
+    not_stated: int
     paper_errs: int
+    undecided: int
     differs: int
     unexpected: int
     seconds: float
     data: str
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """How many claims have each of `VERDICTS`, the last (no data) left out."""
+        return (
+            self.reproduced, self.on_other_data, self.our_reading, self.not_stated,
+            self.paper_errs, self.undecided, self.differs,
+        )  # fmt: skip
+
+    @property
     def verdicts(self) -> str:
         """The numbers of its verdicts in words."""
-        counts = (self.reproduced, self.on_other_data, self.paper_errs, self.differs)
+        counts = self.counts
         if not sum(counts):
             return "no data"
         named = zip(counts, VERDICTS, strict=False)
@@ -70,11 +82,11 @@ def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
     rows = []
     for made in items:
         found = [check.verdict for check in made.item.checks]
-        right, other, wrong, differ, _ = (found.count(verdict) for verdict in VERDICTS)
+        right, other, read, silent, wrong, open_, differ, _ = map(found.count, VERDICTS)
         missed = sum(one.standing == "missed" for one in judged(made, config))
         rows.append(SummaryRow(
-            PAPERS[made.paper], made.name, made.item.title, right, other, wrong, differ, missed,
-            round(made.seconds, 1), made.data_words,
+            PAPERS[made.paper], made.name, made.item.title, right, other, read, silent, wrong,
+            open_, differ, missed, round(made.seconds, 1), made.data_words,
         ))  # fmt: skip
     return rows
 
@@ -110,4 +122,9 @@ def standing(check: Check, why: str | None) -> Standing:
         return "no data"
     if check.verdict == "differs":
         return "missed" if why is None else "explained"
-    return "as expected" if why is None else "holds after all"
+    if check.verdict == "undecided":
+        return "undecided"
+    if why is None:
+        return "as expected"
+    is_held = check.verdict in ("reproduced", "holds on other data")
+    return "holds after all" if is_held else "explained"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from mrsa_jax.reproduce._config import ReproduceConfig
 from mrsa_jax.reproduce._folder import Made
 from mrsa_jax.reproduce._summary import SummaryRow, judged, summary
+from mrsa_jax.reproduce.harness._items import VERDICTS
 
 SUMMARY_HEADINGS = ("Paper", "Item", "What", "Verdicts", "Seconds", "Data")
 CLAIM_HEADINGS = ("Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why it differs", "Note")
@@ -33,16 +34,18 @@ def totals(rows: Sequence[SummaryRow]) -> str:
         >>> totals([])
         '0 items, 0 claims: 0 reproduced, 0 paper errs, 0 differ (0 not expected), in 0 s'
     """
-    right, other, wrong, differ, missed = (
-        sum(getattr(row, name) for row in rows)
-        for name in ("reproduced", "on_other_data", "paper_errs", "differs", "unexpected")
-    )
+    counts = [sum(row.counts[place] for row in rows) for place in range(len(VERDICTS) - 1)]
+    right, other, read, silent, wrong, open_, differ = counts
+    missed = sum(row.unexpected for row in rows)
     apart = f" {other} hold on data in place of the paper's," if other else ""
+    hang = f" {read} hang on our reading," if read else ""
+    hang += f" {silent} on what the paper does not state," if silent else ""
+    between = f" {open_} undecided," if open_ else ""
     missing = sum(row.verdicts == "no data" for row in rows)
     seconds = sum(row.seconds for row in rows)
     return (
-        f"{len(rows)} items, {right + other + wrong + differ} claims: {right} reproduced,{apart} "
-        f"{wrong} paper errs, {differ} differ ({missed} not expected), in {seconds:.0f} s"
+        f"{len(rows)} items, {sum(counts)} claims: {right} reproduced,{apart}{hang} "
+        f"{wrong} paper errs,{between} {differ} differ ({missed} not expected), in {seconds:.0f} s"
         + (f"; {missing} items have no data" if missing else "")
     )
 

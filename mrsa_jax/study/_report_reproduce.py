@@ -15,9 +15,12 @@ from mrsa_jax.study._page import Section, best_figure, data_table
 from mrsa_jax.study._run_folder import read_part
 
 _LEGEND = (
-    "Reproduced: within the tolerance. Paper errs: ours differs and is proven right, by arithmetic "
-    "or by a witness. Differs: missed by more than the tolerance; the reason stands beside it "
-    "where it is known."
+    "Reproduced: within the tolerance. Our reading: it fails as the words are read here, and they "
+    "can be read otherwise. Not stated: it fails for an input that the paper does not give. Paper "
+    "errs: ours differs and is proven right, by arithmetic or by a witness. Undecided: the "
+    "interval holds values that meet the claim and values that do not, or only data in place of "
+    "the paper's speak against it. Differs: missed by more than the tolerance; the reason stands "
+    "beside it where it is known."
 )
 _HEADINGS = {
     "claim": "Claim", "verdict": "Verdict", "paper": "Paper", "ours": "Ours",
@@ -26,6 +29,7 @@ _HEADINGS = {
 _TINY = re.compile(r"\b\d\.\d{3,}e-(?:09|[1-9]\d)\b")
 _PAPERS = {"multiround": "Multi-RoundSecAgg", "ccesa": "CCESA", "heterosag": "HeteroSAg"}
 _KINDS = {"reproduced": "good", "paper errs": "told", "holds on other data": "told",
+          "our reading": "told", "not stated": "told", "undecided": "fair",
           "no data": "fair"}  # fmt: skip
 
 

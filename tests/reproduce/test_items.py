@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from inside import function_of, inside
 
 import mrsa_jax as mj
-from mrsa_jax.reproduce import ITEMS, check_targets, echelon_estimate, remake
+from mrsa_jax.reproduce import ITEMS, ReproduceConfig, check_targets, echelon_estimate, remake
+from mrsa_jax.reproduce._folder import Made
+from mrsa_jax.reproduce._summary import standing, summary
+from mrsa_jax.reproduce._words import totals
 from mrsa_jax.reproduce.harness import (
     Check,
     Context,
@@ -25,6 +29,7 @@ from mrsa_jax.reproduce.harness import (
     state,
     targets_of,
 )
+from mrsa_jax.reproduce.harness._items import VERDICTS, on_other_data
 
 leaks = inside("multiround.early_leaks")
 
@@ -117,6 +122,30 @@ def test_an_item_is_as_good_as_its_worst_check() -> None:
     assert state("c", False, **words).verdict == "differs"
     assert state("c", False, otherwise="paper errs", **words).verdict == "paper errs"
     assert state("c", True, otherwise="paper errs", **words).verdict == "reproduced"
+    assert state("c", None, otherwise="paper errs", **words).verdict == "undecided"
+
+
+def test_data_in_place_of_the_papers_convict_no_paper() -> None:
+    """Arithmetic on what is printed still does."""
+    (item,) = remake(["multiround.fig2"])
+    words = {"paper": "p", "ours": "o", "tolerance": "t", "otherwise": "paper errs"}
+    checks = (state("trained", False, **words), state("counted", False, of_data=False, **words))
+    found = on_other_data(dataclasses.replace(item, checks=checks))
+    assert [check.verdict for check in found.checks] == ["undecided", "paper errs"]
+
+
+def test_what_is_undecided_is_counted_and_no_miss() -> None:
+    (item,) = remake(["multiround.fig2"])
+    item = dataclasses.replace(item, checks=tuple(Check("c", "p", "o", "t", v) for v in VERDICTS))
+    made = Made("multiround", item, 1.0)
+    (row,) = summary([made], ReproduceConfig())
+    assert row.counts == (1,) * (len(VERDICTS) - 1)
+    for words in ("1 our reading", "1 not stated", "1 undecided", "1 differs (1 not expected)"):
+        assert words in row.verdicts
+    assert "1 undecided, 1 differ (1 not expected)" in totals([row])
+    assert standing(item.checks[VERDICTS.index("undecided")], None) == "undecided"
+    assert standing(item.checks[VERDICTS.index("undecided")], "known") == "undecided"
+    assert standing(item.checks[VERDICTS.index("our reading")], "known") == "explained"
 
 
 def test_table_1_finds_the_misprint_and_nothing_else() -> None:

@@ -224,6 +224,7 @@ def _forty_percent(context: Context) -> Check:
         f"{rates[rule].not_private.count} are not private",
         tolerance="fewer than half of the rounds fail, nobody lost",
         otherwise="paper errs",
+        of_data=False,
         note=f"t = {rule} is Remark 4's, 21 that of Figure B.1, whose p = 0.7 costs "
         f"{100 * enough:.1f} %. Pads hide the models at p = 0.4 too, but their sum is lost",
     )

@@ -236,6 +236,7 @@ def _printed_shares() -> Check:
         ours=f"{enough:.1f} % of the bandwidth (Appendix D.1)",
         tolerance="within 1 point of either",
         otherwise="paper errs",
+        of_data=False,
         note="the two contradict each other and the paper's own count, in proportion to n p; the "
         f"caption's 75 % is what is saved. At p* it is {threshold:.1f} %",
     )

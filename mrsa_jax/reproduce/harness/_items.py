@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Verdict = Literal["reproduced", "holds on other data", "paper errs", "differs", "no data"]
-"""How a claim fared. `holds on other data`: what was trained on stands in for the paper's data
-set, which reproduces nothing; `paper errs`: ours differs from the print and is proven right;
-`no data`: not judged, as the data set is not on this machine."""
+Verdict = Literal[
+    "reproduced", "holds on other data", "our reading", "not stated", "paper errs", "undecided",
+    "differs", "no data",
+]  # fmt: skip
+"""How a claim fared.
 
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced", "holds on other data", "paper errs", "differs", "no data",
-)  # fmt: skip
+- `holds on other data`: the data set stands in for the paper's, which reproduces nothing.
+- `our reading`: it fails as the words are read here, and they can be read otherwise.
+- `not stated`: it fails for an input that the paper does not give, and may hold for the paper's.
+- `paper errs`: ours differs from the print and is proven right, whatever the data.
+- `undecided`: the interval holds values that meet the claim and values that do not, or only data
+  that stand in for the paper's speak against it.
+- `no data`: not judged, as the data set is not on this machine.
+"""
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """All verdicts, from the best to the worst."""
 
 
@@ -87,8 +95,15 @@ class Item:
         return max((check.verdict for check in self.checks), key=VERDICTS.index)
 
 
+_ELSEWHERE: dict[Verdict, Verdict] = {
+    "reproduced": "holds on other data", "paper errs": "undecided",
+}  # fmt: skip
+
+
 def on_other_data(item: Item) -> Item:
-    """Return an item that was made on data in place of the paper's: what holds is said so.
+    """Return an item that was made on data in place of the paper's, its verdicts lowered.
+
+    What holds, holds on other data; what would convict the paper leaves the claim undecided.
 
     Examples:
         >>> own = state("SC is better", True, paper="SC", ours="SC", tolerance="exact")
@@ -96,8 +111,8 @@ def on_other_data(item: Item) -> Item:
         'holds on other data'
     """
     checks = tuple(
-        dataclasses.replace(check, verdict="holds on other data")
-        if check.verdict == "reproduced" and check.of_data
+        dataclasses.replace(check, verdict=_ELSEWHERE.get(check.verdict, check.verdict))
+        if check.of_data
         else check
         for check in item.checks
     )
@@ -140,7 +155,7 @@ def compare(
 
 def state(
     claim: str,
-    holds: bool,
+    holds: bool | None,
     *,
     ours: str,
     paper: str = "not discussed",
@@ -148,26 +163,29 @@ def state(
     otherwise: Verdict = "differs",
     note: str = "",
     key: str = "",
+    of_data: bool = True,
 ) -> Check:
     """Return the check of a statement in words.
 
     Args:
         claim: What is compared.
-        holds: Whether the paper's statement holds in our data, within `tolerance`.
+        holds: Whether the paper's statement holds in our data, within `tolerance`; None where
+            they cannot tell.
         ours: What we find.
         paper: The statement, if there is one.
         tolerance: How "almost" and "about" are read.
         otherwise: Verdict where it does not hold: `"paper errs"` only with a proof at hand.
         note: Said beside the verdict.
         key: As in `Check`.
+        of_data: As in `Check`: False where it follows by arithmetic from what is printed.
 
     Examples:
         >>> words = dict(paper="T = 12", ours="T = 12", tolerance="exact")
         >>> state("T of user partition", True, **words).verdict
         'reproduced'
     """
-    verdict: Verdict = "reproduced" if holds else otherwise
-    return Check(claim, paper, ours, tolerance, verdict, note, key)
+    verdict: Verdict = "undecided" if holds is None else "reproduced" if holds else otherwise
+    return Check(claim, paper, ours, tolerance, verdict, note, key, of_data)
 
 
 def _text(value: Any) -> str:

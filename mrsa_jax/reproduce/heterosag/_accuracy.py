@@ -213,6 +213,7 @@ def _time_checks(dim: int) -> Iterator[Check]:
                 ours=_ratios(hidden),
                 tolerance="exact; eq. (6): residues mod R = |S| (K - 1) + 1",
                 otherwise="paper errs" if hidden["K = 2"] == 8 / 5 else "differs",
+                of_data=False,
                 note="R = 221 and 21 for all twenty users at K = 12 and K = 2 (8 and 5 bits), 9 "
                 "for two groups of four at K = 2 (4 bits), 5 for one (3 bits)")  # fmt: skip
 
