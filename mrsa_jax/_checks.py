@@ -155,6 +155,37 @@ def check_chance(value: Any, argument: str) -> float:
     return check_number(value, argument, "must lie in [0, 1]", 0.0, 1.0, kind="must be a number")
 
 
+def check_blind(depends_on_data: Any, argument: str, *received: Any) -> None:
+    """Raise unless a scheme says that it does not look at data: else no epsilon describes it.
+
+    The epsilons of sums with noise take who is in them for given. Where clients' data decide
+    that, who takes part tells of the data by itself, without any noise.
+
+    Args:
+        depends_on_data: What the scheme says; anything but a bool says nothing.
+        argument: Its name.
+        received: The scheme as it was written.
+
+    Examples:
+        >>> check_blind(False, "scheme", "uniform")
+        >>> check_blind(True, "scheme", "power_of_choice:12")
+        Traceback (most recent call last):
+        ...
+        mrsa_jax._errors.ConfigurationError: `scheme` must not look at what clients have learnt...
+    """
+    said = isinstance(depends_on_data, bool)
+    rule = (
+        "must say whether it looks at what clients have learnt, or else noise in the sums has no "
+        "epsilon: put `depends_on_data: typing.ClassVar[bool] = False`, or True, into its class"
+    )
+    require(said, argument, rule, *received)
+    rule = (
+        "must not look at what clients have learnt: then who takes part depends on their data, and "
+        "no epsilon of noise in the sums holds"
+    )
+    require(not depends_on_data, argument, rule, *received)
+
+
 def check_least(config: Any, **least: int) -> None:
     """Raise unless these settings of a configuration are None or at least so much.
 

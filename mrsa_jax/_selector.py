@@ -41,7 +41,8 @@ class Selector(Protocol):
     are independent and alike, or None; `joins_alone`, whether clients join by coins of their own;
     `of_blocks()`, the scheme over its blocks as clients, which differ for it in nothing but who is
     available; `separation`, the least difference of two rounds of one client; `depends_on_data`,
-    whether it looks at anything that clients' data decide.
+    whether it looks at anything that clients' data decide: without it no epsilon is told of sums
+    with noise.
     """
 
     @property

@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int
 
 from mrsa_jax import selection
 from mrsa_jax._chance import threshold
-from mrsa_jax._checks import POSITIVE, check_number, check_size
+from mrsa_jax._checks import POSITIVE, check_blind, check_number, check_size
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._selector import block_size_of, check_selector, cohort_size_of
@@ -161,11 +161,7 @@ def checked_histories(selector: Any, availability: Any, rounds: Any) -> Historie
     """Return the histories of a scheme that does not look at data, or raise."""
     count = check_size(rounds, "rounds")
     check_selector(selector)
-    rule = (
-        "must not look at what clients have learnt: then who takes part depends on their data, and "
-        "no account of noise in the sums holds"
-    )
-    require(not getattr(selector, "depends_on_data", False), "selector", rule)
+    check_blind(getattr(selector, "depends_on_data", None), "selector", type(selector).__name__)
     rule = "must have `for_clients`, `init` and `sample`"
     require(isinstance(availability, Availability), "availability", rule, availability)
     return Histories.of(selector, availability, count)

@@ -144,7 +144,10 @@ def ledger(
 
     The guarantee is Gaussian differential privacy for whether a client's contributions (each of
     length at most the clip) are in the sums or replaced by zeros, against one who knows all else.
-    Who took part in what may be known.
+    Who took part in what may be known. **It holds only if who takes part does not depend on what
+    clients' data decide**: not on losses that they report, on their labels, nor on being lost
+    because of what they compute. A history alone cannot show that; whoever calls answers for it.
+    `account` and studies refuse schemes that look at data.
 
     Args:
         participation: Who is in which learnt sum: a matrix of bools or integer weights

@@ -43,6 +43,7 @@ class BinSelection:
     num_bins: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
 
     @property

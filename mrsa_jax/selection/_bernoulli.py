@@ -39,6 +39,7 @@ class BernoulliSelection:
     threshold: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
 
     def init(self) -> SelectorState:

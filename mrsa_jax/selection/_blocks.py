@@ -51,6 +51,7 @@ class BlockSelection:
     least_used_blocks: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    depends_on_data: ClassVar[bool] = False
 
     @property
     def cohort_size(self) -> Array:

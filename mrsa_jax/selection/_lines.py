@@ -63,6 +63,7 @@ class LineSelection:
     num_clients: int = dataclasses.field(metadata={"static": True})
     shape: tuple[int, int, int] = dataclasses.field(metadata={"static": True})
     takes_trials: ClassVar[bool] = True
+    depends_on_data: ClassVar[bool] = False
 
     @property
     def cohort_size(self) -> Array:

@@ -34,7 +34,8 @@ def register(
         name: Lower-case letters, digits and underscores; none of the package's own.
         factory: `(num_clients, cohort_size, *parameters) -> selector`, a `Selector` that is a
             pytree. Parameters are an int or a float where they are written as one, else text;
-            a `ConfigurationError` that it raises is shown as the settings' own.
+            a `ConfigurationError` that it raises is shown as the settings' own. If its class does
+            not say `depends_on_data = False`, a training with noise is refused.
         label: What tables and figures show, followed by the parameters in parentheses; or what
             makes all of it from the parameters; `name` when None.
         papers: BibTeX entries for `cite`, or keys of papers that it knows.
@@ -71,6 +72,9 @@ def register(
         fields,
         lambda n, k, scheme: _built(factory, n, k, *scheme.parameters),
         lambda n, k, *parameters: not hasattr(_built(factory, n, k, *parameters), "cohort_size"),
+        lambda n, k, *parameters: getattr(
+            _built(factory, n, k, *parameters), "depends_on_data", None
+        ),
         keys,
     )
 

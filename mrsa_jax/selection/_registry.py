@@ -39,6 +39,8 @@ class Row:
         fields: Names of the parameters, by which axes of a sweep fill them.
         check: (num_clients, cohort_size, scheme) -> None; raises where it cannot be built.
         varies: (num_clients, cohort_size, *parameters) -> whether cohorts differ in size.
+        depends_on_data: (num_clients, cohort_size, *parameters) -> whether clients' data decide who
+            is asked; None where nobody says.
         papers: Keys of papers, or BibTeX entries.
     """
 
@@ -48,6 +50,7 @@ class Row:
     fields: tuple[str, ...] = ()
     check: Callable[[int, int, Scheme], None] = lambda n, k, scheme: None
     varies: Callable[..., bool] = lambda n, k, *parameters: False
+    depends_on_data: Callable[..., bool | None] = lambda n, k, *parameters: False
     papers: tuple[str, ...] = _MULTIROUND
 
 
@@ -92,6 +95,10 @@ class Scheme:
     def varies(self, num_clients: int, cohort_size: int) -> bool:
         """Return whether any number of clients may be asked in a round, not K or nobody."""
         return ROWS[self.name].varies(num_clients, cohort_size, *self.parameters)
+
+    def depends_on_data(self, num_clients: int, cohort_size: int) -> bool | None:
+        """Return whether clients' data decide who is asked; None if a user's own does not say."""
+        return ROWS[self.name].depends_on_data(num_clients, cohort_size, *self.parameters)
 
     @staticmethod
     def parse(text: str) -> Scheme:
@@ -388,6 +395,7 @@ ROWS: dict[str, Row] = {
         label_of_words("Power of choice"),
         _candidates,
         check=_enough_candidates,
+        depends_on_data=lambda n, k, candidates: True,
         papers=("cho2020client",),
     ),
     "minimum_separation": Row(
@@ -396,6 +404,7 @@ ROWS: dict[str, Row] = {
         _separated,
         check=lambda n, k, scheme: scheme.parameters[1].check(n, k),
         varies=lambda n, k, rounds, inner: inner.varies(n, k),
+        depends_on_data=lambda n, k, rounds, inner: inner.depends_on_data(n, k),
     ),
 }
 """Every scheme by the name that flags and files use."""

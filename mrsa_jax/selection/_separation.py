@@ -72,9 +72,9 @@ class SeparatedSelection:
         return self.selector.privacy_target
 
     @property
-    def depends_on_data(self) -> bool:
-        """Whether the scheme inside looks at what clients have learnt."""
-        return getattr(self.selector, "depends_on_data", False)
+    def depends_on_data(self) -> Any:
+        """Whether the scheme inside looks at what clients have learnt, if it says."""
+        return self.selector.depends_on_data
 
     @property
     def joins_alone(self) -> bool:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from mrsa_jax._checks import POSITIVE, check_integer, check_least, check_number
+from mrsa_jax._checks import POSITIVE, check_blind, check_integer, check_least, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax.study import _attack_config as setting
@@ -123,6 +123,9 @@ def _canaries(config: setting.CanariesConfig) -> None:
     delta = config.target_delta
     require(0 < delta < 1, "target_delta", "must lie in (0, 1)", delta)
     check_integer(config.modulus_bits, "modulus_bits", 1, 32)
+    for text in config.schemes:  # the ledger's epsilon stands beside what is found
+        own = parse_scheme(text).depends_on_data(config.num_clients, config.cohort_size)
+        check_blind(own, "schemes", text)
 
 
 def _gradients(config: setting.GradientsConfig) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mrsa_jax._checks import (
     POSITIVE,
+    check_blind,
     check_chance,
     check_least,
     check_number,
@@ -98,6 +99,11 @@ def _validate_aggregation(config: DemoConfig | TrainConfig, schemes: tuple[Schem
     sizes = population.num_clients, population.cohort_size
     any_number = any(scheme.varies(*sizes) for scheme in schemes)
     validate_noise(aggregation, varies=any_number, segments=config.hetero.segments)
+    if aggregation.is_noisy:
+        for scheme in schemes:
+            check_blind(scheme.depends_on_data(*sizes), "scheme", scheme.written)
+        rule = "must be another with noise: who takes part would tell of clients' labels"
+        require(population.assignment != "by_label", "assignment", rule, population.assignment)
     _validate_segments(config, any_number)
     if not config.hetero.is_plain or aggregation.clip_norm is not None:
         return  # each block has a ring of its own, and a lattice's step follows from its ring

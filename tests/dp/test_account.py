@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -34,6 +34,7 @@ class Unknown:
     """A user's own scheme, of which nothing is known but how it chooses."""
 
     inside: Any
+    depends_on_data: ClassVar[bool] = False
 
     @property
     def num_clients(self) -> int:
@@ -44,6 +45,14 @@ class Unknown:
 
     def select(self, key: Any, state: Any, available: Any) -> Any:
         return self.inside.select(key, state, available)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Silent(Unknown):
+    """The same, which does not say in words whether it looks at data."""
+
+    depends_on_data: ClassVar[Any] = "no"
 
 
 # ---- laws of counts
@@ -294,6 +303,9 @@ AMPLIFIED = {"method": "amplified", "adversary": "models"}
         ({"scheme": selection.power_of_choice(6, 2, 3)}, "`selector` must not look at what clien"),
         ({"scheme": selection.minimum_separation(selection.power_of_choice(6, 2, 3), 2),
           "method": "worst_case"}, "`selector` must not look at what clien"),
+        ({"scheme": Silent(selection.uniform(6, 2))}, "`selector` must say whether it looks at"),
+        ({"scheme": selection.minimum_separation(Silent(selection.uniform(6, 2)), 2)},
+         "`selector` must say whether it looks at"),
         ({"scheme": 3}, "`selector` must have"),
         ({"online": 3}, "`availability` must have"),
         ({"online": availability.independent([0.1] * 5)}, "`dropout_rate` must be one rate or 6"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import pytest
 import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.selection import Scheme, register
+from mrsa_jax.selection._registry import BUILT_IN
 
 N, K = 12, 4
 
@@ -35,6 +36,12 @@ class InTurn:
         wanted = place < self.cohort_size
         cohort = wanted & jnp.all(available | ~wanted)
         return cohort, mj.selection.SelectorState(state.counts + cohort.astype(jnp.int32))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Blind(InTurn):
+    depends_on_data: ClassVar[bool] = False
 
 
 def in_turn(num_clients: int, cohort_size: int, share: float = 1.0) -> InTurn:
@@ -120,6 +127,22 @@ def test_parameters_are_numbers_where_they_are_written_so() -> None:
     assert seen == [(3, 0.5, "nan", "word")]
     assert scheme.written == "any:3:0.5:nan:word"
     assert scheme.label == "any (3, 0.5, nan, word)"
+
+
+def test_a_scheme_says_whether_it_looks_at_data() -> None:
+    """Of the package's rows what their selectors say; of one's own what it says, or nothing."""
+    register("mine", in_turn)
+    texts = ("uniform", "weighted", "partition", "batch_partitioning:2", "crossing_partitions:2",
+             "bernoulli:0.5", "poisson:0.5:0.2", "balls_in_bins:2", "power_of_choice:5",
+             "mine")  # fmt: skip
+    assert {text.split(":")[0] for text in texts} >= set(BUILT_IN) - {"minimum_separation"}
+    for text in (*texts, *(f"minimum_separation:2:{text}" for text in texts)):
+        said = {"power_of_choice:5": True, "mine": None}.get(text.split("separation:2:")[-1], False)
+        scheme = Scheme.parse(text)
+        assert scheme.depends_on_data(16, 4) is said
+        assert getattr(scheme.build(16, 4), "depends_on_data", None) is said
+    register("blind", lambda n, k: Blind(jnp.int32(k), n))
+    assert Scheme.parse("blind").depends_on_data(16, 4) is False
 
 
 def test_a_label_is_text_or_a_function_or_the_name() -> None:

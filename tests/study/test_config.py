@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
+from typing import Any
 
+import jax
 import pytest
 
-from mrsa_jax import ConfigurationError
+from mrsa_jax import ConfigurationError, selection
 from mrsa_jax.study import (
     AggregationConfig,
+    CanariesConfig,
     DataConfig,
     DemoConfig,
     PopulationConfig,
@@ -27,6 +31,7 @@ from mrsa_jax.study import (
     validate,
 )
 from mrsa_jax.study._config import different_settings, secret_seed
+from mrsa_jax.study.sweeps import parse_sweep
 
 POPULATION = PopulationConfig(num_clients=12, cohort_size=4)
 NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
@@ -183,6 +188,50 @@ NOISY = {"noise_multiplier": 1.0, "clip_norm": 1.0}
 def test_misuse_names_argument_rule_and_value(config: object, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         validate(config)  # type: ignore[arg-type]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Silent:
+    """A user's own, which does not say whether it looks at data."""
+
+    cohort_size: int
+    num_clients: int = dataclasses.field(metadata={"static": True})
+
+    def init(self) -> Any: ...
+
+    def select(self, key: Any, state: Any, available: Any) -> Any: ...
+
+
+_LOOKS = ("power_of_choice:12", "minimum_separation:2:power_of_choice:12")
+
+
+@pytest.mark.parametrize("text", [*_LOOKS, "silent", "minimum_separation:3:silent"])
+def test_what_may_look_at_data_gets_no_epsilon(text: str) -> None:
+    """In every command that tells one; without noise there is none, and all are studied."""
+
+    selection.register("silent", lambda n, k: Silent(k, n))
+    noise = AggregationConfig(noise_multiplier=2.0, clip_norm=1.0)
+    rule = "must not look at what" if text in _LOOKS else "must say whether it looks at"
+    message = f"`schemes?` {rule} .*; got '{text}'"
+    asked = (
+        TrainConfig(scheme=text, aggregation=noise),
+        DemoConfig(schemes=("uniform", text), aggregation=noise),
+        CanariesConfig(schemes=(text,)),
+    )
+    for config in asked:
+        with pytest.raises(ConfigurationError, match=message):
+            validate(config)
+    swept = f"command = 'train'\n[aggregation]\nclip_norm = 1.0\n[grid]\nscheme = ['{text}']\n"
+    points = parse_sweep(swept + "aggregation.noise_multiplier = [0.0, 2.0]").points()
+    quiet, noisy = (point.problem for point in points)
+    assert not quiet
+    assert re.search(message, noisy)
+    validate(SimulateConfig(schemes=(text,)))
+    labels = PopulationConfig(assignment="by_label")
+    validate(TrainConfig(population=labels))
+    with pytest.raises(ConfigurationError, match="`assignment` must be another with noise"):
+        validate(TrainConfig(population=labels, aggregation=noise))
 
 
 def test_schemes_have_the_papers_labels() -> None:
