@@ -17,7 +17,7 @@ OPENING = "weak_and_hidden"
 """What the page of a study of privacy opens with, where it was measured."""
 
 LEARNING = ("accuracy", "loss")
-"""What comes first where something was trained."""
+"""What was learnt, where something was trained."""
 
 _ONE = ((1.0, "1: exposed"),)
 _BAND = " Lines: means of {trials} trials; bands: from 5 % to 95 % of them."

@@ -101,15 +101,15 @@ def study_page(
     rows = _summary.summarise(results)
     series = [scheme_series(row) for row in rows]
     charts = _figures.charts(results)
-    first, second = _openings(charts)
+    first, second = _openings(charts, is_training=manifest.get("command") == "train")
     table = data_table(*table_of(rows), "Each scheme after the last round")
     note = f'<p class="note">{tidy(reading(rows))}</p>'
     glance = opening([charts[name] for name in first], series)
     others = {name: chart for name, chart in charts.items() if name not in (*first, *second)}
     more = {name: png for name, png in (pictures or {}).items() if name not in charts}
     sections = [
-        Section(_FIRST[first[0]] if first else "Schemes", glance + legend(series, "Schemes")),
-        Section(_FIRST[_figures.OPENING], opening([charts[name] for name in second], series)),
+        Section(_heading(first), glance + legend(series, "Schemes")),
+        Section(_heading(second), opening([charts[name] for name in second], series)),
         Section("Findings", paragraphs(_summary.sentences(results))),
         Section("Table", table + note),
         noise_section(results, rows),
@@ -133,11 +133,19 @@ _FIRST = {
 }
 
 
-def _openings(charts: Mapping[str, Chart]) -> tuple[list[str], list[str]]:
-    """Return which charts come first: of what was trained, then of who is hidden how well."""
-    learning = [name for name in _figures.LEARNING if name in charts]
+def _openings(charts: Mapping[str, Chart], *, is_training: bool) -> tuple[list[str], list[str]]:
+    """Return which charts come first and second: how well clients are hidden, then what was learnt.
+
+    A training of one scheme is asked for its accuracy, and has that first.
+    """
+    learning = [name for name in _figures.LEARNING if "accuracy" in charts and name in charts]
     hiding = [name for name in _HIDING if name in charts][:1]
-    return (learning, hiding) if "accuracy" in learning else (hiding, [])
+    first, second = (learning, hiding) if is_training else (hiding, learning)
+    return (first, second) if first else (second, [])
+
+
+def _heading(names: list[str]) -> str:
+    return _FIRST[names[0]] if names else "Schemes"
 
 
 def _costs(results: xr.Dataset) -> dict[str, Chart]:

@@ -211,11 +211,22 @@ def test_a_study_s_page_holds_all_of_it(demo: pathlib.Path, tmp_path: pathlib.Pa
     assert "jax 0.10.2" in text
     assert "@inproceedings{so2023securing," in text
     assert len(re.findall(r"<circle [^>]*data-i=", text)) == 3 * 2
-    assert text.index(">Accuracy and loss</h2>") < text.index(">Findings</h2>")
+    leak, learnt = ">How well clients are hidden</h2>", ">Accuracy and loss</h2>"
+    assert text.index(leak) < text.index(learnt) < text.index(">Findings</h2>")
     assert '<span class="badge bad">exposed</span>' in text
     assert '<span class="badge good">T lasts</span>' in text
     assert text.count('type="checkbox"') == 2  # one legend, whose boxes all figures obey
     assert not [one.name for one in tmp_path.iterdir() if ".part-" in one.name]
+
+
+@pytest.mark.parametrize(("command", "first"), [("demo", "hidden"), ("train", "learnt")])
+def test_a_comparison_opens_with_the_leak_and_a_training_with_accuracy(
+    command: str, first: str, results: xr.Dataset
+) -> None:
+    page = _report.study_page(manifest(command), results)
+    headings = [">How well clients are hidden</h2>", ">Accuracy and loss</h2>"]
+    places = [page.index(heading) for heading in headings]
+    assert (places[0] < places[1]) == (first == "hidden")
 
 
 def test_a_page_is_written_beside_its_results_by_default_and_again(demo: pathlib.Path) -> None:
