@@ -25,6 +25,7 @@ from mrsa_jax.privacy.solver import (
     Vector,
     collapse,
     ranks_of,
+    support_of,
 )
 
 _SETS_A_LEVEL = 24
@@ -105,10 +106,12 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTraje
     # Without a proven rank only the classes of equal columns bound T from below.
     lower = np.where(proven | (levels == 0), lower, np.minimum(lower, 1))
     witnesses = []
+    is_checked = True
     for vector in search.changes():
         coefficients = [0] * (int(kept[vector.last_row]) + 1)
         for j, z in zip(kept, vector.coefficients[: vector.last_row + 1], strict=False):
             coefficients[j] = z
+        is_checked &= bool((support_of(coefficients, groups.matrix) == vector.columns).all())
         witnesses.append(
             Witness(
                 len(coefficients) - 1,
@@ -122,7 +125,7 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTraje
     return WeakPrivacyTrajectory(
         lower.astype(np.int32),
         upper.astype(np.int32),
-        proven & (lower == upper),
+        proven & (lower == upper) & is_checked,
         levels.astype(np.int32),
         methods,
         (tuple(witnesses),),

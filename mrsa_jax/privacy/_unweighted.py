@@ -14,6 +14,7 @@ import functools
 import itertools
 import math
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -260,12 +261,17 @@ class _System:
         witness = [0] * len(self.rows)
         for j, value in zip(self.kept, values, strict=True):
             witness[j] = value // divisor
-        sums = [0] * self.matrix.shape[1]
-        for z, row in zip(witness, self.rows, strict=True):
-            if z:
-                sums = [total + z * value for total, value in zip(sums, row, strict=True)]
-        factor = int(scale) // divisor
-        return tuple(witness) if sums == [factor * value for value in entries] else None
+        return tuple(witness) if _makes(witness, self.matrix, entries) else None
+
+
+def _makes(witness: Sequence[int], matrix: np.ndarray, entries: Sequence[int]) -> bool:
+    """Return whether z P is a positive multiple of the entries, in Python integers."""
+    sums = [0] * len(entries)
+    for z, row in zip(witness, matrix, strict=True):
+        if z:
+            sums = [total + z * int(value) for total, value in zip(sums, row, strict=True)]
+    factor = max(map(abs, sums))
+    return factor > 0 and sums == [factor * value for value in entries]
 
 
 def _draw_prime() -> int:
@@ -298,7 +304,8 @@ def _smallest_by_hand(groups: Groups, signs: int) -> _Vector | None:
             entries = tuple(int(v > 0) - int(v < 0) for v in vector * sign)
             places = dict(terms)
             witness = tuple(sign * places.get(j, 0) for j in range(rounds))
-            best = _Vector(size, entries, witness)
+            if _makes(witness, matrix, entries):
+                best = _Vector(size, entries, witness)
     return best
 
 

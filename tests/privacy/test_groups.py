@@ -100,6 +100,36 @@ def test_worked_cases(matrix, plain, plus_minus):
         assert (found.lower, found.upper, found.certified) == (size, size, True)
 
 
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[2**63 - 1, 0, 1], [2**63 - 3, 4, 3]],
+        [[-(2**63), 5, 0], [-(2**63), 0, 5]],
+        [[-(2**63), 2**62, 1], [2**62, -(2**63), 0]],
+        [[2**62, 2**62, 7], [2**62, 2**62, -7]],
+        [[2**62 - 1, 3, 0], [2**62 - 1, 0, 3]],
+    ],
+)
+@pytest.mark.parametrize("kind", [np.int64, object])
+def test_sums_of_two_rows_beyond_64_bits(matrix, kind):
+    for coefficients, values in VALUES.items():
+        size = oracle.unweighted_group(matrix, values)
+        found = unweighted_group(np.array(matrix, kind), coefficients=coefficients)
+        assert (found.lower, found.upper, found.certified) == (size, size, True)
+        check(matrix, coefficients)
+
+
+def test_random_rows_around_every_power_of_two_against_exhaustive_search():
+    rng = np.random.default_rng(33)
+    for bits in range(1, 64):
+        near = [0, 1, -1, *(sign * (2**bits + by) for sign in (1, -1) for by in (-1, 0))]
+        matrix = [[near[k] for k in row] for row in rng.integers(len(near), size=(2, 4))]
+        for coefficients, values in VALUES.items():
+            size = oracle.unweighted_group(matrix, values)
+            found = check(matrix, coefficients)
+            assert (found.lower, found.upper, found.certified) == (size, size, True)
+
+
 def test_nobody_took_part():
     assert unweighted_group([[0, 0], [0, 0]]) == UnweightedGroup(None, None, True, (), (), ())
 

@@ -18,8 +18,9 @@ class Groups:
     """A participation history with equal columns taken together.
 
     Attributes:
-        matrix: Integers `[rounds, groups]` (int64, or Python integers where they are larger), one
-            column for each class of identical non-zero columns, lighter groups first.
+        matrix: Integers `[rounds, groups]` (int64 below 2^62, so that two add up, or Python
+            integers where one is larger), one column for each class of identical non-zero columns,
+            lighter groups first.
         sizes: int64 `[groups]`, clients in each.
         members: Client indices of each group.
     """
@@ -67,13 +68,12 @@ def column_codes(matrix: np.ndarray) -> np.ndarray:
 
 
 def _smallest_type(matrix: np.ndarray) -> np.ndarray:
-    """Return the integers as int64 where they fit, as Python integers elsewhere."""
-    if matrix.dtype != object:
-        if matrix.dtype != np.uint64 or not matrix.size or int(matrix.max()) < 1 << 62:
-            return matrix.astype(np.int64)
-        return matrix.astype(object)
-    fits = all(abs(int(value)) < 1 << 62 for value in matrix.ravel())
-    return matrix.astype(np.int64) if fits else matrix
+    """Return the integers as int64 where the sum of any two fits, as Python integers elsewhere."""
+    if matrix.dtype == object or matrix.dtype.itemsize == 8:
+        most = max((abs(int(end(matrix))) for end in (np.min, np.max) if matrix.size), default=0)
+        if most >= 1 << 62:
+            return matrix.astype(object)
+    return matrix.astype(np.int64)
 
 
 def log2_length(row: np.ndarray) -> float:
