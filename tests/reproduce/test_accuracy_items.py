@@ -184,8 +184,9 @@ def test_claims_fail_where_they_should() -> None:
     same = {scheme: _around(90.0) for scheme in accuracy.LABELS}
     published = AS_PRINTED["table5"][1]
     found = list(claims.of_non_iid(_frame("non", same), ["non"], published, READ))
-    missed = {check.claim for check in found if check.verdict == "differs"}
+    missed = {check.claim for check in found if check.verdict != "reproduced"}
     assert missed == {
+        "Multi-RoundSecAgg (T=6) against random, non",
         "Multi-RoundSecAgg (T=4) against random, non",
         "Multi-RoundSecAgg (T=3) against random, non",
         "worst scheme, non",
@@ -199,12 +200,42 @@ def test_claims_fail_where_they_should() -> None:
     assert "98.15" in found[0].note  # the published one beside ours
 
 
-def test_noise_is_what_pairs_differ_by() -> None:
-    assert claims.is_comparable(Interval(5.0, 0.1))  # better is no loss
-    assert claims.is_comparable(Interval(-1.0, 0.1))
-    assert not claims.is_comparable(Interval(-1.1, 0.5))
-    assert claims.is_comparable(Interval(-1.9, 0.5), 2.0)
-    assert claims.is_comparable(Interval(-3.0, 3.5))
+@pytest.mark.parametrize(
+    ("gap", "verdict"),
+    [
+        (Interval(5.0, 0.1), "reproduced"),  # better is no loss
+        (Interval(-0.75, 0.25), "reproduced"),
+        (Interval(-0.9, 0.5), "undecided"),
+        (Interval(-1.1, 0.5), "undecided"),
+        (Interval(-1.9, 0.5), "differs"),
+        (Interval(-3.0, 3.5), "undecided"),
+        (Interval(0.0, float("inf")), "undecided"),  # one seed
+    ],
+)
+def test_comparable_asks_for_the_whole_interval(
+    gap: Interval, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "difference", lambda *_: gap)
+    late = {claims.T3: pd.Series([0.9]), claims.RANDOM: pd.Series([0.9])}
+    check = claims._comparable(late, claims.T3, claims.RANDOM, "IID", "comparable", READ)
+    assert check.verdict == verdict
+
+
+def test_a_gap_of_eight_points_in_noise_never_holds() -> None:
+    """Five seeds whose differences have mean -8, deviation 7: not one history passes as alike."""
+    published = AS_PRINTED["table5"][0]
+    generator = np.random.default_rng(0)
+    verdicts: dict[str, list[str]] = {}
+    for _ in range(200):
+        noise = {scheme: [90.0] * 5 for scheme in accuracy.LABELS}
+        for scheme in (claims.T3, claims.T4, claims.T6):
+            noise[scheme] = (82 + 7 * generator.standard_normal(5)).tolist()
+        for check in claims.of_iid(_frame("IID", noise), "IID", published, READ):
+            verdicts.setdefault(check.claim, []).append(check.verdict)
+    for scheme in (claims.T3, claims.T4, claims.T6):
+        own = verdicts[f"{scheme} against random, IID"]
+        assert own.count("reproduced") <= 3  # expected: at most .01 of 200
+        assert set(own) >= {"undecided", "differs"}
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, "reproduced"), (0.5, "differs")])
@@ -220,7 +251,8 @@ def test_partition_fails_where_it_is_never_available(share: float, verdict: str)
 
 def test_published_accuracies_are_judged_within_two_points() -> None:
     late = {claims.RANDOM: _around(90.0)}
-    for value, verdict in ((91.9, "reproduced"), (92.5, "differs")):
+    # an interval of 89.8 to 90.2
+    for value, verdict in ((91.7, "reproduced"), (91.9, "undecided"), (92.5, "differs")):
         (check,) = claims.of_accuracies(_frame("x", late), "x", {claims.RANDOM: value})
         assert check.verdict == verdict
 
@@ -342,7 +374,7 @@ def test_items_say_what_was_run(
         above = {c.claim: c for c in items["table5"].checks}
         check = above["Multi-RoundSecAgg (T=4) against random, non-IID (one sorted shard each)"]
         assert check.verdict == "differs"  # alike is not above
-        assert "not shown with shuffled rates and not shown with rates by label" in check.note
+        assert "fails with shuffled rates and fails with rates by label" in check.note
         assert (
             save_figure(items["table5"], accuracy.draw_accuracy, tmp_path).stat().st_size > 10_000
         )

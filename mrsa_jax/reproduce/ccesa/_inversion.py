@@ -69,7 +69,7 @@ def inversion(context: Context) -> Found:
         f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate 0.05, all of a "
         f"client's images in a step (a reading). The models of round {rounds}, {lines.LEVELS} "
         f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, are read "
-        "off the line as if they had none. Of {seeds} seeds; a client counts as identified if "
+        f"off the line as if they had none. Of {seeds} seeds; a client counts as identified if "
         "the image that its model gives for its class is most like that class's mean. p is lost: "
         f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client "
         "of each class, seed 0, each image from its darkest to its lightest pixel; r is the "

@@ -43,6 +43,7 @@ _PRINTED = {
 }
 _CLIENTS = 12
 _SUMS = (2, 4, 12)
+_AREA_CLOSE = 0.05  # of an area to 0.5: a tenth of the way to certainty
 _CHANCE = 0.5  # p: half of SecAgg's resources
 _LEAST = 5  # samples of a client
 _METHODS: dict[Method, str] = {
@@ -286,16 +287,19 @@ def _recall(own: pd.DataFrame) -> Check:
 def _areas(hidden: pd.DataFrame) -> Check:
     """Judge all three attacks on padded models, whatever their thresholds."""
     off = (hidden["auc"] - 0.5).abs()
-    within = off <= hidden["auc half at 99.9 %"]
+    half = hidden["auc half at 99.9 %"]
+    within = off <= half
+    is_narrow = bool((off + half <= _AREA_CLOSE).all())
     worst = hidden.iloc[int(off.to_numpy().argmax())]
     return state(
         "area under the curve, padded, all attacks and training sets",
-        bool(within.all()),
+        False if not within.all() else True if is_narrow else None,
         paper="random guess",
         ours=f"{within.sum()} of {len(hidden)} at chance; furthest {worst['auc']:.3f} "
         f"+- {worst['auc half at 99.9 %']:.3f} ({worst['method']}, {worst['scheme']}, "
         f"n_train = {worst['n_train']:.0f})",
-        tolerance="0.5 within the 99.9 % interval over models",
+        tolerance="0.5 within the 99.9 % interval over models, and its ends within "
+        f"{_AREA_CLOSE:g} of it",
     )
 
 

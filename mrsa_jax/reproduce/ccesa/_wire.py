@@ -17,7 +17,7 @@ from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import attacks, graphs, quantize, secagg
 from mrsa_jax._streams import Stream, round_key
-from mrsa_jax.reproduce.harness._intervals import binomial_interval
+from mrsa_jax.reproduce.harness._intervals import binomial_interval, every
 from mrsa_jax.reproduce.harness._items import Check, state
 
 PLAIN, SECAGG = "no pads (FedAvg)", "SecAgg"
@@ -128,12 +128,16 @@ def chance_check(
 ) -> Check:
     """Judge counts of right guesses: all of them at chance, or all of them well above it.
 
+    Either is asked of whole intervals: at chance are those that hold it and end less than a tenth
+    of the way to certainty from it. What is on both sides of a bound is undecided, as few guesses
+    show neither.
+
     Args:
         claim: What is guessed.
         counts: Right guesses and guesses, of each case.
         chance: Of a right guess by luck.
-        is_hidden: Whether the guesses should be at chance (within their intervals), or better by
-            a tenth of the way to certainty at least (the intervals' lower ends).
+        is_hidden: Whether the guesses should be at chance, or better by a tenth of the way to
+            certainty at least.
         paper: What the paper says.
         labels: Of the cases.
         note: Said beside the verdict.
@@ -141,17 +145,30 @@ def chance_check(
     cases = list(counts)
     level = 1 - (1 - _LEVEL) / len(cases)
     ends = [binomial_interval(hits, trials, level) for hits, trials in cases]
-    floor = chance + 0.1 * (1 - chance)
-    holds = all(low <= chance <= high if is_hidden else low >= floor for low, high in ends)
+    step = 0.1 * (1 - chance)
+    floor = chance + step
+    holds = every(
+        _is_chance(low, high, chance, step) if is_hidden
+        else True if low >= floor else False if high < floor else None
+        for low, high in ends
+    )  # fmt: skip
     words = [
         f"{label}{100 * hits / trials:.2f} % ({100 * low:.1f} to {100 * high:.1f})"
         for label, (hits, trials), (low, high) in zip(labels, cases, ends, strict=True)
     ]
     joint = "simultaneous " if len(cases) > 1 else ""
     reach = (
-        f"chance, {100 * chance:g} %, within the {joint}99 % interval"
+        f"chance, {100 * chance:g} %, within the {joint}99 % interval, and its ends within "
+        f"{100 * step:.3g} points of chance"
         if is_hidden
         else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
         f"{100 * chance:g} %)"
     )
     return state(claim, holds, paper=paper, ours=", ".join(words), tolerance=reach, note=note)
+
+
+def _is_chance(low: float, high: float, chance: float, margin: float) -> bool | None:
+    """Return whether an interval is that of guesses at chance; None where it is too wide."""
+    if not low <= chance <= high:
+        return False
+    return True if max(chance - low, high - chance) <= margin else None

@@ -7,6 +7,7 @@ their differences vary less than the accuracies do.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "bands",
     "binomial_interval",
     "difference",
+    "every",
     "interval",
     "late_accuracy",
     "late_by",
@@ -53,6 +55,35 @@ class Interval:
     def high(self) -> float:
         """Return the upper end."""
         return self.mean + self.half
+
+    def reaches(self, bound: int | float) -> bool | None:
+        """Return whether it is wholly at `bound` or above; None where it cannot tell.
+
+        Examples:
+            >>> [Interval(mean, 1.0).reaches(-2.0) for mean in (0.0, -2.0, -4.0)]
+            [True, None, False]
+        """
+        return True if self.low >= bound else False if self.high < bound else None
+
+    def exceeds(self, bound: int | float) -> bool | None:
+        """Return whether it is wholly above `bound`; None where it cannot tell.
+
+        Examples:
+            >>> [Interval(mean, 1.0).exceeds(0.0) for mean in (2.0, 0.5, -1.0)]
+            [True, None, False]
+        """
+        return True if self.low > bound else False if self.high <= bound else None
+
+    def lies_within(self, margin: int | float) -> bool | None:
+        """Return whether it is wholly nearer to 0 than `margin`; None where it cannot tell."""
+        return every((self.reaches(-margin), (-self).reaches(-margin)))
+
+    def plus(self, shift: int | float) -> Interval:
+        """Return the interval of the values plus a number."""
+        return Interval(self.mean + shift, self.half, tuple(value + shift for value in self.few))
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.mean, self.half, tuple(-value for value in self.few))
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -87,6 +118,17 @@ def interval(values: Any) -> Interval:
     if len(own) < 2:
         return Interval(float(own.mean()), float("inf"), few)
     return Interval(float(own.mean()), float(half_interval(own)), few)
+
+
+def every(found: Iterable[bool | None]) -> bool | None:
+    """Return whether all hold: False where one does not, else None where one cannot be told.
+
+    Examples:
+        >>> every([True, None]), every([None, False]), every([True])
+        (None, False, True)
+    """
+    known = list(found)
+    return False if False in known else None if None in known else True
 
 
 def spread(seeds: int) -> str:

@@ -135,14 +135,14 @@ def _motion_checks(frame: pd.DataFrame) -> Iterator[Check]:
         moved = frame[(frame["rate"] == fastest) & (frame["target"] == target)]["motion"].mean()
         yield state(
             f"moving models leak less, T = {target}",
-            lost.low > 0,
+            lost.exceeds(0),
             paper="the guarantee becomes even stronger when models change (Remark 3)",
             ours=f"PSNR {lost} dB lower at a motion of {moved:.2g}",
             tolerance="a 95 % interval above 0, paired seeds",
         )
         yield state(
             f"models that hardly move are the worst case, T = {target}",
-            near.high < 3,
+            (-near).exceeds(-3),
             paper="models that do not change are the worst case (Remark 3)",
             ours=f"PSNR {near} dB lower where the server adds {slowest:g} of the update",
             tolerance="at most 3 dB lower, 95 % interval over paired seeds",
@@ -293,7 +293,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
     guess = by_seed("mean of all images")
     yield state(
         "images from the sums of random selection",
-        interval(one).low > _RECOGNISED,
+        interval(one).exceeds(_RECOGNISED),
         paper="reconstructed (Fig. 1)",
         ours=f"PSNR {interval(one)} dB; updates to a mean squared error of "
         f"{random['error'].mean():.1e}; {int(random['exposed'].sum())} of {len(random)} "
@@ -308,7 +308,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
             number = f"{target} images" if together else "one image, as the paper does"
             yield state(
                 f"random selection leaks much more than T = {target}, inverted for {number}",
-                less.low > 3,
+                less.exceeds(3),
                 paper="much more (Fig. 1, 10)",
                 ours=f"PSNR {less} dB higher; T = {target}: {interval(own)} dB, {over} above "
                 f"guessing the mean image; {exposed} clients predicted exposed",
@@ -318,7 +318,7 @@ def _checks(frame: pd.DataFrame) -> Iterator[Check]:
     padded = interval(by_seed(PADDED) - guess)
     yield state(
         "the attack on one padded upload",
-        padded.high < 0,
+        (-padded).exceeds(0),
         paper="pads are uniform: nothing",
         ours=f"PSNR {padded} dB against guessing the mean image",
         tolerance="below the guess, 95 % interval over paired seeds",
