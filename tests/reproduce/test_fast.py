@@ -61,7 +61,7 @@ def _of_single_items(saved: SavedReproduction) -> None:
     assert missed == ["p = 0.7 against SecAgg after 50 rounds, one class each, q_total = 0.1"]
     assert faces.data["as judged before"].dropna().astype(bool).all()
     for name in ("ccesa.fig2", "ccesa.fig4", "ccesa.table3", "multiround.echelon"):
-        assert items[name].verdict == "paper errs"
+        assert "paper errs" in [check.verdict for check in items[name].checks]
     for name, count in (("fig9", 1), ("motion", 1), ("exposure", 2)):
         checks = items[f"multiround.{name}"].checks
         exact = [check.verdict for check in checks if "predicted exposed" in check.claim]
