@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax.study import _summary
+from mrsa_jax.study._config import DataConfig, PopulationConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,15 +41,15 @@ def point_columns(results: xr.Dataset) -> tuple[str, ...]:
     return (*axes, *inner, *(["label"] if "label" in results.data_vars else []))
 
 
-def columns_of(results: xr.Dataset, field: str) -> tuple[str, ...]:
-    """Return which of the columns of `point_columns` hold a setting, whatever its axis is called.
+def columns_of(results: xr.Dataset, *settings: str) -> tuple[str, ...]:
+    """Return which of the columns of `point_columns` hold settings, whatever axes are called.
 
     Args:
         results: Of a sweep or a study.
-        field: Name of the setting, such as `"seed"` or `"scheme"`.
+        settings: Names of them without their groups, such as `"seed"` or `"scheme"`.
     """
-    fields = {name: results[name].attrs.get("field", name) for name in point_columns(results)}
-    return tuple(name for name, own in fields.items() if own == field)
+    own = {name: results[name].attrs.get("field", name) for name in point_columns(results)}
+    return tuple(name for name, field in own.items() if field.rsplit(".", 1)[-1] in settings)
 
 
 def points(results: xr.Dataset) -> pd.DataFrame:
@@ -136,7 +138,10 @@ def statistic(name: str) -> str:
 
 
 def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
-    """Say how far a sweep is, whom its points expose, and which of those that last is best."""
+    """Say how far a sweep is, whom its points expose, and the largest T that keeps enough.
+
+    Only what somebody chooses is advised: there is a sentence for each value of what is given.
+    """
     table, names = points(results), point_columns(results)
     done = _done(results, axes_of(results))
     count, total = int(done.sum()), done.size
@@ -154,32 +159,70 @@ def sweep_sentences(results: xr.Dataset) -> tuple[str, ...]:
         span = f"{left.min():.4g}" + (f" to {left.max():.4g}" if left.max() > left.min() else "")
         said.append(f"In {len(early)} of these nobody is exposed yet, but nothing makes weak T "
                     f"last: rounds left, N - rank: {span}.")  # fmt: skip
-    seeds = columns_of(results, "seed")
-    settings = [name for name in names if name not in seeds]
-    best = _most_useful(table, settings)
-    if best is not None:
-        where = ", ".join(f"{name} {_word(best[name])}" for name in settings) or "the only setting"
-        said.append(f"The most useful of those whose weak T lasts is {where}: {_use(best)}.")
-    return tuple(said)
+    return (*said, *_advice(results, table, names))
 
 
-def _most_useful(table: pd.DataFrame, settings: list[str]) -> pd.Series[Any] | None:
-    """Return the setting that sums the most, or trains best, of those whose strong T always lasts.
+_MOST_ADVICE = 12  # sentences, one for each value of what is given; the table has all
+_NAMES = {field.name for own in (PopulationConfig, DataConfig) for field in dataclasses.fields(own)}
+_GIVEN = (_NAMES | {"rounds", "trials", "step_dropout_rate"}) - {"cohort_size"}
+"""Settings that nobody chooses for the sake of privacy: clients, their losses, their data."""
 
-    What differs in its seed alone is one setting: means over the seeds, and the smallest strong T.
+
+def _advice(results: xr.Dataset, table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Say, for each value of what is given, the largest T that lasts and keeps 90 % of K.
+
+    What differs in its seed alone is one setting: means over the seeds, and the smallest T.
     """
-    own = table.assign(points=1)
-    by = "accuracy" if "accuracy" in own and own["accuracy"].notna().any() else ""
-    by = by or "aggregation_cardinality"
-    how: dict[Any, Any] = {"points": "sum", "strong_privacy": "min", "guaranteed_privacy": "min",
-           "exposed_clients": "max", "aggregation_cardinality": _mean, by: _mean}  # fmt: skip
-    groups = own.groupby(settings or (lambda _: 0), sort=False, dropna=False)
-    pooled = groups.agg(how).reset_index()
+    seeds, given = columns_of(results, "seed"), columns_of(results, *_GIVEN)
+    chosen = [name for name in names if name not in (*seeds, *given)]
+    pooled = _pooled(table, [*given, *chosen])
+    cohort = columns_of(results, "cohort_size")
+    config = results.attrs.get("config", {})
+    base = config.get("base", config).get("population", {}).get("cohort_size")
+    if not (cohort or base):
+        return []
+    pooled = pooled.assign(cohort=pooled[cohort[0]] if cohort else base)
     is_safe = (pooled["exposed_clients"] == 0) & pooled["strong_privacy"].notna()
-    kept = pooled[is_safe & (pooled["guaranteed_privacy"] > 1) & pooled[by].notna()]
-    if not len(kept):
-        return None
-    return kept.sort_values([by, "strong_privacy"], ascending=False).iloc[0]
+    is_safe &= (pooled["guaranteed_privacy"] > 1) & (pooled["aggregation_cardinality"] > 0)
+    if not is_safe.any():
+        return []
+    said = []
+    for values, own in pooled.groupby(list(given) or (lambda _: 0), dropna=False, sort=False):
+        named = zip(given, values if given else (), strict=True)
+        where = ", ".join(f"{name} {_word(value)}" for name, value in named)
+        said.append(_sentence(own[is_safe[own.index]], chosen, f"At {where}, " if where else ""))
+    more = len(said) - _MOST_ADVICE
+    return [*said[:_MOST_ADVICE], *([f"The table has {more} more such values."] * (more > 0))]
+
+
+def _sentence(own: pd.DataFrame, chosen: list[str], where: str) -> str:
+    """Return the advice among settings whose T lasts, where what is given is the same."""
+    if not len(own):
+        return f"{where}no setting both sums updates and makes weak T last."
+    # C is a mean in float32: a share of just 90 % may come out lower
+    own = own.assign(kept=own["aggregation_cardinality"] / own["cohort"])
+    enough = own[own["kept"] >= 0.9 - 1e-6]
+    order = ["guaranteed_privacy", *(["accuracy"] if "accuracy" in own else []), "kept"]
+    if len(enough):
+        best = enough.sort_values(order, ascending=False).iloc[0]
+        text = f"{where}the largest T that keeps 90 % of K is {best['guaranteed_privacy']:.0f}: "
+    else:
+        best = own.sort_values("kept", ascending=False).iloc[0]
+        text = f"{where}no T that lasts keeps 90 % of K; the most is kept by "
+    setting = ", ".join(f"{name} {_word(best[name])}" for name in chosen) or "the only setting"
+    text = f"{text}{setting} ({_use(best)})."
+    return text[0].upper() + text[1:]
+
+
+def _pooled(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    """Return a row for each setting: means over its seeds, and the smallest T."""
+    own = table.assign(points=1)
+    how: dict[Any, Any] = {"points": "sum", "strong_privacy": "min", "guaranteed_privacy": "min",
+           "exposed_clients": "max", "aggregation_cardinality": _mean}  # fmt: skip
+    if "accuracy" in own and own["accuracy"].notna().any():
+        how["accuracy"] = _mean
+    groups = own.groupby(settings or (lambda _: 0), sort=False, dropna=False)
+    return groups.agg(how).reset_index()
 
 
 def _mean(values: pd.Series[Any]) -> float:
@@ -187,10 +230,11 @@ def _mean(values: pd.Series[Any]) -> float:
 
 
 def _use(best: pd.Series[Any]) -> str:
-    what = f"strong T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g}"
-    if "accuracy" in best:
+    what = f"strong T = {best['strong_privacy']:.0f}, C = {best['aggregation_cardinality']:.3g} of "
+    what += f"K = {best['cohort']:.0f}"
+    if "accuracy" in best and best["accuracy"] == best["accuracy"]:
         what += f", {100 * best['accuracy']:.1f} % test accuracy"
-    return what + (f" (over {best['points']:.0f} seeds)" if best["points"] > 1 else "")
+    return what + (f", over {best['points']:.0f} seeds" if best["points"] > 1 else "")
 
 
 def _word(value: Any) -> str:

@@ -86,8 +86,10 @@ def test_sentences_say_how_far_a_sweep_is_and_what_is_best(swept: xr.Dataset) ->
     assert swept.mrsa.sentences() == (
         "3 of 4 points are done.",
         "In 1 of them the server can solve for no client's own update.",
-        "The most useful of those whose weak T lasts is scheme Multi-RoundSecAgg (T=2), "
-        "num_clients 8, cohort_size 4: strong T = 2, C = 3.5, 75.0 % test accuracy.",
+        "At num_clients 8, no T that lasts keeps 90 % of K; the most is kept by scheme "
+        "Multi-RoundSecAgg (T=2), cohort_size 4 (strong T = 2, C = 3.5 of K = 4, 75.0 % test "
+        "accuracy).",
+        "At num_clients 16, no setting both sums updates and makes weak T last.",
     )
     nothing = swept.assign(done=xr.zeros_like(swept["done"]))
     assert nothing.mrsa.sentences() == ("0 of 4 points are done.",)
@@ -299,6 +301,7 @@ def _seeds() -> xr.Dataset:
         },
         attrs={
             "command": "sweep",
+            "config": {"base": {"population": {"cohort_size": 7}}},
             "axes": [{"name": name, "fields": [name]} for name in dims],
         },
     )
@@ -310,9 +313,44 @@ def test_seeds_are_pooled_and_no_setting_that_only_starts_is_advised() -> None:
         "In 15 of them the server can solve for no client's own update.",
         "In 3 of these nobody is exposed yet, but nothing makes weak T last: rounds left, "
         "N - rank: 4 to 6.",
-        "The most useful of those whose weak T lasts is rate 0.1, kind Multi-RoundSecAgg (T=3): "
-        "strong T = 3, C = 7 (over 3 seeds).",
+        "At rate 0.1, the largest T that keeps 90 % of K is 3: kind Multi-RoundSecAgg (T=3) "
+        "(strong T = 3, C = 7 of K = 7, over 3 seeds).",
+        "At rate 0.3, no T that lasts keeps 90 % of K; the most is kept by kind User partition "
+        "(strong T = 12, C = 4 of K = 7, over 3 seeds).",
     )
+
+
+def test_no_setting_that_nobody_chooses_is_advised() -> None:
+    """Whatever T is worth at the easiest dropout rate says nothing of the others."""
+    for field in ("population.dropout_rates", "population.num_clients", "rounds"):
+        given = _seeds()
+        given["rate"].attrs["field"] = field
+        said = given.mrsa.sentences()[3:]
+        assert [text.split(",")[0] for text in said] == ["At rate 0.1", "At rate 0.3"]
+    chosen = _seeds()
+    chosen["rate"].attrs["field"] = "population.cohort_size"
+    chosen["rate"] = chosen["rate"].copy(data=[7.0, 6.5])
+    (text,) = chosen.mrsa.sentences()[3:]
+    assert text.startswith("The largest T that keeps 90 % of K is 3: rate 7, kind Multi-Round")
+
+
+def test_a_share_of_just_ninety_percent_is_kept_and_the_largest_t_comes_before_accuracy() -> None:
+    just = _seeds()
+    cardinality = just["aggregation_cardinality"] * 0 + np.float32(0.9) * np.float32(7.0)
+    just = just.assign(aggregation_cardinality=cardinality)
+    just = just.assign(accuracy=just["rank"] * 0 + [[[0.99, 0.5, 0.9]]])
+    assert just.mrsa.sentences()[3].startswith(
+        "At rate 0.1, the largest T that keeps 90 % of K is 12: kind User partition (strong T"
+    )
+
+
+def test_many_given_values_are_cut_short() -> None:
+    many = xr.concat([_seeds().isel(rate=[0]).assign_coords(rate=[r / 100]) for r in range(15)],
+                     "rate", data_vars="minimal")  # fmt: skip
+    many["rate"].attrs["field"] = "population.dropout_rates"
+    said = many.mrsa.sentences()
+    assert len([text for text in said if text.startswith("At rate")]) == 12
+    assert said[-1] == "The table has 3 more such values."
 
 
 @pytest.mark.parametrize("ways", [{}, {"x": "kind"}, {"x": "rate"}, {"hue": "kind"}])
