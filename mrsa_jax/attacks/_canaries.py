@@ -1,11 +1,17 @@
 """Canaries: does the noise in the ring hide a client as well as its ledger says?
 
-A client sends a vector of the clip norm along a random direction in each of its rounds, or nothing;
-the server reads all decoded sums, less what it knows of them, along that direction, and applies the
-best test (`attacks.distinguish`). Where the others are known only noise and rounding hide the
-canary, and the separation of its scores is the ledger's mu less what rounding adds to the noise;
-where they are not, it is less. Nothing is assumed of the scores when mu is measured: more than the
-ledger's mu would refute the implementation or its account.
+A client sends a vector in each of its rounds, or nothing: four clip norms long, which clipping must
+shorten to one, along a random direction or along one axis. The server reads all decoded sums, less
+what it knows of them, along the canary, and applies the best test (`attacks.distinguish`). Where
+the others are known only noise and rounding hide the canary, and the separation of its scores is
+the ledger's mu less what rounding adds to the noise; where they are not, it is less. Nothing is
+assumed of the scores when mu is measured: more than the ledger's mu would refute the implementation
+or its account.
+
+One test along one direction does not see which client's noise is missing, nor noise that is the
+same in every round, which even lowers that mu. So a second statistic takes all directions: the
+covariance over rounds of what is left of the sums without the updates, in units of the plan's
+variance. By plan it is the identity, and a little more on its diagonal for the rounding.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from mrsa_jax._arrays import as_integers
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once, map_tiles
-from mrsa_jax._errors import require
+from mrsa_jax._errors import require, require_methods
 from mrsa_jax._html import brief, telling
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._streams import Stream, as_key, fold, fold_over, round_key
@@ -34,8 +40,68 @@ from mrsa_jax.attacks._distinguish import BestTest, distinguish
 from mrsa_jax.dp import RingMechanism
 from mrsa_jax.privacy._noise import check_spread
 
-_INSIDE = 1.0 - 1e-6  # of the clip norm: rounding must not clip a canary
+_INSIDE = 1.0 - 1e-6  # of the clip norm: the others are known as they are, not as clipped
+_LENGTH = 4.0  # of a canary in clip norms: what is not clipped, or to more than one, shows
 _COPIES = 6  # of the cohort's vectors: sent, rotated, rounded, drawn, coded, decoded
+_GRAMS = 2**21  # entries of the covariances that are kept at once
+_FAR = 64  # in steps: where noise of few steps has no mass
+
+
+class Residuals(NamedTuple):
+    """What is left of the sums without any update, over the rounds (of `Canaries.play`).
+
+    Of all directions but the canary's, in units of each round's planned variance.
+
+    Attributes:
+        covariance: float64 [rounds, rounds], the mean over trials and directions; by plan the
+            identity. Rounds without a sum are left out.
+        errors: float64 [rounds, rounds], the standard errors of these means over the trials.
+        slack: float64 [rounds], the most that rounding and sums that wrap round add to the
+            diagonal.
+        trials: Of both kinds.
+    """
+
+    covariance: Float64[np.ndarray, "rounds rounds"]
+    errors: Float64[np.ndarray, "rounds rounds"]
+    slack: Float64[np.ndarray, " rounds"]
+    trials: int
+
+    def __repr__(self) -> str:
+        """Return what the arrays are."""
+        return brief(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return telling(self)
+
+    def margins(self, level: float = 0.999) -> Float64[np.ndarray, "rounds rounds"]:
+        """Return how far each entry may be from its mean, all together with this probability.
+
+        By Student's law of the trials' mean, and Bonferroni's bound over the entries. An entry
+        that is off by more than twice its margin is found with this probability.
+        """
+        from scipy import special
+
+        entries = self.covariance.shape[0] * (self.covariance.shape[0] + 1) / 2
+        tail = (1.0 - level) / (2.0 * entries)
+        return np.asarray(-special.stdtrit(self.trials - 1.0, tail) * self.errors)
+
+    def faults(self, level: float = 0.999) -> tuple[str, ...]:
+        """Return how the noise differs from the plan, in words; nothing where it does not show.
+
+        Args:
+            level: Probability that nothing is said of noise that is as planned.
+        """
+        margins, found = self.margins(level), []
+        scale, own = np.diagonal(self.covariance), np.diagonal(margins)
+        if (scale + own < 1.0).any():
+            found.append("less noise than planned")
+        if (scale - own > 1.0 + self.slack).any():
+            found.append("more noise than planned")
+        other = np.abs(self.covariance) - margins
+        if other[~np.eye(len(scale), dtype=bool)].max(initial=0.0) > 0.0:
+            found.append("noise correlated over rounds")
+        return tuple(found)
 
 
 class CanaryScores(NamedTuple):
@@ -44,10 +110,12 @@ class CanaryScores(NamedTuple):
     Attributes:
         without: float64 [trials].
         shifted: float64 [trials].
+        residuals: What is left of the sums without the updates; None where it was not kept.
     """
 
     without: Float64[np.ndarray, " trials"]
     shifted: Float64[np.ndarray, " trials"]
+    residuals: Residuals | None = None
 
     def __repr__(self) -> str:
         """Return what the arrays are."""
@@ -60,7 +128,7 @@ class CanaryScores(NamedTuple):
     @property
     def mu(self) -> float:
         """How far the two are apart, in standard deviations of both."""
-        both = np.concatenate([each - each.mean() for each in self])
+        both = np.concatenate([each - each.mean() for each in (self.without, self.shifted)])
         return float((self.shifted.mean() - self.without.mean()) / both.std(ddof=2))
 
     def interval(self, threshold: float, level: float = 0.95) -> tuple[float, float]:
@@ -73,15 +141,52 @@ class CanaryScores(NamedTuple):
             threshold: Chosen beforehand, e.g. half of the mu that is expected.
             level: Chance that both rates lie in their Clopper-Pearson intervals.
         """
-        from scipy import special
+        counts = [int((scores > threshold).sum()) for scores in (self.without, self.shifted)]
+        return _between(counts, [len(self.without), len(self.shifted)], level)
 
-        each = 1.0 - (1.0 - level) / 2.0
-        rates = [
-            binomial_interval(int((scores > threshold).sum()), len(scores), each)
-            for scores in (self.without, self.shifted)
-        ]
-        (fpr_low, fpr_high), (tpr_low, tpr_high) = special.ndtri(np.asarray(rates))
-        return float(tpr_low - fpr_high), float(tpr_high - fpr_low)
+    def smallest_found(self, allowed: float, level: float = 0.95) -> float:
+        """Return the smallest mu that so many trials would have told from an allowed one.
+
+        Scores of N(0, 1) without the canary and N(mu, 1) with it then have an `interval`, at the
+        threshold of half the allowed mu, whose lower end is above it with a probability of at
+        least `level`.
+
+        Args:
+            allowed: What the ledger allows.
+            level: Of the interval, and the least probability to find the violation.
+
+        Returns:
+            That mu, infinite where so few trials could refute nothing.
+        """
+        from scipy import stats
+
+        allowed = float(allowed)
+        threshold, tail = allowed / 2.0, (1.0 - level) / 2.0
+        sizes = [len(self.without), len(self.shifted)]
+        # no more false positives than this, and no fewer true ones, but for the two tails
+        most = int(stats.binom.ppf(1.0 - tail, sizes[0], stats.norm.sf(threshold)))
+
+        def is_found(mu: float) -> bool:
+            least = int(stats.binom.ppf(tail, sizes[1], stats.norm.sf(threshold - mu)))
+            return _between([most, least], sizes, level)[0] > allowed
+
+        low, high = allowed, allowed + 64.0
+        if not is_found(high):
+            return float("inf")
+        for _ in range(40):
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if is_found(middle) else (middle, high)
+        return high
+
+
+def _between(counts: list[int], sizes: list[int], level: float) -> tuple[float, float]:
+    """Return what mu can be by counts of false and of true positives."""
+    from scipy import special
+
+    each = 1.0 - (1.0 - level) / 2.0
+    rates = [binomial_interval(*pair, each) for pair in zip(counts, sizes, strict=True)]
+    (fpr_low, fpr_high), (tpr_low, tpr_high) = special.ndtri(np.asarray(rates))
+    return float(tpr_low - fpr_high), float(tpr_high - fpr_low)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,7 +195,8 @@ class Canaries:
 
     Attributes:
         client: Who is the canary.
-        mechanism: How updates become noisy codes; its clip norm is the canary's length.
+        mechanism: How updates become noisy codes by plan; a canary is four of its clip norms
+            long, of which one is to be left.
         spread: Standard deviation of each entry of the others' updates, which do not change over
             rounds; None where they are known.
     """
@@ -120,51 +226,105 @@ class Canaries:
         return attack.test(rows)
 
     @needs_values
-    def play(self, seed: int | Key[Array, ""], participation: Any, num_trials: int) -> CanaryScores:
+    def play(
+        self,
+        seed: int | Key[Array, ""],
+        participation: Any,
+        num_trials: int,
+        aggregator: Any = None,
+    ) -> CanaryScores:
         """Return scores of simulated histories through the ring, without the canary and with it.
 
-        Each trial draws the direction, the others' updates, rounding and noise anew. Known others
-        send vectors of the clip norm, so that clipping, rounding and ring do their work.
+        Each trial draws the canary's direction (an axis in half of them), the others' updates,
+        rounding and noise anew. Known others send vectors of the clip norm, so that clipping,
+        rounding and ring do their work; others who are not known send none that is longer.
 
         Args:
             seed: JAX key or seed.
             participation: As of `test`.
             num_trials: Of each kind.
+            aggregator: The implementation that is audited against the mechanism: a pytree with
+                `init` and `aggregate` as of `secagg.ring_average`, with slots for the largest sum,
+                which runs under `jit`. None: the `ring_average` of the mechanism.
+
+        Returns:
+            The scores, and the covariance over rounds of what is left of the sums.
 
         Raises:
-            ConfigurationError: As `test`; if the trials are no positive integer.
+            ConfigurationError: As `test`; if the trials are no positive integer, or updates have
+                fewer than two entries.
         """
         rows, count = _rows(participation), check_integer(num_trials, "num_trials", 1)
         test, mechanism = self.test(rows), self.mechanism
+        dim = mechanism.quantizer.dim
+        require(dim > 1, "mechanism", "must be of updates with two entries or more", dim)
         rows, weights = rows[rows.any(axis=1)], test.weights[rows.any(axis=1)]
         rule = "must hold a sum of two clients or more in each row that is not empty"
-        least = int(rows.sum(axis=1).min(initial=rows.shape[1])) if len(rows) else 0
+        sizes = rows.sum(axis=1)
+        least = int(sizes.min(initial=rows.shape[1])) if len(rows) else 0
         require(least > 1, "participation", rule, f"{least} clients")
-        width = int(rows.sum(axis=1).max())
-        average = secagg.ring_average(
-            mechanism.quantizer,
-            width,
-            mechanism.quantizer.dim,
-            modulus_bits=mechanism.modulus_bits,
-            noise=mechanism.noise,
-            fidelity="sets",
-        )
+        width, clip = int(sizes.max()), float(mechanism.quantizer.clip_norm)
+        if aggregator is None:
+            aggregator = secagg.ring_average(
+                mechanism.quantizer, width, dim, modulus_bits=mechanism.modulus_bits,
+                noise=mechanism.noise, fidelity="sets",
+            )  # fmt: skip
+        require_methods(aggregator, "aggregator", "init", "aggregate")
         members, present = padded_slots(rows, width)
-        in_flight = 4 * _COPIES * width * mechanism.quantizer.padded_dim
+        variances = _variance(mechanism) * sizes
+        in_flight = 4 * (_COPIES * width * mechanism.quantizer.padded_dim + len(rows) * dim)
         tile = min(at_once("repeated", in_flight), count)
         setting = _Setting(
-            average, jnp.asarray(members), jnp.asarray(present), jnp.int32(self.client),
-            jnp.float32(float(mechanism.quantizer.clip_norm) * _INSIDE),
+            aggregator, jnp.asarray(members), jnp.asarray(present), jnp.int32(self.client),
+            jnp.float32(clip * _INSIDE), jnp.float32(clip * _LENGTH),
             None if self.spread is None else jnp.float32(self.spread),
+            jnp.asarray(1.0 / np.sqrt(variances), jnp.float32),
         )  # fmt: skip
-        found = []
+        found, grams = [], _Moments(len(rows))
+        step = min(count, -(-max(1, _GRAMS // len(rows) ** 2) // tile) * tile)
         for is_there in (False, True):
-            key = fold(as_key(seed), int(Stream.ATTACK), int(is_there))
-            keys = fold_over(key, jnp.arange(count))
-            seen = _played(keys, setting, jnp.asarray(is_there), rows.shape[1], tile)
-            values = np.asarray(seen, np.float64) @ weights
-            found.append(values)
-        return CanaryScores(*found)
+            key, parts = fold(as_key(seed), int(Stream.ATTACK), int(is_there)), []
+            for start in range(0, count, step):
+                # the last ones may be too many
+                keys = fold_over(key, jnp.arange(start, start + step))
+                shape = (rows.shape[1], dim)
+                seen, own = _played(keys, setting, jnp.asarray(is_there), shape, tile)
+                parts.append(np.asarray(seen, np.float64)[: count - start])
+                grams.add(np.asarray(own, np.float64)[: count - start])
+            found.append(np.concatenate(parts) @ weights)
+        rounding = sizes * mechanism.step**2 / 4.0
+        wraps = mechanism.wrap_probability * (2.0**mechanism.modulus_bits * mechanism.step) ** 2
+        return CanaryScores(found[0], found[1], grams.residuals((rounding + wraps) / variances))
+
+
+def _variance(mechanism: RingMechanism) -> float:
+    """Return that of one client's noise: of a coarse discrete Gaussian less than its parameter."""
+    noise = mechanism.noise.on(mechanism.step)
+    if noise.kind == "skellam" or noise.variance > 16.0:
+        return mechanism.noise.variance
+    far = np.arange(1, _FAR)
+    return float(2.0 * (far**2 * noise.mass(far)).sum()) * mechanism.step**2
+
+
+class _Moments:
+    """Sums of the trials' covariances and of their squares, about the plan's, the identity."""
+
+    def __init__(self, rounds: int) -> None:
+        self.count, self.plan = 0, np.eye(rounds)
+        self.first, self.second = np.zeros((2, rounds, rounds))
+
+    def add(self, grams: np.ndarray) -> None:
+        """Add those of some trials."""
+        left = grams - self.plan
+        self.count += len(left)
+        self.first += left.sum(axis=0)
+        self.second += np.square(left).sum(axis=0)
+
+    def residuals(self, slack: np.ndarray) -> Residuals:
+        """Return the mean and its standard error."""
+        mean = self.first / self.count
+        spread = np.maximum(self.second / self.count - mean**2, 0.0) / (self.count - 1)
+        return Residuals(self.plan + mean, np.sqrt(spread), slack, self.count)
 
 
 class _Setting(NamedTuple):
@@ -174,44 +334,58 @@ class _Setting(NamedTuple):
     members: Array  # int32 [rounds, slots]
     present: Array  # bool [rounds, slots]
     client: Array
-    length: Array
+    longest: Array  # of the others' updates
+    length: Array  # of the canary
     spread: Array | None
+    scales: Array  # float32 [rounds], 1 / the planned deviation of a sum's entry
 
 
-@functools.partial(jax.jit, static_argnames=("clients", "tile"))
+@functools.partial(jax.jit, static_argnames=("shape", "tile"))
 def _played(
-    keys: Key[Array, " trials"], setting: _Setting, is_there: Array, clients: int, tile: int
-) -> Float32[Array, "trials rounds"]:
-    """Return what the server sees along the canary in each round, less what it knows."""
-    average, dim = setting.average, setting.average.quantizer.dim
+    keys: Key[Array, " trials"],
+    setting: _Setting,
+    is_there: Array,
+    shape: tuple[int, int],
+    tile: int,
+) -> tuple[Float32[Array, "trials rounds"], Float32[Array, "trials rounds rounds"]]:
+    """Return what the server sees along the canary in each round, less what it knows.
 
-    def one_trial(key: Array) -> Array:
-        of_updates, of_rounds = jax.random.split(key)
-        drawn = jax.random.normal(of_updates, (clients, dim), jnp.float32)
+    And the covariance over rounds of what is left, in all other directions, without any update.
+    """
+    average, (clients, dim) = setting.average, shape
+
+    def one_trial(key: Array) -> tuple[Array, Array]:
+        of_updates, of_axis, of_kind, of_rounds = jax.random.split(key, 4)
+        drawn = jax.random.normal(of_updates, shape, jnp.float32)
         lengths = jnp.sqrt(jnp.sum(drawn * drawn, axis=1, keepdims=True))
-        unit = drawn[setting.client] / lengths[setting.client]
+        along = drawn[setting.client] / lengths[setting.client]
+        axis = jax.nn.one_hot(jax.random.randint(of_axis, (), 0, dim), dim, dtype=jnp.float32)
+        unit = jnp.where(jax.random.bernoulli(of_kind), axis, along)
         is_canary = (jnp.arange(clients) == setting.client)[:, None]
         if setting.spread is None:
-            others, known = setting.length * drawn / lengths, True
+            others = setting.longest * drawn / lengths
         else:
-            others, known = setting.spread * drawn, False
+            most = setting.longest / (setting.spread * lengths)
+            others = jnp.minimum(most, jnp.float32(1)) * setting.spread * drawn
         canary = jnp.where(is_there, setting.length, jnp.float32(0)) * unit
         sent = jnp.where(is_canary, canary[None], others)
 
-        def one_round(state: Any, step: tuple[Array, Array, Array]) -> tuple[Any, Array]:
-            index, members, present = step
+        def one_round(state: Any, step: tuple[Array, ...]) -> tuple[Any, tuple[Array, Array]]:
+            index, members, present, scale = step
             own = round_key(of_rounds, index, Stream.QUANTIZATION)
             updates = jnp.where(present[:, None], sent[members], jnp.float32(0))
             out, state = average.aggregate(own, state, updates, members, present)
             total = out.update * out.total_weight.astype(jnp.float32)
-            if known:
-                is_other = (members != setting.client) & present
-                total -= jnp.sum(jnp.where(is_other[:, None], updates, jnp.float32(0)), axis=0)
-            return state, jnp.sum(total * unit)
+            is_other = (members != setting.client) & present
+            left = total - jnp.sum(jnp.where(is_other[:, None], updates, jnp.float32(0)), axis=0)
+            seen = jnp.sum((left if setting.spread is None else total) * unit)
+            return state, (seen, scale * (left - jnp.sum(left * unit) * unit))
 
         indices = jnp.arange(setting.members.shape[0], dtype=jnp.int32)
-        steps = (indices, setting.members, setting.present)
-        return lax.scan(one_round, average.init(), steps)[1]
+        steps = (indices, setting.members, setting.present, setting.scales)
+        seen, left = lax.scan(one_round, average.init(), steps)[1]
+        gram = jnp.einsum("rd,sd->rs", left, left, precision=lax.Precision.HIGHEST)
+        return seen, gram / jnp.float32(dim - 1)
 
     return map_tiles(one_trial, keys, tile)
 
@@ -235,7 +409,8 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
 
     Returns:
         The audit: `.test(P)` for the best test and the mu that it should have, `.play(seed, P,
-        trials)` for scores of simulated rounds and the mu that they show.
+        trials)` for scores of simulated rounds, the mu that they show, and what is left of the
+        sums without the updates (`.residuals.faults()`).
 
     Raises:
         ConfigurationError: If an argument is out of range or no mechanism.
@@ -248,9 +423,12 @@ def canaries(client: Any, mechanism: Any, *, spread: Any = None) -> Canaries:
         >>> audit = canaries(0, mechanism)
         >>> round(audit.test(history).mu, 6)  # two rounds of noise multiplier 1: sqrt(2)
         1.414214
-        >>> lower, upper = audit.play(0, history, 400).interval(0.7)
-        >>> lower < 1.414214 < upper
-        True
+        >>> scores = audit.play(0, history, 400)
+        >>> lower, upper = scores.interval(0.7)
+        >>> lower < 1.414214 < upper, scores.residuals.faults()
+        (True, ())
+        >>> round(scores.smallest_found(1.414214), 1)
+        2.0
 
     Source: Andrew, Kairouz, Oh, Oprea, McMahan, Suriyakumar, "One-shot empirical privacy
         estimation for federated learning" (2024), for canaries along random directions; Nasr et

@@ -197,7 +197,9 @@ def _found(label: str, rows: Rows, scores: Rows) -> Series:
     if all("ledger_mu" in row and "lower" in row for row in rows):
         measured = [row for row in rows if row["lower"] is not None]  # else -inf: nothing refuted
         above = any(float(row["lower"]) > _size(row["ledger_mu"]) for row in measured)
-        told = ("bad", "above the ledger") if above else ("good", "within the ledger")
+        strange = any("NOISE" in str(row.get("verdict", "")) for row in rows)
+        told = ("bad", "noise not as planned") if strange else ("good", "within the ledger")
+        told = ("bad", "above the ledger") if above else told
         return Series(label, told, words)
     most = max((float(row["tpr"]) for row in found), default=0.0)
     return Series(label, ("bad" if most >= _OFTEN else "fair", f"found {100 * most:.3g} %"), words)

@@ -136,9 +136,11 @@ class DistinguishConfig(_SumsOfRounds):
 class CanariesConfig(_SumsOfRounds):
     """Measure with canaries whether the noise in the ring hides clients as its ledger says.
 
-    A client sends a vector of the clip norm in its rounds or nothing; the server applies the best
-    test to what it decodes. With the others known the measured mu is the ledger's, less what
-    rounding hides; with Gaussian updates of others it is lower. More would refute the ledger.
+    A client sends a vector of four clip norms in its rounds, to be clipped to one, or nothing; the
+    server applies the best test to what it decodes. With the others known the measured mu is the
+    ledger's, less what rounding hides; with Gaussian updates of others it is lower. More would
+    refute the ledger. What is left of the sums without the updates shows noise that is missing, or
+    the same in several rounds; the smallest violation that the trials would find is printed.
       mrsa-jax attack canaries
       mrsa-jax attack canaries --mechanism discrete_gaussian --noise-multiplier 0.5 --trials 10000
       mrsa-jax attack canaries --others known --modulus-bits 16 --dim 1024
@@ -156,7 +158,7 @@ class CanariesConfig(_SumsOfRounds):
     noise_multiplier: float = 1.0
     """Standard deviation of a full cohort's noise, in clip norms."""
     clip_norm: float = 1.0
-    """L2 norm to which updates are clipped, and the canary's length."""
+    """L2 norm to which updates are clipped; the canary is four times as long."""
     dim: int = 256
     """Entries of an update."""
     modulus_bits: int = 20

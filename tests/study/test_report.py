@@ -330,6 +330,10 @@ def test_an_attack_s_page_of_what_is_told_apart(tmp_path: pathlib.Path) -> None:
     text = check(study.report(tmp_path).path)
     assert '<span class="badge good">within the ledger</span>' in text
     assert "above the ledger" not in text
+    summary[1]["verdict"] = "LESS NOISE THAN PLANNED"
+    write(tmp_path, "scores.json", content)
+    text = check(study.report(tmp_path).path)
+    assert '<span class="badge bad">noise not as planned</span>' in text
     summary[1]["lower"] = 1.5
     write(tmp_path, "scores.json", content)
     assert '<span class="badge bad">above the ledger</span>' in check(study.report(tmp_path).path)

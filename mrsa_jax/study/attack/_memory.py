@@ -87,7 +87,11 @@ def _of_shifts(config: Any) -> int:
 def _of_canaries(config: Any) -> int:
     """Return the arrays of canaries: scores, and the cohorts' vectors of some trials at once."""
     cohort = 4 * config.cohort_size * 2 * config.dim  # padded to a power of two
-    return 2 * 8 * config.trials * config.rounds + 2 * _IN_A_ROUND * max(cohort, 2**21)
+    left = 2 * 4 * config.rounds * config.dim  # of all rounds, as scanned and as multiplied
+    # a covariance over rounds for each trial, with its square, in float64 as in float32
+    grams = 28 * min(config.trials * config.rounds**2, 2**21 + config.rounds**2)
+    scores = 2 * 8 * config.trials * config.rounds
+    return scores + grams + 2 * _IN_A_ROUND * max(cohort, 2**21) + left
 
 
 def _of_columns(config: Any) -> int:
