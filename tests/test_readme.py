@@ -124,7 +124,7 @@ def test_make_targets_exist() -> None:
 def test_the_printed_table_has_todays_columns() -> None:
     (text,) = _blocks("text", README)
     # shown where clients sum by segments, or add noise; explained in words
-    others = {"Level", "Seconds", "Mean epsilon", "Worst epsilon"}
+    others = {"Level", "Seconds", "Epsilon", "Mean if Gaussian", "Worst if Gaussian"}
     for heading in COLUMNS:
         assert heading in others or heading in text
     explained = GUIDE + PAGES["docs/how_to/differential_privacy.md"]

@@ -169,8 +169,9 @@ def ring_mechanism(
         The mechanism, with `.rdp(orders, survivors)` and `.epsilon(delta, rounds)`.
 
     Raises:
-        ConfigurationError: If an argument is out of range, or the ring too small; the message
-            has the bound on a coordinate's chance to wrap round.
+        ConfigurationError: If an argument is out of range, or the ring too small: for the sums
+            (the message has the bound on a coordinate's chance to wrap round), or for steps of at
+            most C.
 
     Examples:
         >>> own = ring_mechanism("skellam", 1.0, 0.5, dim=1000, num_clients=20, modulus_bits=18)
@@ -206,6 +207,9 @@ def ring_mechanism(
     quantizer = lattice(step, norm, dim, rotate=rotate, key=key)
     noise = _LAWS[name](share)
     check_wraps(quantizer, noise, count, bits)
+    rule = ("must leave steps of at most the clip norm: on a coarser lattice rounding adds more to "
+            "what a client sends than the clip allows")  # fmt: skip
+    require(step <= norm, "modulus_bits", rule, f"{bits} bits, a step of {step:.3g}", norm)
     return RingMechanism(quantizer, noise, count, bits)
 
 

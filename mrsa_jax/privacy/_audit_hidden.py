@@ -216,8 +216,9 @@ class Noisy:
         own = self.noise
         text = (
             f"With {own.words()} all of this is up to that noise. "
-            "Whether a client sent anything, to one who knows all others' updates (a guarantee "
-            f"of differential privacy, delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}; "
+            "Whether a client sent anything, to one who sees only the noisy sums, not the noise or "
+            "a sum without it, and knows all others' updates (a guarantee of differential privacy, "
+            f"delta {own.delta:g}): {_told(self.known[:_MOST_TOLD])}; "
             f"the mean of all clients: epsilon {self.mean_epsilon:.3g}."
         )
         if own.spread is None:

@@ -45,8 +45,9 @@ _FORMS = {
     "Expected C": "{row.expected_cardinality:.2f} ± {row.cardinality_error:.2f}",
     "Skipped": "{row.skipped_rounds:.4g}",
     "Accuracy": "{row.percent_right:.1f} %",
-    "Mean epsilon": "{row.epsilon_mean:.3g}",
-    "Worst epsilon": "{row.epsilon_worst:.3g}",
+    "Epsilon": "{row.epsilon_proven:.3g}",
+    "Mean if Gaussian": "{row.epsilon_mean:.3g}",
+    "Worst if Gaussian": "{row.epsilon_worst:.3g}",
     "Error": "{row.reconstruction_error:.2g}",
     "Level": "{row.privacy_level:.3g}",
     "Seconds": "{row.round_seconds:.3g}",
@@ -73,8 +74,8 @@ def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     So without an attack there is no column for its error.
     """
     lines = [cells(row) for row in rows]
-    optional = {"Weak T", "Hidden among", "Accuracy", "Mean epsilon", "Worst epsilon", "Error",
-                "Level", "Seconds"}  # fmt: skip
+    optional = {"Weak T", "Hidden among", "Accuracy", "Epsilon", "Mean if Gaussian",
+                "Worst if Gaussian", "Error", "Level", "Seconds"}  # fmt: skip
     used = [
         i
         for i, heading in enumerate(COLUMNS)
@@ -175,8 +176,8 @@ def scheme_series(row: Row) -> Series:
         parts.append(f"worst hidden among {hidden_words(row.hidden_among_worst)}")
     size = number(row.aggregation_cardinality, 3)
     parts.append(f"{size} client{'s' * (size != '1')} in a mean sum")
-    if row.epsilon_worst is not None:
-        parts.append(f"epsilon {number(row.epsilon_worst, 3)} for the worst client")
+    if row.epsilon_proven is not None:
+        parts.append(f"epsilon {number(row.epsilon_proven, 3)} for every client, proven")
     return Series(row.scheme, verdict, "; ".join(parts))
 
 
@@ -272,8 +273,9 @@ _READING_ERROR = (
 )
 
 _READING_NOISE = (
-    " Mean and worst epsilon: of differential privacy for a client's whole history, against the "
-    "server, which knows who took part; the mean over all clients, and the worst of them."
+    " Epsilon: of differential privacy for a client's whole history, against the server, which "
+    "knows who took part: a bound for every client, proven for the integers that are drawn. If "
+    "Gaussian: what it would be if noise were Gaussian, on average and of the worst client."
 )
 _READING_SEGMENTS = (
     " Level: HeteroSAg's privacy level, 1 less the largest share of segments whose sum over some "

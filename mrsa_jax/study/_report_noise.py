@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from mrsa_jax.study._summary import Row
 
-_HEADINGS = ("Scheme", "Strong T", "Accuracy", "Mean epsilon", "Worst epsilon", "Proven",
-             "Worst as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
+_HEADINGS = ("Scheme", "Strong T", "Accuracy", "Epsilon (proven)", "Mean if Gaussian",
+             "Worst if Gaussian", "... as planned", "Worst mu", "Step", "Wrapped")  # fmt: skip
 _WHO = (
     "Protected is each client's whole history: whether all its updates were what they were, or "
     "zero. Against: the server, which sees each sum and who is in it, and everybody who sees "
@@ -29,11 +29,12 @@ _HOW = (
     "turning it, and a round counts by that sum of a client's with the fewest noises: the clip "
     "bounds what all its sums tell together. A sum of fewer survivors than planned has less noise, "
     "which the realised epsilon counts; the planned one is of the same sums with all their noise. "
-    "Mu: a client's history is as hard to tell from none as a Gaussian shifted by mu, if noise "
-    "were Gaussian; proven is a bound on every client's epsilon, by Renyi divergences, for the "
-    "integers that are really drawn. Step: of the coarsest lattice, in units of updates. Wrapped: "
-    "coordinates of all sums that noise took out of the ring's window; those are decoded wrongly, "
-    "and cost accuracy but no privacy."
+    "Epsilon (proven) is a bound on every client's, by Renyi divergences, for the integers that "
+    "are really drawn. If noise were Gaussian, a client's history would be as hard to tell from "
+    "none as a Gaussian shifted by mu: the figures headed so are of that, and no guarantee. "
+    "Step: of the coarsest lattice, in units of updates. Wrapped: coordinates of all sums that "
+    "noise took out of the ring's window; those are decoded wrongly, and cost accuracy but no "
+    "privacy."
 )
 
 
@@ -45,7 +46,7 @@ def noise_section(results: xr.Dataset, rows: Sequence[Row]) -> Section:
     lines = []
     for row in rows:
         own = results.sel(scheme=row.scheme)
-        numbers = (row.epsilon_mean, row.epsilon_worst, row.epsilon_proven, row.planned_epsilon,
+        numbers = (row.epsilon_proven, row.epsilon_mean, row.epsilon_worst, row.planned_epsilon,
                    float(own["mu"].max()), float(own["noise_step"]))  # fmt: skip
         strong = "-" if row.strong_privacy is None else str(row.strong_privacy)
         told = (row.scheme, strong, f"{row.percent_right:.1f} %", *map(number, numbers))

@@ -251,14 +251,16 @@ def _noise_sentence(rows: tuple[Row, ...], rounds: int) -> str:
     """Say what noise promises, to whom, and of whom it asks what."""
     known = [row for row in rows if row.epsilon_worst is not None]
     parts = [
-        f"{row.epsilon_worst:.3g} for the worst client and {row.epsilon_mean:.3g} on average under "
-        f"{row.scheme} ({row.planned_epsilon:.3g} for the worst as planned)"
+        f"{row.epsilon_proven:.3g} under {row.scheme} (if noise were Gaussian "
+        f"{row.epsilon_worst:.3g} for the worst client, {row.planned_epsilon:.3g} as planned, and "
+        f"{row.epsilon_mean:.3g} on average)"
         for row in known
     ]
     text = (
         f"With the clients' noise a client's whole history of updates is differentially private "
         f"against the server and all who see sums or models: at delta "
-        f"{known[0].target_delta:g} its epsilon {_after(rounds)} is {_join(parts)}. The server "
+        f"{known[0].target_delta:g} its epsilon {_after(rounds)} is proven to be at most "
+        f"{_join(parts)}. The server "
         "knows who took part, so sampling amplifies nothing"
     )
     wrapped = sum(row.wrapped_coordinates or 0 for row in known)

@@ -174,3 +174,11 @@ def test_refuses_numbers_out_of_range() -> None:
         own = ring_mechanism("skellam", 1.0, 1.0, **DEFAULTS)
         with pytest.raises(mj.ConfigurationError, match=message):
             call(own)
+
+
+def test_a_step_above_the_clip_is_refused() -> None:
+    """A wide window has room for the sums, but rounding would add 8.8 clips to what is sent."""
+    with pytest.raises(mj.ConfigurationError, match="must leave steps of at most the clip norm"):
+        ring_mechanism(
+            "skellam", 4.0, 1.0, dim=16, num_clients=3, modulus_bits=4, window=6.0
+        )  # fmt: skip

@@ -193,6 +193,7 @@ def test_noise_with_gaussian_others_is_the_separation_of_the_best_test() -> None
     said = " ".join(found.sentences())
     assert "With noise of standard deviation 0.75 in each sum (noise multiplier 1.5, clip" in said
     assert "a guarantee of differential privacy, delta 1e-05" in said
+    assert "to one who sees only the noisy sums, not the noise or a sum without it" in said
     assert "Gaussian with spread 0.2 (no guarantee): client" in said
     content = json.loads(json.dumps(found.to_dict()))["noise"]
     assert (content["noise_multiplier"], content["spread"]) == (1.5, 0.2)

@@ -166,13 +166,18 @@ def test_a_study_says_what_noise_promises(trained: xr.Dataset, tmp_path: pathlib
     assert row.epsilon_mean == pytest.approx(trained["epsilon"].values.mean())
     assert row.planned_epsilon == trained["planned_epsilon"].values.max() < row.epsilon_worst
     (sentence,) = [one for one in trained.mrsa.sentences() if "differentially private" in one]
-    assert f"{row.epsilon_worst:.3g} for the worst client and {row.epsilon_mean:.3g}" in sentence
+    assert row.epsilon_proven is not None
+    proven = f"is proven to be at most {row.epsilon_proven:.3g} under"
+    assert proven in sentence
+    gaussian = f"if noise were Gaussian {row.epsilon_worst:.3g} for the worst client"
+    assert sentence.index(proven) < sentence.index(gaussian)
     assert "at delta 0.0001" in sentence
     page = re.sub(r"<[^>]+>", " ", trained.mrsa.report(tmp_path).read_text())
     for words in (
-        "Differential privacy", "Worst as planned", f"{row.epsilon_worst:.4g}",
+        "Differential privacy", "Epsilon (proven)", f"{row.epsilon_worst:.4g}",
         "Against: the server", "own device, nor clients who tell the server",
-        "Test accuracy against the epsilon", "Worst epsilon",
+        "Test accuracy against the epsilon", "Worst if Gaussian",
+        f"epsilon {row.epsilon_proven:.3g} for every client, proven",
     ):  # fmt: skip
         assert words in page, words
     table = trained.mrsa.table()
