@@ -17,7 +17,9 @@ from mrsa_jax._device import chosen_form
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function of NumPy arrays and integers; it runs without Python's lock.
 
-    The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`.
+    The machine code is kept between runs, beside the source or in `NUMBA_CACHE_DIR`. Arguments of
+    other types compile the function anew; types whose integers would meet in a float (int64 and
+    uint64) raise numba's `TypingError` instead.
 
     Raises:
         ConfigurationError: If numba is not there.
@@ -25,5 +27,8 @@ def compiled(function: Callable[..., Any]) -> Any:
     chosen_form(("loops",))
     import numba
 
+    from mrsa_jax._integer_loops import IntegerCompiler
+
     # A type checker may have wrapped the function on import; the loop itself is compiled.
-    return numba.njit(inspect.unwrap(function), cache=True, nogil=True, error_model="numpy")
+    settings = {"cache": True, "nogil": True, "error_model": "numpy"}
+    return numba.njit(inspect.unwrap(function), pipeline_class=IntegerCompiler, **settings)

@@ -157,6 +157,8 @@ class Gate:
 
         Raises:
             ConfigurationError: If a client is named twice or a weight is none of these.
+            MrsaError: If figures contradict each other (more independent sums than clients, or a
+                lower bound above the upper one); from then on, no sum is taken or judged.
         """
         names, checked = _named(clients, weights)
         if names:

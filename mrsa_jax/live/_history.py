@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mrsa_jax._errors import MrsaError
 from mrsa_jax._prime import draw_wide_primes, wide_error_bits
 from mrsa_jax.live._kernel import Kernel, Step
 from mrsa_jax.live._leverages import Leverages, Rest
@@ -73,6 +74,7 @@ class History:
         self._kernels = [Kernel(prime) for prime in draw_wide_primes(_NUM_PRIMES)]
         self._minor_bits = 0.0
         self._upper: int | None = None
+        self._is_broken = False
 
     @property
     def rank(self) -> int:
@@ -107,6 +109,7 @@ class History:
 
     def adds(self, row: Row) -> bool:
         """Return whether a row, of known clients or not, is no combination of those so far."""
+        self._refuse_if(self._is_broken)
         vectors = self._extended(row)
         seen = [kernel.seen(row, own).any()
                 for kernel, own in zip(self._kernels, vectors, strict=True)]  # fmt: skip
@@ -129,6 +132,15 @@ class History:
         self._leverages.take(rest)
         self._rows.append(row)
         return True
+
+    def _refuse_if(self, is_broken: bool) -> None:
+        """Raise, then and at every later call, where figures contradict each other."""
+        if is_broken:
+            self._is_broken = True
+            raise MrsaError(
+                "the figures of this history contradict each other, so no sum may be learnt on "
+                "their word: this is a fault of mrsa-jax; audit the log with mrsa-jax audit"
+            )
 
     def _step(self, kernel: Kernel, row: Row, pivots: Iterator[int]) -> Step | None:
         if not kernel.seen(row).any():
@@ -226,6 +238,7 @@ class History:
         lower = min(known, default=int(in_use[0]))  # none only if random numbers agree by chance
         # rank conditions leave a vector on any classes one more than are not needed
         corank = len(in_use) - self.rank - (row is not None)
+        self._refuse_if(corank < 0)
         singleton = int(in_use[: corank + 1].sum())
         upper = min([singleton, *(weight for weight in (single, pair) if weight >= 0)])
         exposed = (alone & (classes.sizes == 1))[classes.of]
@@ -242,6 +255,7 @@ class History:
             if matrix is not None:
                 least, most = search(matrix)
                 lower, upper = max(lower, least), min(upper, most)
+        self._refuse_if(lower > upper)
         return Figures(lower, upper, strong, exposed, None, is_open)
 
     def matrix(self, row: Row | None = None) -> np.ndarray | None:

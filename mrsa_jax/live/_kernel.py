@@ -97,7 +97,8 @@ class Kernel:
         if left == 0:
             return None
         by_column = _loops.solved(self._solver, right, self._rank, *field)
-        unit = _loops.reciprocal(np.uint64(left), self.one, *field)
+        # numba returns an int of Python, which is an int64 wherever it is passed next
+        unit = np.uint64(_loops.reciprocal(np.uint64(left), self.one, *field))
         return Step(pivot, by_row, by_column, unit)
 
     def take(self, row: Row, step: Step) -> None:
@@ -143,7 +144,7 @@ class Kernel:
         seen = np.zeros(0, np.uint64) if row is None else self.seen(row, vectors)
         if seen.any():
             used = int(np.flatnonzero(seen)[-1])
-            unit = _loops.reciprocal(seen[used], self.one, *field)
+            unit = np.uint64(_loops.reciprocal(seen[used], self.one, *field))
             others = [a for a in range(VECTORS) if a != used]
             factors = [_loops.times(seen[a], unit, *field) for a in others]
             rest = sums[others]

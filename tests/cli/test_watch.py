@@ -49,6 +49,27 @@ def test_misuse(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1, 0, 1, 0, 1], [0, 1, 0, 2**62, 1], [1, 0, 0, 1, 0], [2**63, 2**63, 1, 0, 2**62],
+         [0, 1, 1, 0, 1]],
+        [[0, 0, 2**57, 1], [1, 2**57, 0, 1], [1, 0, 2**57, 0], [1, 1, 0, 2**57]],
+    ],
+)  # fmt: skip
+def test_large_weights_that_expose_everybody(
+    rows: list[list[int]], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.jsonl"
+    with live.Recorder(path, system="test", aggregation="secagg+", salt=b"") as recorder:
+        for j, row in enumerate(rows):
+            names = [f"c{i}" for i, weight in enumerate(row) if weight]
+            recorder.record(j + 1, names, weights=[weight for weight in row if weight])
+    assert main(["watch", str(path), "--fail-below", "2", "--once"]) == 3
+    assert f"{len(rows[0])} exposed" in capsys.readouterr().out
+    assert main(["audit", str(path), "--fail-below", "2"]) == 3
+
+
 def test_files_of_other_kinds(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.csv"
     assert main(["watch", str(path), "--once"]) == 2

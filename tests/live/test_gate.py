@@ -16,7 +16,7 @@ import pytest
 import row_space_oracle as oracle
 from flint import fmpz
 
-from mrsa_jax import ConfigurationError, live, privacy
+from mrsa_jax import ConfigurationError, MrsaError, live, privacy
 from mrsa_jax._prime import draw_wide_primes, wide_error_bits
 from mrsa_jax.live import _history, _kernel, _leave_out
 from mrsa_jax.live._rows import Row
@@ -177,6 +177,88 @@ def test_streaming_is_batch_on_histories_made_to_deceive() -> None:
 def test_streaming_is_batch_on_two_hundred_logs() -> None:
     generator = random.Random(2022)
     assert _check_against_batch([_random_log(generator, kind % 4) for kind in range(200)]) == 0
+
+
+# Logs that passed while a residue crossed between compiled loops as another type.
+_LARGE = 2**57
+DECEIVED = [
+    [[1, 0, 1, 0, 1], [0, 1, 0, 2**62, 1], [1, 0, 0, 1, 0], [2**63, 2**63, 1, 0, 2**62],
+     [0, 1, 1, 0, 1]],
+    [[0, 0, _LARGE, 1], [1, _LARGE, 0, 1], [1, 0, _LARGE, 0], [1, 1, 0, _LARGE]],
+]  # fmt: skip
+
+
+def _powers_log(generator: random.Random) -> Matrix:
+    """Return a small history with weights beside powers of two up to 2**63."""
+    clients, rounds = generator.randint(2, 6), generator.randint(2, 6)
+    near = [*(2**e + more for e in range(64) for more in (-1, 0, 1)), *[1] * 64]
+    return [
+        [max(0, generator.choice(near)) if generator.random() < 0.6 else 0 for _ in range(clients)]
+        for _ in range(rounds)
+    ]
+
+
+def _check_against_fractions(log: Matrix) -> int:
+    """Hold a gate's figures after every line to exact ones; return how many sums were judged."""
+    gate, judged = live.Gate(fail_below=2), 0
+    for j, row in enumerate(log):
+        names = [i for i, value in enumerate(row) if value]
+        before, rows = gate.state, log[: j + 1]
+        answer = gate.check([{i: row[i] for i in names}])[0]
+        state = gate.add(names, [row[i] for i in names])
+        assert state.rank == oracle.rank(rows)
+        if not state.rank:
+            continue
+        judged += 1
+        if state.rank > before.rank:
+            exposed, weak = oracle.exposed(rows), oracle.weak_privacy(rows)
+        assert weak is not None
+        assert set(state.exposed) == set(exposed)
+        assert state.lower is not None
+        assert state.upper is not None
+        assert state.lower <= weak <= state.upper
+        assert weak == state.lower == state.upper if weak < 3 else state.lower >= 3
+        assert answer.allowed == (not state.breaches) == (weak >= 2)
+    return judged
+
+
+def test_weights_around_every_power_of_two() -> None:
+    generator = random.Random(64)
+    assert sum(_check_against_fractions(_powers_log(generator)) for _ in range(150)) > 400
+
+
+@pytest.mark.slow
+def test_ten_thousand_histories_around_every_power_of_two() -> None:
+    generator = random.Random(63)
+    assert sum(_check_against_fractions(_powers_log(generator)) for _ in range(10**4)) > 30_000
+
+
+@pytest.mark.parametrize("log", DECEIVED)
+def test_residues_of_64_bits_expose(log: Matrix) -> None:
+    for _ in range(4):  # the primes are drawn: not every pair of them was deceived
+        _check_against_fractions(log)
+    batch = privacy.first_exposure(np.asarray(log, object))
+    assert (np.asarray(batch) >= 0).all()
+
+
+@pytest.mark.parametrize("broken", ["bounds", "rank"])
+def test_figures_that_contradict_each_other_pass_nothing(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = live.Gate(fail_below=2)
+    gate.add(["a", "b", "c"])
+    with monkeypatch.context() as patched:
+        if broken == "bounds":  # weak T of at least 3 beside a combination of 2
+            patched.setattr(gate._history, "_upper", 2)
+        else:  # more independent sums than clients
+            patched.setattr(_history.History, "rank", 9)
+        with pytest.raises(MrsaError, match="contradict each other, so no sum may be learnt"):
+            gate.check([["a", "b", "c", "d", "e", "f"]])
+    # for good: also of a sum that would be fine
+    with pytest.raises(MrsaError, match="contradict each other"):
+        gate.check([["a", "b", "c"]])
+    with pytest.raises(MrsaError, match="contradict each other"):
+        gate.add(["a", "b", "c"])
 
 
 def _hidden(rows: Matrix) -> Fraction:
