@@ -36,6 +36,7 @@ ORDER = (
     "_chacha20_rounds",
     "_arrays",
     "_kernels",
+    "_integer_loops",
     "_compiled",
     "_chacha20_kernel",
     "_chacha20_loops",

@@ -182,9 +182,10 @@ def ends(gaps: list[float]) -> pd.DataFrame:
     ("gaps", "verdict"),
     [
         ([0.2, 0.3, 0.1], "reproduced"),  # 0.2 +- 0.25
-        ([0.5, 0.9, 1.9], "differs"),  # 1.1
+        ([2.5, 2.9, 3.0], "differs"),  # 2.8 +- 0.66, wholly above a point
         ([-3.0, -2.9, -3.1], "reproduced"),  # better is no failure
-        ([0.0, 2.7, 0.0], "differs"),  # mean 0.9, but its interval reaches above a point
+        ([0.5, 0.9, 1.9], "undecided"),  # 1.1 +- 1.8
+        ([0.0, 2.7, 0.0], "undecided"),  # mean 0.9, but its interval reaches above a point
     ],
 )
 def test_sufficient_means_within_a_point(runs: Runs, gaps: list[float], verdict: str) -> None:
