@@ -8,9 +8,12 @@ import importlib.util
 import logging
 import os
 import pathlib
+import signal
 from collections.abc import Callable, Iterator
 
 _ROOT = pathlib.Path(__file__).resolve().parent
+# A script starts background commands with interrupts ignored; what tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 ).strip()

@@ -69,7 +69,8 @@ class Interrupts:
 
     An interrupt that strikes inside a compiler is swallowed by one of its callbacks or leaves it
     in a state that may abort the process: it comes again when that has returned. `check` raises
-    what has not got through by then.
+    what has not got through by then. A script's background commands start with interrupts
+    ignored, and keep ignoring them.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,8 @@ class Interrupts:
         self._previous: Any = None
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if threading.current_thread() is threading.main_thread() and not is_ignored:
             self._previous = signal.signal(signal.SIGINT, self._hear)
         return self
 

@@ -98,3 +98,15 @@ def test_an_interrupt_inside_a_compiler_comes_again(monkeypatch: pytest.MonkeyPa
             interrupts.check()
     assert signal.getsignal(signal.SIGINT) is before
     assert not list(compiles)
+
+
+def test_interrupts_that_are_ignored_stay_so() -> None:
+    """Ctrl-C reaches a script's background jobs as well, and is meant for the one in front."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            interrupts.check()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
