@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 
@@ -20,3 +21,14 @@ def write_private(path: pathlib.Path, content: bytes) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(part, path)
+    flush_folder(path.parent)
+
+
+def flush_folder(path: pathlib.Path) -> None:
+    """Flush the names in a folder to the disk, where the system can do so."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

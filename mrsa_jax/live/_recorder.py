@@ -16,7 +16,7 @@ from typing import Any
 
 from mrsa_jax._checks import check_integer, check_known, check_number
 from mrsa_jax._errors import ConfigurationError, require, writing
-from mrsa_jax._locks import locked
+from mrsa_jax.live._held import HeldFile
 from mrsa_jax.live._private import write_private
 from mrsa_jax.privacy.logs import (
     FORMAT,
@@ -25,11 +25,11 @@ from mrsa_jax.privacy.logs import (
     TORN,
     VERSION,
     LineParser,
-    SumLine,
     exact_value,
 )
 
 _SALT_BYTES = 32
+_START = json.dumps({"format": FORMAT}).encode()[:-1]  # of every header
 
 
 class Recorder:
@@ -38,19 +38,25 @@ class Recorder:
     A log says who took part when, which is sensitive itself: names are pseudonyms by a salted
     hash, in sorted order, and log and salt are readable by their owner alone. A line is written
     at once and flushed to the disk before `record` returns, so what was confirmed outlives a
-    crash. One recorder holds the log at a time. A log that is there is read and continued: a
-    header with the next number of the run marks the restart, and a last line that a crash cut
-    short is ended by `#torn`, which every reader tells of and leaves out (what it held was never
-    confirmed).
+    crash; where `record` fails, the log ends as it did before. One recorder holds the log at a
+    time. If anything else renames, deletes, shortens or extends it, `record` raises an error and
+    writes nothing: close the recorder before its log is rotated.
+
+    A log that is there is read and continued: a header with the next number of the run marks the
+    restart, and a last line that a crash cut short is ended by `#torn`, which every reader tells
+    of and leaves out (what it held was never confirmed).
 
     Args:
-        path: The log; made if it is not there.
+        path: The log; made if it is not there. A relative path is of the process's own folder.
         system: What is recorded, with its version.
         aggregation: `"secagg+"`, `"secagg"`, `"plain"` (the server sees every update by itself)
             or other text.
         salt: Of the pseudonyms. None keeps 32 random bytes in the file `<path>.salt`, made at
             first use and used again after a restart: who holds it can recompute the names. `b""`
             keeps names as they are.
+
+    Attributes:
+        path: The log, absolute.
 
     Raises:
         ConfigurationError: If another recorder holds the log, if it is no participation log or
@@ -80,27 +86,23 @@ class Recorder:
         is_path = isinstance(path, str | os.PathLike)
         require(is_path, "path", "must be the path of a file", path)
         require(salt is None or isinstance(salt, bytes), "salt", "must be bytes or None", salt)
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(path).absolute()
         self._guard = threading.Lock()
-        self._is_torn = False
-        with writing(self.path, "path"):
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = HeldFile(self.path)
         try:
-            rule = "must be a log that no other recorder holds"
-            require(locked(self._file), "path", rule, str(self.path))
             self._parser = LineParser(str(self.path))
-            self._read()
+            mark = self._read()
             with writing(self.path, "path"):
                 self._salt = _kept_salt(self.path) if salt is None else salt
             digest = hashlib.sha256(self._salt).hexdigest()[:8] if self._salt else None
             run = max((header.run + 1 for header in self._parser.headers), default=0)
-            self._append(
-                {"format": FORMAT, "version": VERSION, "system": system,
-                 "aggregation": aggregation, "pseudonyms": digest, "run": run}
-            )  # fmt: skip
+            self._header: dict[str, Any] = {
+                "format": FORMAT, "version": VERSION, "system": system,
+                "aggregation": aggregation, "pseudonyms": digest, "run": run,
+            }  # fmt: skip
+            self._append(self._header, mark)
         except BaseException:
-            os.close(self._file)
-            self._file = -1
+            self._file.close()
             raise
 
     def __enter__(self) -> Recorder:
@@ -117,9 +119,31 @@ class Recorder:
     def close(self) -> None:
         """Let go of the log; a second call does nothing."""
         with self._guard:
-            if self._file >= 0:
-                os.close(self._file)
-            self._file = -1
+            self._file.close()
+
+    def identify(self, app: str, run_id: str) -> None:
+        """Name the app that is recorded, and its run, and refuse a log that names another app.
+
+        The header is written once more, with both under `extra`. Another run of the same app
+        continues the log, as a restart does. The strategies of `live.flower` call this in every
+        app that `flwr run` started.
+
+        Args:
+            app: A name that the app keeps over its runs.
+            run_id: The system's name of the run.
+
+        Raises:
+            ConfigurationError: If a header of the log names another app.
+            StoreError: If the header cannot be written.
+        """
+        told = [header.extra for header in self._parser.headers if isinstance(header.extra, dict)]
+        others = {str(extra["app"]) for extra in told if extra.get("app", app) != app}
+        rule = f"must be the log of {app}; give each app its own absolute path"
+        require(not others, "path", rule, f"{self.path}, which is of {', '.join(sorted(others))}")
+        header = {**self._header, "extra": {"app": app, "run_id": run_id}}
+        if header != self._header:
+            self._append(header)
+            self._header = header
 
     def name(self, client: Any) -> str:
         """Return a client's name in the log: its pseudonym, 32 hex digits, or itself as text."""
@@ -163,7 +187,9 @@ class Recorder:
         Raises:
             ConfigurationError: If the line would break a rule of the format, or contradict an
                 earlier one; nothing is written.
-            StoreError: If it cannot be written; it is not in the log then.
+            StoreError: If it cannot be written, or something else moved or changed the log. The
+                line is not in the log then, and may be recorded again. Where what was written of
+                it could not be cut off either, the error says so: go on in a new recorder.
         """
         check_known(status, "status", STATUSES, "a known status")
         inside = self._names(clients, "clients")
@@ -196,20 +222,25 @@ class Recorder:
         require(is_several, argument, "must be names of clients", clients)
         return [self.name(client) for client in clients]
 
-    def _read(self) -> None:
-        """Read what the log holds, and see whether its last line was cut short."""
-        with self.path.open("rb") as stream:
-            lines = iter(lambda: stream.readline(MOST_LINE_BYTES + 2), b"")
-            for _ in self._parser.sums(lines):
-                pass
-        self._is_torn = self._parser.is_unfinished
-        if self._is_torn:
+    def _read(self) -> bytes:
+        """Read what the log holds, and return what ends a last line that was cut short."""
+        for _ in self._parser.sums(self._file.lines(MOST_LINE_BYTES + 2)):
+            pass
+        if not self._parser.is_unfinished:
+            return b""
+        if self._parser.line:
             self._parser.feed(TORN)
+            return b" " + TORN + b"\n"
+        first = self._file.start(len(_START))
+        rule = "must be a participation log or a new file"
+        require(_START.startswith(first), "path", rule, str(self.path))
+        self._file.empty()  # it held nothing but a header that was cut short
+        return b""
 
-    def _append(self, fields: dict[str, Any]) -> None:
+    def _append(self, fields: dict[str, Any], mark: bytes = b"") -> None:
         line = json.dumps(fields).encode() + b"\n"
         with self._guard:
-            require(self._file >= 0, "recorder", "must be open")
+            self._file.check()
             number = self._parser.line
             try:
                 found = self._parser.feed(line)
@@ -219,26 +250,11 @@ class Recorder:
             if found is None and "format" not in fields:  # it is there already
                 self._parser.line = number
                 return
-            self._write(line, found)
-
-    def _write(self, line: bytes, found: SumLine | None) -> None:
-        """Write a line at once and flush it; one that was cut short before is ended first."""
-        if self._is_torn:
-            line = b" " + TORN + b"\n" + line
-        written = 0
-        try:
-            with writing(self.path, "path"):
-                while written < len(line):
-                    written += os.write(self._file, line[written:])
-                os.fsync(self._file)
-        except BaseException:
-            if found is not None:
+            try:
+                self._file.append(mark + line)
+            except BaseException:
                 self._parser.forget(found)
-            if written and not self._is_torn:
-                self._is_torn = True
-                self._parser.feed(TORN)
-            raise
-        self._is_torn = False
+                raise
 
 
 def _factor(weight: Any) -> int | str:

@@ -49,6 +49,7 @@ class Header:
         pseudonyms: First 8 hex digits of the SHA-256 of the salt; None for names as they are.
         run: How often a recorder had started on the log before.
         line: Where it stands.
+        extra: Whatever else it says, such as the app and its run.
     """
 
     system: str
@@ -56,6 +57,7 @@ class Header:
     pseudonyms: str | None
     run: int
     line: int
+    extra: Any = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class LineParser:
 
     Attributes:
         line: How many lines were read.
-        headers: All headers so far.
+        headers: All headers so far; one that adds to what it said under `extra` is there twice.
         repeated: Numbers of lines that say what an earlier one says; they count once.
         torn: Numbers of lines that a crash cut short and a later recorder marked.
         is_unfinished: Whether `sums` came to a last line without an end, which it left out.
@@ -128,6 +130,7 @@ class LineParser:
         self._seen: dict[Key, tuple[bytes, int]] = {}  # what a sum's line said, and where
         self._names: set[str] = set()
         self._alike: dict[Any, str] = {}  # the same, by what a reader may take for one
+        self._fresh: dict[Any, str] = {}  # of the last sum
 
     def feed(self, line: bytes) -> SumLine | None:
         """Return the sum of the next line; None for a header, a repetition or a torn line.
@@ -156,6 +159,7 @@ class LineParser:
         told = _digest(found, fields.get("extra"))
         before, first = self._seen.setdefault(found.key, (told, self.line))
         if first == self.line:
+            self._fresh = fresh
             self._alike |= fresh
             self._names.update(fresh.values())
             return found
@@ -180,10 +184,17 @@ class LineParser:
             if found is not None:
                 yield found
 
-    def forget(self, found: SumLine) -> None:
-        """Take back the last line, a sum that could not be written."""
-        del self._seen[found.key]
+    def forget(self, found: SumLine | None) -> None:
+        """Take back the last line, a sum or a header (None) that could not be written."""
         self.line -= 1
+        if found is None:
+            del self.headers[-1]
+            self._runs = {header.run: header for header in self.headers}
+            return
+        del self._seen[found.key]
+        self._names.difference_update(self._fresh.values())
+        for alike in self._fresh:
+            self._alike.pop(alike, None)
 
     def _fresh_names(self, found: SumLine, where: str) -> dict[Any, str]:
         """Return the names that no line before had, or raise where one may be another's."""
@@ -200,20 +211,21 @@ class LineParser:
     def _take_header(self, fields: dict[str, Any], where: str) -> None:
         header = _read_header(fields, self.line, where)
         known = self._runs.get(header.run)
-        is_again = known is not None and dataclasses.replace(known, line=self.line) == header
-        if is_again:
-            self.repeated.append(self.line)
+        if known is not None and dataclasses.replace(known, line=self.line) == header:
+            if known.extra == header.extra:
+                self.repeated.append(self.line)
+                self._run = header.run
+                return
         elif self.headers:
-            first, last = self.headers[0], self.headers[-1]  # their runs ascend
+            first, last = self.headers[0], self._runs[max(self._runs)]
             if header.pseudonyms != first.pseudonyms:
                 own = f"pseudonyms of the salt of line {first.line} ({first.pseudonyms})"
                 fault(where, f"{own}: with another, clients would count twice",
                       str(header.pseudonyms))  # fmt: skip
             if header.run <= last.run:
                 fault(where, f"a run above {last.run}, that of line {last.line}", str(header.run))
-        if not is_again:
-            self.headers.append(header)
-            self._runs[header.run] = header
+        self.headers.append(header)
+        self._runs[header.run] = header
         self._run = header.run
 
 
@@ -245,7 +257,9 @@ def _read_header(fields: dict[str, Any], line: int, where: str) -> Header:
     if pseudonyms is not None and not is_known:
         fault(where, "8 hex digits or null as 'pseudonyms'", shown(pseudonyms))
     run = _whole(fields, "run", where)
-    return Header(fields["system"], fields["aggregation"], pseudonyms, run, line)
+    return Header(
+        fields["system"], fields["aggregation"], pseudonyms, run, line, fields.get("extra")
+    )
 
 
 def _read_sum(fields: dict[str, Any], run: int, line: int, where: str) -> SumLine:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._json import load_object
-from mrsa_jax.privacy.logs._jsonl import LineParser, SumLine
+from mrsa_jax.privacy.logs._jsonl import TORN, LineParser, SumLine
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import lines_of, text_format, text_of
 
@@ -46,7 +46,8 @@ def sums_of(path: pathlib.Path, memory_bytes: int) -> tuple[LineParser, Iterator
 
 
 def _is_participation(data: bytes, path: pathlib.Path) -> bool:
-    lines = ((number, line) for number, line in enumerate(lines_of(data), 1) if line.strip())
+    lines = ((number, line) for number, line in enumerate(lines_of(data), 1)
+             if line.strip() and not line.rstrip(b"\r\n").endswith(TORN))  # fmt: skip
     number, first = next(lines, (1, b""))
     if not first:
         fault(f"{path}:1", "JSON, an object a line", "an empty file")
