@@ -105,6 +105,7 @@ class ParticipationRecorder(FLComponent):
             aggregation=self.aggregation,
             salt=None if self.pseudonyms else b"",
         )
+        self.log_info(fl_ctx, f"the participation log of this job is {self._recorder.path}")
 
     def _ask(self, fl_ctx: Any) -> None:
         task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)

@@ -64,7 +64,7 @@ class Books:
         require(callable(name), "name", "must be a function of a node's number", name)
         if gate is not None:
             require_methods(gate, "gate", "check", "add")
-        self._recorder, self._gate, self._name = recorder, gate, name
+        self.recorder, self._gate, self._name = recorder, gate, name
         self.chooser = chooser
         self._round: _Round | None = None
         self._told: set[str] = set()
@@ -187,15 +187,15 @@ class Books:
 
     def _replay(self) -> None:
         """Bring the selector, and what weights are known, to where the log ends."""
-        parser = LineParser(str(self._recorder.path))
-        for found in parser.sums(follow(self._recorder.path, poll_seconds=None)):
+        parser = LineParser(str(self.recorder.path))
+        for found in parser.sums(follow(self.recorder.path, poll_seconds=None)):
             self._weights |= dict(zip(found.clients, found.weights or (), strict=False))
             if self.chooser is not None:
                 self.chooser.end(*self._places_of(found))
 
     def _places_of(self, line: SumLine) -> tuple[list[int], list[int]]:
         places, path = self._register.places, self._register.path
-        where = f"line {line.line} of {self._recorder.path}"
+        where = f"line {line.line} of {self.recorder.path}"
         require(line.asked is not None, "recorder", f"must have a log that says in {where} whom "
                 "the server asked")  # fmt: skip
         names = line.asked or ()
@@ -206,7 +206,7 @@ class Books:
     # --- writing ----------------------------------------------------------------------------------
 
     def _known_as(self, node: Node) -> str:
-        return self._recorder.name(self._name(node))
+        return self.recorder.name(self._name(node))
 
     def _check_names(self, nodes: Sequence[Node]) -> None:
         names = {self._known_as(node) for node in nodes}
@@ -222,7 +222,7 @@ class Books:
     ) -> None:
         self._round = None
         clients = [self._name(node) for node in weights or ()]
-        self._recorder.record(
+        self.recorder.record(
             number,
             clients if status == "learnt" else [],
             weights=list(weights.values()) if weights and status == "learnt" else None,

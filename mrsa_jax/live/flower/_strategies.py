@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from logging import INFO
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common import FitIns, FitRes, Parameters
+from flwr.common import FitIns, FitRes, Parameters, log
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
@@ -41,6 +42,12 @@ class _Wrapper:
             raise AttributeError(name)
         return getattr(self.strategy, name)
 
+    def _identify(self, grids: Iterable[Any]) -> None:
+        """Name the app and its run in the log, where `flwr run` started it."""
+        run: Any = getattr(next(iter(grids), None), "run", None)
+        if app := getattr(run, "fab_id", ""):
+            self.books.recorder.identify(app, str(run.run_id))
+
     def _check_asked(self, cohort: Iterable[Any], asked: Iterable[Any], more: str) -> None:
         rule = f"must ask exactly the clients that are chosen ({more} must be 1)"
         require(sorted(cohort) == sorted(asked), "strategy", rule, self.strategy)
@@ -60,11 +67,13 @@ class FitWrapper(_Wrapper, Strategy):
         self.books.close()
         if self.books.chooser is None:
             plan = self.strategy.configure_fit(server_round, parameters, client_manager)
+            self._identify(getattr(proxy, "grid", None) for proxy, _ in plan)
             nodes = [_node(proxy) for proxy, _ in plan]
             return plan if nodes and self.books.open(server_round, nodes) else []
         client_manager.num_available()  # brings a workflow's list of nodes up to date
         client_manager.wait_for(self.nodes_to_wait_for, timeout=_ONE_DAY_SECONDS)
         there = {_node(proxy): proxy for proxy in client_manager.all().values()}
+        self._identify(getattr(proxy, "grid", None) for proxy in there.values())
         cohort = self.books.choose(server_round, sorted(there))
         if not cohort:
             return []
@@ -119,6 +128,7 @@ class MessageWrapper(_Wrapper, MessageStrategy):
     ) -> Iterable[Message]:
         """Return the messages; none where the gate forbids the round or nobody can be chosen."""
         self.books.close()
+        self._identify([grid])
         if self.books.chooser is None:
             plan = list(self._configure(server_round, arrays, config, grid))
             nodes = [message.metadata.dst_node_id for message in plan]
@@ -183,6 +193,7 @@ def _check_strategy(strategy: Any) -> None:
 
 
 def _wrapped(strategy: Any, books: Books, nodes_to_wait_for: int = 0) -> Any:
+    log(INFO, "The participation log of this run is %s", books.recorder.path)
     wrapper = FitWrapper if isinstance(strategy, Strategy) else MessageWrapper
     return wrapper(strategy, books, nodes_to_wait_for)
 
@@ -206,7 +217,8 @@ def record(
     Args:
         strategy: Any of Flower's, of `flwr.server.strategy` or `flwr.serverapp.strategy`; of
             several around each other the outermost.
-        recorder: Of the log.
+        recorder: Of the log. With `flwr run` a relative path is of the folder where Flower's link
+            was started, for every app: give an absolute one. Where the log is, Flower's log says.
         gate: `live.Gate`, asked before each round; a round that it forbids is not begun. Weights
             are taken to be those that clients had last; `SecAggPlus` asks again before it unmasks,
             when they are known. After a restart take `Gate.from_log`.
@@ -217,7 +229,8 @@ def record(
         A strategy of the same interface.
 
     Raises:
-        ConfigurationError: If the strategy is none, or the recorder or gate is none.
+        ConfigurationError: If the strategy is none, or the recorder or gate is none; in the first
+            round, if the log is of another app than the one that `flwr run` started.
 
     Examples:
         >>> import pathlib, tempfile

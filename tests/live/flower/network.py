@@ -48,6 +48,7 @@ class Network(Grid):
         self.asked: dict[tuple[int, str], dict[int, Any]] = {}
         self.lost: dict[tuple[int, str], set[int]] = {}
         self.before_send: Callable[[], None] = lambda: None
+        self.app, self.run_id = "", 1  # as for what `flwr run` did not start
         self._contexts: dict[int, Context] = {}
 
     def update(self, number: int, node: int) -> np.ndarray:
@@ -67,7 +68,9 @@ class Network(Grid):
 
     @property
     def run(self) -> Run:
-        return Run.create_empty(1)
+        run = Run.create_empty(self.run_id)
+        run.fab_id = self.app
+        return run
 
     def create_message(self, *args: Any, **named: Any) -> Message:
         raise AssertionError

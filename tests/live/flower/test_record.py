@@ -19,6 +19,7 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.serverapp.strategy import FedAvg as MessageFedAvg
 from network import Network, lines, serve, sums, weights
 
+import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.live import Recorder, flower
 
@@ -273,6 +274,60 @@ def test_a_strategys_own_loop_is_recorded(recorder: Recorder) -> None:
     inside = Twice(recorder.path)
     run(Network(NODES), flower.record(inside, recorder), 2)
     assert [line.round for line in lines(recorder.path)] == [1, 2, 3, 4]
+
+
+# --- whose log it is ------------------------------------------------------------------------------
+
+
+def _app(network: Network, path: pathlib.Path, kind: Any, way: str) -> None:
+    """Run an app for two rounds as `flwr run` does, with a relative path."""
+    with Recorder(path.name, system="flower", aggregation="plain", salt=b"") as recorder:
+        if way == "select":
+            selector = mj.selection.batch_partitioning(6, 6, 3)
+            strategy = flower.select(kind(path), recorder, selector)
+        else:
+            strategy = flower.record(kind(path), recorder)
+        run(network, strategy, 2)
+
+
+@INTERFACES
+@pytest.mark.parametrize("way", ["record", "select"])
+def test_an_app_does_not_write_into_the_log_of_another(
+    path: pathlib.Path, kind: Any, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are run in the folder of the first; another run of the first one goes on."""
+    monkeypatch.chdir(path.parent)
+    for run_id in (71, 72):
+        network = Network(NODES)
+        network.app, network.run_id = "somebody/one", run_id
+        _app(network, path, kind, way)
+    before = lines(path)
+    assert [line.key for line in before] == [(0, 1, 0), (0, 2, 0), (1, 1, 0), (1, 2, 0)]
+    assert path.read_text().count('"extra": {"app": "somebody/one", "run_id": "7') == 2
+    network = Network(NODES)
+    network.app, network.run_id = "somebody/two", 73
+    with pytest.raises(
+        ConfigurationError,
+        match=f"`path` must be the log of somebody/two; .* absolute path; got '{path}, which is of "
+        "somebody/one'",
+    ):
+        _app(network, path, kind, way)
+    assert network.asked == {}
+    assert lines(path) == before
+
+
+def test_the_log_is_told_of_by_its_whole_path(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        flower._strategies, "log", lambda level, text, *values: told.append(text % values)
+    )
+    monkeypatch.chdir(path.parent)
+    with Recorder("log.jsonl", system="flower", aggregation="plain") as recorder:
+        flower.record(FedAvg(), recorder)
+        flower.select(FedAvg(), recorder, mj.selection.uniform(6, 2))
+    assert told == [f"The participation log of this run is {path}"] * 2
 
 
 # --- the gate -------------------------------------------------------------------------------------
