@@ -13,8 +13,12 @@ of them, so that M, with one column a class, says all. Each claim has a proof in
   vector u with M u = 0 leaves. Shares add up to 1: one more way to "weak T at least".
 - "rank": a minor that is a unit modulo some number is not zero; and there are no more rows, or
   classes, or classes less independent u.
+A --claim says what has to follow: "weak T >= 4", "strong T = 2", "rank <= 9", "plain sum >= 3",
+"not exposed" (nobody, or those named), "exposed anna" ("with bob"), "hidden among >= 3.5" (all, or
+those named); names with blanks stand in quotes.
 Exit status: 0 if all that has a proof is "checked", and the matrix is the log's; 1 if something is
-"REFUSED"; 3 if something was left out (too many steps, a log that cannot be read here); 2: misuse.
+"REFUSED", or a --claim does not follow; 3 if something was left out (too many steps, a log that
+cannot be read here, a --claim of a reading that waits for your --reading); 2: misuse.
 """
 
 from __future__ import annotations
@@ -26,21 +30,54 @@ import functools
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
-import pathlib
 import re
+import shlex
 import sys
+import unicodedata
 from fractions import Fraction
 from typing import Any
 
 FORMAT, VERSION = "mrsa-jax certificate", 1
 MOST_BYTES = 2**28  # of a certificate, and of a log as text
+MOST_LINE = 2**24  # characters in a line of a log
+MOST_ENTRIES = 10**6  # clients in sums, over all sums
+MOST_ITEMS = 10**7  # in all lists and objects of a certificate
+MOST_TEXT = 10**4  # characters of its remarks, and of how the log is read
 MOST_DIGITS = 4300  # of an integer: what Python itself allows
-MOST_STEPS = 250_000_000  # small multiplications: about a minute
+MOST_STEPS = 250_000_000  # elementary operations: one to two minutes
+SHARE = 2**80  # shares are counted in parts of this, rounded up
 Unchecked = TimeoutError  # something may be true, and was not looked at
 INTEGER = re.compile(r"-?[0-9]+")
-NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?|[0-9]+/[1-9][0-9]*")
+DECIMAL = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+RATIO = re.compile(r"[0-9]+/[1-9][0-9]*")
+WANTED = re.compile(r"(?:(weak T|strong T|rank|plain sum) *(>=|<=|=)|(hidden among) *>=) *"
+                    r"([0-9][0-9./]{0,30})( .*)?|(not exposed|exposed)( .*)?")  # fmt: skip
+ROUND, CLIENT = "round|rnd", "client|cid|user|node|participant|device|partition|site"
+KEYS = dict(
+    line.split(": ")
+    for line in """\
+certificate: no short proof,format,version,made by,log,reading,clients,rounds,sums,coalition,\
+kernel,claims
+log: name,sha256
+lines: layout
+matrix: layout,delimiter,header,left_out
+long: layout,delimiter,header,columns,where
+exposed: claim,clients,others,combination
+not exposed: claim,clients
+strong T: claim,value
+rank: claim,value,rows,columns,modulus
+weak T at most: claim,value,combination
+plain sum: claim,value,combination
+classes: claim,value,by
+hidden: claim,value,by
+kernel: claim,value,by,modulus,vectors,steps
+hidden among at least: claim,clients,value,vector
+header of the log: format,version,system,aggregation,pseudonyms,run,extra
+line of the log: round,sum,status,clients,weights,asked,lost,noise,clip,time,extra""".splitlines()
+)
 
 
 class Refused(Exception):
@@ -53,72 +90,237 @@ def need(condition: object, why: str) -> None:
         raise Refused(why)
 
 
+def listed(names: Any) -> str:
+    """Return names so that nothing in them is hidden or acts on a terminal."""
+    return ", ".join(map(ascii, names))
+
+
+def keyed(value: Any, kind: str, whole: bool = True) -> None:
+    """Refuse an object that has other keys than its kind."""
+    need(type(value) is dict, f"no object for the {kind}")
+    known = set(KEYS[kind].split(","))
+    odd = sorted(value.keys() - known) or sorted(known - value.keys()) * whole
+    need(not odd, f"unknown or missing keys in the {kind}: {listed(odd)[:MOST_TEXT]}")
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON in which no key is twice."""
+    need(len(dict(pairs)) == len(pairs), "a key twice in one object")
+    return dict(pairs)
+
+
+def texts(value: Any) -> list[str]:
+    """Return a list of different texts."""
+    need(type(value) is list and all(type(text) is str for text in value), "no list of texts")
+    need(len(set(value)) == len(value), "a text twice in a list")
+    return list(value)
+
+
 def integer(value: Any, least: int | None = None) -> int:
     """Return an integer, which may be written as text."""
     if type(value) is str and len(value) <= MOST_DIGITS and INTEGER.fullmatch(value):
         value = int(value)
-    need(type(value) is int and (least is None or value >= least), f"no integer: {value!a:.40}")
+    if type(value) is not int or (least is not None and value < least):
+        raise Refused(f"no integer that fits: {value!a:.40}")
     return int(value)
 
 
 def places(value: Any, below: int) -> list[int]:
     """Return a list of different places, from 0 on."""
+    need(type(value) is list, "no list of places")
     found = [integer(item, 0) for item in value]
     need(len(set(found)) == len(found) and max(found, default=0) < below, "wrong places in a list")
     return found
 
 
-@functools.cache
+@functools.lru_cache(2**16)
 def number(text: str) -> Fraction:
     """Return a number of 0 or more exactly as it is written."""
     text = {"true": "1", "false": "0"}.get(text.lower(), text)
-    need(len(text) <= 300 and NUMBER.fullmatch(text), f"no number: {text[:40]!a}")
+    good = len(text) <= 300 and (DECIMAL.fullmatch(text) or RATIO.fullmatch(text))
+    need(good, f"no number: {text[:40]!a}")
     return Fraction(text)
 
 
-def read_log(data: bytes, reading: dict[str, Any]) -> dict[Any, Fraction]:
-    """Return the weights of (round, client), where not zero, of a log in text, packed or not."""
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
-    need(len(data) <= MOST_BYTES, f"a log of more than {MOST_BYTES} bytes")
-    text = data.decode("utf-8-sig")
-    if reading["layout"] == "lines":
-        return read_lines(text)
-    lines, delimiter = io.StringIO(text, newline=None), reading["delimiter"]
-    rows: Any = map(str.split, lines) if delimiter is None else csv.reader(
-        lines, delimiter=delimiter, strict=True)  # fmt: skip
-    table = [[word.strip() for word in row] for row in rows if any(map(str.strip, row))]
-    names = table.pop(0) if reading["header"] else [str(k) for k in range(len(table[0]))]
-    need(all(len(row) == len(set(names)) for row in [names, *table]), "no table in the log")
-    if reading["layout"] == "matrix":
-        kept = [k for k, name in enumerate(names) if name not in reading["left_out"]]
-        told: list[Any] = [(str(j), names[k], row[k]) for j, row in enumerate(table) for k in kept]
+@functools.lru_cache(2**16)
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, of any sign."""
+    try:
+        return number(text.strip().lstrip("+-")) >= 0
+    except Refused:
+        return False
+
+
+def alike(name: str) -> Any:
+    """Return what two names share that a reader may take for one."""
+    name = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isprintable() or c.isspace())
+    name = " ".join(name.split())
+    return Fraction(name) if len(name) <= 300 and DECIMAL.fullmatch(name) else name
+
+
+def asked(text: str) -> tuple[str, str, Fraction, list[list[str]]]:
+    """Return the parts of a --claim: of what, a comparison, a number, and names, also of others."""
+    found = WANTED.fullmatch(text.strip())
+    need(found, f"--claim must be as the head of this file shows ('weak T >= 4'); got {text!a}")
+    figure, sign, hidden, value, names, kind, more = found.groups()  # type: ignore[union-attr]
+    words = shlex.split(names or more or "")
+    cut = words.index("with") if kind == "exposed" and "with" in words else len(words)
+    fits = not words if figure else kind != "exposed" or words[:cut]
+    need(fits, f"--claim must name clients after `exposed`, and none after T; got {text!a}")
+    return (
+        figure or hidden or kind,
+        sign or "",
+        number(value or "0"),
+        [words[:cut], words[cut + 1 :]],
+    )
+
+
+def lines_of(data: bytes, newline: str | None, spend: Any) -> Any:
+    """Yield the lines of a text, packed or not, of which no more is held than one."""
+    packed = data[:2] == b"\x1f\x8b"
+    raw: Any = gzip.GzipFile(fileobj=io.BytesIO(data)) if packed else io.BytesIO(data)
+    text, total = io.TextIOWrapper(raw, "utf-8-sig", newline=newline), 0
+    while line := text.readline(MOST_LINE + 1):
+        total += len(line)
+        need(len(line) <= MOST_LINE, f"a line of more than {MOST_LINE} characters")
+        need(total <= MOST_BYTES, f"a log of more than {MOST_BYTES} bytes")
+        spend(3 * len(line) + 20)
+        yield line
+
+
+def put(entries: dict[Any, Fraction], key: Any, weight: Fraction) -> None:
+    """Add an entry of the matrix, one of not too many."""
+    need(key not in entries, "a client twice in one sum of the log")
+    need(len(entries) < MOST_ENTRIES, f"more than {MOST_ENTRIES} clients in sums")
+    entries[key] = weight
+
+
+def is_plain(reading: Any) -> bool:
+    """Return whether a reading takes a whole log, from columns whose names say what they are."""
+    j, i = [str(name).lower() for name in reading.get("columns", (ROUND, CLIENT))[:2]]
+    named = reading.get("header", 1) or reading["layout"] == "matrix"
+    cut = reading.get("left_out") or reading.get("where")
+    return bool(named and not cut and re.search(ROUND, j) and re.search(CLIENT, i))
+
+
+def read_log(data: bytes, reading: Any, spend: Any = abs) -> tuple[dict[Any, Fraction], list[str]]:
+    """Return the weights of (round, client), where not zero, of a log, and what was left out."""
+    layout = reading.get("layout") if type(reading) is dict else None
+    need(layout in ("lines", "matrix", "long"), "an unknown layout")
+    keyed(reading, str(layout))
+    need(len(json.dumps(reading)) <= MOST_TEXT, "more words on reading than anybody reads")
+    if layout == "lines":
+        entries, told = read_lines(lines_of(data, "\n", spend))
     else:
-        chosen = [None if name is None else names.index(name) for name in reading["columns"]]
-        rules = [(names.index(name), list(texts)) for name, texts in reading["where"]]
-        table = [row for row in table if all(row[k] in texts for k, texts in rules)]
-        told = [tuple("1" if k is None else row[k] for k in chosen) for row in table]
-    need(len({key[:2] for key in told}) == len(told), "a client twice in one sum of the log")
-    return {(j, i): number(weight) for j, i, weight in told if number(weight)}
+        entries, told = read_table(lines_of(data, None, spend), reading)
+    entries = {key: weight for key, weight in entries.items() if weight}
+    need(entries or is_plain(reading), "nothing of the log is left")
+    return entries, told
 
 
-def read_lines(text: str) -> dict[Any, Fraction]:
+def read_table(lines: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+    """Read a table, of which the first line shows the delimiter, and whether it is a header."""
+    lines = (line.rstrip("\n") for line in lines if line.strip())
+    first = next(lines, "{")
+    need(first.lstrip()[0] not in "{[", "no table")
+    mark: Any = max(",;\t|", key=first.count)
+    if mark not in first:
+        mark = None if is_number(first.split()[0]) else " "
+
+    def split(line: str) -> list[str]:
+        words = line.split(mark)
+        if mark is not None and '"' in line:
+            (words,) = csv.reader([line], delimiter=mark, strict=True)
+        return [word.strip() for word in words]
+
+    names = split(first)
+    header = int(not all(map(is_number, names)))
+    same = (reading["delimiter"], integer(reading["header"])) == (mark, header)
+    need(same, f"the delimiter is {mark!a}, and the lines of header {header}")
+    if not header:
+        lines, names = itertools.chain([first], lines), [str(k) for k in range(len(names))]
+    need(len(set(names)) == len(names), "two columns of one name")
+    return (read_matrix if reading["layout"] == "matrix" else read_rows)(
+        names, map(split, lines), reading)  # fmt: skip
+
+
+def read_matrix(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+    """Read a row for each sum, with a column for each client."""
+    count, cut, entries = 0, dict.fromkeys(texts(reading["left_out"]), 0), dict[Any, Fraction]()
+    need(cut.keys() <= set(names), "a column that is not there")
+    for row in rows:
+        need(len(row) == len(names), "rows of different lengths")
+        for name, text in zip(names, row):
+            if name in cut:
+                cut[name] += not is_number(text) or number(text.lstrip("+-")) > 0
+            elif weight := number(text):
+                put(entries, (str(count), name), weight)
+        count += 1
+    told = [f"LEFT OUT: {len(cut)} of {len(names)} columns, each a client if it is one"] * bool(cut)
+    return entries, told + [f"LEFT OUT: column {name!a}, which is not 0 in {some} of {count} rows"
+                            for name, some in cut.items()]  # fmt: skip
+
+
+def read_rows(names: list[str], rows: Any, reading: Any) -> tuple[dict[Any, Fraction], list[str]]:
+    """Read a row for each client in each sum."""
+    columns, where, entries = reading["columns"], reading["where"], dict[Any, Fraction]()
+    need(type(columns) is list and len(columns) == 3 and len(where) <= 20, "other columns or rules")
+    used = texts(columns[: 2 if columns[2] is None else 3])
+    need({*used, *(name for name, _ in where)} <= set(names), "a column that is not there")
+    j, i, w = (None if name is None else names.index(name) for name in columns)
+    rules = [(names.index(name), set(texts(wanted))) for name, wanted in where]
+    words, count, cut = dict[str, str](), 0, [0] * (len(rules) + 1)
+    seen = dict[str, int]()  # of each client, in bits: who has a row that passes each rule, and all
+    for row in rows:
+        need(len(row) == len(names), "rows of different lengths")
+        key, count = tuple([words.setdefault(row[k], row[k]) for k in (j, i)]), count + 1
+        good = [row[k] in wanted for k, wanted in rules]
+        good.append(all(good))
+        cut = [some + (not passed) for some, passed in zip(cut, good)]
+        seen[key[1]] = seen.get(key[1], 0) | sum(passed << n for n, passed in enumerate(good))
+        need(len(words) <= 2 * MOST_ENTRIES, "too many names in the log")
+        if good[-1]:
+            put(entries, key, number("1" if w is None else row[w]))
+    unused = [name for name in names if name not in [*used, *(name for name, _ in where)]]
+    told = [f"not used: column {name!a}" for name in unused]
+    said = [f"where {name!a} is not {' or '.join(map(ascii, wanted))}" for name, wanted in where]
+    for n, rule in enumerate(said + ["by all of these together"] * (len(said) > 1)):
+        lost = [name for name, bits in seen.items() if not bits >> n & 1]
+        some = ": " * bool(lost) + listed(lost[:20]) + " and others" * (len(lost) > 20)
+        told.append(f"LEFT OUT {rule}: {cut[n]} of {count} rows, with all rows of {len(lost)} of "
+                    f"{len(seen)} clients{some}")  # fmt: skip
+    return entries, told
+
+
+def read_lines(lines: Any) -> tuple[dict[Any, Fraction], list[str]]:
     """Read a participation log of mrsa-jax: JSON Lines, a sum a line, headers in between."""
-    run, sums = 0, dict[Any, Any]()
-    lines = text.split("\n")[:-1]  # a last one without its end is not there yet
-    for line in (line for line in lines if not line.rstrip("\r").endswith("#torn")):
-        own = json.loads(line, parse_float=str, parse_int=str)
+    run, count, sums, words = -1, 0, dict[Any, Any](), dict[str, str]()
+    cut = collections.Counter[str]()
+    for line in lines:
+        if not line.endswith("\n") or line.rstrip("\r\n").endswith("#torn"):
+            cut["torn, or without their end"] += 1
+            continue
+        own = json.loads(line, object_pairs_hook=once, parse_float=str, parse_int=str)
+        keyed(own, f"{'header' if 'format' in own else 'line'} of the log", whole=False)
         if "format" in own:
+            need(own["format"] == "mrsa-jax participation log", "another format of log")
             run = integer(own["run"], 0)
-        elif own.get("status", "learnt") == "learnt":
-            names, weights = own["clients"], own.get("weights", [1] * len(own["clients"]))
-            need(len(set(names)) == len(names) == len(weights), "a client twice in one sum")
+            continue
+        status = own.get("status", "learnt")
+        need(run >= 0 and status in ("learnt", "aborted", "refused"), "no header, or no status")
+        cut[f"of sums that were {status}"] += 1
+        if status == "learnt":
+            names = texts(own["clients"])
+            weights = own.get("weights", ["1"] * len(names))
             key = (run, integer(own["round"], 0), integer(own.get("sum", 0), 0))
-            told = {str(i): number(str(weight)) for i, weight in zip(names, weights)}
+            count += len(names) * (key not in sums)
+            need(len(names) == len(weights) and count <= MOST_ENTRIES, "too many clients in sums")
+            told = {words.setdefault(i, i): number(weight) for i, weight in zip(names, weights)}
             need(sums.setdefault(key, told) == told, "a sum of the log that is told in two ways")
     many, parts = any(key[0] for key in sums), any(key[2] for key in sums)
     named = {f"{r}:" * many + str(j) + f"/{k}" * parts: told for (r, j, k), told in sums.items()}
-    return {(j, i): weight for j, told in named.items() for i, weight in told.items() if weight}
+    entries = {(j, i): weight for j, told in named.items() for i, weight in told.items()}
+    return entries, [f"{some} lines are {what}" for what, some in cut.items()]
 
 
 def are_independent(vectors: list[list[int]], modulus: int) -> bool:
@@ -141,40 +343,62 @@ class Checker:
     """The certificate's matrix, and what of it has been checked so far."""
 
     left = MOST_STEPS
+    doubt = "of a matrix that is not known to be the log's"
 
-    def spend(self, steps: int, bits: int = 0) -> None:
+    def __init__(self, coalition: Any = None, reading: Any = None) -> None:
+        self.coalition, self.reading = coalition, reading
+        self.least, self.most = collections.Counter[str](), dict[str, Any]()
+        self.exposed: list[tuple[int, set[int]]] = []
+        self.free: set[int] = set()
+
+    def spend(self, steps: int, bits: int = 0, others: int = 0) -> None:
         """Give up before a step too many; products of long integers count as more."""
-        steps *= 1 + (bits * self.bits >> 16) if bits else 1
+        steps *= 1 + ((bits + 64) * (others + 64) >> 16)
         if steps > self.left:
             raise Unchecked(f"it takes {steps} steps, and {self.left} are left (--steps)")
         self.left -= steps
 
+    def load(self, data: bytes) -> dict[str, Any]:
+        """Return the content of a certificate that has all it needs, and nothing else."""
+        need(len(data) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
+        items = sum(map(data.count, (b",", b"[", b"{")))
+        need(items <= MOST_ITEMS, f"more than {MOST_ITEMS} items")
+        self.spend(len(data) // 8 + 10 * items)
+        numbers: Any = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), integer)
+        content: Any = json.loads(data.decode(), object_pairs_hook=once, **numbers)
+        keyed(content, "certificate")
+        keyed(content["log"], "log")
+        need(content["format"] == FORMAT and integer(content["version"]) == VERSION, "no format")
+        remarks = [content["made by"], content["log"]["name"], *texts(content["no short proof"])]
+        need({*map(type, remarks)} == {str}, "remarks that are no text")
+        need(sum(map(len, remarks)) <= MOST_TEXT, f"remarks of more than {MOST_TEXT} characters")
+        need(type(content["claims"]) is list and content["claims"], "it claims nothing")
+        return dict(content)
+
     def read(self, data: bytes) -> str:
         """Read the matrix, fractions made integers row by row, and the vectors u."""
-        need(len(data) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
-
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            need(len(dict(pairs)) == len(pairs), "a key twice in one object")
-            return dict(pairs)
-
-        numbers: Any = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), integer)
-        content = self.content = json.loads(data.decode(), object_pairs_hook=once, **numbers)
-        need((content["format"], content["version"]) == (FORMAT, VERSION), "another format")
-        self.clients, rounds, sums = content["clients"], content["rounds"], content["sums"]
-        self.claims, self.unproven = list(content["claims"]), list(content["no short proof"])
-        for names in (self.clients, rounds, self.unproven):
-            need(all(type(name) is str for name in names), "a name that is no text")
-            need(len(set(names)) == len(names), "a name twice")
-        self.known = dict.fromkeys(places(content["coalition"], len(self.clients)))
+        content = self.content = self.load(data)
+        clients, rounds, sums = texts(content["clients"]), texts(content["rounds"]), content["sums"]
+        for names in (clients, rounds):
+            need(len(set(map(alike, names))) == len(names), "names that may be one")
+        need(type(sums) is list and len(sums) == len(rounds), "other sums than rounds")
+        self.names, self.places = [*map(ascii, clients)], {i: k for k, i in enumerate(clients)}
+        self.known = dict.fromkeys(places(content["coalition"], len(clients)))
+        told = ", ".join(self.names[i] for i in self.known) or "nobody"
+        wanted = {clients[i] for i in self.known} if self.coalition is None else self.coalition
+        need({clients[i] for i in self.known} == set(wanted), f"the server knows {told}, which is "
+             f"another --coalition than {listed(wanted) or 'nobody'}")  # fmt: skip
         self.entries: dict[Any, Fraction] = {}
-        columns: list[list[tuple[int, int]]] = [[] for _ in self.clients]
+        columns: list[list[tuple[int, int]]] = [[] for _ in clients]
         for j, terms in enumerate(sums):
             weights, scale = [number(str(weight)) for _, weight in terms], 1
+            need({type(weight) for _, weight in terms} <= {int, str}, "a weight that is no number")
             for weight in weights:
                 scale = math.lcm(scale, weight.denominator)
                 need(weight and scale.bit_length() <= MOST_DIGITS, "a weight of 0, or odd ones")
-            for i, weight in zip(places([i for i, _ in terms], len(self.clients)), weights):
-                self.entries[rounds[j], self.clients[i]] = weight
+            self.spend(len(weights) * (1 + scale.bit_length() // 32))
+            for i, weight in zip(places([i for i, _ in terms], len(clients)), weights):
+                put(self.entries, (rounds[j], clients[i]), weight)
                 if i not in self.known:  # their updates are known
                     columns[i].append((j, int(weight * scale)))
         classes: dict[tuple[tuple[int, int], ...], int] = {}
@@ -187,35 +411,45 @@ class Checker:
             for j, value in column:
                 self.rows[j].append((k, value))
         self.bits = max((value.bit_length() for row in self.rows for _, value in row), default=1)
-        self.shares = [Fraction(1, size) for size in self.sizes]  # of a client, at most
+        self.among = [Fraction(size) for size in self.sizes]  # clients, at least
+        self.longest = 0  # bits in a vector u
         self.kernel = [self.in_kernel(vector) for vector in content["kernel"]]
-        self.names = [ascii(name) for name in self.clients]
-        told = ", ".join(self.names[i] for i in self.known) or "nobody"
-        return f"{len(rounds)} sums, {len(classes)} classes of clients; the server knows {told}"
+        said = f"{sum(map(bool, sums))} sums, {len(classes)} classes of clients"
+        absent = counts[-1] - len(self.known)
+        return f"{said}{f' ({absent} clients in none)' * (absent > 0)}; the server knows {told}"
 
     def run(self, claim: Any) -> str:
         """Check a claim of any kind."""
-        self.spend(len(self.clients))
-        work = getattr(self, "check_" + claim["claim"].replace(" ", "_"), None)
+        self.spend(len(self.names) + 20)
+        need(type(claim) is dict and type(claim.get("claim")) is str, "no claim")
+        kind = claim["claim"]
+        work = getattr(self, "check_" + kind.replace(" ", "_"), None)
         if work is None:
-            raise Unchecked(f"{claim['claim']!a:.40} is not known here")
+            raise Unchecked(f"{kind!a:.40} is not known here")
+        keyed(claim, claim["by"] if kind == "weak T at least" else kind)
         return str(work(claim))
 
     def is_matrix(self, log: bytes) -> str:
         """Check that the log is the certificate's, and gives its matrix when it is read again."""
+        need(len(log) <= MOST_BYTES, f"more than {MOST_BYTES} bytes")
         digest, reading = hashlib.sha256(log).hexdigest(), self.content["reading"]
         need(self.content["log"]["sha256"] == digest, f"the certificate is not of SHA-256 {digest}")
+        need(self.reading in (None, reading), "it is not read as --reading says")
         if reading is None:
             raise Unchecked(f"SHA-256 {digest}, but its matrix cannot be read here")
-        need(read_log(log, reading) == self.entries, "it has another matrix")
-        return f"SHA-256 {digest}, with this matrix if read as {json.dumps(reading)[:400]}"
+        entries, told = read_log(log, reading, self.spend)
+        need(entries == self.entries, "it has another matrix")
+        how = json.dumps(reading)
+        agree = f"of the log as it is read; if you agree to that, add --reading {shlex.quote(how)}"
+        self.doubt = "" if self.reading or is_plain(reading) else agree
+        return "\n  ".join([f"SHA-256 {digest}, with this matrix if read as {how}", *told])
 
     def in_kernel(self, vector: Any) -> list[int]:
         """Return integers u with M u = 0."""
+        need(type(vector) is list and len(vector) == len(self.sizes), "a vector of a wrong length")
         u = [integer(value) for value in vector]
-        need(len(u) == len(self.sizes), "a vector of a wrong length")
-        longest = max((value.bit_length() for value in u), default=0)
-        self.spend(sum(map(len, self.rows)) + len(self.rows), longest)
+        self.longest = max([self.longest, *map(int.bit_length, u)])
+        self.spend(sum(map(len, self.rows)) + len(self.rows), self.longest, self.bits)
         zero = all(sum(value * u[k] for k, value in row) == 0 for row in self.rows)
         need(zero, "a vector u with M u that is not zero")
         return u
@@ -225,59 +459,83 @@ class Checker:
         total: dict[int, int] = collections.defaultdict(int)
         for j, text in zip(places([j for j, _ in terms], len(self.rows)), [z for _, z in terms]):
             z = integer(text)
-            self.spend(len(self.rows[j]) + 1, z.bit_length())
+            self.spend(len(self.rows[j]) + 1, z.bit_length(), self.bits)
             for k, value in self.rows[j]:
                 total[k] += z * value
         return {k: value for k, value in total.items() if value}
 
+    def note(self, what: str, least: int, most: Any = math.inf) -> None:
+        """Keep bounds that are checked."""
+        self.least[what] = max(least, self.least[what])
+        self.most[what] = min(most, self.most.get(what, most))
+
     def check_exposed(self, claim: Any) -> str:
         """Check that a combination has one client, and others only who join the server."""
-        (i,), others = (places(claim[key], len(self.clients)) for key in ("clients", "others"))
+        (i,), others = (places(claim[key], len(self.names)) for key in ("clients", "others"))
         found = self.combination(claim["combination"])
         inside = collections.Counter(self.class_of[i] for i in {i, *others})
-        need(self.class_of[i] in found, "the client is not in the combination")
+        need(self.class_of[i] in found and i not in others, "the client is not in the combination")
         need(all(inside[k] == self.sizes[k] for k in found), "others are in the combination")
+        self.exposed.append((i, set(others)))
+        self.note("weak T", 0, sum(self.sizes[k] for k in found))
         joined = " if these join: " * bool(others) + ", ".join(self.names[j] for j in others)
         return f"client {self.names[i]} is exposed{joined}"
 
     def check_not_exposed(self, claim: Any) -> str:
         """Check that each client moves with another, or is not zero in some vector u."""
-        clients = places(claim["clients"], len(self.clients))
-        need(self.known.keys().isdisjoint(clients), "the server knows some of their updates")
+        clients = places(claim["clients"], len(self.names))
+        need(
+            clients and self.known.keys().isdisjoint(clients),
+            "the server knows some of their updates",
+        )
         classes = {self.class_of[i] for i in clients} - {-1}
         self.spend(len(classes) * len(self.kernel))
         bare = [k for k in classes if self.sizes[k] == 1 and not any(u[k] for u in self.kernel)]
         need(not bare, f"{len(bare)} clients without a vector")
-        return f"{len(clients)} clients are not exposed"
+        self.free.update(clients)
+        absent = sum(self.class_of[i] < 0 for i in clients)
+        return f"{len(clients)} clients are not exposed{f', {absent} in no sum' * (absent > 0)}"
 
     def check_strong_T(self, claim: Any) -> str:
         """Check the size of the smallest class."""
         least = min(self.sizes, default=None)
-        need(claim["value"] == least, f"it is {least}")
+        value = None if claim["value"] is None else integer(claim["value"])
+        need(value == least, f"it is {least}")
+        self.note("strong T", least or 0, least or math.inf)
+        self.note("weak T", least or 0)
         return f"strong T is {least or 'undefined: nobody took part'}"
 
     def check_rank(self, claim: Any) -> str:
         """Check a minor, and that there is no room for a larger one."""
         rank, modulus = integer(claim["value"], 1), integer(claim["modulus"], 2)
-        rows, columns = places(claim["rows"], len(self.rows)), places(claim["columns"], 2**62)
+        rows, columns = (
+            places(claim["rows"], len(self.rows)),
+            places(claim["columns"], len(self.sizes)),
+        )
         need(len(rows) == len(columns) == rank and modulus < 2**64, "no minor of that size")
-        self.spend(rank**3 // 2 + len(self.kernel) ** 2 * len(self.sizes) // 2)
+        self.spend(rank**3 // 2)
+        self.spend(2 * rank**2 + len(self.kernel) * len(self.sizes), self.bits, self.longest)
+        self.spend(len(self.kernel) ** 2 * len(self.sizes) // 2)
         minor = [[row.get(k, 0) for k in columns] for row in (dict(self.rows[j]) for j in rows)]
         need(are_independent(minor, modulus), "a minor that may be zero")
         most = min(len(self.sizes), len({tuple(row) for row in self.rows if row}))
         if rank == len(self.sizes) - len(self.kernel) and are_independent(self.kernel, modulus):
             most = rank
         need(rank == most, f"it may be {most}")
+        self.note("rank", rank, rank)
         return f"the rank is {rank}"
 
     def check_plain_sum(self, claim: Any) -> str:
         """Count the clients in a combination; in a plain sum all have the same coefficient."""
         found = self.combination(claim["combination"])
         clients = sum(self.sizes[k] for k in found)
-        need(0 < clients == claim["value"], f"the combination has {clients} clients")
+        need(0 < clients == integer(claim["value"]), f"the combination has {clients} clients")
         if claim["claim"] == "weak T at most":
+            self.note("weak T", 0, clients)
             return f"weak T is at most {clients}"
         need(len(set(found.values())) == 1, "different coefficients")
+        self.note("weak T", 0, clients)
+        self.note("plain sum", 0, clients)
         return f"a plain sum of {clients} clients follows"
 
     check_weak_T_at_most = check_plain_sum
@@ -286,30 +544,34 @@ class Checker:
         """Check by classes, by all small sets of classes, or by shares that add up to 1."""
         value, by, most = integer(claim["value"], 1), claim["by"], min(self.sizes, default=0)
         if by == "kernel":
-            self.spend(0 if claim["steps"] <= self.left else claim["steps"])  # before they are gone
+            stated = integer(claim["steps"])  # is believed where it says that they are too many
+            self.spend(0 if stated <= self.left else stated)
             prime, limit = integer(claim["modulus"], 3), value - 1
             need(limit < sum(self.sizes) and prime < 2**20, "too large a number")
-            self.spend(8 * prime)
+            own = self.kernel[: integer(claim["vectors"], 1)]
+            self.spend(8 * prime + len(own) * len(self.sizes) * (2 + self.longest // 1000))
             need(all(prime % d for d in range(2, math.isqrt(prime) + 1)), "no prime as modulus")
             self.prime, self.inverse = prime, [0, 1]
             for x in range(2, prime):
                 self.inverse.append((prime - prime // x) * self.inverse[prime % x] % prime)
-            own = self.kernel[: claim["vectors"]]
             rows = [tuple(u[k] % prime for u in own) for k in range(len(self.sizes))]
             points = sorted(zip(self.sizes, rows), key=lambda point: point[0])
             need(self.all_independent(points, limit), f"rows of U are dependent modulo {prime}")
             most = value
         elif by == "hidden":
-            self.spend(100 * len(self.sizes))
-            most, left = 0, Fraction(1)
-            for share, size in sorted(zip(self.shares, self.sizes), reverse=True):
-                some = min(size, math.ceil(left / share))
-                most, left = most + some, max(left - some * share, Fraction(0))
+            self.spend(20 * len(self.sizes))
+            shares = [-(-SHARE * x.denominator // x.numerator) for x in self.among]
+            most, left = 0, SHARE
+            for share, size in sorted(zip(shares, self.sizes), reverse=True):
+                some = min(size, -(-left // share))
+                most, left = most + some, max(left - some * share, 0)
         need(value <= most, f"this shows {most} only")
+        self.note("weak T", value)
         return f"weak T is at least {value}, by {by}"
 
     def all_independent(self, points: list[Any], limit: int) -> bool:
         """Return whether sets of points (clients, row of U) with few clients are independent."""
+        self.spend(3 * len(points) + 20)
         points, prime, inverse = [p for p in points if p[0] <= limit], self.prime, self.inverse
         if not all(any(vector) for _, vector in points):
             return False
@@ -325,6 +587,7 @@ class Checker:
                 (a, b), later = plane[place], plane[place + 1 :]
                 if len({(x - a) * inverse[y - b] % prime for x, y in later}) == len(later):
                     continue
+            self.spend((len(points) - place) * (len(vector) + 4))
             pivot = next(k for k, value in enumerate(vector) if value)
             unit = [value * inverse[vector[pivot]] % prime for value in vector]
             del unit[pivot]
@@ -339,20 +602,48 @@ class Checker:
 
     def check_hidden_among_at_least(self, claim: Any) -> str:
         """Check that no y = z M has y_i^2 / |y|^2 above 1 / value, by the class or a vector u."""
-        clients, value = places(claim["clients"], len(self.clients)), number(claim["value"])
+        clients, value = places(claim["clients"], len(self.names)), number(claim["value"])
         (k,) = {self.class_of[i] for i in clients}
-        need(k >= 0 and len(claim["value"]) < 50, "clients in no sum, or a long number")
-        among = Fraction(self.sizes[k])
-        if (vector := claim["vector"]) is not None:
-            squares = [Fraction(x * x, m) for x, m in zip(self.in_kernel(vector), self.sizes)]
-            among += squares[k] * self.sizes[k] / (sum(squares) - squares[k])
-        need(0 < value <= among, f"no more than {float(among):.9g} is shown")
-        self.shares[k] = min(1 / value, self.shares[k])
+        need(
+            k >= 0 and 0 < len(claim["value"]) < 50 and value, "clients in no sum, or an odd number"
+        )
+        own, rest = 0, 1  # u_k^2 / A is own / rest
+        if claim["vector"] is not None:
+            u, common = self.in_kernel(claim["vector"]), math.lcm(*self.sizes)
+            self.spend(4 * len(u), self.longest, self.longest)
+            squares = [x * x * (common // m) for x, m in zip(u, self.sizes)]
+            own, rest = u[k] ** 2 * common, sum(squares) - squares[k]
+        need(rest > 0 and (value - self.sizes[k]) * rest <= own, "less is shown")
+        self.among[k] = max(value, self.among[k])
         return f"hidden among at least {value}: {', '.join(self.names[i] for i in clients)}"
 
+    def shows(self, text: str) -> str:
+        """Check that something that is asked for follows from what is checked."""
+        what, sign, value, (names, others) = asked(text)
+        need(self.places.keys() >= {*names, *others}, "no such client in the log as it is read")
+        inside = [i for i, k in enumerate(self.class_of) if k >= 0]
+        own = [self.places[name] for name in names] or inside
+        need(own and {*own} <= {*inside}, "a client in no sum, or whom the server knows")
+        joined = {self.places[name] for name in others}
+        least, most, weak = self.least[what], self.most.get(what, math.inf), self.least["weak T"]
+        least = max(least, weak * (what == "plain sum"))  # which is a combination too
+        if what == "exposed":
+            good = all(any(i == k and needs <= joined for k, needs in self.exposed) for i in own)
+        elif what == "not exposed":
+            good = all(weak > 1 or i in self.free or self.among[self.class_of[i]] > 1 for i in own)
+        elif what == "hidden among":
+            good = all(self.among[self.class_of[i]] >= value for i in own)
+        else:
+            good = (sign == "<=" or least >= value) and (sign == ">=" or most <= value)
+        need(good, "no claim that is checked shows it")
+        if self.doubt:
+            raise Unchecked(self.doubt)
+        return "it follows from claims that are checked"
 
-def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS) -> list[tuple[str, str]]:
-    """Return a status and words for the certificate, the log and each claim."""
+
+def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS, asked: Any = (),
+          coalition: Any = None, reading: Any = None) -> list[tuple[str, str]]:  # fmt: skip
+    """Return a status and words for the certificate, the log, each claim and what is asked for."""
     found: list[tuple[str, str]] = []
 
     def attempt(label: str, work: Any, argument: Any) -> None:
@@ -365,16 +656,20 @@ def check(certificate: bytes, log: bytes, steps: int = MOST_STEPS) -> list[tuple
             status, text = "REFUSED", str(why) if told else f"malformed ({type(why).__name__})"
         found.append((status, f"{label}: {text}"))
 
-    checker = Checker()
+    checker = Checker(() if asked and coalition is None else coalition, reading)
     checker.left = steps
     for label, work, data in (("certificate", checker.read, certificate),
                               ("log", checker.is_matrix, log)):  # fmt: skip
         attempt(label, work, data)
         if found[-1][0] == "REFUSED" or (found[-1][0] != "checked" and label == "certificate"):
             return found
-    for place, claim in enumerate(checker.claims, start=1):
+    for place, claim in enumerate(checker.content["claims"], start=1):
         attempt(f"claim {place}", checker.run, claim)
-    return found + [("not checked, no short proof", ascii(text[:400])) for text in checker.unproven]
+    unproven = checker.content["no short proof"]
+    found += [("not checked, no short proof", ascii(text)) for text in unproven]
+    for text in asked:
+        attempt(f"--claim {text!a}", checker.shows, text)
+    return found
 
 
 def main(words: list[str] | None = None) -> int:
@@ -382,13 +677,25 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     for name in ("certificate", "log"):
         parser.add_argument(name)
-    parser.add_argument("--steps", type=int, default=MOST_STEPS, help="most steps (%(default)s)")
+    add = parser.add_argument
+    add("--claim", action="append", default=[], help="what must follow, as 'weak T >= 4' or 'not "
+        "exposed' (more at the head of this file); may be repeated")  # fmt: skip
+    add("--coalition", metavar="NAMES", help="clients, with commas, who tell the server their "
+        "updates; nobody with --claim unless told")  # fmt: skip
+    add("--reading", type=json.loads, metavar="JSON", help="the only way to read the log to accept")
+    add("--steps", type=int, default=MOST_STEPS, help="most elementary operations (%(default)s)")
     chosen = parser.parse_args(words)
+    known = chosen.coalition and [name.strip() for name in chosen.coalition.split(",")]
+    data = []
     try:
-        data = [pathlib.Path(path).read_bytes() for path in (chosen.certificate, chosen.log)]
-    except OSError as error:
+        for text in chosen.claim:
+            asked(text)
+        for path in (chosen.certificate, chosen.log):
+            with open(path, "rb") as file:
+                data.append(file.read(MOST_BYTES + 1))
+    except (OSError, Refused, ValueError) as error:
         parser.error(str(error))
-    found = check(data[0], data[1], chosen.steps)
+    found = check(data[0], data[1], chosen.steps, chosen.claim, known, chosen.reading)
     for status, text in found:
         print(f"{status}: {text}")
     statuses = [status for status, _ in found]

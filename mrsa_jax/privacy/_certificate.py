@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from mrsa_jax import mrsa_check
 from mrsa_jax._errors import DataNotFoundError, require
 from mrsa_jax._version import __version__
@@ -37,7 +39,8 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
         Log, matrix, vectors of the kernel, claims with proofs, and claims without.
 
     Raises:
-        ConfigurationError: If the audit is of another log, or the log of another file.
+        ConfigurationError: If the audit is of another log, the log of another file, or larger than
+            the checker holds (a million clients in sums).
         DataNotFoundError: If the file cannot be read.
 
     Examples:
@@ -62,6 +65,9 @@ def certificate(log: ParticipationLog, found: Audit, file: str | pathlib.Path) -
     shape = (found.num_rounds, found.num_clients)
     is_of = log.participation.shape == shape and len(found.weak.witness) == shape[0]
     require(is_of, "found", "must be the audit of this log", *shape)
+    entries, most = int(np.count_nonzero(log.participation)), mrsa_check.MOST_ENTRIES
+    rule = f"must have at most {most} clients in sums, over all sums, as the checker can hold"
+    require(entries <= most, "log", rule, entries)
     proofs = Proofs(log, found)
     reading = _reading(data, log, proofs.entries())
     claims = list(proofs.claims())
@@ -85,7 +91,7 @@ def _reading(data: bytes, log: ParticipationLog, wanted: dict[Any, Fraction]) ->
     """Return how the checker reads the same from the file; None where it has no way to."""
     for reading in _readings(log):
         try:
-            if mrsa_check.read_log(data, reading) == wanted:
+            if mrsa_check.read_log(data, reading)[0] == wanted:
                 return reading
         except Exception:  # a reading that does not fit, in one way or another
             continue

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mrsa_jax import mrsa_check
 from mrsa_jax._errors import require
 from mrsa_jax._prime import draw_primes
 from mrsa_jax.privacy._audit_found import Audit
@@ -24,10 +25,11 @@ from mrsa_jax.privacy._recipe import digits
 from mrsa_jax.privacy.logs import ParticipationLog
 from mrsa_jax.privacy.solver import combination_through, independent_rows, residues_of, solve_each
 
-_MOST_STEPS = 10**8  # of a search that the checker repeats: half a minute
+_MOST_STEPS = 2 * 10**8  # of a search that the checker repeats: most of what it allows
 _MOST_DIGITS = 5 * 10**7  # of all combinations that expose clients
+_MOST_ITEMS = mrsa_check.MOST_ITEMS // 4  # of the vectors of clients who are hidden
 _MOST_PRODUCTS = 3 * 10**10  # of eliminations: a minute
-_HALF_PRIME = 1 << 16  # primes of searches have 17 bits
+_HALF_PRIME = 1 << 16  # primes of searches have 17 bits, those of long ones 20
 _SPARE = 2  # vectors beyond those that a search needs: dependent by chance once in p**3
 _SAFE = 2**53  # integers that every reader of JSON holds
 
@@ -160,7 +162,7 @@ class Proofs:
     def _exposed(self) -> Iterator[Claim]:
         weak, clients = self.found.weak, range(len(self.log.clients))
         shown = list(weak.exposed)
-        size = len(shown) * len(self.kept) ** 2 // 2  # digits, about
+        size = len(shown) * len(self.kept) * max(20, len(self.kept) // 2)  # digits, about
         if self.kernel is None or size > _MOST_DIGITS:
             shown = []
         places = [np.flatnonzero(self.basis == self.class_of[i]) for i in shown]
@@ -194,7 +196,8 @@ class Proofs:
         self.shares: list[tuple[Fraction, int]] = []
         unsure = 0
         for k, own in enumerate(self.members):
-            u = None if self.kernel is None else self.kernel.towards(k)
+            is_shown = (k + 1) * len(self.members) <= _MOST_ITEMS
+            u = self.kernel.towards(k) if self.kernel is not None and is_shown else None
             value = Fraction(len(own))
             if u is not None:
                 rest = sum(Fraction(x * x, m) for x, m in zip(u, self.sizes, strict=True))
@@ -219,10 +222,11 @@ class Proofs:
         self.at_least = by_class
         if self.kernel is not None and self.limit + 1 > self.at_least and self.drawn:
             self.at_least = self.limit + 1
-            (prime,) = _search_primes()
+            steps = _steps(self.sizes, self.limit)
+            (prime,) = _search_primes(_HALF_PRIME << 3 * (steps > 10**7))
             yield {"claim": "weak T at least", "value": self.at_least, "by": "kernel",
                    "modulus": prime, "vectors": len(self.drawn),
-                   "steps": _steps(self.sizes, self.limit)}  # fmt: skip
+                   "steps": steps}  # fmt: skip
         by_shares = min(lower, _fewest(self.shares))
         if by_shares > self.at_least:
             self.at_least = by_shares
@@ -290,7 +294,7 @@ def _most_classes(sizes: Sequence[int], limit: int) -> int:
 
 
 def _steps(sizes: Sequence[int], limit: int) -> int:
-    """Return about how many steps it takes to look through sets of at most so many clients."""
+    """Return about how many steps looking through sets of at most so many clients takes."""
     most = max(3, _most_classes(sizes, limit))
     counts = {(0, 0): 1}
     for size, many in collections.Counter(sizes).items():
@@ -299,13 +303,16 @@ def _steps(sizes: Sequence[int], limit: int) -> int:
             for own in range(min(many, (limit - clients) // size, most - 1 - members) + 1):
                 more[clients + own * size, members + own] += ways * math.comb(many, own)
         counts = more
-    return sum(counts.values()) + len(sizes)
+    return 3 * (sum(counts.values()) + len(sizes))
 
 
-def _search_primes() -> tuple[int, ...]:
-    """Return a prime of 17 bits, drawn for the call."""
+def _search_primes(half: int) -> tuple[int, ...]:
+    """Return a prime between a number and twice that, drawn for the call.
+
+    The larger, the fewer sets are on a line by chance, which the checker looks through at length.
+    """
     while True:
-        value = _HALF_PRIME + secrets.randbelow(_HALF_PRIME) | 1
+        value = half + secrets.randbelow(half) | 1
         if all(value % d for d in range(3, math.isqrt(value) + 1, 2)):
             return (value,)
 
