@@ -29,6 +29,7 @@ ORDER = (
     "_binomial",
     "_gaussian",
     "_cores",
+    "_sources",
     "_plugins",
     "_compile_cache",
     "_device",

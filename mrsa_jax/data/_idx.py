@@ -74,7 +74,7 @@ def read_idx_directory(
         ConfigurationError: If a file is broken, or the files do not belong together.
     """
     paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
-    found = [path for path in paths if path is not None]
+    found = idx_files(directory)
     if len(found) < len(paths):
         missing = [
             _candidates(*names)[0]
@@ -91,6 +91,12 @@ def read_idx_directory(
     _check_pair(found[0], train_images, train_labels)
     _check_pair(found[2], test_images, test_labels)
     return train_images, train_labels, test_images, test_labels
+
+
+def idx_files(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Return those of the four standard files that a folder has."""
+    paths = [_find(directory, stem, axes) for stem, axes in _STEMS]
+    return [path for path in paths if path is not None]
 
 
 def _check_pair(path: pathlib.Path, images: np.ndarray, labels: np.ndarray) -> None:

@@ -6,6 +6,7 @@ whose message says where was looked and how to get it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -15,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Key
 
-from mrsa_jax._errors import DataNotFoundError, nearest, require
+from mrsa_jax._errors import DataNotFoundError, MrsaError, nearest, require
 from mrsa_jax._packaged import packaged_file
 from mrsa_jax._streams import Stream, as_key, host_generator
 from mrsa_jax.data._cache import Arrays, cached
 from mrsa_jax.data._cifar import find_cifar, read_cifar
 from mrsa_jax.data._dataset import Dataset
-from mrsa_jax.data._idx import read_idx_directory
-from mrsa_jax.data._olivetti import read_olivetti
+from mrsa_jax.data._idx import idx_files, read_idx_directory
+from mrsa_jax.data._olivetti import olivetti_file, read_olivetti
 from mrsa_jax.data._tfds import prepared_folder, read_tfds
 
 PREPARED = {"mnist": 10, "fashion_mnist": 10, "cifar10": 10, "cifar100": 100}
@@ -118,6 +119,20 @@ def load(
     if kind == "tfds":
         return _from_splits(name, read_tfds(rest, directory), key)
     return _READERS[name](directory, key)
+
+
+def source_files(name: str, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """Return the files that a set is read from in a folder, those that are there."""
+    folder = pathlib.Path(directory).expanduser()
+    if name == "idx":
+        return idx_files(folder)
+    if name == "cifar":
+        with contextlib.suppress(MrsaError):  # whoever reads it says so
+            return find_cifar(folder)[2]
+        return []
+    prepared = prepared_folder(name.removeprefix("tfds:"), folder)
+    found = [olivetti_file(folder)] if prepared is None else sorted(prepared.iterdir())
+    return [path for path in found if path.is_file()]
 
 
 def packaged(name: str) -> pathlib.Path:

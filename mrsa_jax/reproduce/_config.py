@@ -34,7 +34,7 @@ class ReproduceConfig:
     """Folder of the data set's files, where it needs one."""
     out: pathlib.Path = pathlib.Path("results/reproduce")
     """Folder for tables, figures with their data, and the report. Items that it holds already,
-    made with the same settings, are taken from there."""
+    made with the same settings, data and version of the package, are taken from there."""
     json: bool = False
     """Print the verdicts as JSON on standard output."""
     overwrite: bool = False

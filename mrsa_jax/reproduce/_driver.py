@@ -173,7 +173,8 @@ def run_and_save(
     Raises:
         StoreError: If something cannot be written.
         ConfigurationError: For an unknown target or data set, or an output that is no folder.
-        OutputExistsError: If the folder holds something else, or an item of other settings.
+        OutputExistsError: If the folder holds something else, or an item of other settings, other
+            data or another version of the package.
     """
     targets = check_targets(config.targets)
     _check_dataset(config, targets)
@@ -181,6 +182,7 @@ def run_and_save(
     folder.check_folder(config.out)
     own = {target: item_config(config, target) for target in targets}
     kept = {target for target in targets if folder.is_made(own[target])}
+    folder.check_unchanged({".".join(t): own[t] for t in targets if t in kept}, config.out)
     rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
     size = "fast_seconds" if config.fast else "seconds"
     usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}

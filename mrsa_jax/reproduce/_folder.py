@@ -7,9 +7,11 @@ run that was interrupted or killed leaves the finished ones; the next run takes 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from mrsa_jax._errors import OutputExistsError
@@ -89,6 +91,27 @@ def is_made(config: ReproduceConfig) -> bool:
     """
     _store.check_output(config)
     return not config.overwrite and _store.is_complete(config)
+
+
+def check_unchanged(kept: Mapping[str, ReproduceConfig], out: pathlib.Path) -> None:
+    """Raise unless the items that are kept would be made as they were.
+
+    Args:
+        kept: The settings of each, by its name.
+        out: Folder of the reproduction.
+
+    Raises:
+        OutputExistsError: Naming the items and what has changed.
+    """
+    changed = {name: _store.changes_since(config) for name, config in kept.items()}
+    names = [name for name, words in changed.items() if words]
+    if names:
+        words = "; ".join(dict.fromkeys(itertools.chain.from_iterable(changed.values())))
+        raise OutputExistsError(
+            "`out` must hold items that the same code made of the same files; got "
+            f"{str(out)!r}, where {words}: choose another --out, or make these again by the same "
+            f"command with --overwrite and these targets alone: {' '.join(names)}"
+        )
 
 
 def written_item(config: ReproduceConfig, draw: Draw, made: Made) -> Made:

@@ -6,10 +6,13 @@ import contextlib
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, MrsaError, require, shortened
+from mrsa_jax._plugins import loading
+from mrsa_jax._sources import code_of
 from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row, label_of_words
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ def register(
             _built(factory, n, k, *parameters), "depends_on_data", None
         ),
         keys,
+        code_of(factory, sys._getframe(1).f_globals.get("__name__", "__main__"), loading()),
     )
 
 

@@ -42,6 +42,7 @@ class Row:
         depends_on_data: (num_clients, cohort_size, *parameters) -> whether clients' data decide who
             is asked; None where nobody says.
         papers: Keys of papers, or BibTeX entries.
+        code: () -> digests of a user's code, by module; the package's own has its version.
     """
 
     build: Callable[..., Any]
@@ -52,6 +53,7 @@ class Row:
     varies: Callable[..., bool] = lambda n, k, *parameters: False
     depends_on_data: Callable[..., bool | None] = lambda n, k, *parameters: False
     papers: tuple[str, ...] = _MULTIROUND
+    code: Callable[[], dict[str, str]] = dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +151,16 @@ class Scheme:
     def papers_of(name: str) -> tuple[str, ...] | None:
         """Return the papers behind a name, as keys or BibTeX; None if there is no such scheme."""
         return ROWS[name].papers if name in ROWS else None
+
+    @staticmethod
+    def code_of(text: str) -> dict[str, str]:
+        """Return digests of a user's code that a text names, by scheme and module."""
+        return {
+            f"scheme {name}, {module}": digest
+            for name in text.split(":")
+            if name in ROWS
+            for module, digest in ROWS[name].code().items()
+        }
 
     @staticmethod
     def filled(text: str, values: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ from mrsa_jax.study._config import (
     without_wishes,
 )
 from mrsa_jax.study._load import to_toml
+from mrsa_jax.study._made_by import changes, made_by
 
 _RUN = "run.json"
 _SETTINGS = "run.toml"
@@ -124,6 +125,14 @@ def check_unfinished(config: Settings, manifest: dict[str, Any]) -> None:
     where = f"{str(config.out)!r}"
     if getattr(config, "resume", False):
         if theirs == ours:
+            changed = changes(manifest.get("made_by"), made_by(config))
+            rule = "must continue a run of the same code and files; got"
+            if changed:
+                raise ConfigurationError(
+                    f"`resume` {rule} {where}, and since {manifest.get('created')} "
+                    f"{'; '.join(changed)}: choose another --out, or start anew with --overwrite "
+                    "and without --resume"
+                )
             return
         raise ConfigurationError(
             f"`resume` must continue a run of the same settings; got {ours}, and {where} holds "

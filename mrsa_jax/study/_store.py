@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, OutputExistsError, StoreError, require, writing
 from mrsa_jax.study._config import Settings, config_hash, to_dict
+from mrsa_jax.study._made_by import changes, made_by
 from mrsa_jax.study._run_folder import (
     check_not_in_use,
     check_unfinished,
@@ -54,6 +55,7 @@ def provenance(config: Settings) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": device_name(),
         "commit": _commit(),
+        "made_by": made_by(config),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -130,6 +132,12 @@ def is_complete(config: Settings) -> bool:
     manifest = read_json(config.out / _MANIFEST)
     same = manifest is not None and manifest["config_hash"] == config_hash(config)
     return same and unfinished_run(config.out) is None
+
+
+def changes_since(config: Settings) -> tuple[str, ...]:
+    """Say what has changed since the complete study in the output folder was made."""
+    manifest = read_json(config.out / _MANIFEST) or {}
+    return changes(manifest.get("made_by"), made_by(config))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,7 @@ from mrsa_jax.cli import main
 from mrsa_jax.reproduce import ITEMS
 from mrsa_jax.reproduce._summary import judged
 from mrsa_jax.reproduce.harness import Context, Found, Miss
+from mrsa_jax.study import _made_by
 
 families = inside("multiround.table1")
 
@@ -227,6 +228,24 @@ def test_expected_misses_hold_for_a_size_and_a_data_set() -> None:
                 (own,) = judged(reproduce.Made("ccesa", found, 0.0), config)
                 assert (own.why == "why") is is_explained
                 assert (own.standing == "explained") is is_explained
+
+
+def test_items_of_another_version_are_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make = _counted(monkeypatch, "family_sizes")
+    words = ["reproduce", "multiround.table1", "--fast", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    monkeypatch.setattr(_made_by, "__version__", "9.0")
+    capsys.readouterr()
+    assert main(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "where mrsa_jax is 9.0 now and was" in said
+    assert said.endswith("with --overwrite and these targets alone: multiround.table1")
+    assert len(make) == 1
+    assert main([*words, "--overwrite"]) == 0
+    assert main(words) == 0
+    assert len(make) == 2
 
 
 def test_a_failure_half_way_keeps_what_was_finished(

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +18,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import mrsa_jax
 from mrsa_jax import ConfigurationError, OutputExistsError, federated
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import (
+    DataConfig,
     DemoConfig,
     PopulationConfig,
     TrainConfig,
     TrainingConfig,
+    _made_by,
     config_hash,
     load_config,
     open_study,
@@ -114,6 +118,48 @@ def test_a_finished_study_of_other_settings_is_not_resumed(
     assert check_output(_config(tmp_path, resume=True))
     assert is_complete(_config(tmp_path))
     assert not is_complete(_config(tmp_path, rounds=9))
+
+
+def test_a_run_of_other_code_or_files_is_not_resumed(
+    tmp_path: pathlib.Path, results: xr.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the same name, size and time; another version; no record of either."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(b"old")
+    config = _config(tmp_path, data=DataConfig(dataset="idx", directory=folder))
+    resumed = dataclasses.replace(config, resume=True)
+    for complete in (False, True):
+        _finish(config, results) if complete else _stop(config, saved=True)
+        assert check_output(resumed)
+        labels = folder / "train-labels-idx1-ubyte"
+        times = labels.stat().st_atime_ns, labels.stat().st_mtime_ns
+        labels.write_bytes(b"new")
+        os.utime(labels, ns=times)
+        with pytest.raises(ConfigurationError) as caught:
+            check_output(resumed)
+        assert "train-labels-idx1-ubyte has changed (directory)" in str(caught.value)
+        assert str(caught.value).endswith("start anew with --overwrite and without --resume")
+        labels.write_bytes(b"old")
+        assert check_output(resumed)
+        with monkeypatch.context() as patch:
+            patch.setattr(_made_by, "__version__", "9.0")
+            with pytest.raises(ConfigurationError, match=r"mrsa_jax is 9\.0 now and was "):
+                check_output(resumed)
+            patch.setattr(_made_by, "_ALIKE", ((mrsa_jax.__version__, "9.0"),))
+            assert check_output(resumed)
+        if not complete:
+            assert (config.out / "checkpoints" / "10").is_dir()
+            assert check_output(dataclasses.replace(config, overwrite=True))
+            shutil.rmtree(config.out)
+    path = config.out / "study.json"
+    content = json.loads(path.read_text())
+    del content["made_by"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigurationError, match="kept no record of files and code"):
+        check_output(resumed)
+    assert open_study(config.out)
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path: pathlib.Path) -> None:

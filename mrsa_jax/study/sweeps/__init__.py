@@ -10,8 +10,9 @@ from mrsa_jax.study.sweeps._axes import Sweep, load_sweep, parse_sweep, sweep_of
 if TYPE_CHECKING:
     from mrsa_jax.study._runner import Machine
     from mrsa_jax.study.sweeps._dask import run_on_workers
-    from mrsa_jax.study.sweeps._engine import Plan, plan_sweep, run_sweep
+    from mrsa_jax.study.sweeps._engine import run_sweep
     from mrsa_jax.study.sweeps._hosts import join_hosts, run_on_hosts
+    from mrsa_jax.study.sweeps._plan import Plan, plan_sweep
     from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 __all__ = [

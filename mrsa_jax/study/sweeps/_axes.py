@@ -86,6 +86,7 @@ class Sweep:
         axes: Directions, in the order of the file.
         out: Folder of the results.
         overwrite: Whether to replace another study there.
+        recompute: Whether to compute points again that other code or files have made.
         skip_impossible: Leave cells that make no sense empty instead of refusing the sweep.
         trajectories: Keep what there is after each round, too.
         source: Text of the file.
@@ -96,6 +97,7 @@ class Sweep:
     axes: tuple[Axis, ...]
     out: pathlib.Path
     overwrite: bool = False
+    recompute: bool = False
     skip_impossible: bool = False
     trajectories: bool = False
     source: str = ""

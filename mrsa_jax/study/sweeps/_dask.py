@@ -18,7 +18,9 @@ from mrsa_jax._extras import how_to_install
 from mrsa_jax._plugins import load_plugins, loaded_plugins
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
-from mrsa_jax.study.sweeps._engine import Count, Plan, compute
+from mrsa_jax.study.sweeps._count import Count
+from mrsa_jax.study.sweeps._engine import compute
+from mrsa_jax.study.sweeps._plan import Plan
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ def _compute_all(client: Any, plan: Plan, tasks: Sequence[tuple[int, ...]], coun
         client.cancel(futures)
 
 
-def _work(plugins: tuple[str, ...], plan: Plan) -> list[int]:
+def _work(plugins: dict[str, dict[str, str]], plan: Plan) -> list[int]:
     """Compute points on a worker; return those that were written."""
     if plugins != loaded_plugins():
         load_plugins(plugins)

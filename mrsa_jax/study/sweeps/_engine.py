@@ -1,197 +1,29 @@
-"""Run a sweep: plan its points, compute those that are missing, keep each as it is done."""
+"""Run a sweep: compute the points that are missing, keep each as it is done."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-import json
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax._checks import check_count
-from mrsa_jax._errors import ConfigurationError, require
-from mrsa_jax._memory import memory_words
+from mrsa_jax._errors import require
 from mrsa_jax.study import _store
-from mrsa_jax.study._config import studied, to_dict
-from mrsa_jax.study._progress import Progress, checked_progress, note, warn
+from mrsa_jax.study._progress import Progress, checked_progress
 from mrsa_jax.study._runner import Machine, Runner
-from mrsa_jax.study.sweeps._axes import Point, Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._axes import Sweep, load_sweep, sweep_of
+from mrsa_jax.study.sweeps._count import Count
+from mrsa_jax.study.sweeps._plan import Plan, plan_sweep
 from mrsa_jax.study.sweeps._store import SweepStore, check_sweep_output
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_SHOWN = 20  # impossible cells in a message
-_SECONDS_TO_WAIT = 0.5  # for points that another process computes
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Points that one compiled program computes.
-
-    Attributes:
-        numbers: Of its points, counted over the grid, the last axis fastest.
-        together: How many are computed in one go.
-        memory_bytes: What these need, about.
-    """
-
-    numbers: tuple[int, ...]
-    together: int
-    memory_bytes: int
-
-    def tasks(self) -> Iterator[tuple[int, ...]]:
-        """Return the points that are computed in one go."""
-        for start in range(0, len(self.numbers), self.together):
-            yield self.numbers[start : start + self.together]
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a sweep comes to before anything is computed.
-
-    Attributes:
-        sweep: It.
-        machine: What it may use.
-        points: By number, the possible ones.
-        same: For the number of each possible point, that of the first with the same settings.
-        impossible: The others, which are left empty.
-        groups: Points by the program that computes them, each setting once.
-        variables: What each point has.
-        inner: Lengths of the dimensions within a point.
-        store_bytes: Size of the store before compression.
-    """
-
-    sweep: Sweep
-    machine: Machine
-    points: dict[int, Point]
-    same: dict[int, int]
-    impossible: tuple[Point, ...]
-    groups: tuple[Group, ...]
-    variables: dict[str, Any]
-    inner: dict[str, int]
-    store_bytes: int
-
-    @property
-    def num_computed(self) -> int:
-        """Points with settings of their own."""
-        return sum(len(group.numbers) for group in self.groups)
-
-    @property
-    def memory_bytes(self) -> int:
-        """What the largest group needs at once, about, beside JAX itself."""
-        return max((group.memory_bytes for group in self.groups), default=0)
-
-    def check_memory(self, processes: int = 1) -> str:
-        """Say what is needed where several processes of this machine compute, or refuse it.
-
-        Raises:
-            ConfigurationError: If memory does not suffice, naming the point that needs most.
-        """
-        if not self.groups:
-            return ""
-        largest = max(self.groups, key=lambda group: group.memory_bytes)
-        name = self.sweep.named(self.points[largest.numbers[0]].index)
-        reduce = "the sizes of that point" + (" or workers" if processes > 1 else "")
-        return memory_words(processes * self.memory_bytes, "grid", name, reduce)
-
-    @functools.cached_property
-    def twins(self) -> dict[int, list[int]]:
-        """For each computed point, all cells that it fills."""
-        found: dict[int, list[int]] = {}
-        for number, first in self.same.items():
-            found.setdefault(first, []).append(number)
-        return found
-
-    def tasks(self) -> list[tuple[int, ...]]:
-        """Return all points in the order in which they are computed, group by group."""
-        return [task for group in self.groups for task in group.tasks()]
-
-    def of_task(self, task: Sequence[int]) -> Plan:
-        """Return the plan of some points of one group alone, small enough to send."""
-        return dataclasses.replace(
-            self,
-            points={number: self.points[number] for number in task},
-            same={cell: number for number in task for cell in self.twins[number]},
-            impossible=(),
-            groups=(Group(tuple(task), self.together[task[0]], 0),),
-        )
-
-    @functools.cached_property
-    def together(self) -> dict[int, int]:
-        """How many of its group are computed in one go with each point, where all are missing."""
-        return {number: group.together for group in self.groups for number in group.numbers}
-
-    def open_store(self) -> SweepStore:
-        """Lay the store out, or open it where it is."""
-        return SweepStore.create(self.sweep, self.variables, self.inner)
-
-
-def plan_sweep(sweep: Sweep, machine: Machine | None = None) -> Plan:
-    """Check every cell and sort the points into groups.
-
-    Args:
-        sweep: As `load_sweep` returns it.
-        machine: What points may use.
-
-    Raises:
-        ConfigurationError: Naming the cells that make no sense, unless the sweep leaves these
-            empty; or where no cell makes sense.
-    """
-    machine = machine or Machine()
-    runner: Runner = sweep.kind.runner()
-    good: dict[int, Point] = {}
-    bad: list[Point] = []
-    first: dict[str, int] = {}
-    same: dict[int, int] = {}
-    groups: dict[Any, list[int]] = {}
-    for number, point in enumerate(sweep.points()):
-        if not point.problem:
-            key = json.dumps(studied(to_dict(point.config)), sort_keys=True, default=str)
-            try:
-                if key not in first:
-                    groups.setdefault(runner.group_of(point.config), []).append(number)
-            except ConfigurationError as error:  # shows only when its schemes are built
-                point = Point(point.index, None, str(error))
-            else:
-                good[number] = point
-                same[number] = first.setdefault(key, number)
-        if point.problem:
-            bad.append(point)
-    _check_possible(sweep, good, bad)
-    configs = [point.config for point in good.values()]
-    variables = runner.variables(configs, sweep.trajectories)
-    inner = runner.sizes(configs)
-    made = []
-    for numbers in groups.values():
-        config = good[numbers[0]].config
-        tasks = -(-len(numbers) // runner.together(config, machine))
-        count = -(-len(numbers) // tasks)  # tasks of about one size
-        made.append(Group(tuple(numbers), count, runner.memory_bytes(config, machine, count)))
-    each = sum(
-        np.dtype(one.dtype).itemsize * int(np.prod([inner[d] for d in one.dims], dtype=np.int64))
-        for one in variables.values()
-    )
-    return Plan(
-        sweep, machine, good, same, tuple(bad), tuple(made), variables, inner, each * sweep.size
-    )
-
-
-def _check_possible(sweep: Sweep, good: dict[int, Point], bad: Sequence[Point]) -> None:
-    if not bad or (sweep.skip_impossible and good):
-        return
-    lines = [f"  {sweep.named(point.index)}: {point.problem}" for point in bad[:_SHOWN]]
-    if len(bad) > _SHOWN:
-        lines.append(f"  and {len(bad) - _SHOWN} more")
-    raise ConfigurationError(
-        f"`grid` must hold only cells that make sense; {len(bad)} of {sweep.size} do not (nothing "
-        "was run; skip_impossible = true leaves them empty):\n" + "\n".join(lines)
-    )
 
 
 def sweep(
@@ -199,6 +31,7 @@ def sweep(
     *,
     out: str | pathlib.Path | None = None,
     overwrite: bool = False,
+    recompute: bool = False,
     memory_bytes: int | None = None,
     devices: int | None = None,
     progress: Progress | None = None,
@@ -213,6 +46,8 @@ def sweep(
             `command`), and the axes in `grid` and `zip` (`mrsa-jax sweep --help`).
         out: Folder of the store; as the study says, or `results/sweep`, if left out.
         overwrite: Replace another study there, or start this one anew.
+        recompute: Compute points again that other code, other files or another version of the
+            package has made; they are refused otherwise.
         memory_bytes: Bound on the memory of the points that are computed at once.
         devices: Devices that a point's trials, or clients, are dealt out to.
         progress: Receives how many points are done.
@@ -224,7 +59,8 @@ def sweep(
     Raises:
         ConfigurationError: By the path of the field that breaks a rule, or with the cells that
             make no sense; nothing is run then.
-        OutputExistsError: If the folder holds something else.
+        OutputExistsError: If the folder holds something else, or points that would not be made so
+            again, naming the file, the code or the version that has changed.
         StoreError: If it cannot be written.
 
     Examples:
@@ -242,7 +78,8 @@ def sweep(
     require(is_file or isinstance(study, Mapping), "study", rule, study)
     is_path = out is None or isinstance(out, str | os.PathLike)
     require(is_path, "out", "must be the path of a folder", out)
-    require(isinstance(overwrite, bool), "overwrite", "must be True or False", overwrite)
+    for name, flag in (("overwrite", overwrite), ("recompute", recompute)):
+        require(isinstance(flag, bool), name, "must be True or False", flag)
     for name, value in (("memory_bytes", memory_bytes), ("devices", devices)):
         if value is not None:
             check_count(value, name, "must be a positive integer or None")
@@ -253,6 +90,7 @@ def sweep(
         asked,
         out=asked.out if out is None else pathlib.Path(out),
         overwrite=overwrite or asked.overwrite,
+        recompute=recompute,
     )
     check_sweep_output(asked)
     return run_sweep(plan_sweep(asked, Machine(memory_bytes, devices)), progress)
@@ -286,57 +124,6 @@ def run_sweep(plan: Plan, progress: Progress | None = None) -> xr.Dataset:
     return _store.open_study(plan.sweep.out)
 
 
-class Count:
-    """Counts the cells that are done and passes that on."""
-
-    def __init__(self, plan: Plan, store: SweepStore, progress: Progress) -> None:
-        """Look at what is done already, and begin the stage."""
-        self._twins = plan.twins
-        self._tasks = plan.tasks()
-        self._store = store
-        self._total = len(plan.points)
-        self._progress = progress
-        for index in store.drop_damaged():
-            text = f"{plan.sweep.named(index)} is damaged in {plan.sweep.out}: it is computed again"
-            warn(progress, text)
-        done = store.done().ravel()
-        self.missing = {number for number in plan.points if not done[number]}
-        progress.stage(f"sweep of {plan.sweep.kind.name}", self._total)
-        there = self._total - len(self.missing)
-        if there:
-            note(progress, f"{there} of {self._total} points are there already")
-        self._show()
-
-    def add(self, number: int) -> None:
-        """Count a computed point, with all cells that it fills."""
-        self.missing.difference_update(self._twins[number])
-        self._show()
-
-    def passes(self) -> Iterator[list[tuple[int, ...]]]:
-        """Give all tasks that are to be done, again and again until nothing is missing.
-
-        What another process holds is tried again, after a little where nothing else was done: it
-        may have been killed.
-        """
-        while self.missing:
-            before = len(self.missing)
-            tasks = [tuple(filter(self._lacks, task)) for task in self._tasks]
-            yield [task for task in tasks if task]
-            if len(self.missing) == before:
-                time.sleep(_SECONDS_TO_WAIT)
-            if self.missing:
-                done = self._store.done().ravel()
-                self.missing = {number for number in self.missing if not done[number]}
-                self._show()
-
-    def _lacks(self, number: int) -> bool:
-        """Return whether a point, or a cell that it fills, is missing."""
-        return not self.missing.isdisjoint(self._twins[number])
-
-    def _show(self) -> None:
-        self._progress.update(self._total - len(self.missing), self._total)
-
-
 def compute(
     plan: Plan,
     store: SweepStore,
@@ -357,6 +144,7 @@ def compute(
     with store.claim(task) as own:
         if not own:
             return
+        plan.check_unchanged(own)
         if on_claimed is not None:
             on_claimed(own)
         start = time.perf_counter()
@@ -365,8 +153,9 @@ def compute(
         results = runner.run(configs, plan.machine, plan.sweep.trajectories, together)
         for number, values in zip(own, results, strict=True):
             seconds = time.perf_counter() - start
+            plan.check_unchanged([number])  # again: a file may have been replaced meanwhile
             for cell in reversed(plan.twins[number]):  # its own last: its flag tells of all
                 index = np.unravel_index(cell, plan.sweep.shape)
-                store.write(tuple(map(int, index)), values, seconds)
+                store.write(tuple(map(int, index)), values, seconds, plan.made_by[number])
             on_done(number)
             start = time.perf_counter()

@@ -11,17 +11,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._errors import ConfigurationError, MrsaError, require
 from mrsa_jax.study import _store
 from mrsa_jax.study._progress import Progress, Silent
 from mrsa_jax.study._runner import Runner
-from mrsa_jax.study.sweeps._engine import Count, Plan, compute
+from mrsa_jax.study.sweeps._count import Count
+from mrsa_jax.study.sweeps._engine import compute
+from mrsa_jax.study.sweeps._plan import Plan
 from mrsa_jax.study.sweeps._store import check_sweep_output
 
 if TYPE_CHECKING:
@@ -76,11 +80,27 @@ def run_on_hosts(plan: Plan, progress: Progress | None = None) -> xr.Dataset | N
     Raises:
         OutputExistsError: If the folder holds something else.
         StoreError: If it cannot be written.
+        ConfigurationError: If code or files differ between the processes.
     """
+    _check_alike(plan)
     if jax.process_index() == 0:
         return _lead(plan, progress or Silent())
     _follow(plan)
     return None
+
+
+def _check_alike(plan: Plan) -> None:
+    """Raise in all processes unless all have the same code and files."""
+    from jax.experimental import multihost_utils
+
+    own = hashlib.sha256(json.dumps(plan.made_by, sort_keys=True).encode()).digest()
+    several = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
+    if len(np.unique(np.reshape(several, (-1, len(own))), axis=0)) > 1:
+        names = sorted({name for one in plan.made_by.values() for name in one})
+        raise ConfigurationError(
+            f"`coordinator` must join processes of the same code and files; got others: compare "
+            f"{', '.join(names)} on the hosts, and start all of them again"
+        )
 
 
 def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
@@ -88,7 +108,11 @@ def _lead(plan: Plan, progress: Progress) -> xr.Dataset:
     check_sweep_output(plan.sweep)
     plan = _on_all_devices(plan)
     with contextlib.closing(plan.open_store()) as store:
-        count = Count(plan, store, progress)
+        try:
+            count = Count(plan, store, progress)
+        except MrsaError:  # the others must not wait for points
+            _tell(plan, None)
+            raise
         for tasks in count.passes():
             for task in tasks:
                 compute(plan, store, task, count.add, functools.partial(_tell, plan))

@@ -1,7 +1,8 @@
 """The store of a sweep: laid out whole at the start, each point written in its own chunks.
 
 A point's `done` flag is written last, so a kill leaves no half point that counts; a digest of its
-files is beside it, and a point that is damaged is computed again. Points are
+files is beside it, and a point that is damaged is computed again. Beside it too is what made the
+point: versions, code and files, so that none is kept that would not be made so again. Points are
 claimed by locks on single bytes of one file, which the system takes back however a process ends:
 several processes share a store and never do a point twice.
 """
@@ -30,6 +31,7 @@ from mrsa_jax._errors import (
 from mrsa_jax._locks import locked, unlock
 from mrsa_jax.study import _store
 from mrsa_jax.study._config import config_hash, different_settings, to_dict
+from mrsa_jax.study._made_by import changes
 from mrsa_jax.study._run_folder import read_json
 from mrsa_jax.study._runner import Variable
 from mrsa_jax.study.sweeps._axes import Axis, Sweep
@@ -41,6 +43,8 @@ _STORE = "results.zarr"
 _DIGESTS = "digests"
 _LOCK = "points.lock"
 _LAYOUT_LOCK = "layout.lock"
+_MADE_BY = "made_by"
+_IMPOSSIBLE = ("they are impossible now",)
 
 
 def check_sweep_output(sweep: Sweep) -> None:
@@ -128,8 +132,20 @@ class SweepStore:
         """Return whether a point is complete."""
         return self._array("done").has(index)
 
-    def write(self, index: tuple[int, ...], values: Mapping[str, Any], seconds: float) -> None:
+    def write(
+        self,
+        index: tuple[int, ...],
+        values: Mapping[str, Any],
+        seconds: float,
+        made_by: Mapping[str, str],
+    ) -> None:
         """Write a point, its flag last.
+
+        Args:
+            index: Its place.
+            values: By variable.
+            seconds: That it took.
+            made_by: As `study._made_by.made_by` returns it.
 
         Raises:
             StoreError: If the disk is full or not writable; the store stays sound.
@@ -139,9 +155,12 @@ class SweepStore:
             named |= {"seconds": seconds, "done": True}  # the flag last
             contents = {name: self._array(name).encoded(value) for name, value in named.items()}
             for name, content in contents.items():
-                if name == "done" and self._has_digests:
-                    digests = {one: _digest(index, one, own) for one, own in contents.items()}
-                    self._digests(index).write_text(json.dumps(digests), encoding="ascii")
+                if name == "done":
+                    (self.path / _DIGESTS).mkdir(exist_ok=True)  # which version 0.1 did not have
+                    sealed = contents | {_MADE_BY: _as_bytes(made_by)}
+                    digests = {one: _digest(index, one, own) for one, own in sealed.items()}
+                    text = json.dumps({_MADE_BY: made_by, "digests": digests})
+                    self._digests(index).write_text(text, encoding="ascii")
                 self._array(name).put(index, content)
 
     def drop_damaged(self) -> list[tuple[int, ...]]:
@@ -165,14 +184,48 @@ class SweepStore:
         return found
 
     def _is_sound(self, index: tuple[int, ...]) -> bool:
+        digests, made_by = self._record(index)
         try:
-            digests = json.loads(self._digests(index).read_text(encoding="ascii"))
             return "done" in digests and all(
-                _digest(index, name, self._array(name).stored(index)) == digest
+                _digest(index, name, self._content(index, name, made_by)) == digest
                 for name, digest in digests.items()
             )
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError):
             return False
+
+    def _content(self, index: tuple[int, ...], name: str, made_by: Any) -> bytes:
+        return _as_bytes(made_by) if name == _MADE_BY else self._array(name).stored(index)
+
+    def _record(self, index: tuple[int, ...]) -> tuple[dict[str, Any], Any]:
+        """Return the digests of a point, and what made it: None where that was not kept."""
+        try:
+            content = json.loads(self._digests(index).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return {}, None
+        if not isinstance(content, dict):
+            return {}, None
+        digests = content.get("digests", content)  # plain in stores of version 1.0
+        return (digests, content.get(_MADE_BY)) if isinstance(digests, dict) else ({}, None)
+
+    def changed(self, index: tuple[int, ...], made_by: Mapping[str, str] | None) -> tuple[str, ...]:
+        """Say what has changed since a complete point was made; None: that it cannot be made."""
+        theirs = self._record(index)[1]
+        return _IMPOSSIBLE if made_by is None else changes(theirs, made_by)
+
+    def drop(self, index: tuple[int, ...], made_by: Mapping[str, str] | None) -> None:
+        """Forget a point that something else has made, unless another process has it.
+
+        What its arrays hold goes too: it may be impossible now, and not be written again.
+        """
+        number = int(np.ravel_multi_index(index, self.sweep.shape))
+        with _as_store_errors(self.path):
+            if not self._claims.take(number):
+                return
+            if self.is_done(index) and self.changed(index, made_by):
+                for name in ("done", *sorted(self._record(index)[0])):
+                    if name != _MADE_BY:
+                        self._array(name).put(index, b"")
+            self._claims.give(number)
 
     def _digests(self, index: tuple[int, ...]) -> pathlib.Path:
         return self.path / _DIGESTS / ".".join(map(str, index))
@@ -210,7 +263,9 @@ def _lay_out(
     """Create all arrays; the manifest, which makes the folder a study, comes last."""
     import zarr  # alone: xarray takes seconds to import, and is not needed before the results are
 
-    manifest = _store.provenance(sweep.config) | {
+    manifest = _store.provenance(sweep.config)
+    del manifest[_MADE_BY]  # each point has its own
+    manifest |= {
         "swept": sweep.kind.name,
         "axes": [{"name": axis.name, "fields": list(axis.fields)} for axis in sweep.axes],
     }
@@ -261,6 +316,10 @@ def _check_variables(sweep: Sweep, path: pathlib.Path, variables: Mapping[str, V
     missing = [name for name in names if not (path / _STORE / name).is_dir()]
     rule = "must hold a sweep of this version, or be replaced with --overwrite; it lacks"
     require(not missing, "out", f"{rule} {', '.join(missing)}", str(path))
+
+
+def _as_bytes(made_by: Any) -> bytes:
+    return json.dumps(made_by, sort_keys=True).encode()
 
 
 def _digest(index: tuple[int, ...], name: str, content: bytes) -> str:

@@ -293,11 +293,11 @@ def test_a_full_disk_leaves_the_store_sound(small, tmp_path, monkeypatch):
     def no_space(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def full(self, index, values, seconds):
+    def full(self, index, values, seconds, made_by):
         calls.append(index)
         if len(calls) == 4:
             patch.setattr(os, "replace", no_space)
-        return written(self, index, values, seconds)
+        return written(self, index, values, seconds, made_by)
 
     with monkeypatch.context() as patch:
         patch.setattr(SweepStore, "write", full)
@@ -334,10 +334,10 @@ import sys
 from mrsa_jax.cli import main
 from mrsa_jax.study.sweeps import SweepStore
 write = SweepStore.write
-def logged(self, index, values, seconds):
+def logged(self, index, values, seconds, made_by):
     with open(sys.argv[1], "a") as log:
         log.write(f"{index}\\n")
-    write(self, index, values, seconds)
+    write(self, index, values, seconds, made_by)
 SweepStore.write = logged
 sys.exit(main(sys.argv[2:]))
 """

@@ -1,0 +1,359 @@
+"""Sweeps whose code, files or package change between two runs: nothing is mixed in silence."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrsa_jax import ConfigurationError, OutputExistsError, study
+from mrsa_jax._plugins import load_plugins
+from mrsa_jax.selection._registry import ROWS
+from mrsa_jax.study import _made_by, sweeps
+from mrsa_jax.study.sweeps import Machine, _dask, parse_sweep
+
+PLUGIN = """
+import mrsa_jax as mj
+
+def mine(num_clients, cohort_size):
+    return mj.selection.batch_partitioning(num_clients, cohort_size, 2)
+
+mj.selection.register("mine", mine)
+"""
+OTHER = PLUGIN.replace("cohort_size, 2)", "cohort_size, 4)")
+GRID = """
+rounds = 12
+trials = 3
+[population]
+num_clients = 12
+cohort_size = 4
+[grid]
+scheme = ["uniform", "mine"]
+seed = [0, 1, 2]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _registry() -> Iterator[None]:
+    yield
+    ROWS.pop("mine", None)
+
+
+@pytest.fixture
+def plugin(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "waiting.py"
+    loaded(path, PLUGIN)
+    return path
+
+
+def loaded(path: pathlib.Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    load_plugins([str(path)])
+
+
+def planned(out: pathlib.Path, text: str = GRID, **changes: Any) -> Any:
+    sweep = dataclasses.replace(parse_sweep(text), out=out, **changes)
+    return sweeps.plan_sweep(sweep, Machine(memory_bytes=1))
+
+
+def run(out: pathlib.Path, text: str = GRID, **changes: Any) -> Any:
+    return sweeps.run_sweep(planned(out, text, **changes)).load()
+
+
+def equal(one: Any, other: Any) -> None:
+    for name in one.data_vars:
+        if name != "seconds":
+            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+
+
+class Stop(Exception):
+    """Ends a run."""
+
+
+class AfterSome:
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def stage(self, name: str, total: int) -> None:
+        pass
+
+    def update(self, done: int, total: int) -> None:
+        if done >= self.most:
+            raise Stop
+
+
+def interrupted(out: pathlib.Path, most: int, text: str = GRID) -> None:
+    with pytest.raises(Stop):
+        sweeps.run_sweep(planned(out, text), AfterSome(most))
+
+
+# --- plugins ------------------------------------------------------------------------------------
+
+
+def test_an_edited_plugin_is_named_and_its_points_alone_are_computed_again(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    out = tmp_path / "out"
+    interrupted(out, 4)  # three of the package's scheme, one of the plugin's
+    before = study.open_study(out).load()
+    loaded(plugin, OTHER)
+    with pytest.raises(OutputExistsError) as caught:
+        run(out)
+    said = str(caught.value)
+    assert "1 cell of another state: waiting.py has changed (scheme mine)" in said
+    assert said.endswith("compute these points alone again with --recompute")
+    equal(before, study.open_study(out).load())
+    made = {p: p.stat().st_mtime_ns for p in (out / "results.zarr").glob("rank/0.*")}
+    found = run(out, recompute=True)
+    assert made == {p: p.stat().st_mtime_ns for p in made}
+    equal(run(tmp_path / "fresh"), found)
+    assert (found["strong_privacy"].sel(scheme="mine").values == 4).all()
+    equal(run(out), found)
+
+
+def test_the_same_text_elsewhere_is_the_same_code(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run(tmp_path / "out")
+    made = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
+    loaded(tmp_path / "elsewhere" / "renamed.py", PLUGIN)
+    run(tmp_path / "out")
+    assert made == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("rank/*")}
+
+
+def test_an_edit_that_leaves_size_and_time_is_run_and_seen(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    interrupted(tmp_path / "out", 4)
+    times = plugin.stat().st_atime_ns, plugin.stat().st_mtime_ns
+    plugin.write_text(OTHER)
+    os.utime(plugin, ns=times)
+    load_plugins([str(plugin)])
+    assert int(ROWS["mine"].build(12, 4).block_size) == 4
+    with pytest.raises(OutputExistsError, match=r"waiting\.py has changed \(scheme mine\)"):
+        run(tmp_path / "out")
+
+
+NEIGHBOUR = """
+import sys
+sys.path.insert(0, {folder!r})
+import mrsa_jax as mj
+from mine_sizes import size
+sys.path.pop(0)
+mj.selection.register("mine", lambda n, k: mj.selection.batch_partitioning(n, k, size()))
+"""
+
+
+@pytest.mark.parametrize("text", ["def size():\n    return 4\n", "size = lambda: int('4')\n"])
+def test_an_edited_neighbour_is_run_again_and_named(
+    text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mine_sizes", "mine_inner"):
+        monkeypatch.delitem(__import__("sys").modules, name, raising=False)
+    (tmp_path / "mine_inner.py").write_text("def size():\n    return 2\n")
+    (tmp_path / "mine_sizes.py").write_text("from mine_inner import size\n")
+    path = tmp_path / "waiting.py"
+    loaded(path, NEIGHBOUR.format(folder=str(tmp_path)))
+    out = tmp_path / "out"
+    interrupted(out, 4)
+    (tmp_path / "mine_inner.py").write_text(text)
+    os.utime(tmp_path / "mine_inner.py", (1, 1))  # not what the compiled one was made of
+    load_plugins([str(path)])
+    with pytest.raises(OutputExistsError, match=r"mine_inner\.py has changed \(scheme mine\)"):
+        run(out)
+    assert int(ROWS["mine"].build(12, 4).block_size) == 4
+
+
+def script(text: str) -> None:
+    exec(text, {"__name__": "__main__"})
+
+
+NOTEBOOK = """
+import functools
+import mrsa_jax as mj
+SIZES = {"large": 2}
+class Made:
+    def __init__(self, size):
+        self.size = size
+    def __call__(self, num_clients, cohort_size):
+        return (lambda t: mj.selection.batch_partitioning(num_clients, cohort_size, t))(
+            self.size or SIZES["large"]
+        )
+def of(made, n, k):
+    return made(n, k)
+mj.selection.register("mine", functools.partial(of, Made(None)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"large": 2', '"large": 4'),
+        ("Made(None)", "Made(4)"),
+        ("self.size = size", "self.size = size or 4"),
+        ("return made(n, k)", "return made(n, k) if n else None"),
+        ("cohort_size, t)", "cohort_size, t + 2)"),
+    ],
+)
+def test_what_a_notebook_defines_is_told_by_all_that_it_names(old: str, new: str) -> None:
+    script(NOTEBOOK)
+    first = ROWS["mine"].code()
+    script("# moved by a comment\n" + NOTEBOOK)
+    assert ROWS["mine"].code() == first
+    assert NOTEBOOK.count(old) == 1
+    script(NOTEBOOK.replace(old, new))
+    assert ROWS["mine"].code() != first
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_a_replaced_trace_of_the_same_name_size_and_time_is_named(tmp_path: pathlib.Path) -> None:
+    trace, out = tmp_path / "trace.npy", tmp_path / "out"
+    generator = np.random.default_rng(0)
+    np.save(trace, generator.random((12, 12)) < 0.5)
+    text = GRID.replace(', "mine"', "").replace(
+        "cohort_size = 4", f"cohort_size = 4\navailability = 'replay:{trace}'"
+    )
+    interrupted(out, 2, text)
+    times = trace.stat().st_atime_ns, trace.stat().st_mtime_ns
+    np.save(trace, generator.random((12, 12)) < 0.9)
+    os.utime(trace, ns=times)
+    with pytest.raises(
+        OutputExistsError, match=r"2 cells of another state: trace\.npy has changed"
+    ):
+        run(out, text)
+    equal(run(tmp_path / "fresh", text), run(out, text, recompute=True))
+
+
+def test_a_trace_that_is_replaced_while_the_sweep_runs_leaves_no_point_of_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    trace, out = tmp_path / "trace.npy", tmp_path / "out"
+    np.save(trace, np.ones((12, 12), np.bool_))
+    text = GRID.replace(', "mine"', "").replace(
+        "cohort_size = 4", f"cohort_size = 4\navailability = 'replay:{trace}'"
+    )
+
+    class Replacing(AfterSome):
+        def update(self, done: int, total: int) -> None:
+            if done == 1:
+                np.save(trace, np.zeros((12, 12), np.bool_))
+
+    with pytest.raises(ConfigurationError, match=r"since the sweep began trace\.npy has changed"):
+        sweeps.run_sweep(planned(out, text), Replacing(9))
+    assert int(study.open_study(out)["done"].sum()) == 1
+
+
+# --- the package --------------------------------------------------------------------------------
+
+
+def test_another_version_is_named_unless_it_computes_alike(
+    plugin: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, now = tmp_path / "out", _made_by.__version__
+    interrupted(out, 2)
+    monkeypatch.setattr(_made_by, "__version__", "9.0.1")
+    words = rf"2 cells of another state: mrsa_jax is 9\.0\.1 now and was {now}"
+    with pytest.raises(OutputExistsError, match=words):
+        run(out)
+    monkeypatch.setattr(_made_by, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0")))
+    with pytest.raises(OutputExistsError, match=words):
+        run(out)
+    monkeypatch.setattr(_made_by, "_ALIKE", (("8.0", "8.1"), (now, "9.0.0", "9.0.1")))
+    found = run(out)
+    monkeypatch.setattr(_made_by, "__version__", "8.1")
+    with pytest.raises(OutputExistsError) as caught:
+        run(out)
+    assert f"2 cells of another state: mrsa_jax is 8.1 now and was {now}" in str(caught.value)
+    assert "4 cells of another state: mrsa_jax is 8.1 now and was 9.0.1" in str(caught.value)
+    equal(found, run(out, recompute=True))
+
+
+def test_a_store_that_kept_no_record_is_read_and_refused(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    import json
+
+    out = tmp_path / "out"
+    expected = run(out)
+    for path in (out / "digests").iterdir():  # as version 1.0.0 wrote them
+        digests = json.loads(path.read_text())["digests"]
+        del digests["made_by"]
+        path.write_text(json.dumps(digests))
+    older = tmp_path / "older"
+    shutil.copytree(out, older)
+    shutil.rmtree(older / "digests")  # as versions before it
+    for folder in (out, older):
+        equal(expected, study.open_study(folder).load())
+        with pytest.raises(OutputExistsError, match="6 cells of another state: an earlier"):
+            run(folder)
+        equal(expected, run(folder, recompute=True))
+        equal(expected, run(folder))
+
+
+# --- others at the same time --------------------------------------------------------------------
+
+
+def test_a_worker_with_another_plugin_is_refused(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A worker that lives on has loaded the text of before; a file that it reads differs."""
+    from mrsa_jax._plugins import loaded_plugins
+
+    loaded(plugin, OTHER)
+    plan, plugins = planned(tmp_path / "out"), loaded_plugins()
+    plan.open_store().close()
+    task = next(task for task in plan.tasks() if plan.points[task[0]].index[0] == 1)
+    plugin.write_text(PLUGIN)
+    load_plugins([str(plugin)])
+    with pytest.raises(ConfigurationError, match=r"on every worker.*waiting\.py has changed"):
+        _dask._work(plugins, plan.of_task(task))
+    plugin.write_text(OTHER)  # the worker has the old one loaded, and finds the new one
+    assert _dask._work(plugins, plan.of_task(task)) == list(task)
+
+
+def test_a_process_of_other_code_that_fills_the_same_store_is_named(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    out = tmp_path / "out"
+    old = planned(out)
+    loaded(plugin, OTHER)
+    plan = planned(out)
+    store = plan.open_store()
+
+    class Other(AfterSome):
+        """While the first points are computed, another process writes the last."""
+
+        def update(self, done: int, total: int) -> None:
+            if done == 1:
+                store.write((1, 2), {}, 0.0, old.made_by[5])
+
+    with pytest.raises(
+        OutputExistsError, match=r"1 cell of another state: waiting\.py has changed"
+    ):
+        sweeps.run_sweep(plan, Other(9))
+    equal(run(tmp_path / "fresh"), run(out, recompute=True))
+    store.close()
+
+
+def test_a_cell_that_has_become_impossible_keeps_nothing(
+    plugin: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    out = tmp_path / "out"
+    run(out, skip_impossible=True)
+    loaded(plugin, PLUGIN.replace("cohort_size, 2)", "cohort_size, 3)"))
+    with pytest.raises(
+        OutputExistsError, match="3 cells of another state: they are impossible now"
+    ):
+        run(out, skip_impossible=True)
+    found = run(out, skip_impossible=True, recompute=True)
+    assert found["done"].values.sum() == 3
+    assert np.isnan(found["rank"].sel(scheme="mine")).all()
