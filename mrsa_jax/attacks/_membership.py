@@ -3,7 +3,8 @@
 Three attacks, by what they ask of a model: a threshold on the loss (Yeom et al. 2018); shadow
 models and a classifier of their outputs (Shokri, Stronati, Song, Shmatikov 2017, the attack of
 CCESA's Table 3); the likelihood ratio of each sample's own confidence under shadow models that saw
-it and that did not (Carlini, Chien, Nasr, Song, Terzis, Tramer 2022, "LiRA", today's standard).
+it and that did not (Carlini, Chien, Nasr, Song, Terzis, Tramer 2022, "LiRA"), which is
+strongest where many shadow models saw each sample.
 
 Shadow models are trained as clients are: from the global model that everybody has, all of them as
 one cohort.

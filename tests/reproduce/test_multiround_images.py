@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,25 @@ def test_every_client_is_scored_once_for_each_thing_seen(rows: pd.DataFrame) -> 
     assert (counts == 4).to_numpy().all()
     assert len(counts) == 5
     np.testing.assert_allclose(scored["psnr"], -10 * np.log10(scored["mse"]), rtol=1e-9)
+
+
+def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells them from the updates, which finds all of those that are solved for exactly."""
+    seen = []
+
+    class Attack:
+        def run(self, key: object, view: attacks.UpdateView) -> object:
+            seen.append(view)
+            shape = (*view.update.shape[:-1], view.num_images, *view.input_shape)
+            return types.SimpleNamespace(images=np.zeros(shape, np.float32))
+
+    monkeypatch.setattr(images, "_CLIENTS", 4)
+    ground = images._ground(Context(0, True, dataset="digits"), 0)
+    images._inverted_blocks(ground, ground.updates, 1, Attack())
+    images._inverted_blocks(ground, ground.updates, 2, Attack())
+    assert [view.labels for view in seen] == [None, None]
+    truth = np.asarray(ground.clients.labels)[:4]
+    np.testing.assert_array_equal(attacks.inferred_labels(seen[0])[:, 0], truth)
 
 
 def test_the_figure_draws_all_of_them(rows: pd.DataFrame) -> None:

@@ -209,8 +209,8 @@ def _caption(
     rates = (
         f"Learning rate {_RATE} for all schemes"
         if context.fast
-        else f"Learning rate of each scheme: the best of the paper's grid on a seed of its own "
-        f"({_rates(frame)})"
+        else f"Learning rate of each scheme: the best of the paper's grid on one pilot seed, a "
+        f"choice that the intervals leave out ({_rates(frame)})"
     )
     return (
         f"{where}. {_MODELS[first.model]}, {clients}dropout rates .1 to .5 shuffled over the "

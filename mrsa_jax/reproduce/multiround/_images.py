@@ -4,8 +4,8 @@ So, Ali, Guler, Jiao, Avestimehr, Appendix H: the server solves its sums for upd
 inverts them (Geiping et al. 2020). What it solves for is one client's update under random
 selection, and under Multi-RoundSecAgg the mean of a batch of T, which the paper inverts as if it
 were one client's; a better server looks for T images at once. Here in its worst case: every
-client's update is one step on one image of its own and stays the same from round to round, and
-the labels are known.
+client's update is one step on one image of its own and stays the same from round to round. Labels
+are told from the last layer's bias, as the server does not have them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class _Ground(NamedTuple):
     parameters: Any
     clients: data.ClientData
     images: np.ndarray
-    labels: np.ndarray
     updates: np.ndarray
 
 
@@ -73,9 +72,9 @@ def images_from_sums(context: Context) -> Found:
         f"{_clients_in_words(context, seeds)}; the small LeNet of Zhu et al. at its start, updates "
         f"of one step, the same in all of {_ROUNDS} rounds with K = {_COHORT} and dropout rate .1, "
         f"quantized to {_LEVELS:,} levels and summed in the ring. Least squares, then {steps:,} "
-        "iterations of signed Adam on the cosine, labels known: for one image, as the paper does, "
-        "or for T of them, then matched with the originals. The paper shows one image of CIFAR-10 "
-        "and prints no numbers."
+        "iterations of signed Adam on the cosine, with labels told from the last layer's bias: for "
+        "one image, as the paper does, or for T of them, then matched with the originals. The "
+        "paper shows one image of CIFAR-10 and prints no numbers."
     )
     return Found(tuple(_checks(frame)), frame, caption)
 
@@ -172,8 +171,7 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     parameters = federated.initial_parameters(key, model, images.shape[1:])
     trainer = federated.local_sgd(model, _RATE, batch_size=1)
     updates = np.asarray(federated.client_updates(key, model, parameters, own, trainer))
-    labels = np.asarray(labels, np.int32)
-    return _Ground(seed, key, model, parameters, own, images, labels, updates)
+    return _Ground(seed, key, model, parameters, own, images, updates)
 
 
 def _played(ground: _Ground, target: int, rate: float | None) -> Any:
@@ -227,7 +225,6 @@ def _inverted_blocks(
         ground.clients.num_classes,
         jnp.asarray(means, jnp.float32),
         target,
-        jnp.asarray(ground.labels[blocks]),
     )
     images = attack.run(jax.random.fold_in(ground.key, int(Stream.ATTACK)), view).images
     return blocks, images  # [blocks, images of a block, ...]
