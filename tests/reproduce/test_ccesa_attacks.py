@@ -143,7 +143,7 @@ def test_intervals_of_several_cases_hold_together() -> None:
 
 def test_forty_percent_hide_but_lose_the_sum() -> None:
     check = inversion._forty_percent(Context(0, True))
-    assert check.verdict == "paper errs"
+    assert check.verdict == "our reading"
     assert "0 are not private" in check.ours
 
 

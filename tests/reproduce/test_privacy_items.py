@@ -47,7 +47,7 @@ def test_about_n_rounds_is_n_to_a_twentieth_more(upper: list[list[int]], verdict
     [
         ([12] * 18 + [6, 1], [12] * 18 + [6, 1], "reproduced"),
         ([12] * 10 + [4] * 9 + [1], [12] * 19 + [1], "differs"),  # nothing proves T < 6 early
-        ([12] * 10 + [4] * 9 + [1], [12] * 10 + [4] * 9 + [1], "paper errs"),
+        ([12] * 10 + [4] * 9 + [1], [12] * 10 + [4] * 9 + [1], "our reading"),
         ([12] * 20, [12] * 20, "differs"),  # never 1
     ],
 )
@@ -90,6 +90,6 @@ def test_means_leave_out_trials_in_which_nobody_took_part() -> None:
 def test_the_estimate_is_wrong_in_small_histories_too() -> None:
     """In some of four random histories at N = 24, all of whose rounds are certified."""
     check = items._exhaustive(Context(1, True))
-    assert check.verdict == "paper errs"
+    assert check.verdict == "our reading"
     assert int(check.ours.split()[0]) >= 1
     assert "(0 rounds without" in check.ours

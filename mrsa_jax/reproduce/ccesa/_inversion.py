@@ -223,10 +223,11 @@ def _forty_percent(context: Context) -> Check:
         ours=f"p = {p:g} ({100 * share:.1f} % by Appendix D.1): {failed}; "
         f"{rates[rule].not_private.count} are not private",
         tolerance="fewer than half of the rounds fail, nobody lost",
-        otherwise="paper errs",
+        otherwise="our reading",
         of_data=False,
-        note=f"t = {rule} is Remark 4's, 21 that of Figure B.1, whose p = 0.7 costs "
-        f"{100 * enough:.1f} %. Pads hide the models at p = 0.4 too, but their sum is lost",
+        note=f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 that of "
+        f"Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide the models at p = 0.4 "
+        "too, but their sum is lost",
     )
 
 

@@ -110,9 +110,10 @@ def share_thresholds(context: Context) -> Found:
             paper="a connection probability",
             ours=f"{secagg.connection_probability(40, 0.1):.4f}",
             tolerance="at most 1",
-            otherwise="paper errs",
-            note="no graph meets Remark 1 there; p* is at most 1 from n = 55 on. At q_total = 0 "
-            f"it is {secagg.connection_probability(40, 0.0):.3f}",
+            otherwise="not stated",
+            note="the figure's two q_total are lost; no graph meets Remark 1 at 0.1, where p* is "
+            "at most 1 from n = 55 on. At q_total = 0 it is "
+            f"{secagg.connection_probability(40, 0.0):.3f}",
         ),
     ]
     return Found(

@@ -150,6 +150,13 @@ def _is_close(ratio: float, p: float) -> bool:
     return abs(ratio / p - 1) <= _OURS_CLOSE
 
 
+def _as_claimed(ratio: float, p: float) -> bool | None:
+    """Return whether times shrink by p; None where noise could have moved them there or away."""
+    if abs(ratio / p - 1) <= _COUNTS_CLOSE:
+        return True
+    return None if _is_close(ratio, p) else False
+
+
 def _milliseconds(result: secagg.AggregateResult, case: _Case) -> list[float]:
     """Return a client's mean time at each step, and the server's to unmask."""
     worked = case.survivors[:4].sum(axis=1)  # who computes at a step, heard or not
@@ -211,10 +218,11 @@ def _our_checks(data: pd.DataFrame) -> Iterator[Check]:
         parts = ", ".join(f"{value:.2f}" for value in each["CCESA"] / each["SecAgg"])
         yield state(
             f"our CCESA/SecAgg, a client's Steps 1 to 3, n = {n}, q_total = {total:g}",
-            _is_close(ratio, p),
+            _as_claimed(ratio, p),
             paper=f"p = {p}",
             ours=f"{ratio:.3f} (steps {parts})",
-            tolerance=f"within {100 * _OURS_CLOSE:.0f} %",
+            tolerance=f"within {100 * _COUNTS_CLOSE:.0f} %, as counts; undecided up to "
+            f"{100 * _OURS_CLOSE:.0f} %, by which times of milliseconds vary",
             note="key agreements, keystream and messages shrink by p, the products of "
             "sharing by about p t / (n/2 + 1)",
         )
@@ -226,15 +234,16 @@ def _printed_checks() -> Iterator[Check]:
         ours, whole = _PRINTED["CCESA", n, total], _PRINTED["SecAgg", n, total]
         ratios = [a / b for a, b in zip(ours, whole, strict=True)]
         off = [k for k in (1, 2, 3) if abs(ratios[k] / p - 1) > _PRINTED_CLOSE]
-        is_known = (n, total) == (300, 0.1) and off == [3]
         yield state(
             f"printed CCESA/SecAgg of Steps 1 to 3, n = {n}, q_total = {total:g}",
             not off,
             paper=f"p = {p}",
             ours=", ".join(f"{ratio:.3f}" for ratio in ratios[1:4]),
             tolerance=f"each within {100 * _PRINTED_CLOSE:g} %",
-            otherwise="paper errs" if is_known else "differs",
-            note="Step 3 lies far from p, alone among 18 entries" if off else "",
+            otherwise="our reading",
+            note="the paper gives no tolerance; this one was read off its other 17 ratios"
+            if off
+            else "",
         )
     lossy = [_server_ratio(n, 0.1) / p - 1 for n, total, _, p in TABLE_2_PARAMETERS if total]
     plain = {n: _server_ratio(n, 0.0) for n in (100, 300, 500)}

@@ -143,7 +143,7 @@ def chance_check(
         note: Said beside the verdict.
     """
     cases = list(counts)
-    level = 1 - (1 - _LEVEL) / len(cases)
+    level = 1 - (1 - _LEVEL) / max(1, len(cases))
     ends = [binomial_interval(hits, trials, level) for hits, trials in cases]
     step = 0.1 * (1 - chance)
     floor = chance + step
@@ -164,7 +164,10 @@ def chance_check(
         else f"lower end of the {joint}99 % interval at least {100 * floor:g} % (chance: "
         f"{100 * chance:g} %)"
     )
-    return state(claim, holds, paper=paper, ours=", ".join(words), tolerance=reach, note=note)
+    return state(
+        claim, holds if cases else None, paper=paper, ours=", ".join(words) or "no guess",
+        tolerance=reach, note=note,
+    )  # fmt: skip
 
 
 def _is_chance(low: float, high: float, chance: float, margin: float) -> bool | None:

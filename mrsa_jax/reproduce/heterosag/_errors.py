@@ -194,12 +194,6 @@ def expansion(context: Context) -> Found:
         name = f"K = {'2^16' if levels > 2 else '2'}, {who}"
         note = f"{real:.6f} by the formula as printed, without whole bits"
         checks.append(compare(name, paper, whole, tolerance=1e-12, note=note))
-    users, subgroup = 2**14, 7
-    checks.append(
-        state("2^14 users in subgroups of 7", users % subgroup == 0, paper="n = 7 of N = 2^14",
-              ours=f"{users / subgroup:.2f} subgroups", tolerance="exact", otherwise="paper errs",
-              note="no whole number of subgroups; the factors do not depend on it")
-    )  # fmt: skip
     rows = [
         {"K": levels, "summed": 2**power, "factor": hetero.expansion_factor(levels, 2**power),
          "real bits": hetero.expansion_factor(levels, 2**power, rounded=False)}

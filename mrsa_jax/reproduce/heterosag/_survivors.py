@@ -54,8 +54,8 @@ def dropouts(context: Context) -> Found:
                   ours=f"its power Z: {many['formula'].min():.3f}, not "
                   f"{one['formula'].min():.3f}, for five subgroups at n = 4, p = .5",
                   tolerance="simulated rounds of five subgroups",
-                  otherwise="paper errs" if bool(many["holds"].all()) else "differs",
-                  note="the theorem says 'in each subgroup' and gives one subgroup's chance"),
+                  otherwise="our reading" if bool(many["holds"].all()) else "differs",
+                  note="'in each subgroup' may mean one of them or all; eq. (19) is one's chance"),
             state("values of eq. (19) at n = 4 and 7", fits, paper=_values(published),
                   ours=_values({case: known[case] for case in published}),
                   tolerance="four digits", note="recomputed by another program"),

@@ -95,7 +95,7 @@ def models_of_2021(context: Context) -> Found:
             paper="so the server can reconstruct all local models, as T = 1",
             ours=f"T = 2, models that do not change: {_words(still[two])}",
             tolerance="each seed of T = 2 over 0.05",
-            otherwise="paper errs",
+            otherwise="undecided" if context.fast else "paper errs",
             note="models of a round are nearly one: the mean of a block is near each of its "
             "clients' models, which T = 2 hides; the AAAI text measures updates instead",
         ),
@@ -162,10 +162,10 @@ def _recovered(means: dict[str, list[float]], words: str, printed: str = "") -> 
     values = means[RANDOM]
     return state(
         f"mean error of random selection, {words}",
-        sum(values) / len(values) < SMALL,
+        max(values) < SMALL,
         paper=f"{printed}the server reconstructs all updates",
         ours=_words(values),
-        tolerance="mean over seeds under 0.05",
+        tolerance="each seed under 0.05",
     )
 
 
