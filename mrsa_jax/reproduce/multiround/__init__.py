@@ -1,9 +1,9 @@
 """Multi-RoundSecAgg's tables and figures, remade and judged: one row an item.
 
 So, Ali, Guler, Jiao, Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy
-Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 1 to 10, Remark 7,
-Theorem 3, and Figure 8 of the 2021 text; beside them what the published estimate of T misses, who
-leaks earlier, and what least squares recovers. Errata and open readings: docs/errata.md.
+Leakage in Federated Learning" (AAAI version): Tables 1, 3, 4, 5, Figures 1 to 10, Theorems 1 to 3,
+Remarks 6 and 7, and Figure 8 of the 2021 text; beside them what the published estimate of T misses,
+who leaks earlier, and what least squares recovers. Errata and open readings: docs/errata.md.
 """
 
 from __future__ import annotations
@@ -61,6 +61,18 @@ ROWS: dict[str, Row] = {
     "fig3": Row(
         "Figure 3: cardinality against privacy target (Theorem 1)", 30, 4,
         "theory.theorem_1", "theory.draw_cardinality",
+    ),
+    "theorem1": Row(
+        "Theorem 1: the fairness gap F = 0", 30, 5,
+        "fairness.fairness_gap", "fairness.draw_fairness_gap",
+    ),
+    "theorem2": Row(
+        "Theorem 2: convergence by cardinality", 8, 5,
+        "convergence.convergence", "convergence.draw_convergence",
+    ),
+    "remark6": Row(
+        "Remark 6, Appendix C: no family that keeps T is larger", 1, 1,
+        "necessity.necessity", "necessity.draw_necessity",
     ),
     "remark7": Row(
         "Remark 7: non-linear reconstruction", 10, 2,

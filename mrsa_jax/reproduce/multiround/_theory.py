@@ -18,6 +18,7 @@ from mrsa_jax.availability import independent
 from mrsa_jax.reproduce.harness import Check, Found, compare, schemes_for, state, targets_of
 from mrsa_jax.reproduce.harness import _figures as draw
 from mrsa_jax.reproduce.harness._context import RATES, Context, rows_to_frame
+from mrsa_jax.reproduce.harness._intervals import binomial_interval, every
 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
@@ -153,7 +154,7 @@ def full_rank(context: Context) -> Found:
         data,
         f"Share of {draws} histories whose participation matrix has rank N, ranks by drawn primes. "
         "Crosses: the bound (32) for i.i.d. selection with its o(1) set to 0; (31) has no numeric "
-        "value (its constant is unknown).",
+        "value (its constant is unknown): only how it falls is judged.",
     )
 
 
@@ -214,8 +215,42 @@ def _theorem_3_checks(data: pd.DataFrame, draws: int) -> Iterator[Check]:
         ours=f"{uniform[largest]:.4f}",
         tolerance="above 0.99 at N = 120 (0.9 at N = 40)",
     )
+    yield _decays(at_n[at_n["selection"] == "K-uniform"], draws)
     before = data[data["rounds"] < data["N"]]["full_rank"].max()
     yield compare("P(full rank) before round N", 0.0, float(before))
+
+
+def _decays(at_n: pd.DataFrame, draws: int) -> Check:
+    """Judge (31), whose c' is not given: that of the fewest clients must do for more of them."""
+    found, words = [], []
+    for share, rows in at_n.groupby(at_n["K"] / at_n["N"]):
+        if len(rows) < 2:
+            continue
+        ends = [
+            binomial_interval(round(draws * (1 - rate)), draws, _LEVEL)
+            for rate in rows["full_rank"]
+        ]
+        sizes = rows["N"].tolist()
+        slow, fast = (-math.log(end / 2) / sizes[0] for end in reversed(ends[0]))
+        for n, (low, high) in zip(sizes[1:], ends[1:], strict=True):
+            limits = [2 * math.exp(-rate * n) for rate in (fast, slow)]
+            found.append(True if high <= limits[0] else False if low > limits[1] else None)
+        parts = ", ".join(
+            f"N = {n}: {1 - rate:.2g}" for n, rate in zip(sizes, rows["full_rank"], strict=True)
+        )
+        words.append(f"K/N = {share:g}, c' = {slow:.3f} to {fast:.3f}, {parts} are singular")
+    return state(
+        "K-uniform selection: P(full rank) after N rounds as N grows, K/N fixed",
+        every(found) if found else None,
+        paper="at least 1 - 2 exp(-c' N), (31)",
+        ours="; ".join(words),
+        tolerance=f"c' by the fewest clients, {100 * _LEVEL:g} % intervals of {draws} histories",
+        note="c' is not given, and some c' fits any finite number of sizes: judged is whether the "
+        "chance falls as fast as (31) says from one size to the next",
+    )
+
+
+_LEVEL = 0.999  # of intervals of the chance of a singular matrix
 
 
 _LOOKS: dict[str, Any] = {"color": draw.SHADES, "marker": draw.MARKERS}
