@@ -115,9 +115,9 @@ _POLICIES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def check_policy(name: Any) -> str:
+def check_policy(name: Any, argument: str = "policy") -> str:
     """Return the name of a policy, or raise naming the nearest."""
-    return check_known(name, "policy", _POLICIES, "a known policy")
+    return check_known(name, argument, _POLICIES, "a known policy")
 
 
 def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:

@@ -14,22 +14,25 @@ from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._checks import check_known, check_number, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import telling, told
+from mrsa_jax._round_rules import RoundRule, SplitPolicy
 from mrsa_jax._selector import Selector, block_size_of
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability import Availability, Independent
+from mrsa_jax.availability import Availability, Independent, StepDropout
+from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._drawn import Drawn
 from mrsa_jax.dp._histories import (
     Histories,
     Progress,
-    check_noise,
     checked_histories,
     worst_mu,
 )
-from mrsa_jax.dp._mixtures import Known, Sampled
+from mrsa_jax.dp._mechanism import RingMechanism
+from mrsa_jax.dp._mixtures import Between, Known, Sampled
 from mrsa_jax.dp._one_by_one import Losses
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
 from mrsa_jax.dp._strategies import check_strategy
+from mrsa_jax.dp._sums import SumPlan, checked_sums
 
 Adversary = Literal["server", "models"]
 Method = Literal["auto", "pattern_averaged", "amplified", "worst_case", "monte_carlo"]
@@ -44,6 +47,9 @@ class Loss(Protocol):
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which delta is kept."""
+
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return what it is no less and no more than, with chance 1 - error."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -118,10 +124,12 @@ class Account:
 
 
 class _Plan(NamedTuple):
-    """What is asked of a method."""
+    """What is asked of a method; `sums` where their noise or their losses make them differ."""
 
     histories: Histories
+    sums: SumPlan | None
     noise_multiplier: float
+    delta: float
     strategy: Float64[np.ndarray, "rounds rounds"] | None
     adversary: Adversary
     trials: int
@@ -143,9 +151,13 @@ def account(
     selector: Selector,
     availability: Availability,
     rounds: int,
-    noise_multiplier: float,
+    noise_multiplier: float | None = None,
     delta: float = 1e-5,
     *,
+    planned: int | None = None,
+    steps: StepDropout | None = None,
+    rule: SplitPolicy | RoundRule = "ignore",
+    mechanism: RingMechanism | None = None,
     adversary: Adversary = "server",
     method: Method = "auto",
     strategy: Any = None,
@@ -159,7 +171,9 @@ def account(
 
     The guarantee is of a client's contributions, each of length at most the clip, being in the
     sums or replaced by zeros, against one who knows all else and may choose it. `ledger` says
-    afterwards what was really spent.
+    afterwards what was really spent: the account is the mean of its delta over the histories that
+    there can be, if both are asked of the same noise. Where clients add it, that takes `planned`,
+    or `mechanism`: a sum of fewer than planned has less.
 
     Args:
         selector: Whom the server asks. It must not look at data.
@@ -167,6 +181,15 @@ def account(
         rounds: J >= 1.
         noise_multiplier: Standard deviation of the noise of each sum, in units of the clip.
         delta: In (0, 1).
+        planned: K, where clients add the noise, as for `ledger`: each survivor adds 1/K of the
+            planned variance. None: it is added once to each sum, whoever is in it.
+        steps: Who survives the protocol's steps, e.g. `availability.independent_steps(0.05)`: sums
+            are those of `selection.rollout_rounds`. None: nobody is lost inside a round, and each
+            cohort is a sum, one of a single client too, as in `selection.rollout`.
+        rule: What is learnt of a round with losses: a policy for blocks that lose a member
+            (`selection.learnt_sums`, at threshold 2), or a rule, such as `secagg.graph_rule`.
+        mechanism: What `ring_mechanism` returned, instead of `noise_multiplier` and `planned`: the
+            mean of what `ledger(mechanism=)` proves for each history, rounding included.
         adversary: "server" sees who takes part, besides the sums: no sampling amplifies privacy
             against it. "models" sees the released sums, or their means over a fixed number, and
             nothing of who is in them, not even how many.
@@ -178,7 +201,8 @@ def account(
             clients join one by one by coins of their own. "worst_case": the largest mu of any
             participation that the schedule allows, one Gaussian. "monte_carlo": `privacy_losses`
             of the exact pair, where it can be drawn; against models. "auto": the least of the first
-            two that hold.
+            two that hold. Only the first and the third hold of shared noise and of losses: how
+            large a sum's noise is, and that it is missing, tell how many took part.
         strategy: C, as for `ledger`; None: each sum has noise of its own.
         clients: Indices of those that are asked about; all if None.
         trials: Histories to simulate, if their law is not known; samples of either side to draw.
@@ -195,7 +219,8 @@ def account(
         ConfigurationError: If noise is not positive and finite, delta or the confidence not in
             (0, 1), a size no positive integer, the scheme looks at data, or "amplified" is asked
             for where it does not hold: against the server, of blocks, of cohorts of fixed size, of
-            availability that rounds or clients share, with a minimum separation or a strategy.
+            availability that rounds or clients share, with a minimum separation or a strategy, of
+            shared noise or losses; if a strategy is of sums whose noise varies.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -205,28 +230,36 @@ def account(
         Account(epsilon: largest 6.09, mean 6.09; delta: 1e-05; against: server; method:
         pattern_averaged (known law); Exact for who sees who takes part.; The law of counts is
         known: nothing is simulated.)
+        >>> steps = mj.availability.independent_steps(0.05)
+        >>> lossy = mj.dp.account(blocks, online, 100, 4.0, planned=6, steps=steps)
+        >>> lossy.epsilon[0].round(1).item()  # less noise in fewer sums
+        6.2
         >>> coins = mj.selection.bernoulli(24, 0.25)
         >>> alone = mj.dp.account(coins, online, 100, 4.0, adversary="models")
         >>> alone.method, alone.epsilon[0].round(2).item()
         ('amplified', 2.39)
 
     Cost: a law of counts takes J evaluations of delta for each step of a root, and for each
-    different client; a simulation its rounds' choices, and 2 bytes for each trial and client; with
-    a strategy also a product of the strategy's Gram matrix with each history, and 16 bytes.
+    different client; one of sums up to 16384, and transforms of 2^18 numbers; a simulation its
+    rounds' choices, and 2 bytes for each trial and client, of sums 16; with a strategy also a
+    product of the strategy's Gram matrix with each history, and 16 bytes.
 
     Source: Dong, Roth, Su, "Gaussian differential privacy" (2022); the mean by joint convexity of
         the hockey-stick divergence. The interval: see `_mixtures`.
     """
-    bound, scale = checked_histories(selector, availability, rounds), check_noise(noise_multiplier)
+    bound = checked_histories(selector, availability, rounds)
+    scale, sums = checked_sums(bound, noise_multiplier, planned, steps, rule, mechanism)
     wanted = _check_open(delta, "delta")
     level = _check_open(confidence, "confidence")
     check_known(adversary, "adversary", typing.get_args(Adversary), "a known adversary")
     check_known(method, "method", typing.get_args(Method), "a known method")
     matrix = None if strategy is None else check_strategy(strategy, bound.rounds)
+    wrong = matrix is not None and sums is not None
+    require(not wrong, "strategy", f"must be left out {_VARY}", "a strategy")
     some = _check_clients(clients, bound.selector.num_clients)
     require(progress is None or callable(progress), "progress", "must be callable", progress)
-    plan = _Plan(bound, scale, matrix, adversary, check_size(trials, "trials"), as_key(seed),
-                 progress)  # fmt: skip
+    plan = _Plan(bound, sums, scale, wanted, matrix, adversary, check_size(trials, "trials"),
+                 as_key(seed), progress)  # fmt: skip
     reason = _why_not_amplified(plan)
     require(method != "amplified" or not reason, "method", f"must not be 'amplified': {reason}")
     if method == "monte_carlo":
@@ -245,23 +278,15 @@ def account(
 
 def _ends(found: _Found, delta: float, error: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return epsilon, and what it is no less and no more than, of each client."""
-    rows = []
-    for loss in found.losses:
-        epsilon = loss.epsilon(delta)
-        ends = (epsilon, epsilon)
-        if isinstance(
-            loss, Sampled | Drawn
-        ):  # all intervals hold together: each fails with its share
-            ends = loss.interval(delta, error / len(found.losses))
-        elif isinstance(loss, Losses):
-            ends = (loss.lower(delta), epsilon)
-        rows.append((epsilon, *ends))
+    # all intervals hold together: each fails with its share
+    each = error / len(found.losses)
+    rows = [(loss.epsilon(delta), *loss.interval(delta, each)) for loss in found.losses]
     epsilon, lower, upper = np.array(rows).T[:, found.of]
     return epsilon, lower, upper
 
 
 def _note_of_trials(found: _Found, delta: float, error: float) -> tuple[str, ...]:
-    own = [loss for loss in found.losses if isinstance(loss, Sampled | Drawn)]
+    own = [loss for loss in found.losses if isinstance(loss, Between | Drawn | Sampled)]
     if not own:
         return ()
     wanted = max(loss.trials_wanted(delta, error / len(own)) for loss in own)
@@ -278,6 +303,8 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     if plan.adversary == "models":
         exact = "An upper bound, by joint convexity: this adversary sees less than is allowed for."
     law = plan.histories
+    if plan.sums is not None:
+        return _of_sums(plan, plan.sums, some, exact)
     if law.coins is not None and plan.strategy is None:
         coins, first, of = np.unique(law.coins[some], return_index=True, return_inverse=True)
         del coins
@@ -297,6 +324,21 @@ def _pattern_averaged(plan: _Plan, some: np.ndarray) -> _Found:
     return _Found(losses, of, plan.trials, (exact,))
 
 
+def _of_sums(plan: _Plan, sums: SumPlan, some: np.ndarray, exact: str) -> _Found:
+    """Average over histories of sums that differ in noise, or are lost."""
+    notes: tuple[str, ...] = (exact,)
+    if isinstance(sums.costs.law, RingLosses):
+        notes += ("Of the mechanism's integers: its Renyi bounds, as `ledger(mechanism=)` has it.",)
+    classes, first, of = np.unique(sums.alike[some], return_index=True, return_inverse=True)
+    known = [sums.known(int(client)) for client in some[first]]
+    laws = tuple(one for one in known if one is not None)
+    if len(laws) == len(known):
+        return _Found(laws, of, 0, (*notes, "The law of sums is known: nothing is simulated."))
+    drawn = sums.sampled(plan.seed, plan.trials, plan.delta, plan.progress)
+    losses = tuple(drawn(np.flatnonzero(sums.alike == one)) for one in classes)
+    return _Found(losses, of, plan.trials, notes)
+
+
 def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
     assert law.coins is not None
@@ -311,6 +353,8 @@ def _amplified(plan: _Plan, some: np.ndarray) -> _Found:
 def _largest_mu(plan: _Plan) -> float:
     """Return mu of the worst participation that the schedule allows."""
     law = plan.histories
+    if plan.sums is not None:
+        return float(np.sqrt(plan.sums.most))
     if plan.strategy is None:
         return float(np.sqrt(law.most)) / plan.noise_multiplier
     return worst_mu(plan.strategy, law.separation, plan.noise_multiplier)
@@ -318,7 +362,8 @@ def _largest_mu(plan: _Plan) -> float:
 
 def _worst_case(plan: _Plan, some: np.ndarray) -> _Found:
     law = plan.histories
-    one = Known(np.array([_largest_mu(plan)]), np.ones(1))
+    own = Known(np.array([_largest_mu(plan)]), np.ones(1))
+    one = own if plan.sums is None else own._replace(law=plan.sums.costs.law)
     text = f"No client is in more than {law.most} of {law.rounds} rounds."
     return _Found((one,), np.zeros(len(some), np.int64), 0, (text,))
 
@@ -353,11 +398,20 @@ _METHODS: Mapping[Method, Callable[[_Plan, np.ndarray], _Found]] = {
 
 
 _SEEN = "the server sees who takes part, so that sampling hides nothing from it"
+_VARY = "where sums differ in their noise or are lost (`planned`, `steps`, `mechanism`)"
+_VARIES = (
+    "where each client adds its share of the noise, or leaves inside a round (`planned`, `steps`, "
+    "`mechanism`), noise and missing sums tell how many took part, and so who did; omit `method`"
+)
 
 
 def _why_no_losses(plan: _Plan) -> str:
     """Return why privacy losses of this adversary cannot be drawn; nothing where they can."""
-    return _SEEN if plan.adversary == "server" else why_not_drawn(plan.histories, plan.strategy)
+    if plan.adversary == "server":
+        return _SEEN
+    if plan.sums is not None:
+        return _VARIES
+    return why_not_drawn(plan.histories, plan.strategy)
 
 
 def _why_not_amplified(plan: _Plan) -> str:
@@ -365,6 +419,8 @@ def _why_not_amplified(plan: _Plan) -> str:
     law = plan.histories
     if plan.adversary == "server":
         return _SEEN
+    if plan.sums is not None:
+        return _VARIES
     if block_size_of(law.selector) > 1:
         return "blocks give away who takes part: the others of a block may send what tells it"
     if not getattr(law.selector, "joins_alone", False):

@@ -87,7 +87,8 @@ def amplification(
     """Return what blocks of T cost in amplification, beside what they buy.
 
     Batch partitioning that draws uniformly among the available blocks, so that a client's rounds
-    are independent and laws are known: nothing but `hidden_among` is simulated.
+    are independent and laws are known: nothing but `hidden_among` is simulated. Each sum has all of
+    its noise: clients who join one by one have it added for them.
 
     Args:
         num_clients: N, a multiple of each T.

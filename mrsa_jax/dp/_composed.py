@@ -22,7 +22,7 @@ class Composed:
     """Differential privacy of sums whose noise is a ring mechanism's.
 
     Attributes:
-        counts: int32 `[kinds, sorts]`, of each kind of client the sums of each sort.
+        counts: `[kinds, sorts]`, of each kind of client the sums of each sort.
         kinds: int `[clients]`, -1 for colluding clients.
         divergences: float64 `[sorts, orders]` of a sum of each sort.
     """
@@ -49,10 +49,8 @@ class Composed:
         counts, kinds = np.unique(each, axis=0, return_inverse=True)
         kinds = kinds.reshape(-1).copy()
         kinds[members] = -1
-        orders = np.asarray(ORDERS, np.float64)
-        spent = mechanism.rdp(orders, sorts) if sorts.size else np.zeros((1, len(orders)))
-        usable = orders > _LEAST
-        return Composed(counts, kinds, np.where(usable, np.minimum(spent, _VAST), _VAST))
+        spent = mechanism.rdp(ORDERS, sorts) if sorts.size else np.zeros((1, len(ORDERS)))
+        return Composed(counts, kinds, _usable(spent))
 
     def epsilon(self, delta: Any) -> Float64[np.ndarray, "*_"]:
         """Return the least epsilon of all orders at which delta is kept, of each client.
@@ -98,3 +96,44 @@ class Composed:
             nothing = ~self.counts[some].any(axis=1)
             found[..., some][..., nothing] = 0.0
         return np.where(self.kinds < 0, np.nan, found[..., self.kinds])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RingLosses:
+    """What a number of full sums cost together, any real number: mu is its square root.
+
+    Attributes:
+        divergences: float64 `[1, orders]` of one sum with all of its noise.
+    """
+
+    divergences: np.ndarray
+
+    @staticmethod
+    def of(mechanism: RingMechanism) -> tuple[RingLosses, np.ndarray, np.ndarray]:
+        """Return it, and of how many full sums one of 0, 1, ... clients' noise costs as much.
+
+        At least and at most, over the orders; nothing of none.
+        """
+        order = np.asarray(ORDERS, np.float64)
+        each = mechanism.rdp(order, np.arange(1, mechanism.num_clients + 1))
+        ratios = (each / each[-1])[:, order > _LEAST]
+        below, above = (np.append(0.0, np.where(np.isfinite(own), own, _VAST))
+                        for own in (ratios.min(axis=1), ratios.max(axis=1)))  # fmt: skip
+        return RingLosses(_usable(each[-1:])), below, above
+
+    def delta(self, mu: Any, epsilon: float) -> Float64[np.ndarray, "*_"]:
+        """Return delta at one epsilon."""
+        return self._of(mu).delta(epsilon).reshape(np.shape(mu))
+
+    def epsilon(self, mu: Any, delta: float) -> Float64[np.ndarray, "*_"]:
+        """Return the least epsilon with which delta is kept."""
+        return self._of(mu).epsilon(delta).reshape(np.shape(mu))
+
+    def _of(self, mu: Any) -> Composed:
+        counts = np.square(np.asarray(mu, np.float64)).reshape(-1, 1)
+        return Composed(counts, np.arange(len(counts)), self.divergences)
+
+
+def _usable(divergences: np.ndarray) -> np.ndarray:
+    usable = np.asarray(ORDERS) > _LEAST
+    return np.where(usable, np.minimum(divergences, _VAST), _VAST)

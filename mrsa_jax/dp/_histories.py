@@ -22,7 +22,8 @@ from mrsa_jax.dp._sensitivity import largest_square, most_counts
 from mrsa_jax.dp._strategies import Form
 
 Progress = Callable[[int, int], None]
-_PARTS = 20  # after which progress is told
+PARTS = 20
+"""Of a simulation, after each of which progress is told."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Histories:
     @property
     def most(self) -> int:
         """Rounds that one client can be in."""
-        return most_counts(self.rounds, self.separation)
+        return most_counts(self.rounds, int(getattr(self.selector, "num_bins", self.separation)))
 
     def known(self, client: int, noise_multiplier: float) -> Known:
         """Return the law of a client's mu, where coins are known.
@@ -110,12 +111,12 @@ class Histories:
         """Simulate how often clients take part; return what gives those of some clients."""
         dtype = np.uint16 if self.most < 2**16 else np.int32
         counts = np.empty((trials, self.selector.num_clients), dtype)
-        for first, number in _parts(trials, -(-trials // _PARTS)):
+        for first, number in parts(trials, -(-trials // PARTS)):
             run = selection.rollout_counts(
                 seed, self.selector, self.availability, self.rounds, number, first=first
             )
             counts[first : first + number] = np.asarray(run)
-            _tell(progress, first + number, trials)
+            tell(progress, first + number, trials)
         mu = np.sqrt(np.arange(self.most + 1.0)) / noise_multiplier
         wanted = cohort_size_of(self.selector)
 
@@ -137,15 +138,15 @@ class Histories:
         """Simulate histories under a strategy; return what gives those of some clients."""
         form, clients = Form.of(strategy), self.selector.num_clients
         found = np.empty((trials, clients))
-        step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // _PARTS))
-        for first, number in _parts(trials, step):
+        step = min(at_once("columns", 32 * self.rounds * clients), -(-trials // PARTS))
+        for first, number in parts(trials, step):
             run = selection.rollout_trials(
                 seed, self.selector, self.availability, self.rounds, number, first=first
             )
             rows = np.moveaxis(np.asarray(run), 1, 0).reshape(self.rounds, -1)
             squares = form.squares(rows.astype(np.float64))
             found[first : first + number] = squares.reshape(number, clients)
-            _tell(progress, first + number, trials)
+            tell(progress, first + number, trials)
         mu = np.sqrt(found) / noise_multiplier
         most = worst_mu(strategy, self.separation, noise_multiplier)
 
@@ -179,11 +180,12 @@ def worst_mu(strategy: np.ndarray, separation: int, noise_multiplier: float) -> 
     return float(np.sqrt(square) / noise_multiplier)
 
 
-def _parts(trials: int, step: int) -> list[tuple[int, int]]:
+def parts(trials: int, step: int) -> list[tuple[int, int]]:
     """Return the first trial of each part and how many it has, equal but for the last."""
     return [(first, min(step, trials - first)) for first in range(0, trials, step)]
 
 
-def _tell(progress: Progress | None, done: int, total: int) -> None:
+def tell(progress: Progress | None, done: int, total: int) -> None:
+    """Tell progress, if it is asked for."""
     if progress is not None:
         progress(done, total)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Integer
@@ -38,28 +38,35 @@ class Known(NamedTuple):
     Attributes:
         mu: Its values, the largest last.
         masses: Their chances.
+        law: `delta` and `epsilon` by mu: those of a Gaussian, or of integers' noise.
     """
 
     mu: Float64[np.ndarray, " values"]
     masses: Float64[np.ndarray, " values"]
+    law: Any = _gaussian
 
     @staticmethod
-    def of_counts(masses: np.ndarray, noise_multiplier: float) -> Known:
+    def of_counts(masses: np.ndarray, noise_multiplier: float, law: Any = _gaussian) -> Known:
         """Return the law of a client who is in m rounds with chance `masses[m]`."""
         kept = masses > _FOLDED
         kept[-1] = True
         mu = np.sqrt(np.flatnonzero(kept)) / noise_multiplier
         own = masses[kept]
         own[-1] += masses[~kept].sum()
-        return Known(mu, own)
+        return Known(mu, own, law)
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over histories."""
-        return float(_gaussian.delta(self.mu, epsilon) @ self.masses)
+        return float(self.law.delta(self.mu, epsilon) @ self.masses)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which the mean is at most delta."""
-        return root(self.delta, float(_gaussian.epsilon(self.mu[-1], delta)), delta)
+        return root(self.delta, float(self.law.epsilon(self.mu[-1], delta)), delta)
+
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return that epsilon twice."""
+        del error
+        return (self.epsilon(delta),) * 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +79,8 @@ class Sampled:
         most: No history gives more.
         budget: A trial's values of mu^2 have at most this mean over the members.
         times: float64 `[trials]`, of how many trials each row is; of one each if None.
+        law: As in `Known`.
+        rare: Chance of histories whose mu may be larger than its value here.
     """
 
     mu: Float64[np.ndarray, " values"]
@@ -79,6 +88,8 @@ class Sampled:
     most: float
     budget: float
     times: Float64[np.ndarray, " trials"] | None = None
+    law: Any = _gaussian
+    rare: float = 0.0
 
     @staticmethod
     def of_counts(mu: np.ndarray, counts: np.ndarray, budget: float) -> Sampled:
@@ -104,7 +115,7 @@ class Sampled:
 
     def delta(self, epsilon: float) -> float:
         """Return the mean of delta over trials and members."""
-        return float(_gaussian.delta(self.mu, epsilon) @ self.masses)
+        return float(self.law.delta(self.mu, epsilon) @ self.masses) + self.rare
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon with which that mean is at most delta: an estimate."""
@@ -116,10 +127,10 @@ class Sampled:
         threshold = np.log(2.0 / error)
 
         def above(epsilon: float) -> float:
-            cap = self.cap(epsilon)
-            if cap <= delta:
+            cap, left = self.cap(epsilon), delta - self.rare
+            if cap <= left:
                 return np.inf
-            gains = (delta - self._means(epsilon)) / (cap - delta)
+            gains = (left - self._means(epsilon)) / (cap - left)
             return evidence(gains, self.times) - threshold
 
         def below(epsilon: float) -> float:
@@ -141,22 +152,51 @@ class Sampled:
         """
         grid = self.most * np.sqrt(np.linspace(0.0, 1.0, 257))
         # delta grows with mu: on each piece it is at most its value at the piece's right end
-        values, squares = _gaussian.delta(grid[1:], epsilon), np.square(grid[:-1])
+        values, squares = self.law.delta(grid[1:], epsilon), np.square(grid[:-1])
         slopes = values[-1] / self.most**2 * np.append(0.0, 2.0 ** np.arange(-6.0, 7.0))
         over = (values - slopes[:, None] * squares).max(axis=1)
         return float(min(values[-1], (slopes * self.budget + np.maximum(over, 0.0)).min()))
 
     def _highest(self, delta: float) -> float:
-        return float(_gaussian.epsilon(self.most, delta))
+        return float(self.law.epsilon(self.most, delta - self.rare))
 
     def _means(self, epsilon: float) -> np.ndarray:
         """Return each trial's mean of delta over its members."""
-        table, found = _gaussian.delta(self.mu, epsilon), np.empty(len(self.places))
+        table, found = self.law.delta(self.mu, epsilon), np.empty(len(self.places))
         step = max(1, _LOOKED_UP // self.places.shape[1])
         for start in range(0, len(found), step):
             some = slice(start, start + step)
             np.mean(table[self.places[some]], axis=1, out=found[some])
         return found
+
+
+class Between(NamedTuple):
+    """A loss that is known to be between two.
+
+    Attributes:
+        above: What is lost at the most: the figure that is quoted.
+        below: What is lost at the least.
+    """
+
+    above: Known | Sampled
+    below: Known | Sampled
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta, no smaller than it is."""
+        return self.above.delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon with which that is at most delta."""
+        return self.above.epsilon(delta)
+
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return the lower end of the one's interval and the upper of the other's."""
+        return self.below.interval(delta, error)[0], self.above.interval(delta, error)[1]
+
+    def trials_wanted(self, delta: float, error: float) -> int:
+        """Return that of `Sampled`; 0 of laws that are known."""
+        own = self.above
+        return own.trials_wanted(delta, error) if isinstance(own, Sampled) else 0
 
 
 def unseen(cap: float, delta: float, error: float) -> int:

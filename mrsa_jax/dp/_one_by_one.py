@@ -50,6 +50,7 @@ class Losses:
         """Return the least epsilon with which delta is kept, rounded up."""
         return float(self.above.get_epsilon_for_delta(delta))
 
-    def lower(self, delta: float) -> float:
-        """Return that epsilon rounded down."""
-        return float(self.below.get_epsilon_for_delta(delta))
+    def interval(self, delta: float, error: float) -> tuple[float, float]:
+        """Return that epsilon rounded down, and rounded up."""
+        del error
+        return float(self.below.get_epsilon_for_delta(delta)), self.epsilon(delta)

@@ -18,7 +18,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._checks import check_size
+from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
 from mrsa_jax._round_rules import (
@@ -232,6 +232,7 @@ def rollout_rounds(
     threshold: ArrayLike = 2,
     rule: RoundRule | None = None,
     num_trials: int | None = None,
+    first: int = 0,
 ) -> RoundHistory:
     """Roll rounds out in which clients also drop out between the protocol's steps.
 
@@ -249,6 +250,7 @@ def rollout_rounds(
         threshold: t, shares needed to unmask.
         rule: What is learnt from a round, in place of the three above, e.g. `secagg.graph_rule`.
         num_trials: B, for that many independent trials as leading axis; None for one without.
+        first: As for `rollout_trials`.
 
     Returns:
         What happened in each round. Rates, T and thresholds are data: new values compile nothing
@@ -287,7 +289,8 @@ def rollout_rounds(
     n = selector.num_clients
     schemes = (selector, availability.for_clients(n), steps, rule)
     row_bytes = 10 * n + 12  # survivors, who is summed, components; status and key
-    history = _in_chunks(_roll, as_key(seed), schemes, rounds, trials, row_bytes)
+    start = check_integer(first, "first", 0, 2**31 - trials)
+    history = _in_chunks(_roll, as_key(seed), schemes, rounds, trials, row_bytes, first=start)
     _check_places(rule, history.survivors)
     return history if num_trials is not None else jax.tree.map(lambda leaf: leaf[0], history)
 
