@@ -7,7 +7,8 @@ of the mean over p of exp(<w, C p> - |C p|^2 / 2).
 
 - Coins with rests of b - 1 rounds: a recursion over rounds (`_coin_losses`).
 - Balls in bins: the mean over the b bins of exp(u_r - |m_r|^2 / 2), u_r = <w, m_r>, m_r = C p_r;
-  these b products are all that is drawn: Gaussians with the covariance of the m_r.
+  these b products are all that is drawn: Gaussians with the covariance of the m_r. Bins of each
+  epoch are independent of those before: the losses of epochs add up.
 
 Sources: for both pairs, and that they are the worst with strategies whose entries are not negative,
 Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, "Near-exact privacy amplification for matrix
@@ -16,6 +17,7 @@ mechanisms" (2024), and the work on b-min-sep sampling of 2026 (arXiv 2602.09338
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -86,8 +88,8 @@ def privacy_losses(
         True
 
     Cost: with coins a normal number and an exponential for each round and sample, and a word for
-    each b rounds; with bins one normal number a bin. On a CPU compiled loops do it, elsewhere XLA:
-    the same draws, and losses that differ by rounding.
+    each b rounds; with bins one normal number a bin, of each epoch that draws them. On a CPU
+    compiled loops do it, elsewhere XLA: the same draws, and losses that differ by rounding.
     """
     law = checked_histories(selector, availability, rounds)
     scale = check_noise(noise_multiplier)
@@ -110,6 +112,8 @@ def why_not_drawn(law: Histories, strategy: np.ndarray | None) -> str:
         if np.any(np.asarray(rates) > 0):
             return "with bins everybody must always be online"
     if strategy is not None:
+        if getattr(law.selector, "fresh", False):
+            return "with a strategy bins must be drawn once"
         if (strategy < 0).any():
             return "the strategy must have no negative entry"
         rows, columns = np.nonzero(strategy)
@@ -130,6 +134,13 @@ def losses_of(
 ) -> Float32[np.ndarray, " samples"]:
     """Draw a client's losses (see `privacy_losses`)."""
     chunks = -(-samples // SAMPLES)
+    if getattr(law.selector, "fresh", False) and law.rounds > int(law.selector.num_bins):
+        bins, total = int(law.selector.num_bins), np.zeros(samples)
+        for start in range(0, law.rounds, bins):
+            epoch = dataclasses.replace(law, rounds=min(bins, law.rounds - start))
+            total += losses_of(epoch, client, noise_multiplier, None, samples, fold(key, start),
+                               with_it=with_it)  # fmt: skip
+        return total.astype(np.float32)
     if hasattr(law.selector, "num_bins"):
         own = _bins(law.rounds, int(law.selector.num_bins), noise_multiplier, strategy)
         run = functools.partial(_bins_chunk, *own, with_it=with_it)

@@ -1,4 +1,4 @@
-"""Balls in bins: each client draws one of b places once, and takes part every b rounds."""
+"""Balls in bins: each client draws one of b places, once or in each epoch of b rounds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._checks import check_integer, check_size
+from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
 
@@ -19,7 +20,7 @@ class BinsState(NamedTuple):
 
     Attributes:
         counts: int32[N], rounds in whose sum each client was.
-        bins: int32[N], the bin of each client, drawn in the first round.
+        bins: int32[N], the bin of each client, drawn in the first round, or that of an epoch.
         played: int32, rounds so far.
     """
 
@@ -31,17 +32,19 @@ class BinsState(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BinSelection:
-    """Clients take part every b rounds, each from a round of its own; build it with the factory.
+    """Clients take part once in each epoch of b rounds; build it with the factory.
 
     Attributes:
         num_bins: int32 scalar, b.
         num_clients: N, static.
+        fresh: Whether bins are drawn in each epoch, static.
     """
 
     __repr__ = brief
 
     num_bins: Array
     num_clients: int = dataclasses.field(metadata={"static": True})
+    fresh: bool = dataclasses.field(default=False, metadata={"static": True})
     takes_trials: ClassVar[bool] = True
     depends_on_data: ClassVar[bool] = False
     joins_alone: ClassVar[bool] = True
@@ -49,7 +52,7 @@ class BinSelection:
     @property
     def separation(self) -> Array:
         """int32 scalar, least difference of two rounds of one client."""
-        return self.num_bins
+        return jnp.int32(1) if self.fresh else self.num_bins
 
     def init(self) -> BinsState:
         """Return the state before the first round, in which bins are drawn."""
@@ -67,28 +70,33 @@ class BinSelection:
         Takes trials as trailing axes.
         """
         drawn = client_words(key, self.num_clients) % self.num_bins.astype(jnp.uint32)
-        bins = jnp.where(state.played[None] == 0, drawn.astype(jnp.int32), state.bins)
-        cohort = available & (bins == (state.played % self.num_bins)[None])
+        turn = state.played % self.num_bins
+        is_first = (turn if self.fresh else state.played) == 0
+        bins = jnp.where(is_first[None], drawn.astype(jnp.int32), state.bins)
+        cohort = available & (bins == turn[None])
         counts = state.counts + cohort.astype(jnp.int32)
         return cohort, BinsState(counts, bins, state.played + 1)
 
 
-def balls_in_bins(num_clients: int, num_bins: int) -> BinSelection:
-    """Return the scheme in which each client draws one of b bins once, uniformly, by itself.
+def balls_in_bins(num_clients: int, num_bins: int, *, fresh: bool = False) -> BinSelection:
+    """Return the scheme in which each client draws one of b bins, uniformly, by itself.
 
-    In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks everybody once,
-    in an order that stays the same. Sums vary in size. It keeps a minimum separation of b, and
-    differential privacy is amplified by the unknown bin against who sees models only.
+    In round j, from 0, those of bin j mod b are asked: an epoch of b rounds asks everybody once.
+    Sums vary in size. Differential privacy is amplified by the unknown bin against who sees models
+    only: more by bins that are drawn in each epoch, as then one epoch says nothing of another. Bins
+    drawn once keep a minimum separation of b.
 
     Args:
         num_clients: N >= 1.
         num_bins: b, from 1 to 2^16; the chances of bins differ by less than 2^-16 of their size.
+        fresh: Whether each epoch draws them; else the order stays that of the first.
 
     Returns:
         A selector; b is data.
 
     Raises:
-        ConfigurationError: If a size is no positive integer, or there are too many bins.
+        ConfigurationError: If a size is no positive integer, there are too many bins, or `fresh` is
+            no bool.
 
     Examples:
         >>> import mrsa_jax as mj
@@ -96,9 +104,15 @@ def balls_in_bins(num_clients: int, num_bins: int) -> BinSelection:
         ...     0, balls_in_bins(9, 3), mj.availability.independent(0.0), num_rounds=6)
         >>> history[:3].sum(axis=0).tolist(), bool((history[:3] == history[3:]).all())
         ([1, 1, 1, 1, 1, 1, 1, 1, 1], True)
+        >>> drawn = mj.selection.rollout(
+        ...     0, balls_in_bins(9, 3, fresh=True), mj.availability.independent(0.0), num_rounds=6)
+        >>> drawn[3:].sum(axis=0).tolist(), bool((drawn[:3] == drawn[3:]).all())
+        ([1, 1, 1, 1, 1, 1, 1, 1, 1], False)
 
     Source: none of the papers; Chua, Ghazi, Harrison, Kamath, Kumar, Leeman, Manurangsi, Sinha,
-        Zhang, "Balls-and-bins sampling for DP-SGD" (2024).
+        Zhang, "Balls-and-bins sampling for DP-SGD" (2024); bins of each epoch: Feldman, Shenfeld,
+        "Privacy amplification by random allocation" (2025).
     """
     n = check_size(num_clients, "num_clients")
-    return BinSelection(jnp.int32(check_integer(num_bins, "num_bins", 1, 2**16)), n)
+    require(isinstance(fresh, bool), "fresh", "must be True or False", fresh)
+    return BinSelection(jnp.int32(check_integer(num_bins, "num_bins", 1, 2**16)), n, fresh)

@@ -68,7 +68,10 @@ SELECTORS = {
             None,
         ),
     ],
-    "balls_in_bins": [(selection.balls_in_bins(N, 2), selection.balls_in_bins(N, 5), 1, None)],
+    "balls_in_bins": [
+        (*(selection.balls_in_bins(N, bins, fresh=fresh) for bins in (2, 5)), 1, None)
+        for fresh in (False, True)
+    ],
     "poisson": [(selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)],
     "bernoulli": [(selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
 }

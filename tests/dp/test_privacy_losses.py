@@ -82,6 +82,39 @@ def test_bins(side: str) -> None:
         patterns = (np.arange(7) % bins == np.arange(bins)[:, None]).astype(int)
         matrix = np.eye(7) if strategy is None else strategy
         _compare(found, _written_out(patterns, np.full(bins, 1 / bins), matrix, 0.8, side))
+    # bins of each epoch: 3 x 3 x 3 participations in 7 rounds, the last epoch one round long
+    fresh = selection.balls_in_bins(4, 3, fresh=True)
+    found = privacy_losses(fresh, ALWAYS, 7, 0.8, SAMPLES, side=side)
+    draws = np.array(list(itertools.product(range(3), repeat=3)))
+    patterns = (draws[:, :, None] == np.arange(3)).reshape(27, 9)[:, :7].astype(int)
+    _compare(found, _written_out(patterns, np.full(27, 1 / 27), np.eye(7), 0.8, side))
+
+
+def test_fresh_bins_lose_less() -> None:
+    """The exact epsilon of two epochs of two bins, by quadrature over the likelihoods' law."""
+    grid = np.linspace(-9, 10, 761)
+    weights = np.exp(-0.5 * grid**2) / np.sqrt(2 * np.pi) * (grid[1] - grid[0])
+    ratio = np.add.outer(np.exp(grid - 0.5), np.exp(grid - 0.5)).ravel() / 2  # with over without
+    mass = np.outer(weights, weights).ravel()
+    cells = np.rint(np.log(ratio) / 0.005).astype(int)  # losses of an epoch, to their nearest cell
+    low = cells.min()
+    without, with_it = (np.bincount(cells - low, own) for own in (mass, mass * ratio))
+    loss = 0.005 * (2 * low + np.arange(2 * len(without) - 1))
+    found = {}
+    for is_fresh in (True, False):
+        scheme = selection.balls_in_bins(4, 2, fresh=is_fresh)
+        found[is_fresh] = account(
+            scheme, ALWAYS, 4, 1.0, 1e-2, adversary="models", clients=[0], method="monte_carlo",
+            trials=8000, confidence=1 - 1e-6,
+        )  # fmt: skip
+    for end, sign in ((found[True].lower[0], 1), (found[True].upper[0], -1)):
+        sides = (np.maximum(0, -np.expm1(end - sign_of * loss)) @ np.convolve(own, own)
+                 for own, sign_of in ((with_it, 1), (without, -1)))  # fmt: skip
+        assert sign * (max(sides) - 1e-2) > -1e-4
+    assert found[True].epsilon[0] < found[False].epsilon[0]
+    server = [account(selection.balls_in_bins(4, 2, fresh=is_fresh), ALWAYS, 4, 1.0, 1e-2,
+                      clients=[0], trials=20) for is_fresh in (True, False)]  # fmt: skip
+    assert server[0].epsilon[0] == server[1].epsilon[0]  # twice in four rounds
 
 
 def test_arrays_draw_what_loops_do() -> None:
@@ -187,6 +220,8 @@ REFUSED = [
     ({"availability": availability.markov(0.1, 2.0)}, "be online independently"),
     ({"selector": selection.balls_in_bins(4, 2), "availability": availability.independent(0.1)},
      "with bins everybody must always be online"),
+    ({"selector": selection.balls_in_bins(4, 2, fresh=True), "strategy": np.eye(8)},
+     "with a strategy bins must be drawn once"),
     ({"strategy": toeplitz([1, -0.5], 8)}, "must have no negative entry"),
     ({"strategy": toeplitz([1, 0.5, 0.2, 0.1], 8)}, "must not be wider than the minimum sep"),
     ({"side": "both"}, "`side` must be a known side"),
