@@ -27,8 +27,10 @@ def compiled(function: Callable[..., Any]) -> Any:
     chosen_form(("loops",))
     import numba
 
-    from mrsa_jax._integer_loops import IntegerCompiler
+    from mrsa_jax._integer_loops import IntegerCompiler, LoopCache
 
     # A type checker may have wrapped the function on import; the loop itself is compiled.
-    settings = {"cache": True, "nogil": True, "error_model": "numpy"}
-    return numba.njit(inspect.unwrap(function), pipeline_class=IntegerCompiler, **settings)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    loop = numba.njit(inspect.unwrap(function), pipeline_class=IntegerCompiler, **settings)
+    loop._cache = LoopCache(loop.py_func)
+    return loop

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import pathlib
+from types import ModuleType
+
+import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
@@ -9,6 +14,8 @@ from numba.core.errors import TypingError
 from mrsa_jax._compiled import compiled
 
 WIDE = np.uint64(2**63 + 1)
+WORDS = np.asarray([2**63 + 1, 5], np.uint64)
+BEYOND = 2**63 + 5
 
 
 def _least(a, b):
@@ -69,6 +76,122 @@ def test_signed_and_unsigned_never_meet(function) -> None:  # type: ignore[no-un
     assert loop(5, -3) == expected(5, -3)
 
 
+def _running(start, values):
+    total = start
+    for value in values:
+        total = total + value
+    return total
+
+
+def _from_nothing(values):
+    total = 0
+    for k in range(values.shape[0]):
+        total += values[k]
+    return total
+
+
+def _last(values, start):
+    found = start
+    for k in range(2):
+        found = values[k] if k else found
+    return found
+
+
+def _beyond(a):
+    return a < BEYOND
+
+
+def _counted(a):
+    return a + (a > np.uint64(3))
+
+
+def _scaled(a):
+    return a * 0.5
+
+
+def _sides(a, b):
+    return divmod(a, b)
+
+
+def _squared(a):
+    return pow(a, 2)
+
+
+def _larger(a, b):
+    return np.maximum(a, b)
+
+
+def _found(values, b):
+    return np.searchsorted(values, b)
+
+
+def _raised(values, b):
+    return values + b
+
+
+def _below(values, b):
+    return (values < b).any()
+
+
+def _listed(a, b):
+    return [a, b][0]
+
+
+def _starred(a, b):
+    return min(*(a, b))
+
+
+def _among(a, b):
+    return a in (b, 5)
+
+
+def _same(a, b):
+    return (a, a) == (b, b)
+
+
+def _maybe(a, b):
+    known = None
+    if b > 0:
+        known = a
+    return known is not None and known < b
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (_running, (np.uint64(0), np.arange(3))),
+        (_running, (0, WORDS)),
+        (_from_nothing, (WORDS,)),
+        (_last, (WORDS, 3)),
+        (_beyond, (5,)),
+        (_counted, (WIDE,)),
+        (_scaled, (WIDE,)),
+        (_squared, (WIDE,)),
+        (_found, (WORDS, 3)),
+        (_raised, (WORDS, 3)),
+        (_raised, (WORDS, np.arange(2))),
+        (_below, (WORDS, 3)),
+        *((function, (WIDE, 3)) for function in (
+            _sides, _larger, _listed, _starred, _among, _same, _maybe
+        )),
+    ],
+)  # fmt: skip
+def test_they_do_not_meet_by_detours(function, arguments) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypingError, match="integers must be of one kind in a compiled loop"):
+        compiled(function)(*arguments)
+
+
+def _full(count, value):
+    found = np.full(count, value)
+    return found[count - 1]
+
+
+def test_unsigned_ones_among_themselves_compile() -> None:
+    assert compiled(_full)(3, WIDE) == WIDE
+    assert compiled(_running)(np.uint64(1), WORDS) == 2**63 + 7
+    assert compiled(_larger)(WIDE, np.uint32(7)) == WIDE
+
+
 def _mean(values):
     return values.sum() / values.shape[0]
 
@@ -94,3 +217,51 @@ def test_a_loop_of_residues_refuses_other_types() -> None:
     assert whole == 35 * pow(2**64, -1, prime) % prime
     with pytest.raises(TypingError):
         _loops.times(np.uint64(5), 7, np.uint64(prime), np.uint64(inverse))
+
+
+def _module(name: str, path: pathlib.Path, text: str) -> ModuleType:
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+COMPARED = "def compared(a, b):\n    return a < b\n"
+
+
+def test_machine_code_that_was_not_checked_is_not_loaded(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    module = _module("compared", tmp_path / "compared.py", COMPARED)
+    unchecked = numba.njit(cache=True, nogil=True, error_model="numpy")(module.compared)
+    assert not unchecked(WIDE, 2**62)
+    assert unchecked.stats.cache_misses
+    with pytest.raises(TypingError, match="integers must be of one kind"):
+        compiled(module.compared)(WIDE, 2**62)
+
+
+CALLED = "STEP = ({step}, 1)\n\n\ndef called(a):\n    return a {sign} STEP[0]\n"
+CALLING = "def calling(a):\n    return called(a)\n"
+
+
+def test_machine_code_is_kept_until_what_it_is_made_of_changes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(step: int, sign: str) -> tuple[int, bool]:
+        own = _module("called", tmp_path / "called.py", CALLED.format(step=step, sign=sign))
+        other = _module("calling", tmp_path / "calling.py", CALLING)
+        vars(other)["called"] = compiled(own.called)
+        loop = compiled(other.calling)
+        return loop(10), bool(loop.stats.cache_hits)
+
+    assert run(1, "+") == (11, False)
+    assert run(1, "+") == (11, True)
+    assert run(2, "+") == (12, False)  # a constant of a loop that it calls
+    assert run(2, "-") == (8, False)  # that loop itself
+    assert run(2, "-") == (8, True)
