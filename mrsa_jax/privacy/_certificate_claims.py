@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -83,6 +83,18 @@ class Proofs:
             for k in np.flatnonzero(row) if z else ():
                 total[int(k)] += z * int(row[k])
         return {k: value for k, value in total.items() if value}
+
+    def _shows(self, witness: Sequence[int], own: int, others: Collection[int] = ()) -> bool:
+        """Return whether a combination involves a class, and besides it at most some others."""
+        total = self._sum(witness)
+        return own in total and total.keys() <= {own, *others}
+
+    def _whole(self, coefficients: Sequence[int]) -> list[int]:
+        """Return a coefficient for each row, given those of the rows that were kept."""
+        witness = [0] * len(self.M)
+        for j, z in zip(self.kept.tolist(), coefficients, strict=True):
+            witness[j] = z
+        return witness
 
     def sums(self) -> list[list[list[Any]]]:
         """Return who is in each sum, with which weight."""
@@ -170,9 +182,10 @@ class Proofs:
         if shown and all(len(place) for place in places):
             solved = solve_each(self.M[self.kept], self.basis, [int(place[0]) for place in places])
         for i, own in zip(shown, solved or (), strict=solved is not None):
-            witness = [0] * len(self.M)
-            for j, z in zip(self.kept.tolist(), own, strict=True):
-                witness[j] = z
+            witness = self._whole(own)
+            if not self._shows(witness, self.class_of[i]):
+                self.unproven.append(f"client {self.log.clients[i]} is exposed")
+                continue
             yield {"claim": "exposed", "clients": [i], "others": [],
                    "combination": self.combination(witness)}  # fmt: skip
         if weak.exposed:
@@ -238,6 +251,10 @@ class Proofs:
         group = self.found.group
         if group is None or group.upper is None:
             return
+        total = self._sum(group.witness)
+        support = sorted(i for k in total for i in self.members[k])
+        is_of = tuple(support) == group.support and len(set(total.values())) == 1
+        require(is_of, "found", "must be the audit of this log", "another plain sum")
         yield {"claim": "plain sum", "value": len(group.support),
                "combination": self.combination(group.witness)}  # fmt: skip
         if group.lower is not None and group.lower > self.at_least:
@@ -254,12 +271,10 @@ class Proofs:
                 solved = combination_through(
                     self.M[self.kept], sorted(support), weights, self.class_of[i]
                 )
-            if solved is None:
+            witness = [] if solved is None else self._whole(solved[0])
+            if solved is None or not self._shows(witness, self.class_of[i], support):
                 self.unproven.append(own.text)
                 continue
-            witness = [0] * len(self.M)
-            for j, z in zip(self.kept.tolist(), solved[0], strict=True):
-                witness[j] = z
             yield {"claim": "exposed", "clients": [i], "others": others,
                    "combination": self.combination(witness)}  # fmt: skip
             if own.fewest > 1 and own.fewest + 1 > self.at_least:

@@ -112,7 +112,10 @@ class Kernel:
             for place, value in zip(self._free, own, strict=True):
                 u[place] = int(value) * int(divisor)
             found.append(_primitive(u))
-        return found
+        # the rows that were kept may span too little where a prime chose them
+        whole = flint.fmpz_mat([[int(v) for v in row] for row in self._matrix])
+        left = (whole * flint.fmpz_mat(found).transpose()).transpose().tolist()
+        return [u for u, own in zip(found, left, strict=True) if not any(own)]
 
 
 def _reduced(matrix: np.ndarray, corank: int) -> list[list[int]]:

@@ -270,22 +270,18 @@ def _assembled(
     if found is None or ranks is None:
         return ClientPrivacy(lower, upper, certified, tuple(supports), tuple(witnesses), None)
     sure = [own for own in (bits, ranks.error_bits, found.error_bits) if own is not None]
-    known: dict[int, tuple[tuple[int, ...], tuple[int, ...], bool]] = {}
+    known: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for k, vector in enumerate(found.vectors):
         if id(vector) not in known:
-            witness = [0] * len(array)
-            for j, z in zip(ranks.kept, vector.coefficients, strict=True):
-                witness[j] = z
-            is_checked = bool((support_of(witness, groups.matrix) == vector.columns).all())
             support = groups.clients(np.flatnonzero(vector.columns))
-            known[id(vector)] = support, tuple(witness), is_checked
-        support, whole, is_checked = known[id(vector)]
+            known[id(vector)] = support, vector.witness(ranks.kept, groups)
+        support, witness = known[id(vector)]
         is_class = int(found.lower[k]) <= int(groups.sizes[k])
         for client in groups.members[k]:
             lower[client], upper[client] = found.lower[k], vector.weight
-            is_met = is_checked and found.lower[k] == vector.weight
+            is_met = found.lower[k] == vector.weight
             certified[client] = is_met and (not sure or is_class)
-            supports[client], witnesses[client] = support, whole
+            supports[client], witnesses[client] = support, witness
     return ClientPrivacy(
         lower, upper, certified, tuple(supports), tuple(witnesses), min(sure, default=None)
     )

@@ -25,7 +25,6 @@ from mrsa_jax.privacy.solver import (
     Vector,
     collapse,
     ranks_of,
-    support_of,
 )
 
 _SETS_A_LEVEL = 24
@@ -41,7 +40,7 @@ class Witness:
         round: From this round on it can be formed.
         weight: Clients in it.
         support: Their sorted indices.
-        coefficients: Python integers, one for each round up to `round`.
+        coefficients: Python integers, one for each round up to `round`, checked in such.
         method: Where it was found.
     """
 
@@ -106,18 +105,14 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTraje
     # Without a proven rank only the classes of equal columns bound T from below.
     lower = np.where(proven | (levels == 0), lower, np.minimum(lower, 1))
     witnesses = []
-    is_checked = True
     for vector in search.changes():
-        coefficients = [0] * (int(kept[vector.last_row]) + 1)
-        for j, z in zip(kept, vector.coefficients[: vector.last_row + 1], strict=False):
-            coefficients[j] = z
-        is_checked &= bool((support_of(coefficients, groups.matrix) == vector.columns).all())
+        last = int(kept[vector.last_row])
         witnesses.append(
             Witness(
-                len(coefficients) - 1,
+                last,
                 vector.weight,
                 groups.clients(np.flatnonzero(vector.columns)),
-                tuple(coefficients),
+                vector.witness(kept, groups)[: last + 1],
                 vector.method,
             )
         )
@@ -125,7 +120,7 @@ def _by_round(search: _Levels, groups: Groups, ranks: Ranks) -> WeakPrivacyTraje
     return WeakPrivacyTrajectory(
         lower.astype(np.int32),
         upper.astype(np.int32),
-        proven & (lower == upper) & is_checked,
+        proven & (lower == upper),
         levels.astype(np.int32),
         methods,
         (tuple(witnesses),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,12 @@ class Recipe:
             support: The clients on which z P is not zero.
         """
         rows = [j for j, value in enumerate(witness) if value]
-        scales = log.scales or (1,) * len(witness)
-        sums = [int(witness[j] * scales[j]) for j in rows]
+        scales = log.scales or (Fraction(1),) * len(witness)
+        times = math.lcm(*(scales[j].denominator for j in rows))
+        sums = [int(times * witness[j] * scales[j]) for j in rows]
         part = log.participation[np.ix_(rows, list(support))].astype(object) * 1
-        left = [int(value) for value in np.array([witness[j] for j in rows], dtype=object) @ part]
+        exact = np.array([times * int(witness[j]) for j in rows], dtype=object)
+        left = [int(value) for value in exact @ part]
         common = math.gcd(*sums, *left)
         if sum(value < 0 for value in left) > sum(value > 0 for value in left):
             common = -common

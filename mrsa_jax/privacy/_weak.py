@@ -36,7 +36,6 @@ from mrsa_jax.privacy.solver import (
     program_seconds,
     ranks_of,
     sparse_remainder,
-    support_of,
 )
 
 # All searches of a history together may take this long on one core for each unit of effort.
@@ -57,13 +56,13 @@ class WeakPrivacy:
         lower: No non-zero combination of the sums involves fewer clients; None when nobody took
             part.
         upper: `witness` involves this many; None when nobody took part.
-        certified: Whether lower equals upper, what proves it does not rest on an unproven rank,
-            and the witness was checked in exact integers. Otherwise T is only known to lie in
-            [lower, upper].
+        certified: Whether lower equals upper, and what proves it does not rest on an unproven
+            rank. Otherwise T is only known to lie in [lower, upper].
         rank: Rank of P over the rationals.
         exposed: Sorted indices of the clients whose own update is a combination of the sums.
         support: Sorted indices of the clients in the witness's combination.
-        witness: One Python integer a round: witness . P is non-zero exactly on `support`.
+        witness: One Python integer a round: witness . P is non-zero exactly on `support`, checked
+            in Python integers.
         num_groups: Classes of clients with identical, non-zero columns.
         strong: Strong privacy, the smallest of those classes; None when nobody took part.
         lower_method: What proves `lower`: "classes", "leverage", "girth", "lifting", "column
@@ -235,20 +234,16 @@ class _Known(NamedTuple):
             if groups.sizes[k] == 1
         )
         sure = [bits for bits in (ranks.error_bits, alone.error_bits) if bits is not None]
-        witness = [0] * len(groups.matrix)
-        for j, z in zip(ranks.kept, step.best.coefficients, strict=True):
-            witness[j] = z
         # T = 1 needs no more than its witness, and classes of equal columns no rank at all.
         is_proven = ranks.error_bits is None or step.lower <= int(groups.sizes[0])
-        is_checked = bool((support_of(witness, groups.matrix) == step.best.columns).all())
         return WeakPrivacy(
             lower=step.lower,
             upper=step.best.weight,
-            certified=is_proven and is_checked and step.lower == step.best.weight,
+            certified=is_proven and step.lower == step.best.weight,
             rank=self.space.rank,
             exposed=tuple(client for client, _ in exposed),
             support=groups.clients(np.flatnonzero(step.best.columns)),
-            witness=tuple(witness),
+            witness=step.best.witness(ranks.kept, groups),
             num_groups=groups.num_groups,
             strong=int(groups.sizes[0]),
             lower_method=step.method,

@@ -240,6 +240,8 @@ def test_common_factors_and_signs_are_taken_out() -> None:
     assert Recipe.of(log, (-4, 2), (0,)) == Recipe(((0, 2), (1, -1)), ((0, 2),))
     log = ParticipationLog(np.array([[1, 1], [0, 1]]), (0, 1), (0, 1), (Fraction(6), Fraction(1)))
     assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 6), (1, -1)), ((0, 1),))
+    log = dataclasses.replace(log, scales=(Fraction(1, 2), Fraction(1, 3)))  # 2 x + 2 y and 3 y
+    assert Recipe.of(log, (1, -1), (0,)) == Recipe(((0, 3), (1, -2)), ((0, 6),))
 
 
 def test_weak_privacy_and_first_exposure_agree() -> None:

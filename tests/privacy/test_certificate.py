@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gzip
 import hashlib
 import itertools
@@ -17,7 +18,7 @@ import row_space_oracle as oracle
 from weak_families import FAMILIES
 
 from mrsa_jax import mrsa_check
-from mrsa_jax.privacy import ParticipationLog, audit, certificate, read_log
+from mrsa_jax.privacy import ParticipationLog, _certificate_claims, audit, certificate, read_log
 
 # All that may have no short proof where searches are small.
 UNPROVEN = (
@@ -450,9 +451,23 @@ def test_gzip_is_read_and_other_formats_are_not(tmp_path) -> None:
     assert [status for status, _ in found][:3] == ["checked", "not checked", "checked"]
 
 
+def test_a_prime_that_loses_the_rank_makes_no_false_proof(tmp_path, monkeypatch) -> None:
+    prime = 2**31 - 19
+    monkeypatch.setattr(_certificate_claims, "draw_primes", lambda count: (prime,))
+    rows = [[1, 1, 1], [1 + prime, 1, 1]]  # equal modulo the prime; their difference is client 0's
+    made, log, _ = made_of(tmp_path / "log.csv", as_text(rows), layout="matrix")
+    said = check(made, (tmp_path / "log.csv").read_bytes())
+    assert statuses(said) <= {"checked", "not checked, no short proof"}
+    assert is_true(made, rows)
+    assert f"client {log.clients[0]} is exposed" in made["no short proof"]
+
+
 def test_misuse_raises(tmp_path) -> None:
     path = tmp_path / "log.csv"
-    _, log, found = made_of(path, "1,1,0\n0,1,1\n")
+    _, log, found = made_of(path, "1,1,0\n0,1,1\n", effort=0.01)
+    forged = dataclasses.replace(found, group=dataclasses.replace(found.group, witness=(1, 1)))
+    with pytest.raises(ValueError, match=r"`found` must be .*; got 'another plain sum'"):
+        certificate(log, forged, path)
     other = ParticipationLog(np.ones((3, 3), bool), (0, 1, 2), (0, 1, 2))
     with pytest.raises(ValueError, match="`found` must be the audit of this log"):
         certificate(other, found, path)

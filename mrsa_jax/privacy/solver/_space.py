@@ -7,8 +7,9 @@ import functools
 
 import numpy as np
 
+from mrsa_jax._errors import MrsaError
 from mrsa_jax.privacy.solver import _search
-from mrsa_jax.privacy.solver._exact import combination_on
+from mrsa_jax.privacy.solver._exact import combination_on, support_of
 from mrsa_jax.privacy.solver._groups import Groups, collapse
 from mrsa_jax.privacy.solver._ranks import SECONDS_PER_PRODUCT
 
@@ -33,6 +34,27 @@ class Vector:
     def last_row(self) -> int:
         """Index of the last row that it uses."""
         return max(j for j, z in enumerate(self.coefficients) if z)
+
+    def witness(self, kept: np.ndarray, groups: Groups) -> tuple[int, ...]:
+        """Return a coefficient for each row of a history, after a check in Python integers.
+
+        Args:
+            kept: The history's rows that the space was made of.
+            groups: The history, whose groups the columns are.
+
+        Raises:
+            MrsaError: If the combination is not zero somewhere else than the vector says.
+        """
+        whole = [0] * len(groups.matrix)
+        for j, z in zip(kept, self.coefficients, strict=False):
+            whole[j] = int(z)
+        on = support_of(whole, groups.matrix)
+        if not (on == self.columns).all() or groups.sizes[on].sum() != self.weight:
+            raise MrsaError(
+                "a combination of the sums is not what it was found as, so nothing may rest on it: "
+                "this is a fault of mrsa-jax; please report the history"
+            )
+        return tuple(whole)
 
 
 class Space:
