@@ -126,7 +126,7 @@ def _random_log(generator: random.Random, kind: int) -> Matrix:
     return rows
 
 
-def _check_against_batch(logs: list[Matrix]) -> int:
+def _check_against_batch(logs: list[Matrix], *, with_hidden: bool = True) -> int:
     """Hold a gate's figures after every line to the batch's, which see all logs at once.
 
     Returns how often floats could not tell among how many the worst client is hidden.
@@ -137,7 +137,7 @@ def _check_against_batch(logs: list[Matrix]) -> int:
         log[: len(rows), : len(rows[0])] = rows
     first = np.asarray(privacy.first_exposure(padded))
     strong = np.asarray(privacy.strong_privacy_trajectory(padded))
-    hidden = np.asarray(privacy.hidden_among_trajectory(padded))
+    hidden = np.asarray(privacy.hidden_among_trajectory(padded)) if with_hidden else np.empty(0)
     rank = np.asarray(rank_trajectory(padded))
     for k, rows in enumerate(logs):
         gate = live.Gate()
@@ -155,6 +155,8 @@ def _check_against_batch(logs: list[Matrix]) -> int:
             assert state.lower <= weak <= state.upper
             assert weak == state.lower == state.upper if weak < 3 else state.lower >= 3
             assert state.error_bits >= 60
+            if not with_hidden:
+                continue
             if state.hidden is None:
                 unknown += 1
                 continue
@@ -198,6 +200,20 @@ def _powers_log(generator: random.Random) -> Matrix:
     ]
 
 
+def _check_against_certified(log: Matrix) -> None:
+    """Hold a gate's figures after the last line to those that a batch proves."""
+    gate = live.Gate()
+    for row in log:
+        state = gate.add({i: value for i, value in enumerate(row) if value})
+    whole = privacy.weak_privacy(np.asarray(log, object), effort=0)
+    assert state.rank == whole.rank
+    assert state.strong == whole.strong
+    assert set(state.exposed) == set(whole.exposed)
+    if whole.certified and state.lower is not None and state.upper is not None:
+        assert whole.lower is not None
+        assert state.lower <= whole.lower <= state.upper
+
+
 def _check_against_fractions(log: Matrix) -> int:
     """Hold a gate's figures after every line to exact ones; return how many sums were judged."""
     gate, judged = live.Gate(fail_below=2), 0
@@ -214,6 +230,7 @@ def _check_against_fractions(log: Matrix) -> int:
             exposed, weak = oracle.exposed(rows), oracle.weak_privacy(rows)
         assert weak is not None
         assert set(state.exposed) == set(exposed)
+        assert state.strong == oracle.strong_privacy(rows)
         assert state.lower is not None
         assert state.upper is not None
         assert state.lower <= weak <= state.upper
@@ -224,13 +241,21 @@ def _check_against_fractions(log: Matrix) -> int:
 
 def test_weights_around_every_power_of_two() -> None:
     generator = random.Random(64)
-    assert sum(_check_against_fractions(_powers_log(generator)) for _ in range(150)) > 400
+    logs = [_powers_log(generator) for _ in range(120)]
+    assert sum(map(_check_against_fractions, logs)) > 300
+    assert _check_against_batch(logs[:40], with_hidden=False) == 0
+    for log in logs[:20]:
+        _check_against_certified(log)
 
 
 @pytest.mark.slow
 def test_ten_thousand_histories_around_every_power_of_two() -> None:
     generator = random.Random(63)
-    assert sum(_check_against_fractions(_powers_log(generator)) for _ in range(10**4)) > 30_000
+    logs = [_powers_log(generator) for _ in range(10**4)]
+    assert sum(map(_check_against_fractions, logs)) > 30_000
+    assert _check_against_batch(logs, with_hidden=False) == 0
+    for log in logs:
+        _check_against_certified(log)
 
 
 @pytest.mark.parametrize("log", DECEIVED)
