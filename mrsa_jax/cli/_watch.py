@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from mrsa_jax._checks import POSITIVE, check_least, check_number
+from mrsa_jax._errors import require
 from mrsa_jax._compile_cache import use_compile_cache
 from mrsa_jax._flags import File
 from mrsa_jax._html import hidden_words
@@ -30,7 +31,9 @@ class WatchConfig:
     logs of other kinds. Each learnt sum gives one line: the clients so far, the rank of the sums,
     exposed clients, strong T, the bounds of weak T, and the worst hidden client. The log is all the
     state there is: start again at any time, and the figures are the same to the last digit.
+    Rounds are numbered as the log numbers them.
       mrsa-jax watch participation.jsonl --fail-below 3 --fail-below-hidden 2
+      mrsa-jax watch participation.jsonl --wait
       mrsa-jax watch participation.jsonl --once --json
       mrsa-jax watch participation.jsonl --fail-below 2 --out state.jsonl --keep-going
 
@@ -41,13 +44,16 @@ class WatchConfig:
     file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
         tyro.MISSING
     )
-    """Participation log in JSON Lines; waited for if it is not there yet."""
+    """Participation log in JSON Lines."""
 
     fail_below: Annotated[int | None, tyro.conf.arg(metavar="T")] = None
     """Stop with status 3 unless weak T of at least this is known (2: nobody is exposed)."""
 
     fail_below_hidden: Annotated[float | None, tyro.conf.arg(metavar="CLIENTS")] = None
     """Stop with status 3 unless each client is hidden among so many; noise is not counted."""
+
+    wait: bool = False
+    """Wait for FILE if it is not there yet; without this flag its absence is an error."""
 
     keep_going: bool = False
     """Go on after a breach."""
@@ -73,6 +79,8 @@ def run_watch(config: WatchConfig) -> int:
     _check(config)
     use_compile_cache()
     use_cores(1)
+    if not config.file.exists():
+        _warn(f"{config.file} is not there yet: waiting for it")
     from mrsa_jax.live import Gate
     from mrsa_jax.live._watch import Kept, watch
 
@@ -101,6 +109,10 @@ def run_watch(config: WatchConfig) -> int:
 
 
 def _check(config: WatchConfig) -> None:
+    may_come = config.wait and not config.once
+    more = "" if config.once else " (--wait waits for one that is not there yet)"
+    rule = f"must be a participation log that is there{more}"
+    require(may_come or config.file.exists(), "file", rule, str(config.file))
     check_least(config, fail_below=1)
     if config.fail_below_hidden is not None:
         rule = "must be a finite number of at least 1"

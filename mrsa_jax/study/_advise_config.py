@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -80,10 +80,17 @@ class AdviseConfig(Shown):
     where: tyro.conf.UseAppendAction[
         Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
     ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column; may be repeated."""
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
+    all others; may be repeated."""
 
     ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns to pass over, with commas."""
+    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+
+    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+
+    restarts: Literal["ask", "new", "same"] = "ask"
+    """A round that goes on after others: another sum, as numbering began anew, or the same."""
 
     out: Folder = None
     """Folder for the table as CSV, the advice as JSON and a figure."""

@@ -42,10 +42,17 @@ class AuditConfig(Shown):
     where: tyro.conf.UseAppendAction[
         Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN=TEXT")]
     ] = ()
-    """Keep only the rows with this text (or one of TEXT,TEXT) in this column; may be repeated."""
+    """Keep only the rows with this text (or one of TEXT,TEXT) in this column, or with COLUMN!=TEXT
+    all others; may be repeated."""
 
     ignore_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
-    """Columns to pass over, with commas: each that may say who was in a sum waits for a word."""
+    """Columns to pass over, with commas: one that may turn the verdict waits for a word."""
+
+    sum_columns: Annotated[str, tyro.conf.arg(metavar="NAMES")] = ""
+    """Columns that tell several sums of a round apart, with commas: group, job, attempt."""
+
+    restarts: Literal["ask", "new", "same"] = "ask"
+    """A round that goes on after others: another sum, as numbering began anew, or the same."""
 
     round_order: Literal["sorted", "file"] = "sorted"
     """Order of the rounds: by number or name, or as in the file."""

@@ -268,7 +268,7 @@ def _train_one(
     if result.diverged_round is not None:
         raise DivergedError(
             f"`learning_rate` must let training converge; got {config.training.learning_rate:g}, "
-            f"with which {scheme.label} diverged in round {result.diverged_round}",
+            f"with which {scheme.label} diverged in round {result.diverged_round + 1}",
             result.diverged_round,
             played.history,
         )

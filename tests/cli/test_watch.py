@@ -76,11 +76,23 @@ def test_files_of_other_kinds(tmp_path: pathlib.Path, capsys: pytest.CaptureFixt
     path.write_text("round,client\n1,a\n")
     assert main(["watch", str(path)]) == 2  # at once, though it would wait for more
     errors = " ".join(capsys.readouterr().err.split())
-    assert "`file` must be a participation log; got" in errors
+    assert "`file` must be a participation log that is there; got" in errors
     assert "in JSON Lines; mrsa-jax audit reads other kinds; got" in errors
     path.write_text('{"round": 1, "clients": ["a"]}\n')
     assert main(["watch", str(path), "--once"]) == 2
     assert "log.csv:1" in capsys.readouterr().err
+
+
+def test_a_log_that_is_not_there_is_an_error_at_once(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt name was waited for, for ever and in silence."""
+    path = tmp_path / "typo.jsonl"
+    for words in ([], ["--keep-going"], ["--json"], ["--once", "--wait"]):
+        assert main(["watch", str(path), *words]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        more = "" if "--once" in words else " (--wait waits for one that is not there yet)"
+        assert f"`file` must be a participation log that is there{more}; got '{path}'" in said
 
 
 def test_a_line_a_sum(log: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,10 +158,12 @@ def test_a_log_that_comes_later_and_grows(
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert main(["watch", str(path), "--poll", "0.05", "--fail-below", "2"]) == 3
+        assert main(["watch", str(path), "--wait", "--poll", "0.05", "--fail-below", "2"]) == 3
     finally:
         writer.join()
-    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+    out, err = capsys.readouterr()
+    assert "log is not there yet: waiting for it" in " ".join(err.split())
+    assert [line.partition(":")[0] for line in out.splitlines()] == [
         "round 1",
         "round 2",
         "round 9",

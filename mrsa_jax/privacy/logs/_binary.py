@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mrsa_jax._errors import ConfigurationError
-from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs import _columns, _table, _wide
+from mrsa_jax.privacy.logs._decide import read_table
 from mrsa_jax.privacy.logs._long import assemble
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 
@@ -53,24 +54,31 @@ def read_parquet(path: pathlib.Path, options: Layout) -> ParticipationLog:
             return _table.arrow_column(values)
 
     with file:
-        if options.layout != "matrix" and _columns.is_long(names, options, str(path)):
-            table = _columns.Table(
-                names, column, lambda row: f"{path}: row {row}", str(path), str(path)
-            )
-            return _columns.read_table(table, options)
-        places = _columns.client_columns(names, options, str(path))
+        table = _columns.Table(
+            names, column, lambda row: f"{path}: row {row}", str(path), str(path)
+        )
+        if options.layout != "matrix" and _columns.find(names, options, str(path)) is not None:
+            return read_table(table, options)
+        if options.layout == "auto":
+            _wide.refuse_others(table, options)
+        wide = _wide.wide_columns(names, options, str(path), str(path))
+        places = wide.clients
         kinds = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
         plain = all(any(is_(schema.types[i]) for is_ in kinds) for i in places)
         if options.layout == "long" or not plain:
             _columns.header_fault(str(path), names)
         _table.check_memory((rows, len(places)), 8, options, str(path))
         columns = [read(place) for place in places]
+        rounds = None if wide.rounds is None else column(wide.rounds)
     for place, values in zip(places, columns, strict=True):
         if values.null_count:
             row = values.is_null().to_pylist().index(True)
             fault(f"{path}: row {row}, column {names[place]!r}", "a number", "nothing")
     array = np.stack([values.to_numpy() for values in columns], axis=1)
-    return _columns.named_matrix(array, options, str(path), names, places)
+    log = _wide.named_matrix(array, options, str(path), names, wide)
+    if rounds is None:
+        return log
+    return _wide.with_rounds(log, rounds, options, lambda row: f"{path}: row {row}")
 
 
 def _is_text(kind: Any) -> bool:

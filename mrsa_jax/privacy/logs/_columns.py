@@ -1,13 +1,12 @@
 """Which columns of a log are read, and which must not be passed over in silence.
 
-A row may be of a client whose update never reached the sum, or a column may hold the weights of a
-weighted one: whether it does turns the verdict, so a column whose name or values say so waits for
-the user's decision.
+A column may say which sum of a round a row is of, that its client's update never reached the sum,
+or with which weight: each turns the verdict, so that a column that is not used waits for the user's
+decision, but for what is known to say nothing of it. The refusal is one, and ends in a command.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -15,49 +14,30 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax._errors import require
-from mrsa_jax.privacy.logs._long import assemble
+from mrsa_jax.privacy.logs._command import parted
+from mrsa_jax.privacy.logs._guess import examples, short
 from mrsa_jax.privacy.logs._numbers import parse_number
-from mrsa_jax.privacy.logs._table import (
-    Column,
-    Layout,
-    ParticipationLog,
-    clean,
-    fault,
-    from_matrix,
-)
+from mrsa_jax.privacy.logs._table import Column, Layout, clean, fault, text_of_cell
 
+# the first of several that are there is taken, and the others are columns like any other
 ROUND_NAMES = ("round", "round_id", "round_idx", "round_index", "round_num", "round_number",
-               "server_round", "current_round", "rnd")  # fmt: skip
-CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "user", "user_id",
-                "node", "node_id", "participant", "participant_id", "device", "device_id",
-                "partition_id")  # fmt: skip
+               "server_round", "current_round", "fl_round", "global_round", "comm_round",
+               "communication_round", "rnd", "central_iteration", "iteration")  # fmt: skip
+CLIENT_NAMES = ("client", "client_id", "cid", "client_idx", "client_index", "client_name", "user",
+                "user_id", "node", "node_id", "participant", "participant_id", "party", "party_id",
+                "site", "site_name", "site_id", "collaborator", "collaborator_name", "device",
+                "device_id", "partition_id")  # fmt: skip
 WEIGHT_NAMES = ("weight", "weights")
+INDEX_NAMES = ("", "index", "unnamed_0", "__index_level_0__", *ROUND_NAMES)
+_SOURCE = re.compile(r"^(?:params|tags|metrics)_(?=.)")  # before MLflow's names
 
-# names that say so wherever these letters stand, as words of their own, or as the whole name
-_SAYS = re.compile(
-    r"status|succe|success|fail|outcome|accept|reject|dropped|dropout|complet|finish|"
-    r"example|sample|weight"
-    r"|(?<![a-z])(?:state|ok|okay|done|drop|drops|result|results|error|errors|err|exception|"
-    r"abort(?:ed)?|cancel(?:l?ed)?|crash(?:ed)?|discard(?:ed)?|excluded?|included?|skip(?:ped)?|"
-    r"aggregated|participated|responded|survived|survivor|straggler|timeout|timed_out|"
-    r"disconnected|coef|coeff|coefficient|staleness|data_?size|dataset_?size|train_?size|"
-    r"num_data|data_?points?)(?![a-z])"
-)
-_SAYS_ALONE = re.compile(
-    r"(?:is_|was_|has_|client_|update_|in_)?(?:used|valid|invalid|active|alive|online|offline|"
-    r"available|selected|received|submitted|reported|uploaded|late|missing|lost|sum|count|counts|"
-    r"size|records|share|factor|n|n_k)"
-)
-_VALUE_SAYS = re.compile(
-    r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:ok|okay|success(?:ful)?|succeeded|completed?|"
-    r"fail(?:ed|ure|s)?|finished|done|drop(?:ped|out|s)?|error|exception|accepted|rejected|"
-    r"abort(?:ed)?|cancel(?:l?ed)?|crash(?:ed)?|discarded|excluded|included|skipped|aggregated|"
-    r"survived|straggler|timeout|timed|disconnected|offline|missing|lost|late|"
-    r"status|examples|samples)(?![a-z])"
-)
-_WORD = re.compile(r"[A-Za-z]{2,}")
-_FLAGS = {"", "0", "1", "0.0", "1.0", "true", "false", "t", "f", "yes", "no", "y", "n", "none",
-          "nan"}  # fmt: skip
+
+class Condition(NamedTuple):
+    """Rows are kept that hold one of some texts in the column at a place, or none of them."""
+
+    place: int
+    texts: tuple[str, ...]
+    is_not: bool
 
 
 class Columns(NamedTuple):
@@ -66,7 +46,15 @@ class Columns(NamedTuple):
     round: int
     client: int
     weight: int | None
-    where: tuple[tuple[int, tuple[str, ...]], ...]  # rows are kept that hold one of these texts
+    where: tuple[Condition, ...]
+    parts: tuple[int, ...]  # tell the sums of one round apart
+
+    @property
+    def used(self) -> list[int]:
+        """Return the places of all columns that are read, each once."""
+        chosen = (self.round, self.client, self.weight)
+        used = [place for place in chosen if place is not None]
+        return list(dict.fromkeys([*used, *(one.place for one in self.where), *self.parts]))
 
 
 class Table(NamedTuple):
@@ -93,7 +81,8 @@ def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return conditions on columns as pairs of a column and the texts of which one must stand.
 
     Args:
-        where: `"column=text,text"`, several such, or a mapping of columns to a text or to texts.
+        where: `"column=text,text"`, several such, or a mapping of columns to a text or to texts;
+            `"column!=text,text"`, or a column's name with a ! behind it, for all other texts.
     """
     found: dict[str, tuple[str, ...]] = {}
     if isinstance(where, Mapping):
@@ -103,11 +92,11 @@ def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     else:
         for one in [where] if isinstance(where, str) else where:
             column, mark, texts = str(one).partition("=")
-            rule = "must be COLUMN=TEXT, or COLUMN=TEXT,TEXT for one of several"
-            require(bool(mark and column.strip()), "where", rule, one)
+            rule = ("must be COLUMN=TEXT, COLUMN=TEXT,TEXT for one of several, or COLUMN!=TEXT for "
+                    "all others")  # fmt: skip
+            require(bool(mark and column.strip(" !")), "where", rule, one)
             column = column.strip()
-            parts = tuple(text.strip() for text in texts.split(","))
-            found[column] = found.get(column, ()) + parts
+            found[column] = found.get(column, ()) + parted(texts)
     for column, texts in found.items():
         require(bool(texts), "where", "must give each column a text", column)
     return tuple(found.items())
@@ -115,99 +104,13 @@ def conditions(where: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def names_of(columns: Any) -> tuple[str, ...]:
     """Return names of columns, of a sequence or of one text with commas."""
-    parts = columns.split(",") if isinstance(columns, str) else columns
+    parts = parted(columns) if isinstance(columns, str) else columns
     return tuple(str(part).strip() for part in parts if str(part).strip())
-
-
-def is_long(header: Sequence[str], options: Layout, where: str) -> bool:
-    """Return whether a header names a round and a client column."""
-    return _find(header, options, where) is not None
-
-
-def read_table(table: Table, options: Layout) -> ParticipationLog:
-    """Return the history of a table whose header names a round and a client column.
-
-    Raises:
-        ConfigurationError: If it does not, if a column waits for a decision, or for a fault.
-    """
-    columns = _find(table.header, options, table.head)
-    if columns is None:
-        header_fault(table.head, table.header)
-    names = [name.strip() for name in table.header]
-    used = [place for place in columns[:3] if place is not None]
-    used += [place for place, _ in columns.where if place not in used]
-    others = [place for place in range(len(names)) if place not in used]
-    _check_others(table, [place for place in others if names[place] not in options.ignore_columns])
-    read = {place: _plain_column(table, place) for place in used}
-    rows = _kept(read, columns, table)
-    read = {place: _taken(column, rows) for place, column in read.items()}
-    log = assemble(
-        read[columns.round],
-        read[columns.client],
-        None if columns.weight is None else read[columns.weight],
-        options,
-        lambda row: table.locate(int(rows[row])),
-        table.path,
-    )
-    return dataclasses.replace(
-        log,
-        columns_used=tuple(names[place] for place in used),
-        columns_ignored=tuple(names[place] for place in others),
-        where=options.where,
-    )
-
-
-def client_columns(
-    header: Sequence[str], options: Layout, where: str, rule: str = "a column for each client"
-) -> list[int]:
-    """Return the places of a wide table's columns that are clients: all that are not ignored.
-
-    Raises:
-        ConfigurationError: If a column seems to be something else than a client, or comes twice.
-    """
-    names = [name.strip() for name in header]
-    _check_ignored(names, options, where)
-    _refuse_choices(options, where, "a round and a client column for the columns that are named")
-    kept = [place for place, name in enumerate(names) if name not in options.ignore_columns]
-    for place in kept:
-        plain = _plain(names[place])
-        known = plain in (*ROUND_NAMES, *CLIENT_NAMES) or _says(plain)
-        if known or names.index(names[place]) != place:
-            fault(where, f"{rule} (--ignore-columns leaves one out)",
-                  f"a column {_short(names[place])}{'' if known else ' again'}")  # fmt: skip
-    if not kept:
-        fault(where, rule, "none that is not ignored")
-    return kept
-
-
-def named_matrix(
-    array: np.ndarray,
-    options: Layout,
-    path: str,
-    header: Sequence[str],
-    places: Sequence[int],
-    where: Callable[[int, int], str] | None = None,
-) -> ParticipationLog:
-    """Return a matrix whose columns, at some places of a header, are clients with names.
-
-    `where` names the place of an entry, unless by its row and its column's name.
-    """
-
-    def by_name(row: int, column: int) -> str:
-        return f"{path}: row {row}, column {header[places[column]]!r}"
-
-    names = [name.strip() for name in header]
-    log = from_matrix(array, options, where or by_name, path, [names[place] for place in places])
-    return dataclasses.replace(
-        log,
-        columns_used=tuple(names[place] for place in places),
-        columns_ignored=tuple(name for place, name in enumerate(names) if place not in places),
-    )
 
 
 def check_unnamed(options: Layout, where: str, kind: str = "a matrix of 0 and 1") -> None:
     """Raise if columns are chosen by name where they have none."""
-    _refuse_choices(options, where, "names of columns, by which they are chosen", kind)
+    refuse_choices(options, where, "names of columns, by which they are chosen", kind)
     if options.ignore_columns:
         fault(where, "names of columns, by which they are ignored", f"none in {kind}")
 
@@ -221,139 +124,130 @@ def header_fault(where: str, header: Sequence[str]) -> NoReturn:
 
 def listing(names: Sequence[str]) -> str:
     """Return the first names of many, in quotes."""
-    shown = ", ".join(_short(name.strip()) for name in names[:8])
+    shown = ", ".join(short(name.strip()) for name in names[:8])
     return shown + (f", ... ({len(names)} fields)" if len(names) > 8 else "")
 
 
-def _find(header: Sequence[str], options: Layout, where: str) -> Columns | None:
+def find(header: Sequence[str], options: Layout, where: str) -> Columns | None:
     """Return the places of the columns; None if round or client is neither named nor known."""
     names = [name.strip() for name in header]
-    _check_ignored(names, options, where)
-    plain = ["" if name in options.ignore_columns else _plain(name) for name in names]
+    check_ignored(names, options, where)
+    free = {plain_name(name): place for place, name in reversed(list(enumerate(names)))
+            if name not in (*options.ignore_columns, *options.sum_columns,
+                            options.round_column, options.client_column)}  # fmt: skip
     found: list[int | None] = []
     wanted = ((options.round_column, ROUND_NAMES), (options.client_column, CLIENT_NAMES),
               (options.weight_column, WEIGHT_NAMES))  # fmt: skip
     for name, usual in wanted:
         if name is not None:
-            found.append(_place(names, name, where))
-            continue
-        places = [i for i, field in enumerate(plain) if field in usual]
-        if len(places) > 1:
-            fault(where, f"one {usual[0]} column (name it with --{usual[0]}-column)",
-                  f"columns {listing([header[i] for i in places])}")  # fmt: skip
-        found.append(places[0] if places else None)
+            found.append(place_of(names, name, where))
+        else:
+            place = next((free[one] for one in usual if one in free), None)
+            found.append(None if place is None else place_of(names, names[place], where))
     if found[0] is None or found[1] is None:
         return None
-    where_columns = tuple((_place(names, name, where), texts) for name, texts in options.where)
-    return Columns(found[0], found[1], found[2], where_columns)
+    conditions = tuple(
+        Condition(place_of(names, name.removesuffix("!"), where), texts, name.endswith("!"))
+        for name, texts in options.where
+    )
+    parts = tuple(place_of(names, name, where) for name in options.sum_columns)
+    return Columns(found[0], found[1], found[2], conditions, parts)
 
 
-def _place(names: Sequence[str], name: str, where: str) -> int:
+def place_of(names: Sequence[str], name: str, where: str) -> int:
+    """Return the place of the one column of a name."""
     places = [i for i, field in enumerate(names) if field == name.strip()]
     if len(places) != 1:
-        fault(where, f"one column {_short(name)}", f"columns {listing(names)}")
+        fault(where, f"one column {short(name)}", f"columns {listing(names)}")
     return places[0]
 
 
-def _check_ignored(names: Sequence[str], options: Layout, where: str) -> None:
+def check_ignored(names: Sequence[str], options: Layout, where: str) -> None:
+    """Raise if a column to ignore is not there, or is used."""
     for name in options.ignore_columns:
         if name not in names:
-            fault(where, f"a column {_short(name)} to ignore", f"columns {listing(names)}")
+            fault(where, f"a column {short(name)} to ignore", f"columns {listing(names)}")
         used = (options.round_column, options.client_column, options.weight_column,
-                *(column for column, _ in options.where))  # fmt: skip
+                *options.sum_columns,
+                *(column.removesuffix("!") for column, _ in options.where))  # fmt: skip
         if name in used:
-            fault(where, f"a column {_short(name)} either used or ignored", "both")
+            fault(where, f"a column {short(name)} either used or ignored", "both")
 
 
-def _refuse_choices(
+def refuse_choices(
     options: Layout, where: str, expected: str, kind: str = "a matrix of 0 and 1"
 ) -> None:
+    """Raise if columns are chosen of what has none to choose from."""
     chosen = [name for name in (options.round_column, options.client_column, options.weight_column)
               if name is not None]  # fmt: skip
-    chosen += [name for name, _ in options.where]
+    chosen += [name for name, _ in options.where] + list(options.sum_columns)
     if chosen:
         fault(where, expected, f"{kind}, and {listing(chosen)} asked for")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a name in small letters, its words joined by underscores."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
-    return re.sub(r"[\s.\-/]+", "_", parted.lower())
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return _SOURCE.sub("", re.sub(r"[\s.\-/:]+", "_", words.lower()), count=1)
 
 
-def _says(plain: str) -> bool:
-    return bool(_SAYS.search(plain) or _SAYS_ALONE.fullmatch(plain))
+class Chosen(NamedTuple):
+    """The columns of a long table that are used, at the rows that meet every condition.
+
+    Attributes:
+        columns: Their places.
+        read: Each of them, by its place.
+        rows: The places of the rows.
+    """
+
+    columns: Columns
+    read: Mapping[int, Column]
+    rows: np.ndarray
+
+    @property
+    def parts(self) -> list[Column]:
+        """Return the columns that tell the sums of one round apart."""
+        return [self.read[place] for place in self.columns.parts]
 
 
-def _check_others(table: Table, places: Sequence[int]) -> None:
-    """Raise if a column that is not used may say who was in a sum, or with which weight."""
-    undecided = []
-    for place in places:
-        name = table.header[place].strip()
-        column = table.column(place)
-        if column is None:
-            undecided.append((name, "nested values"))
-        elif _says(_plain(name)) or _values_say(column.names):
-            undecided.append((name, _examples(column.names)))
-    if not undecided:
-        return
-    shown = " and ".join(f"{_short(name)} ({values})" for name, values in undecided[:4])
-    more = f" and {len(undecided) - 4} more" if len(undecided) > 4 else ""
-    plural = "s" if len(undecided) > 1 else ""
-    names = ",".join(name for name, _ in undecided)
-    fault(table.head, f"a decision on column{plural} {shown}{more}, which may say who was in a sum "
-          "or with which weight: --where COLUMN=TEXT keeps only such rows, --weight-column COLUMN "
-          f"takes it as weights, --ignore-columns {_short(names)} takes every row as it is",
-          "none")  # fmt: skip
+def chosen(table: Table, options: Layout) -> Chosen:
+    """Return what the settings choose of a table.
+
+    Raises:
+        ConfigurationError: If its header names no round or client, or no row meets a condition.
+    """
+    columns = find(table.header, options, table.head)
+    if columns is None:
+        header_fault(table.head, table.header)
+    read = {place: plain_column(table, place) for place in columns.used}
+    rows = _kept(read, columns, table)
+    return Chosen(columns, {place: taken(column, rows) for place, column in read.items()}, rows)
 
 
-def _values_say(values: Sequence[Any]) -> bool:
-    texts = {_text(value).lower() for value in values[: len(_FLAGS) + 1]}
-    if len(values) <= len(_FLAGS) and texts <= _FLAGS and len(texts) > 1:
-        return True
-    written = "\n".join(value for value in values if isinstance(value, str))
-    return any(_VALUE_SAYS.search(word) for word in set(_WORD.findall(written)))
-
-
-def _examples(values: Sequence[Any]) -> str:
-    shown = ", ".join(_short(_text(value)) for value in values[:4]) or "no values"
-    return shown + (", ..." if len(values) > 4 else "")
-
-
-def _short(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 60 else shown[:56] + "...'"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return "" if value is None else str(value).strip()
-
-
-def _plain_column(table: Table, place: int) -> Column:
+def plain_column(table: Table, place: int) -> Column:
+    """Return a column that is used, which must hold plain values."""
     column = table.column(place)
     if column is None:
-        fault(table.path, f"plain values in column {_short(table.header[place])}", "nested ones")
+        fault(table.path, f"plain values in column {short(table.header[place])}", "nested ones")
     return clean(column) if table.is_text else column
 
 
 def _kept(read: Mapping[int, Column], columns: Columns, table: Table) -> np.ndarray:
     """Return the rows that meet every condition."""
     keep = np.ones(len(read[columns.round].codes), np.bool_)
-    for place, texts in columns.where:
+    for place, texts, is_not in columns.where:
         names = read[place].names
         wanted = {text.strip() for text in texts}
         good = [i for i, name in enumerate(names) if _meets(name, wanted)]
-        keep &= np.isin(read[place].codes, good)
+        keep &= np.isin(read[place].codes, good, invert=is_not)
         if len(keep) and not keep.any():
-            expected = " or ".join(_short(text) for text in texts)
-            name = _short(table.header[place].strip())
-            fault(table.path, f"rows with {expected} in column {name}", _examples(names))
+            expected = "others than " * is_not + " or ".join(short(text) for text in texts)
+            name = short(table.header[place].strip())
+            fault(table.path, f"rows with {expected} in column {name}", examples(names))
     return np.flatnonzero(keep)
 
 
-def _taken(column: Column, rows: np.ndarray) -> Column:
+def taken(column: Column, rows: np.ndarray) -> Column:
     """Return some rows of a column, with the names that occur in them."""
     if len(rows) == len(column.codes):
         return column
@@ -364,6 +258,6 @@ def _taken(column: Column, rows: np.ndarray) -> Column:
 def _meets(name: Any, wanted: set[str]) -> bool:
     if isinstance(name, bool):
         return str(name).lower() in {text.lower() for text in wanted}
-    if isinstance(name, int | float) and name == name:
-        return any(parse_number(text) == name for text in wanted)
-    return _text(name) in wanted
+    is_number = isinstance(name, int | float) and name == name
+    same = is_number and any(parse_number(text) == name for text in wanted)
+    return same or text_of_cell(name) in wanted

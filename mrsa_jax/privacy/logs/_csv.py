@@ -8,6 +8,7 @@ below it, and is a fault.
 from __future__ import annotations
 
 import functools
+import itertools
 import pathlib
 import re
 from collections.abc import Iterator
@@ -17,14 +18,17 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._decide import read_table
 from mrsa_jax.privacy.logs._long import assemble
 from mrsa_jax.privacy.logs._numbers import parse_number
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import text_of
+from mrsa_jax.privacy.logs._wide import read_wide
 
 _DELIMITERS = ",;\t|"
 _BREAK = re.compile(rb"\r\n|\n|\r")
 _MOST_LINE_BYTES = 10**6  # of a row of participation
+_FEWEST_NUMBERED = 4  # fields
 
 
 class _Text(NamedTuple):
@@ -74,10 +78,8 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         found = [_table.clean(_table.arrow_column(values)) for values in read.columns]
         weights = found[2] if width == 3 else None
         return assemble(found[0], found[1], weights, options, locate, str(path))
-    if options.layout == "matrix" or (options.layout == "auto" and is_matrix):
+    if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
         return _read_matrix(text, options)
-    if not _columns.is_long(header, options, where):
-        _columns.header_fault(where, header)
     read, locate = _rows(text, len(header), 1)
 
     @functools.cache
@@ -85,7 +87,27 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         return _table.arrow_column(read.column(place))
 
     table = _columns.Table(header, column, locate, str(path), where, is_text=True)
-    return _columns.read_table(table, options)
+    if options.layout != "matrix" and _columns.find(header, options, where) is not None:
+        return read_table(table, options)
+    return read_wide(table, options)
+
+
+def _is_numbered(text: _Text, header: list[str], options: Layout) -> bool:
+    """Return whether a first line of numbers is a header: of clients, above a matrix of 0 and 1.
+
+    Of few fields it may be a round, a client and a weight instead.
+    """
+    names = [field.strip() for field in header]
+    if options.layout != "auto" or len(names) < _FEWEST_NUMBERED:
+        return False
+    if not all(name.isdecimal() for name in names):
+        return False
+    numbers = [int(name) for name in names]
+    if any(a >= b for a, b in itertools.pairwise(numbers)):
+        return False
+    end = _BREAK.search(text.data)
+    rest = text.data[end.end() :] if end else b""
+    return bool(rest) and _plain_matrix(rest, text.delimiter) is not None
 
 
 def _open(path: pathlib.Path, options: Layout) -> tuple[_Text, str]:
@@ -208,37 +230,26 @@ def _read_matrix(text: _Text, options: Layout) -> ParticipationLog:
         _columns.check_unnamed(options, str(path))
         first = text.number
         return _table.from_matrix(plain, options, lambda i, j: f"{path}:{i + first}", str(path))
-    lines, rows, header = [], [], None
-    places: list[int] = []
+    lines, rows = [], []
     tokens = _Tokens()
     width = 0
     for number, line in text.lines():
         if not line.strip():
             continue
         fields = text.split(line.decode("utf-8", errors="replace"))
-        if not width:
-            width = len(fields)
-            places = list(range(width))
-            if any(parse_number(field) is None for field in fields):
-                header = [field.strip() for field in fields]
-                places = _columns.client_columns(header, options, f"{path}:{number}")
-                continue
+        width = width or len(fields)
         if len(fields) != width:
             expected = f"{width} fields as in line {text.number}"
             fault(f"{path}:{number}", expected, str(len(fields)))
-        rows.append(tokens.row([fields[i] for i in places], places, f"{path}:{number}"))
+        rows.append(tokens.row(fields, f"{path}:{number}"))
         lines.append(number)
         _table.check_memory((len(rows), width), 1, options, str(path))
-    if not rows:
-        fault(str(path), "rows of participation after the header", "none")
 
     def where(row: int, column: int) -> str:
-        return f"{path}:{lines[row]}, field {places[column] + 1}"
+        return f"{path}:{lines[row]}, field {column + 1}"
 
-    if header is None:
-        _columns.check_unnamed(options, str(path))
-        return _table.from_matrix(np.stack(rows), options, where, str(path))
-    return _columns.named_matrix(np.stack(rows), options, str(path), header, places, where)
+    _columns.check_unnamed(options, str(path))
+    return _table.from_matrix(np.stack(rows), options, where, str(path))
 
 
 def _plain_matrix(data: bytes, delimiter: str | None) -> np.ndarray | None:
@@ -265,12 +276,12 @@ class _Tokens:
         self._values: dict[str, Fraction] = {}
         self._binary: dict[str, bool] = {}
 
-    def row(self, fields: list[str], places: list[int], where: str) -> np.ndarray:
+    def row(self, fields: list[str], where: str) -> np.ndarray:
         """Return a row: bools where all entries are 0 or 1, else fractions."""
         for field in set(fields) - self._values.keys():
             value = parse_number(field)
             if value is None:
-                place = places[fields.index(field)] + 1
+                place = fields.index(field) + 1
                 fault(f"{where}, field {place}", "a number", repr(field.strip()))
             self._values[field] = value
             if value in (0, 1):

@@ -16,31 +16,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrsa_jax._errors import require
-from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs import _columns, _table, _wide
+from mrsa_jax.privacy.logs._command import TABLE
+from mrsa_jax.privacy.logs._decide import read_table
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_PLACE = "table"
 
 
 def read_frame(table: Any, options: Layout) -> ParticipationLog:
     """Read a table with a row for each participation, or a column for each client."""
     frame = _as_pandas(table)
     require(options.array is None, "array", "must be left out for a table", options.array)
-    if options.layout != "matrix":
-        flat = _with_index(frame)
-        header = [str(name) for name in flat.columns]
-        if options.layout == "long" or _columns.is_long(header, options, _PLACE):
+    flat = _with_index(frame) if options.layout != "matrix" else frame
+    header = [str(name) for name in flat.columns]
 
-            @functools.cache
-            def column(place: int) -> Column | None:
-                return _column(flat.iloc[:, place])
+    @functools.cache
+    def column(place: int) -> Column | None:
+        return _column(flat.iloc[:, place])
 
-            long = _columns.Table(header, column, lambda row: f"{_PLACE}: row {row}", _PLACE,
-                                      _PLACE)  # fmt: skip
-            return _columns.read_table(long, options)
+    whole = _columns.Table(header, column, lambda row: f"{TABLE}: row {row}", TABLE, TABLE)
+    if options.layout == "long" or (
+        options.layout == "auto" and _columns.find(header, options, TABLE) is not None
+    ):
+        return read_table(whole, options)
+    if options.layout == "auto":
+        _wide.refuse_others(whole, options)
     return _read_wide(frame, options)
 
 
@@ -60,7 +62,7 @@ def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     named = [name for name in frame.index.names if name is not None]
     twice = [name for name in named if name in frame.columns or named.count(name) > 1]
     if twice:
-        fault(_PLACE, "columns and index of different names", f"{twice[0]!r} twice")
+        fault(TABLE, "columns and index of different names", f"{twice[0]!r} twice")
     unnamed = [i for i, name in enumerate(frame.index.names) if name is None]
     if not named:
         return frame
@@ -83,45 +85,32 @@ def _column(values: pd.Series) -> Column | None:
 def _read_wide(frame: pd.DataFrame, options: Layout) -> ParticipationLog:
     header = [str(name) for name in frame.columns]
     rule = "a column for each client, and the rounds as the index"
-    places = _columns.client_columns(header, options, _PLACE, rule)
+    wide = _wide.wide_columns(header, options, TABLE, TABLE, rule)
+    places = wide.clients
     array = np.empty((len(frame), len(places)), object)
-    _table.check_memory(array.shape, 8, options, _PLACE)
+    _table.check_memory(array.shape, 8, options, TABLE)
     for i, place in enumerate(places):
         column = frame.iloc[:, place]
         entries = column.tolist()
         for row, (entry, missing) in enumerate(zip(entries, column.isna().tolist(), strict=True)):
             if missing or not isinstance(entry, numbers.Real | np.bool_):
-                fault(f"{_PLACE}: row {row}, column {header[place]!r}",
+                fault(f"{TABLE}: row {row}, column {header[place]!r}",
                       "a number (or columns of rounds and of clients: read_log(table, "
                       "round_column=..., client_column=...))",
                       "nothing" if missing else repr(entry))  # fmt: skip
         array[:, i] = entries
     if options.layout == "auto" and array.size and not ((array == 0) | (array == 1)).all():
         shown = ", ".join(map(repr, header[:8]))
-        fault(_PLACE, "a table that can be read in one way only: read_log(table, round_column=..., "
+        fault(TABLE, "a table that can be read in one way only: read_log(table, round_column=..., "
               "client_column=...) says that its rows are of a round and a client, and "
               'read_log(table, layout="matrix") that its entries are weights',
               f"columns {shown} with entries other than 0 and 1")  # fmt: skip
-    log = _columns.named_matrix(array, options, _PLACE, header, places)
+    log = _wide.named_matrix(array, options, TABLE, header, wide)
     clients = tuple(_plain(frame.columns[place]) for place in places)
-    return _with_rounds(dataclasses.replace(log, clients=clients), frame, options)
-
-
-def _with_rounds(log: ParticipationLog, frame: pd.DataFrame, options: Layout) -> ParticipationLog:
-    """Return the history with the labels of its rows as rounds, in their order."""
-    labels = [_plain(label) for label in frame.index.tolist()]
-    rounds = _table.distinct(labels)
-    if len(rounds.names) < len(labels):
-        row = next(i for i, code in enumerate(rounds.codes) if code != i)
-        fault(f"{_PLACE}: row {row}", "each round once in the index", f"{labels[row]!r} again")
-    _table.check_rounds(rounds, lambda row: f"{_PLACE}: row {row}")
-    order = _table.in_order(rounds, options.round_order)
-    return dataclasses.replace(
-        log,
-        participation=log.participation[order],
-        rounds=tuple(labels[i] for i in order),
-        scales=None if log.scales is None else tuple(log.scales[i] for i in order),
-    )
+    own = frame.index if wide.rounds is None else frame.iloc[:, wide.rounds]
+    rounds = _table.distinct([_plain(label) for label in own.tolist()])
+    log = dataclasses.replace(log, clients=clients)
+    return _wide.with_rounds(log, rounds, options, lambda row: f"{TABLE}: row {row}")
 
 
 def _plain(label: Any) -> Hashable:

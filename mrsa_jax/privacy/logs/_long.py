@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from mrsa_jax.privacy.logs._command import refuse
 from mrsa_jax.privacy.logs._numbers import parse_number
+from mrsa_jax.privacy.logs._sums import sums_of_rows
 from mrsa_jax.privacy.logs._table import (
     Column,
     Layout,
@@ -35,8 +38,19 @@ def assemble(
     options: Layout,
     locate: Callable[[int], str],
     path: str,
+    parts: Sequence[Column] = (),
 ) -> ParticipationLog:
-    """Return the matrix of a table with a row for each participation, or name its first fault."""
+    """Return the matrix of a table with a row for each participation, or name its first fault.
+
+    Args:
+        rounds: The round of each row.
+        clients: Its client.
+        weights: Its weight; 1 if None.
+        options: How to read the table.
+        locate: Names the place of a row.
+        path: Names the table.
+        parts: What tells several sums of one round apart.
+    """
     if rounds.codes.size == 0:
         fault(path, "rows of participation after the header", "none")
     if weights is None:
@@ -46,14 +60,28 @@ def assemble(
     check_rounds(rounds, locate)
     check_names(clients, "client", locate)
     values = [Fraction(0) if value is None else value for value in read]  # None is in no row
-    order = in_order(rounds, options.round_order)
+    found = sums_of_rows(rounds, parts, clients, options)
+    sums = found.column
+    if found.returns is not None:
+        _refuse_return(sums.names[sums.codes[found.returns]], locate(found.returns), path, options)
     columns = in_order(clients, "sorted")
-    row, column = places_in(order, rounds), places_in(columns, clients)
-    shape = (len(order), len(columns))
-    _check_repeats(row, column, shape, rounds, clients, locate)
+    row, column = sums.codes, places_in(columns, clients)
+    shape = (len(sums.names), len(columns))
+    _check_repeats(row, column, shape, sums, clients, locate)
     matrix = dense(row, column, shape, Column(weights.codes, values), options, path)
-    names = (tuple(rounds.names[i] for i in order), tuple(clients.names[i] for i in columns))
-    return named(matrix, *names)
+    log = named(matrix, tuple(sums.names), tuple(clients.names[i] for i in columns))
+    if found.runs == 1:
+        return log
+    note = f"The numbers of rounds begin anew: read as {found.runs} runs, by the order of the rows."
+    return dataclasses.replace(log, notes=(note,))
+
+
+def _refuse_return(name: Any, where: str, path: str, options: Layout) -> NoReturn:
+    """Refuse a round that goes on after others have come, in a file in order of its rounds."""
+    refuse(where, f"the rows of round {name!r} next to each other, as others' are (--restarts new: "
+           "its number is used anew, by another sum; --restarts same: it is the same sum)",
+           "it again after others; this reads another sum there, so that no figure is too good",
+           path, dataclasses.replace(options, restarts="new"))  # fmt: skip
 
 
 def _weight(name: Any) -> Fraction | None:
@@ -128,5 +156,6 @@ def _check_repeats(
     second = int(again.min())
     first = int(np.flatnonzero(place == place[second])[0])
     client, label = clients.names[clients.codes[second]], rounds.names[rounds.codes[second]]
-    fault(locate(second), "each client once in a round",
+    fault(locate(second), "each client once in a round (--sum-columns COLUMN tells its sums apart, "
+          "--restarts new where it begins anew; of a row that is there twice one must go)",
           f"client {client!r} in round {label!r} again, first in {locate(first)}")  # fmt: skip

@@ -8,8 +8,8 @@ import pathlib
 import re
 
 from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._decide import read_table
 from mrsa_jax.privacy.logs._json import load_object
-from mrsa_jax.privacy.logs._long import assemble
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
 from mrsa_jax.privacy.logs._text import lines_of, text_of
 
@@ -29,22 +29,16 @@ _NOTE = (
 
 def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
     """Read a server's log, `log.txt` or `log.json`: accepted contributions, a sum a round."""
-    _columns.check_unnamed(options, str(path), "NVFlare's log, which has no columns")
-    rounds, clients, lines = [], [], []
+    rounds, clients, jobs, lines = [], [], [], []
     counts: dict[int, tuple[int, int]] = {}  # by round: how many were aggregated, says which line
-    jobs: dict[str, int] = {}
     rejected = 0
+    job = ""
     for number, line in enumerate(lines_of(text_of(path, options.memory_bytes)), 1):
         told = _told(line, f"{path}:{number}")
         if told is None:
             continue
         context, message = told
-        for job in _JOB.findall(context):
-            jobs.setdefault(job, number)
-        if len(jobs) > 1:
-            first, other = jobs
-            fault(f"{path}:{number}", f"lines of one job, as of {first!a} before (keep one job's)",
-                  ascii(other))  # fmt: skip
+        job = next(iter(_JOB.findall(context)), job)
         if found := _COUNT.search(message):
             counts[int(found["round"])] = int(found["count"]), number
         elif found := _MESSAGE.search(message):
@@ -53,18 +47,24 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
                 continue
             rounds.append(int(found["round"]))
             clients.append(found["client"])
+            jobs.append(job)
             lines.append(number)
     if not rounds:
         fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
               "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
               "mrsa_jax.live.nvflare)", "none")  # fmt: skip
-    log = assemble(
-        _table.distinct(rounds), _table.clean(_table.distinct(clients)), None, options,
-        lambda row: f"{path}:{lines[row]}", str(path),
-    )  # fmt: skip
-    notes = [_NOTE, *_unlike(rounds, counts)]
+    columns = {"round": rounds, "client": clients} | ({"job": jobs} if len(set(jobs)) > 1 else {})
+    read = [_table.distinct(values) for values in columns.values()]
+    read[1] = _table.clean(read[1])
+    table = _columns.Table(
+        list(columns), read.__getitem__, lambda row: f"{path}:{lines[row]}", str(path), str(path)
+    )
+    log = read_table(table, options)
+    notes = [*log.notes, _NOTE, *_unlike(rounds, counts)]
     if rejected:
         notes.append(f"Contributions that were rejected, and are in no sum: {rejected}.")
+    if len(columns) == 2:  # round and client, which are no columns of the log
+        log = dataclasses.replace(log, columns_used=())
     return dataclasses.replace(log, notes=tuple(notes))
 
 

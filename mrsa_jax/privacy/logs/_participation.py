@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrsa_jax.privacy.logs import _columns, _table
+from mrsa_jax.privacy.logs._decide import read_table
 from mrsa_jax.privacy.logs._json import load_object
 from mrsa_jax.privacy.logs._jsonl import TORN, LineParser, SumLine
 from mrsa_jax.privacy.logs._table import Column, Layout, ParticipationLog, fault
@@ -207,7 +208,7 @@ def _read_rows(data: bytes, path: pathlib.Path, options: Layout) -> Participatio
     table = _columns.Table(
         header, column, lambda row: f"{path}:{numbers[row]}", str(path), where, is_text=True
     )
-    return _columns.read_table(table, options)
+    return read_table(table, options)
 
 
 def _cell(value: Any) -> str:

@@ -21,6 +21,7 @@ from mrsa_jax.privacy.logs._text import start_of, text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
 OrderName = Literal["sorted", "file"]
+RestartsName = Literal["ask", "new", "same"]
 FormatName = Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"]
 _DEFAULT_MEMORY_BYTES = 2 * 2**30
 
@@ -38,6 +39,8 @@ def read_log(
     memory_bytes: int = _DEFAULT_MEMORY_BYTES,
     where: Mapping[str, Any] | Sequence[str] | str = (),
     ignore_columns: Sequence[str] | str = (),
+    sum_columns: Sequence[str] | str = (),
+    restarts: RestartsName = "ask",
 ) -> ParticipationLog:
     r"""Read a participation history from a file, or a table, of any system.
 
@@ -53,15 +56,21 @@ def read_log(
     round in which nobody took part cannot be written and is not missed. *Matrix*: 0 and 1, a line
     for each round and a field for each client, without a header.
 
-    Further columns are ignored, and the log says which, but for those whose names or values say
-    that a row may not be in the sum, or with which weight (`status`, `dropped`, `num_examples`):
-    they are refused until the caller decides by `where`, `weight_column` or `ignore_columns`.
+    A column that is not used is passed over where it cannot turn the verdict: where it is the same
+    in all rows of each sum, or is known to vary freely (times, hosts, metrics, other names of the
+    clients, numbers of rows). Any other may tell several sums of a round apart, say that a row is
+    in none, or hold weights: it is refused until the caller decides, and so is a round whose rows
+    stand in several places of a log that is otherwise in the order of its rounds, as where its
+    numbering began anew. The refusal names all columns at once and ends in a command, or a call,
+    that decides by their names and values; check it. Sums that are told apart never look safer than
+    their sum does, so that `sum_columns` and `restarts="new"` err on the safe side.
 
     Args:
         path: JSON Lines, NVFlare's log or CSV (comma, semicolon, tab, bar or blanks), each also
             packed by gzip; Parquet, NPY or NPZ. Or a table of pandas: a row for each client in each
             sum, or a column for each client and the rounds as the index, as a cross table has;
-            levels of the index that have names count as columns.
+            levels of the index that have names count as columns. What such a table's `to_csv` and
+            `to_parquet` write is read alike, with its index and without.
         format: `"auto"` tells the format by the file's content; a table of pandas has none.
         layout: `"auto"` tells long and matrix apart by the header. `"matrix"` also allows weights
             as entries, and names of clients in a first line. `"long"` also allows a table without
@@ -76,9 +85,14 @@ def read_log(
         memory_bytes: Most that the history may need as a dense matrix: one byte an entry, eight
             with weights. A text may be as long, or of 256 MiB.
         where: Which rows are in the sums: `"status=completed"`, `"status=completed,late"` for one
-            of several texts, a sequence of such conditions that must all hold, or a mapping of
-            columns to a text or texts. A text must be the whole value of a row.
+            of several texts, `"loss!=nan"` for all others, a sequence of such conditions that must
+            all hold, or a mapping of columns to a text or texts. A text must be the whole value of
+            a row.
         ignore_columns: Names of columns to pass over, in a sequence or with commas between them.
+        sum_columns: Names of columns that tell several sums of one round apart, such as `group`,
+            `job` or `attempt`: each combination of their values is a sum of its own.
+        restarts: What a round is that goes on after others have come: `"new"`, another sum, of a
+            run that began there; `"same"`, one sum whose rows stand apart; `"ask"` refuses it.
 
     Returns:
         The history with its names.
@@ -87,8 +101,8 @@ def read_log(
         ConfigurationError: For a malformed file, by file and line: no header, a missing field, a
             quote that its line does not close, a weight or entry that is NaN, negative or no
             number, a client twice in a round, names that may be one (1, 01 and 1.0), a round that
-            is no number where most are, an empty file; for a column that waits for a decision; or
-            for a history that needs more memory than allowed.
+            is no number where most are, an empty file; for columns or restarts that wait for a
+            decision; or for a history that needs more memory than allowed.
         DataNotFoundError: If there is no such file.
 
     Examples:
@@ -104,10 +118,12 @@ def read_log(
     check_known(format, "format", typing.get_args(FormatName), "a known format")
     check_known(layout, "layout", typing.get_args(LayoutName), "a known name")
     check_known(round_order, "round_order", typing.get_args(OrderName), "a known name")
+    check_known(restarts, "restarts", typing.get_args(RestartsName), "a known name")
     require(memory_bytes >= 1, "memory_bytes", "must be at least 1", memory_bytes)
     options = Layout(
         layout, round_column, client_column, weight_column, round_order, array, int(memory_bytes),
         _columns.conditions(where), _columns.names_of(ignore_columns),
+        _columns.names_of(sum_columns), restarts,
     )  # fmt: skip
     if is_table(path):
         from mrsa_jax.privacy.logs._frame import read_frame

@@ -42,7 +42,9 @@ class ParticipationLog:
         aggregation: How the sums were made, where the log says so: `"secagg+"`, `"plain"` (the
             server saw every update by itself), or other text, each once.
         notes: What else a reader tells of the log, in sentences: repetitions, lines cut short.
-        where: Which rows were kept: columns, and the texts of which one must stand there.
+        where: Which rows were kept: columns, and the texts of which one must stand there (of which
+            none may, where the column's name has a ! behind it).
+        sum_columns: The columns that told the sums of one round apart.
     """
 
     __repr__ = brief
@@ -59,6 +61,7 @@ class ParticipationLog:
     aggregation: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sum_columns: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Layout:
     memory_bytes: int
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ignore_columns: tuple[str, ...] = ()
+    sum_columns: tuple[str, ...] = ()
+    restarts: str = "ask"
 
 
 class Column(NamedTuple):
@@ -88,6 +93,13 @@ def fault(where: str, expected: str, found: str) -> NoReturn:
     if len(found) > _MOST_SHOWN:
         found = found[: _MOST_SHOWN - 3] + "..."
     raise ConfigurationError(f"{where}: expected {expected}; found {found}")
+
+
+def text_of_cell(value: Any) -> str:
+    """Return a value as text; whole floats as integers, nothing as an empty text."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
 
 
 def decimal_of(name: Any) -> Fraction | None:

@@ -41,6 +41,7 @@ def run(config: AdviseConfig, progress: Progress) -> Advice:
         measured = measure_log(
             config.log, round_column=config.round_column, client_column=config.client_column,
             where=config.where, ignore_columns=config.ignore_columns,
+            sum_columns=config.sum_columns, restarts=config.restarts,
         )  # fmt: skip
     setting = _setting(config, measured)
     demands = Demands(config.want_privacy, config.want_hidden, config.min_cardinality)

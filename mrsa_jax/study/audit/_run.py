@@ -25,7 +25,7 @@ _PROGRAMS, _ENTRY_BYTES = 2**28, 80
 _NO_RECIPE = ["kind,name,coefficient"]
 # Settings that are arguments of `read_log`.
 _AS_READ = ("format", "layout", "round_column", "client_column", "weight_column", "round_order",
-            "array", "where", "ignore_columns")  # fmt: skip
+            "array", "where", "ignore_columns", "sum_columns", "restarts")  # fmt: skip
 
 
 def check(config: AuditConfig) -> None:

@@ -257,7 +257,7 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
         ((*ROWS, {"client": "a"}), "log:4: expected a round .*; found nothing"),
         ((*ROWS, {"round": 4, "client": None}), "log:4: expected the name or number of a client"),
         ((*ROWS, {"round": 4, "client": ["a"]}), "expected plain values in column 'client'; found"),
-        ((*ROWS, ROWS[1]), "log:4: expected each client once in a round; found client 'b' in ro"),
+        ((*ROWS, ROWS[1]), "log:4: expected each client once in a round .*; found client 'b' in"),
         ((*ROWS, {"round": 1.0, "client": "c"}), "log:4: expected one way to write a round"),
         ((*ROWS, {"round": -1, "client": "c"}), "log:4: expected a round"),
         (
@@ -275,7 +275,10 @@ def test_json_lines_are_a_long_table(path: pathlib.Path) -> None:
             ({"round": 1, "client": "a", "status": "ok"}, *ROWS[1:]),
             r"a decision on column 'status' \('', 'ok'\)",
         ),
-        (({"round": 1, "client": "a", "num_examples": 5},), "a decision on column 'num_examples'"),
+        (
+            ({**ROWS[0], "num_examples": 5}, {**ROWS[1], "num_examples": 6}),
+            "a decision on column 'num_examples'",
+        ),
         (({"round": 1, "client": "a", "metrics": {"x": 1}},), "column 'metrics' .nested values."),
     ],
 )
@@ -297,7 +300,7 @@ def test_rows_wait_for_decisions_as_those_of_a_table_do(path: pathlib.Path) -> N
     assert log.participation.tolist() == [[10, 0], [0, 1]]
     assert log.scales == (Fraction(1), Fraction(10))
     assert log.columns_ignored == ("loss",)
-    assert read_log(path, ignore_columns="status,num_examples").participation.sum() == 3
+    assert read_log(path, ignore_columns="status,num_examples,loss").participation.sum() == 3
 
 
 def test_booleans_and_names_that_are_keys_elsewhere(path: pathlib.Path) -> None:

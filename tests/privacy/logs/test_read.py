@@ -31,7 +31,7 @@ def _write(folder: pathlib.Path, content: str | bytes) -> pathlib.Path:
         ("round,client\n", "log.csv:1: expected rows of participation after the header; found non"),
         ("when,who\n1,a\n", "log.csv:1: expected a header with a round and a client column"),
         ("when,client\n1,a\n", "log.csv:1: expected a header with a round and a client column"),
-        ("round,client,user\n1,a,b\n", "log.csv:1: expected one client column"),
+        ("round,client,client\n1,a,b\n", "log.csv:1: expected one column 'client'; found columns"),
         ("round,client\n1,a\n2\n", "log.csv:3: expected 2 fields; found 1: '2'"),
         ("round,client\n1,a\n\n2,b,c\n", "log.csv:4: expected 2 fields; found 3: '2,b,c'"),
         ("round,client\n1,a\n2,\n", "log.csv:3: expected the name or number of a client; found n"),
@@ -45,9 +45,9 @@ def _write(folder: pathlib.Path, content: str | bytes) -> pathlib.Path:
         ("round,client,weight\n1,a,inf\n", "log.csv:2: expected a weight, .*; found 'inf'"),
         ("round,client,weight\n1,a,2\n1,b,\n", "log.csv:3: expected a weight, .*; found nothing"),
         (
-            "round,client\n1,a\n2,a\n1,b\n1,a \n",
-            "log.csv:5: expected each client once in a round; found client 'a' in round 1 again, "
-            "first in .*log.csv:2",
+            "round,client\n1,a\n2,a\n3,b\n1,b\n2,b\n1,a \n",
+            "log.csv:7: expected each client once in a round .*; found client 'a' in round 1 "
+            "again, first in .*log.csv:2",
         ),
         ('round,client\n1,"a\nb"\n1,\n', "log.csv:2: expected quotes around whole fields that"),
         (b"round,client\n1,a\n2,\xff\n", "log.csv:3: expected UTF-8 text"),
@@ -77,7 +77,7 @@ def test_malformed_logs_are_named_by_line(
         ({"memory_bytes": 5}, "`memory_bytes` must hold .* 2 rounds x 3 clients, 6 bytes; got 5"),
         (
             {"layout": "matrix"},
-            "log.csv:1: expected a column for each client .*; found a column 'r",
+            "log.csv:1: expected a column for each client .*; found a column 'client'; this",
         ),
     ],
 )
@@ -110,9 +110,11 @@ def test_a_log_of_another_system_with_gaps_and_string_ids(tmp_path: pathlib.Path
         writer.writerow([2, "clinic, north", 100, "nan"])
         writer.writerow([5, "hospital-b", 512, 0.3])
         writer.writerow([11, "hospital-a", 480, ""])
-    with pytest.raises(ConfigurationError, match=r"a decision on column 'num_examples' \('512', '"):
+    with pytest.raises(
+        ConfigurationError, match=r"a decision on columns 'num_examples' \('512', '"
+    ):
         read_log(path)
-    log = read_log(path, ignore_columns="num_examples")
+    log = read_log(path, ignore_columns="num_examples,train_loss", restarts="same")
     assert log.columns_used == ("Server Round", "cid")
     assert log.columns_ignored == ("num_examples", "train_loss")
     assert log.rounds == (2, 5, 11)
@@ -120,7 +122,9 @@ def test_a_log_of_another_system_with_gaps_and_string_ids(tmp_path: pathlib.Path
     assert log.participation.dtype == np.bool_
     assert log.participation.astype(int).tolist() == [[1, 1, 0], [0, 0, 1], [0, 1, 1]]
     assert log.scales is None
-    weighted = read_log(path, weight_column="num_examples")
+    weighted = read_log(
+        path, weight_column="num_examples", ignore_columns="train_loss", restarts="same"
+    )
     assert weighted.participation.tolist() == [[100, 480, 0], [0, 0, 512], [0, 480, 512]]
 
 
@@ -303,7 +307,7 @@ def test_random_logs_read_back_in_every_format(tmp_path: pathlib.Path) -> None:
         table.to_parquet(tmp_path / "log.parquet")
         np.save(tmp_path / "log.npy", history)
         for name in ("log.csv", "log.parquet"):
-            log = read_log(tmp_path / name)
+            log = read_log(tmp_path / name, restarts="same")
             assert (log.participation == used).all(), trial
             assert log.rounds == tuple(np.flatnonzero(history.any(axis=1)).tolist())
             assert log.clients == tuple(np.flatnonzero(history.any(axis=0)).tolist())
