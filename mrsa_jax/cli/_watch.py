@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import tyro
 
 from mrsa_jax._checks import POSITIVE, check_least, check_number
-from mrsa_jax._errors import require
 from mrsa_jax._compile_cache import use_compile_cache
+from mrsa_jax._errors import require
 from mrsa_jax._flags import File
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable

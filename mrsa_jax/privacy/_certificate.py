@@ -106,7 +106,8 @@ def _readings(log: ParticipationLog) -> Iterator[dict[str, Any]]:
         for header in (0, 1):
             own = {"delimiter": delimiter, "header": header}
             left_out = list(log.columns_ignored)
-            yield {"layout": "matrix", **own, "left_out": left_out}
+            for numbers in ([], used[:1]):  # of the rows, where a table wrote its index
+                yield {"layout": "matrix", **own, "left_out": [*left_out, *numbers]}
             names = used if header else ["0", "1", "2"]
             for weight in {None, *names[2:3]}:
                 columns = [*names[:2], weight]

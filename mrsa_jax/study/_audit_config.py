@@ -16,13 +16,16 @@ from mrsa_jax._html import Shown
 
 @dataclasses.dataclass(frozen=True)
 class AuditConfig(Shown):
-    """Say what a participation log of any system leaks: who is exposed, and proof."""
+    """Say what a participation log of any system leaks: who is exposed, and proof.
+
+    Rounds and clients have the log's names; without any, their places in the matrix, from 0.
+    """
 
     file: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = (
         tyro.MISSING
     )
-    """A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1 matrix without one;
-    Parquet, NPY, NPZ, or NVFlare's server log."""
+    """A recorder's log, JSON Lines, CSV with a header (round,client) or a 0/1 matrix, with a line
+    of names or without; Parquet, NPY, NPZ, or NVFlare's server log."""
 
     format: Literal["auto", "csv", "parquet", "npy", "npz", "jsonl", "nvflare"] = "auto"
     """Format of FILE; told by its content."""

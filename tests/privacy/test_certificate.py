@@ -398,6 +398,8 @@ LONG = """server_round;cid;status;weight
         ("1 0 1\n1 1 0\n", {}, ()),
         ("a\tb\tsize\n1\t.5\t7\n2\t1e-3\t7\n", {"layout": "matrix", "ignore_columns": "size"}, ()),
         ("True,False\nTrue,True\n", {"layout": "matrix"}, ()),
+        ("a,b,c\n1,1,0\n0,1,1\n", {}, ()),
+        (",a,b,c\n0,1,1,0\n1,0,1,1\n", {}, ()),
         ("1,10\n1,11\n2,11\n", {"layout": "long"}, ()),
         ("1,10,2\n1,11,3/7\n2,11,1\n", {"layout": "long"}, ()),
         ("\ufeffround,client\n1,\u00e5ngstr\u00f6m\n1,bob\n", {}, ()),

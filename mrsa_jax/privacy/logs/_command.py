@@ -13,7 +13,7 @@ from mrsa_jax.privacy.logs._table import Layout
 
 TABLE = "table"
 """Stands for the path of a table in memory."""
-_MOST_TEXT = 8000  # characters of a command
+_MOST_TEXT = 3500  # characters of a command
 
 
 def refuse(where: str, expected: str, found: str, path: str, options: Layout) -> NoReturn:
@@ -43,11 +43,11 @@ def command(path: str, options: Layout) -> str:
     flags = [*texts.items()]
     flags += [("where", f"{name}={with_commas(one)}") for name, one in options.where]
     flags += [(name, with_commas(value)) for name, value in lists.items()]
-    words = [shlex.quote(f"./{path}" if path.startswith("-") else path)]
+    parts = [shlex.quote(f"./{path}" if path.startswith("-") else path)]
     for name, text in flags:
         flag = f"--{name.replace('_', '-')}"
-        words += [f"{flag}={shlex.quote(text)}"] if text[:1] == "-" else [flag, shlex.quote(text)]
-    return f"mrsa-jax audit {' '.join(words)}"
+        parts += [f"{flag}={shlex.quote(text)}"] if text[:1] == "-" else [flag, shlex.quote(text)]
+    return f"mrsa-jax audit {' '.join(parts)}"
 
 
 def with_commas(texts: Iterable[str]) -> str:

@@ -80,6 +80,9 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         return assemble(found[0], found[1], weights, options, locate, str(path))
     if is_matrix and options.layout != "long" and not _is_numbered(text, header, options):
         return _read_matrix(text, options)
+    is_long = options.layout != "matrix" and _columns.find(header, options, where) is not None
+    if not is_long and (options.layout == "long" or not _has_rows(text)):
+        _columns.header_fault(where, header)
     read, locate = _rows(text, len(header), 1)
 
     @functools.cache
@@ -87,9 +90,13 @@ def read_csv(path: pathlib.Path, options: Layout) -> ParticipationLog:
         return _table.arrow_column(read.column(place))
 
     table = _columns.Table(header, column, locate, str(path), where, is_text=True)
-    if options.layout != "matrix" and _columns.find(header, options, where) is not None:
-        return read_table(table, options)
-    return read_wide(table, options)
+    return read_table(table, options) if is_long else read_wide(table, options)
+
+
+def _has_rows(text: _Text) -> bool:
+    """Return whether anything stands below the first line."""
+    end = _BREAK.search(text.data)
+    return end is not None and bool(text.data[end.end() :].strip())
 
 
 def _is_numbered(text: _Text, header: list[str], options: Layout) -> bool:

@@ -7,7 +7,7 @@ names and values alone, and so that no sums are merged that may be several.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mrsa_jax._errors import ConfigurationError
 from mrsa_jax.privacy.logs import _words
@@ -19,6 +19,7 @@ from mrsa_jax.privacy.logs._sums import Sums, sums_of_rows
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog
 
 _FLAGS = ("where", "sum_columns", "weight_column", "ignore_columns")  # in which they are guessed
+_MOST_TEXT = 1500  # characters of what is listed
 
 
 def read_table(table: Table, options: Layout) -> ParticipationLog:
@@ -74,20 +75,28 @@ def _sums(found: Chosen, options: Layout) -> Sums:
 
 
 def _refuse(table: Table, undecided: Mapping[int, Guess], options: Layout) -> None:
-    shown = []
-    for place in undecided:
-        column = table.column(place)
-        values = "nested values" if column is None else examples(column.names)
-        shown.append(f"{short(table.header[place].strip())} ({values})")
-    told = " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
+    told = _listing(table, undecided, with_values=True)
+    if len(told) > _MOST_TEXT:
+        told = _listing(table, undecided, with_values=False)[:_MOST_TEXT]
     settled = _settled(table, undecided, options)
     begins = "; rounds that begin anew" if settled.restarts != options.restarts else ""
-    refuse(table.head, f"a decision on column{'s' if len(shown) > 1 else ''} {told}, which may say "
-           "who was in a sum, in which sum of a round, or with which weight: --where COLUMN=TEXT "
-           "keeps only such rows (COLUMN!=TEXT: all others), --sum-columns COLUMN tells a round's "
-           "sums apart by it, --weight-column COLUMN takes it as weights, --ignore-columns COLUMN "
-           "takes every row as it is", f"none{begins}; by names and values alone this may be meant",
+    plural = "s" if len(undecided) > 1 else ""
+    refuse(table.head, f"a decision on column{plural} {told}, which may say who was in a sum, in "
+           "which sum of a round, or with which weight: --where COLUMN=TEXT keeps only such "
+           "rows (COLUMN!=TEXT: all others), --sum-columns COLUMN tells a round's sums apart, "
+           "--weight-column COLUMN takes it as weights, --ignore-columns COLUMN takes every row as "
+           "it is", f"none{begins}; by names and values alone this may be meant",
            table.path, settled)  # fmt: skip
+
+
+def _listing(table: Table, places: Iterable[int], *, with_values: bool) -> str:
+    """Return the names of columns, and some of their values."""
+    shown = []
+    for place in places:
+        column = table.column(place) if with_values else None
+        values = "nested values" if column is None else examples(column.names)
+        shown.append(short(table.header[place].strip()) + f" ({values})" * with_values)
+    return " and ".join(part for part in (", ".join(shown[:-1]), shown[-1]) if part)
 
 
 def _settled(table: Table, undecided: Mapping[int, Guess], options: Layout) -> Layout:

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import pathlib
 import re
+from typing import Any
 
 from mrsa_jax.privacy.logs import _columns, _table
 from mrsa_jax.privacy.logs._decide import read_table
@@ -53,7 +54,9 @@ def read_nvflare(path: pathlib.Path, options: Layout) -> ParticipationLog:
         fault(str(path), "a line 'Contribution from ... ACCEPTED by the aggregator at round ...' "
               "(only its workflow ScatterAndGather and its kin write it; others need a recorder: "
               "mrsa_jax.live.nvflare)", "none")  # fmt: skip
-    columns = {"round": rounds, "client": clients} | ({"job": jobs} if len(set(jobs)) > 1 else {})
+    columns: dict[str, list[Any]] = {"round": rounds, "client": clients}
+    if len(set(jobs)) > 1:
+        columns["job"] = jobs
     read = [_table.distinct(values) for values in columns.values()]
     read[1] = _table.clean(read[1])
     table = _columns.Table(

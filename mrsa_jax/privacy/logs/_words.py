@@ -158,14 +158,14 @@ def good_texts(plain: str, texts: Sequence[str]) -> list[str] | None:
     is_no = bool(_SAYS_NO.search(plain))
     found = {text.lower() for text in texts}
     if found <= _YES | _NO | _NOTHING:
-        good = _NO | _NOTHING if is_no else _YES
-        return _some([text for text in texts if text.lower() in good], texts)
+        yes = _NO | _NOTHING if is_no else _YES
+        return _some([text for text in texts if text.lower() in yes], texts)
     if is_no and any(map(is_nothing, texts)):
         return [text for text in texts if is_nothing(text)]
     numbers = [number_of(text) for text in texts]
     if re.search(r"code|status|(?<![a-z])rc(?![a-z])", plain) and None not in numbers:
         fine = [value is not None and (value == 0 or 200 <= value < 300) for value in numbers]
-        return _some([text for text, good in zip(texts, fine, strict=True) if good], texts)
+        return _some([text for text, is_fine in zip(texts, fine, strict=True) if is_fine], texts)
     if any(map(_TRAINS.search, texts)):
         good = [text for text in texts if not (is_nothing(text) or _OTHERWISE.search(text)
                                                or _VALUE_SAYS_NO.search(text))]  # fmt: skip
