@@ -61,16 +61,17 @@ def test_the_server_is_given_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """It tells them from the updates, which finds all of those that are solved for exactly."""
     seen = []
 
-    class Attack:
-        def run(self, key: object, view: attacks.UpdateView) -> object:
-            seen.append(view)
-            shape = (*view.update.shape[:-1], view.num_images, *view.input_shape)
-            return types.SimpleNamespace(images=np.zeros(shape, np.float32))
+    def run(_: object, __: object, view: attacks.UpdateView) -> object:
+        seen.append(view)
+        shape = (*view.update.shape[:-1], view.num_images, *view.input_shape)
+        return types.SimpleNamespace(images=np.zeros(shape, np.float32))
 
+    monkeypatch.setattr(attacks.GradientInversion, "run", run)
+    attack = attacks.gradient_inversion(num_steps=2)
     monkeypatch.setattr(images, "_CLIENTS", 4)
     ground = images._ground(Context(0, True, dataset="digits"), 0)
-    images._inverted_blocks(ground, ground.updates, 1, Attack())
-    images._inverted_blocks(ground, ground.updates, 2, Attack())
+    images._inverted_blocks(ground, ground.updates, 1, attack)
+    images._inverted_blocks(ground, ground.updates, 2, attack)
     assert [view.labels for view in seen] == [None, None]
     truth = np.asarray(ground.clients.labels)[:4]
     np.testing.assert_array_equal(attacks.inferred_labels(seen[0])[:, 0], truth)
