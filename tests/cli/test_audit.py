@@ -24,7 +24,6 @@ QUICK = ["--effort", "0.01"]
 SHARES = ["--noise-multiplier", "2", "--clip", "0.5", "--planned"]
 # Sums of rounds 3 and 9 minus round 12: site-41 alone. Written as a shell would.
 LOG = """round,client
-12,site-60
 3,site-17
 3,site-18
 3,site-41
@@ -32,6 +31,7 @@ LOG = """round,client
 9,site-60
 12,site-17
 12,site-18
+12,site-60
 12,site-50
 """
 

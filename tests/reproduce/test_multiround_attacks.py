@@ -180,8 +180,8 @@ def test_verdicts_of_errors() -> None:
     published = _errors(random=[0.0067, 0.0067], two=[0.78, 0.79])
     assert items._recovered(published, "x").verdict == "reproduced"
     assert items._hidden(published, "x", 2).verdict == "reproduced"
-    assert items._recovered({RANDOM: [0.0067, 0.1]}, "x").verdict == "differs"
-    assert items._recovered({RANDOM: [0.0067, 0.09]}, "x").verdict == "reproduced"
+    assert items._recovered({RANDOM: [0.0067, 0.09]}, "x").verdict == "differs"
+    assert items._recovered({RANDOM: [0.0067, 0.049]}, "x").verdict == "reproduced"
     assert items._hidden(_errors(random=[1.0], two=[0.24]), "x", 2).verdict == "differs"
     assert items._hidden({FOUR: [0.36]}, "x", 4).verdict == "differs"
     assert items._regularised(_errors(random=[0.4, 0.6], two=[0.5, 0.61]), (2,)).verdict == (
