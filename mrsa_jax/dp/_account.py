@@ -14,11 +14,10 @@ from mrsa_jax._arrays import integer_or_vector
 from mrsa_jax._checks import check_known, check_number, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import telling, told
-from mrsa_jax._round_rules import RoundRule, SplitPolicy
 from mrsa_jax._selector import Selector, block_size_of
 from mrsa_jax._streams import as_key, fold
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.availability import Availability, Independent, StepDropout
+from mrsa_jax.availability import Availability, Independent
 from mrsa_jax.dp._composed import RingLosses
 from mrsa_jax.dp._drawn import Drawn
 from mrsa_jax.dp._histories import (
@@ -27,7 +26,6 @@ from mrsa_jax.dp._histories import (
     checked_histories,
     worst_mu,
 )
-from mrsa_jax.dp._mechanism import RingMechanism
 from mrsa_jax.dp._mixtures import Between, Known, Sampled
 from mrsa_jax.dp._one_by_one import Losses
 from mrsa_jax.dp._privacy_losses import losses_of, why_not_drawn
@@ -154,10 +152,10 @@ def account(
     noise_multiplier: float | None = None,
     delta: float = 1e-5,
     *,
-    planned: int | None = None,
-    steps: StepDropout | None = None,
-    rule: SplitPolicy | RoundRule = "ignore",
-    mechanism: RingMechanism | None = None,
+    planned: Any = None,
+    steps: Any = None,
+    rule: Any = "ignore",
+    mechanism: Any = None,
     adversary: Adversary = "server",
     method: Method = "auto",
     strategy: Any = None,

@@ -358,6 +358,7 @@ def test_a_log_that_is_moved_or_changed_while_a_line_is_written(
     recorder.close()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # the child leaves before JAX runs
 def test_a_fork_does_not_record(path: pathlib.Path) -> None:
     with _recorder(path) as recorder:
         recorder.record(1, ["a", "b"])
