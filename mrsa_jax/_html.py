@@ -197,8 +197,10 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{head.rstrip('0').rstrip('.')}e{int(power)}"
 
 
-def hidden_words(size: float) -> str:
+def hidden_words(size: float | None) -> str:
     """Return in short as in a sum of how many clients one is hidden; "1" only where exposed.
+
+    None and nan are what floats do not know.
 
     Examples:
         >>> hidden_words(1.0), hidden_words(12.0), hidden_words(1.0004), hidden_words(2.7441)
@@ -206,6 +208,8 @@ def hidden_words(size: float) -> str:
         >>> hidden_words(1.0 + 2**-52), hidden_words(10001.0)
         ('just above 1', '10,001')
     """
+    if size is None or math.isnan(size):
+        return "a number not known"
     excess = size - 1.0
     if excess == 0.0:
         return "1"

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mrsa_jax._checks import check_count, check_known, check_number
 from mrsa_jax._html import hidden_words, shown, telling, told
 from mrsa_jax._untrusted import printable
-from mrsa_jax.privacy._audit_hidden import Hidden, Noisy
+from mrsa_jax.privacy._audit_hidden import UNKNOWN, Hidden, Noisy
 from mrsa_jax.privacy._audit_joining import Joining
 from mrsa_jax.privacy._audit_rounds import OverRounds, over_rounds
 from mrsa_jax.privacy._coalitions import log_without
@@ -111,6 +111,8 @@ class Audit:
         """Among how many the worst hidden client is, and who it is."""
         if self.hidden is None:
             return "not computed"
+        if self.hidden.least is None:
+            return UNKNOWN.removeprefix("is ")
         client = printable(self.hidden.least_client)
         return f"among {hidden_words(self.hidden.least)} (client {client})"
 

@@ -14,14 +14,15 @@ from mrsa_jax._errors import require
 from mrsa_jax._html import hidden_words
 from mrsa_jax._untrusted import printable
 from mrsa_jax.privacy._distinguish import Distinguishability, distinguishability
+from mrsa_jax.privacy._hidden import among
 from mrsa_jax.privacy._history import as_history
-from mrsa_jax.privacy._leverage import leverages
 from mrsa_jax.privacy.logs import ParticipationLog
 
 _MOST_NOTED, _MOST_TOLD = 5, 3
 _MOST_MULTIPLIED = 10**12  # of float64 numbers: a minute on two cores
 _MOST_AT_ONCE = 10**9  # a fraction of a second
 _ABOVE = math.nextafter(1.0, 2.0)
+UNKNOWN = "is not known to nine digits"
 
 Noted = tuple[tuple[Hashable, float], ...]
 
@@ -38,9 +39,7 @@ def is_feasible(P: np.ndarray, *, at_once: bool = False) -> bool:
 def hidden_of(P: np.ndarray, exposed: Sequence[int]) -> np.ndarray:
     """Return as in one sum of how many each client is hidden, 1 for those proven exposed alone."""
     nobody = np.full(P.shape[1], -1, np.int32)  # those who are exposed are known already
-    shares = leverages(as_history(P), None, quantiles=None, last_only=True, first=nobody)
-    with np.errstate(divide="ignore"):
-        found = np.maximum(1 / np.asarray(shares, np.float64), _ABOVE)
+    found = np.maximum(np.asarray(among(as_history(P), None, first=nobody), np.float64), _ABOVE)
     found[list(exposed)] = 1.0
     return found
 
@@ -50,23 +49,29 @@ class Hidden:
     """How well clients are hidden in the sums, without noise.
 
     Attributes:
-        values: float64 `[clients]`; 1 for the exposed, inf for those in no sum.
-        worst: The worst hidden clients and as in a sum of how many, the exposed left out.
-        least: The smallest of all who took part, 1 where somebody is exposed.
+        values: float64 `[clients]`; 1 for the exposed, inf for those in no sum, nan where it is not
+            known to nine digits.
+        worst: The worst hidden clients and as in a sum of how many, the exposed left out; nobody
+            where not all are known.
+        least: The smallest of all who took part, 1 where somebody is exposed; None where it is not
+            known.
         least_client: Whose it is.
-        median: Of those who took part.
+        median: Of those who took part; None where not all are known.
     """
 
     values: np.ndarray = dataclasses.field(compare=False, repr=False)
     worst: Noted
-    least: float
+    least: float | None
     least_client: Hashable
-    median: float
+    median: float | None
 
     @staticmethod
     def of(log: ParticipationLog, exposed: Sequence[int]) -> Hidden:
         """Return what is said of a log in which somebody took part."""
         values = hidden_of(log.participation, exposed)
+        if np.isnan(values).any():
+            least = (1.0, log.clients[exposed[0]]) if len(exposed) else (None, None)
+            return Hidden(values, (), *least, None)
         order = np.argsort(values, kind="stable")
         noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
         return Hidden(
@@ -79,6 +84,8 @@ class Hidden:
 
     def sentence(self) -> str:
         """Return it in words."""
+        if self.median is None:
+            return f"Among how many clients each other is hidden {UNKNOWN}."
         told = [f"client {printable(name)} among {hidden_words(size)}" for name, size in self.worst]
         told = ["the exposed among 1"] * (self.least == 1.0) + told
         text = f"Hidden as in one sum of so many clients: {', '.join(told)}"
@@ -86,6 +93,8 @@ class Hidden:
 
     def gate(self, target: float | int) -> tuple[bool, str]:
         """Return whether the worst hidden client is hidden among so many, and why."""
+        if self.least is None:
+            return False, f"among how many the worst client is hidden {UNKNOWN}"
         value = f"client {printable(self.least_client)} is hidden among {hidden_words(self.least)}"
         passed = self.least >= target * (1 - 1e-9)  # what floats may take off blocks' exact figures
         return passed, f"{value}, {'at least' if passed else 'below'} {target:g}"

@@ -38,7 +38,8 @@ class OverRounds:
         lower: int32, weak T is at least this; -1 while nobody took part.
         upper: int32, weak T is at most this; -1 while nobody took part.
         hidden: float64, among how many the worst hidden client was, 1 from the first exposure on;
-            nan while nobody took part. None for a log too large.
+            nan while nobody took part, and where it is not known to nine digits. None for a log too
+            large.
     """
 
     __repr__ = brief

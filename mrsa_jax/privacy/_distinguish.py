@@ -32,8 +32,8 @@ from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
 from mrsa_jax._html import telling, told
 from mrsa_jax._tracing import needs_values
-from mrsa_jax.privacy._coalitions import check_coalition
-from mrsa_jax.privacy._hidden import hidden_among
+from mrsa_jax.privacy._coalitions import check_coalition, without
+from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._history import as_history
 from mrsa_jax.privacy._leverage import as_floats
 from mrsa_jax.privacy._noise import check_noise, check_spread
@@ -48,7 +48,7 @@ class Distinguishability:
     Attributes:
         mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1). Infinite
             where the sums without noise give the client away; 0 for those in no sum, who have no
-            figure; nan for members of the coalition.
+            figure; nan for members of the coalition, and where it is not known to nine digits.
         shift: Length of the shift.
         spread: Standard deviation of the others' updates; None where they are known, and only
             then the figures are guarantees, of differential privacy.
@@ -202,9 +202,8 @@ def distinguishability(
         >>> blocks.mu.round(12).tolist(), blocks.cap(2)  # T = 2, for ever
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
-    Edge cases: with noise whose variance is below float64's resolution beside the spread's, mu
-    may be infinite where it is merely very large; where a covariance leaves less
-    than 1e-11 of a client's variance unexplained, or is singular and reaches all but 1e-8 of its
+    Edge cases: what floats do not know to nine digits is computed as `hidden_among` does, or nan;
+    where a covariance leaves less than 1e-11 of a client's variance unexplained, or is singular and reaches all but 1e-8 of its
     column, that is decided by floats and counts as exposed.
 
     Source: the module's derivation; epsilon and delta of mu: Dong, Roth, Su (2022), Corollary 1.
@@ -216,14 +215,14 @@ def distinguishability(
         mu[..., list(check_coalition(coalition, history.shape[-1]))] = np.nan
         return Distinguishability(mu, length, None)
     deviation = check_spread(spread)
-    among = np.asarray(
-        hidden_among(history, noise=noise, spread=deviation, coalition=coalition), np.float64
-    )
-    root = check_noise(noise, history.shape[-2])
+    others = without(history, coalition)
+    root = noise_root(noise, deviation, others)
+    excess = np.asarray(among(others, root, of_rest=True), np.float64)
     if root is not None and root.ndim == 2:  # of which exact arithmetic knows nothing
-        among = np.where(among - 1.0 < _EXPOSED, 1.0, among)
+        is_exposed = np.asarray(among(others, root), np.float64) - 1.0 < _EXPOSED
+        excess = np.where(is_exposed, 0.0, excess)
     with np.errstate(divide="ignore"):
-        mu = (length / deviation) / np.sqrt(among - 1.0)
+        mu = (length / deviation) / np.sqrt(without_members(excess, coalition))
     return Distinguishability(mu, length, deviation)
 
 

@@ -12,12 +12,14 @@ from jaxtyping import Array, Float
 from mrsa_jax._checks import check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
+from mrsa_jax.privacy._balls import MOST_WORK, excess, work
 from mrsa_jax.privacy._coalitions import check_coalition, without
-from mrsa_jax.privacy._leverage import as_floats, leverages
+from mrsa_jax.privacy._leverage import as_floats, leverages, quantiles_of
 from mrsa_jax.privacy._noise import check_noise, check_spread
 
 # floats see no smaller noise beside the sums
 _LEAST_NOISE = 1e-9
+_ABOVE = np.nextafter(1.0, 2.0)
 
 
 def hidden_among(
@@ -143,17 +145,73 @@ def _hidden(
     last_only: bool,
 ) -> np.ndarray | Array:
     array = without(P, coalition)
-    clients = array.shape[-1]
     root = noise_root(noise, spread, array)
-    found = leverages(array, root, quantiles=quantiles, last_only=last_only)
-    if quantiles is not None:
-        return found
+    if quantiles is not None and not last_only:
+        return among(array, root, quantiles=quantiles, last_only=last_only)
+    return without_members(among(array, root, last_only=last_only), coalition)
+
+
+def without_members(found: np.ndarray | Array, coalition: Any) -> np.ndarray | Array:
+    """Return figures `[..., clients]`, NaN for members of the coalition."""
+    clients = found.shape[-1]
     is_member = np.zeros(clients, np.bool_)
     is_member[list(check_coalition(coalition, clients))] = True
     is_member = is_member.reshape((1,) * (found.ndim - 1) + (clients,))
-    with np.errstate(divide="ignore"):
-        library: Any = np if isinstance(found, np.ndarray) else jnp
-        return library.where(is_member, np.nan, 1 / found)
+    library: Any = np if isinstance(found, np.ndarray) else jnp
+    return library.where(is_member, np.nan, found)
+
+
+def among(
+    array: np.ndarray | Array,
+    root: np.ndarray | None,
+    *,
+    quantiles: tuple[float, ...] | None = None,
+    last_only: bool = True,
+    of_rest: bool = False,
+    first: np.ndarray | None = None,
+) -> np.ndarray | Array:
+    """Return T, among how many clients each is hidden, to nine digits; NaN where it is not known.
+
+    Floats tell where they know it, and balls where histories are small enough for them.
+
+    Args:
+        array: As for `leverages`, as the others.
+        root: Of the noise over the spread's square.
+        quantiles: Of T instead.
+        last_only: Whether only what holds after the last round.
+        of_rest: Whether to return T - 1, to nine digits; without quantiles.
+        first: From which round on each is taken for exposed.
+    """
+    shares = leverages(array, root, quantiles=quantiles, last_only=last_only, of_rest=of_rest,
+                       first=first)  # fmt: skip
+    if quantiles is not None:
+        found = shares
+    else:
+        with np.errstate(divide="ignore"):
+            found = 1 / shares - (1.0 if of_rest else 0.0)
+    if is_traced(array) or not np.isnan(found).any() or (root is not None and root.ndim == 2):
+        return found
+    rounds, clients = array.shape[-2:]
+    stacked = np.asarray(array).reshape(-1, rounds, clients)
+    out = np.array(found)
+    flat = out.reshape(len(stacked), -1, out.shape[-1])
+    left = MOST_WORK
+    for history, own in zip(stacked, flat, strict=True):
+        is_unknown = np.isnan(own)
+        is_unknown &= np.logical_or.accumulate((history != 0).any(axis=1))[-len(own) :, None]
+        left -= work(rounds, clients, has_noise=root is not None) if is_unknown.any() else 0
+        if not is_unknown.any() or left < 0:
+            continue
+        if quantiles is not None:
+            whole = np.asarray(among(history, root, last_only=False, first=first))
+            own[:] = np.where(is_unknown, quantiles_of(1 / whole, quantiles, np), own)
+            continue
+        known = excess(history, None if root is None else root**2, last_only=last_only)
+        if known is not None:
+            # exact ranks told who is exposed, so nobody here is
+            known = np.where(known > 0, known, np.nan) if of_rest else np.maximum(1 + known, _ABOVE)
+            own[:] = np.where(is_unknown, known, own)
+    return out
 
 
 def noise_root(noise: Any, spread: Any, P: np.ndarray | Array) -> np.ndarray | None:

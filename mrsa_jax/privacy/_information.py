@@ -27,7 +27,7 @@ from mrsa_jax._tracing import needs_values
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._coalitions import check_coalition, without
 from mrsa_jax.privacy._exposure import first_exposure
-from mrsa_jax.privacy._hidden import hidden_among
+from mrsa_jax.privacy._hidden import among, noise_root, without_members
 from mrsa_jax.privacy._noise import check_noise, check_spread
 
 _MOST_MEMORY = 1 - 1e-6
@@ -110,9 +110,9 @@ def information(
     own_noise, own_spread = check_noise(noise, rounds), check_spread(spread)
     kernel = _kernel(memory, rounds)
     if (kernel == 1).all():
-        among = hidden_among(P, noise=noise, spread=spread, coalition=coalition)
+        excess = np.asarray(among(rows, noise_root(noise, spread, rows), of_rest=True), np.float64)
         with np.errstate(divide="ignore"):
-            return -0.5 * np.log1p(-1.0 / np.asarray(among, np.float64)) / math.log(2.0)
+            return 0.5 * np.log1p(1.0 / without_members(excess, coalition)) / math.log(2.0)
     stacked = rows.reshape(-1, rounds, clients)
     found = _bits(stacked, kernel, own_spread, own_noise).reshape(*rows.shape[:-2], clients)
     found[..., members] = np.nan

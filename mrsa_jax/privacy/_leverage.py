@@ -28,18 +28,21 @@ from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import Wide
-from mrsa_jax.privacy._orthonormal import orthonormal, orthonormal_by_rows
+from mrsa_jax.privacy._orthonormal import orthonormal, orthonormal_by_rows, relative_errors, rest_of_three
 
 _BYTES_AN_ENTRY = 8
-_COPIES = 8  # of a history in float64 while it is worked on
+_COPIES = 12  # of a history in float64 while it is worked on
 # From so many entries on, and with so many more clients than rounds, a history goes by columns.
 _WIDE, _WIDER = 2**23, 2
 _HIGH = lax.Precision.HIGHEST
+_KNOWN = 1e-9  # relative: nine digits
+_ROUNDINGS = 16 * 2.0**-53
+_LEAST = 1e-290  # of a leverage: less has no nine digits
 
 
 def leverages(
     array: np.ndarray | Array, root: np.ndarray | None, *, quantiles: tuple[float, ...] | None,
-    last_only: bool, first: np.ndarray | None = None,
+    last_only: bool, of_rest: bool = False, first: np.ndarray | None = None,
 ) -> np.ndarray | Array:  # fmt: skip
     """Return the leverages in histories.
 
@@ -47,6 +50,7 @@ def leverages(
         array: Histories `[..., rounds, clients]`.
         root: Of the noise over the spread's square: None, standard deviations `[rounds]`, or F
             `[rounds, rounds]`.
+        of_rest: Whether 1 less the leverage must be known to nine digits too.
         quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
         first: int32 `[clients]`, from which round on each is taken for exposed, -1 for never: for
@@ -54,16 +58,20 @@ def leverages(
 
     Returns:
         float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
-        1 / leverage in place of the clients. Traced values are rounded as JAX is set.
+        1 / leverage in place of the clients. Traced values are rounded as JAX is set. NaN where
+        floats do not know it to nine digits.
     """
     rounds, clients = array.shape[-2:]
     kept = () if last_only else (rounds,)
     kept = (*kept, clients if quantiles is None else len(quantiles))
-    # a sort takes XLA's programs for a CPU ten times as long as NumPy
-    on_host = quantiles is not None and not is_traced(array) and platform() == "cpu"
+    # a sort takes XLA's programs for a CPU ten times as long as NumPy; and what floats lose of
+    # larger integers is seen here
+    has_large = array.dtype == object
+    is_here = not is_traced(array) and (platform() == "cpu" or has_large)
+    on_host = quantiles is not None and is_here
     run = functools.partial(
         _chunk, root=root, quantiles=None if on_host else quantiles, last_only=last_only,
-        first=first,
+        of_rest=of_rest, first=first,
     )  # fmt: skip
     if is_traced(array):
         traced = jnp.asarray(array).reshape(-1, rounds, clients)
@@ -73,7 +81,7 @@ def leverages(
     found = np.empty((len(stacked), *kept), np.float64)
     if rounds * clients >= _WIDE and clients >= _WIDER * rounds:
         for history, out in zip(stacked, found, strict=True):
-            _follow_wide(np.atleast_2d(out), history, root, quantiles, last_only)
+            _follow_wide(np.atleast_2d(out), history, root, quantiles, last_only, of_rest)
         return found.reshape(*array.shape[:-2], *kept)
     step = min(at_once("leverage", _BYTES_AN_ENTRY * rounds * clients), len(stacked))
     for start in range(0, len(stacked), step):
@@ -81,6 +89,10 @@ def leverages(
         # a shorter last chunk is filled up, so that one program serves all
         whole = np.concatenate([part, np.zeros((step - len(part), rounds, clients), part.dtype)])
         shares = np.asarray(run(whole, precision=np.dtype(np.float64)))[: len(part)]
+        if has_large:
+            is_in = np.logical_or.accumulate(part != 0, axis=1)
+            is_lost = (is_in[:, -1] if last_only else is_in) & (shares < _LEAST)
+            shares = np.where(is_lost, np.nan, shares)
         found[start : start + len(part)] = (
             quantiles_of(shares, quantiles, np) if on_host and quantiles else shares
         )
@@ -93,20 +105,26 @@ def _follow_wide(
     root: np.ndarray | None,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
+    of_rest: bool,
 ) -> None:
     """Write the leverages of a history of very many clients, or quantiles of their inverse."""
     wide = Wide(history, root)
+    found = ((part, _known(shares, errors, of_rest, np))
+             for part, shares, errors in wide.shares(last_only))  # fmt: skip
     if quantiles is None:
-        for part, shares in wide.shares(last_only):
+        for part, shares in found:
             out[:, part] = shares
     elif set(quantiles) == {0.0}:
-        worst = np.zeros(len(out))
-        for _, shares in wide.shares(last_only):
-            worst = np.maximum(worst, shares.max(axis=1))
-        out[:] = np.where(worst > 0, 1 / np.where(worst > 0, worst, 1), np.nan)[:, None]
+        worst = np.zeros((len(out), 1))
+        for _, shares in found:
+            # of what is not known one is enough, and one who is exposed is known to be the worst
+            unknown = np.where(np.isnan(shares).any(axis=1), np.nan, 0.0)
+            tops = np.fmax.reduce(shares, axis=1, initial=0.0), unknown, worst[:, 0]
+            worst = np.where(np.fmax.reduce(tops) == 1, 1.0, np.maximum.reduce(tops))[:, None]
+        out[:] = quantiles_of(worst, quantiles, np)
     else:
         every = np.empty((len(out), history.shape[1]))
-        for part, shares in wide.shares(last_only):
+        for part, shares in found:
             every[:, part] = shares
         for row, shares in zip(out, every, strict=True):
             row[:] = quantiles_of(shares, quantiles, np)
@@ -132,13 +150,17 @@ def _chunk(
     root: np.ndarray | None,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
+    of_rest: bool,
     first: np.ndarray | None,
     precision: np.dtype[Any],
 ) -> Array:
     rounds, clients = histories.shape[1:]
     exact, is_noisy = _without_noise(histories, root)
     is_new = jnp.diff(rank_trajectory(exact), axis=-1, prepend=jnp.int32(0)) > 0
+    is_sure = is_new
     if is_noisy is not None:
+        if root is not None and root.ndim == 2:
+            is_sure = jnp.diff(rank_trajectory(histories), axis=-1, prepend=jnp.int32(0)) > 0
         is_new = is_new | jnp.asarray(is_noisy)[None]
     if first is None:
         exposed_from = first_exposure(exact)
@@ -148,7 +170,11 @@ def _chunk(
     with jax.enable_x64(True):
         noise = None if root is None else jnp.asarray(root, jnp.float64)
         rows = as_floats(histories, is_scaled=root is None)
-        found = _shares(rows, is_new, exposed_from, noise, tile, quantiles, last_only)
+        by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
+        if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
+            by_blocks = _ROUNDINGS * rounds < 1e-2 * _KNOWN * _noise_share(rows, root, np)
+        found = _shares(rows, is_new, is_sure, exposed_from, noise, by_blocks, tile, quantiles,
+                        last_only, of_rest)  # fmt: skip
         return _rounded(found, precision, quantiles is not None)
 
 
@@ -173,26 +199,38 @@ def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray |
     return np.asarray(rows, np.float64).reshape(histories.shape)
 
 
-@jax.jit(static_argnames=("tile", "quantiles", "last_only"))
+@jax.jit(static_argnames=("by_blocks", "tile", "quantiles", "last_only", "of_rest"))
 def _shares(
     rows: Float64[Array, "batch rounds clients"],
     is_new: Bool[Array, "batch rounds"],
+    is_sure: Bool[Array, "batch rounds"],
     first: Array,
     root: Array | None,
+    by_blocks: bool,
     tile: int,
     quantiles: tuple[float, ...] | None,
     last_only: bool,
+    of_rest: bool,
 ) -> Array:
-    def one(history: tuple[Array, Array, Array]) -> Array:
-        own, is_new, first = history
-        found = _one_history(own, is_new, root, last_only)
+    def one(history: tuple[Array, Array, Array, Array]) -> Array:
+        own, is_new, is_sure, first = history
+        found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)
+        is_in = jnp.cumsum(own != 0, axis=0) > 0
+        is_in = is_in[-1:] if last_only else is_in
+        found = jnp.where(is_in, _known(found, errors, of_rest, jnp), jnp.float64(0))
         over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
         over = over[-1:] if last_only else over
         found = decided(found, (first >= 0)[None] & (first[None] <= over))
         found = found if quantiles is None else quantiles_of(found, quantiles, jnp)
         return found[0] if last_only else found
 
-    return map_tiles(one, (rows, is_new, first), tile)
+    return map_tiles(one, (rows, is_new, is_sure, first), tile)
+
+
+def _known(shares: Any, errors: Any, of_rest: bool, library: Any) -> Any:
+    """Return leverages, NaN where they are not known, given what they err by relative to them."""
+    least = library.minimum(1.0, 1 / shares - 1) if of_rest else 1.0
+    return library.where(errors <= _KNOWN * least, shares, np.float64(np.nan))
 
 
 def decided(found: Array, is_exposed: Array) -> Array:
@@ -204,9 +242,13 @@ def decided(found: Array, is_exposed: Array) -> Array:
 def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any:
     """Return quantiles of 1 / leverage over those with any, `[..., rounds, quantiles]`.
 
-    Between two of them in proportion; NaN where there are none. `library` is NumPy or JAX's.
+    Between two of them in proportion; NaN where there are none, or one is not known: but for the
+    worst where somebody is exposed. `library` is NumPy or JAX's.
     """
-    falling = -library.sort(-shares, axis=-1)
+    is_unknown = library.isnan(shares)
+    falling = -library.sort(-library.where(is_unknown, 0.0, shares), axis=-1)
+    is_unknown = is_unknown.any(axis=-1, keepdims=True)
+    shares = falling
     last = library.sum(shares > 0, axis=-1, keepdims=True, dtype=np.int32) - 1
     end = library.maximum(last, 0)
     columns = []
@@ -217,38 +259,51 @@ def quantiles_of(shares: Any, quantiles: tuple[float, ...], library: Any) -> Any
                 for at in (low, library.minimum(low + 1, end))]  # fmt: skip
         below, above = (1 / library.where(share > 0, share, 1.0) for share in ends)
         value = below + (place - low.astype(shares.dtype)) * (above - below)
-        columns.append(library.where(last >= 0, value, np.nan))
+        is_told = ~is_unknown | ((value == 1) if quantile == 0 else False)
+        columns.append(library.where((last >= 0) & is_told, value, np.nan))
     return library.concatenate(columns, axis=-1)
 
 
-def _one_history(rows: Array, is_new: Array, root: Array | None, last_only: bool) -> Array:
-    """Return `[rounds, clients]`, or only the last of them as `[1, clients]`."""
+def _one_history(
+    rows: Array, is_new: Array, is_sure: Array, root: Array | None, by_blocks: bool, last_only: bool
+) -> tuple[Array, Array]:
+    """Return `[rounds, clients]`, or only the last of them as `[1, clients]`; and their errors."""
     rounds, clients = rows.shape
     rows = jnp.where(is_new[:, None], rows, jnp.float64(0))
     if root is None:
         order = jnp.argsort(~is_new, stable=True)[: min(rounds, clients)]
         units = orthonormal(rows[order])
-        if last_only:
-            return jnp.sum(units * units, axis=0)[None]
-        every = jnp.cumsum(units * units, axis=0)
-        every = jnp.concatenate([jnp.zeros((1, clients), jnp.float64), every])
-        return every[jnp.cumsum(is_new, dtype=jnp.int32)]
-    if root.ndim == 1 and rounds > 2 * clients:
-        every = _in_blocks(rows, root)
-    else:
-        noise = root if root.ndim == 2 else jnp.diag(root)
-        wide = jnp.concatenate([rows, noise], axis=1)
-        # a covariance may be singular
-        units = (orthonormal_by_rows if root.ndim == 2 else orthonormal)(wide)[:, :clients]
-        every = jnp.cumsum(units * units, axis=0)
-    return every[-1:] if last_only else every
+    elif by_blocks:
+        every, errors = _in_blocks(rows, root)
+        return (every[-1:], errors[-1:]) if last_only else (every, errors)
+    elif root.ndim == 1:
+        units = orthonormal(jnp.concatenate([rows, jnp.diag(root)], axis=1))
+    else:  # a covariance may be singular
+        units = orthonormal_by_rows(jnp.concatenate([rows, root], axis=1), is_sure)
+    last = rest_of_three(*units.rows.shape)
+    own = units._replace(values=units.values[:, :clients], rows=units.rows[:, :clients])
+    squares = own.values * own.values
+    if last_only:
+        found = jnp.sum(squares, axis=0)[None]
+        return found, relative_errors(own, found, last)
+    every = jnp.cumsum(squares, axis=0)
+    errors = relative_errors(own, every, last)
+    if root is None:
+        at = jnp.cumsum(is_new, dtype=jnp.int32)
+        every, errors = (
+            jnp.concatenate([jnp.zeros((1, clients), jnp.float64), each])[at]
+            for each in (every, errors)
+        )
+    return every, errors
 
 
-def _in_blocks(rows: Array, deviations: Array) -> Array:
+def _in_blocks(rows: Array, deviations: Array) -> tuple[Array, Array]:
     """Follow many more rounds than clients, as many at a time as there are clients.
 
     What is still unexplained of the updates after a block has covariance E E^T, and its sums are
-    those of updates that are not related: P E.
+    those of updates that are not related: P E. It is known to rounding beside 1, however little is
+    left, and later sums see what is left by the inverse of their noise: so errors relative to a
+    leverage are rounding, once a round, over it and over the least share of noise in a sum.
     """
     rounds, clients = rows.shape
     blocks = -(-rounds // clients)
@@ -258,7 +313,7 @@ def _in_blocks(rows: Array, deviations: Array) -> Array:
     def one_block(carry: tuple[Array, Array], step: tuple[Array, Array]) -> Any:
         (unknown, found), (part, noise) = carry, step
         sums = jnp.matmul(part, unknown, precision=_HIGH)
-        units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1))[:, :clients]
+        units = orthonormal(jnp.concatenate([sums, jnp.diag(noise)], axis=1)).values[:, :clients]
         gained = jnp.matmul(units, unknown.T, precision=_HIGH)
         every = found[None] + jnp.cumsum(gained * gained, axis=0)
         left = jnp.eye(clients, dtype=jnp.float64) - jnp.matmul(units.T, units, precision=_HIGH)
@@ -271,4 +326,12 @@ def _in_blocks(rows: Array, deviations: Array) -> Array:
     _, every = lax.scan(one_block, varying_like(start, rows), steps)
     # a block mixes clients, and who is in no sum is none of them to the last digit
     is_summed = jnp.cumsum(rows != 0, axis=0) > 0
-    return jnp.where(is_summed, every.reshape(-1, clients)[:rounds], jnp.float64(0))
+    every = jnp.where(is_summed, every.reshape(-1, clients)[:rounds], jnp.float64(0))
+    return every, _ROUNDINGS * rounds / _noise_share(rows, deviations, jnp) / every
+
+
+def _noise_share(rows: Any, deviations: Any, library: Any) -> Any:
+    """Return the least part of noise in the squared length of a row; 1 where all are zero."""
+    noise = deviations * deviations
+    total = library.sum(rows * rows, axis=-1) + noise
+    return library.min(library.where(total > 0, noise / library.where(total > 0, total, 1.0), 1.0))

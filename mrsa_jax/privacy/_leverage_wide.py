@@ -18,11 +18,21 @@ from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._exposure_wide import ROWS, first_rounds, fits, gram_of, parts_of, piece
-from mrsa_jax.privacy._orthonormal import PASSES, factor, rounding_of
+from mrsa_jax.privacy._orthonormal import (
+    PASSES,
+    UNIT,
+    Units,
+    factor,
+    growth_of,
+    is_near_one,
+    relative_errors,
+    rest_of_three,
+    rounding_of,
+    terms,
+)
 
 _HIGH = lax.Precision.HIGHEST
-# The squared lengths of the first factor's rows, up to which one pass is accurate to 1e-12.
-_WELL = 1e4
+_WELL = 5e-10  # what rows may not be orthonormal by, for one pass to do
 
 
 class Wide:
@@ -57,15 +67,27 @@ class Wide:
         self._noise = noise * self._scale[:, None]
         with jax.enable_x64(True):
             unit = plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
-            self._factors = self._find_factors(jnp.asarray(unit))
+            self._find_factors(jnp.asarray(unit))
 
     def _part(self, part: slice) -> Array:
         return piece(self._history, part, self._width, np.float64)
 
-    def _find_factors(self, unit: Array) -> tuple[Array, ...]:
+    def _find_factors(self, unit: Array) -> None:
+        """Keep the factors, how rows grow by them, and what these may not be orthonormal by."""
+        rounds, clients = self._history.shape
         once = factor(unit, jnp.float64(0))
-        if float(jnp.max(jnp.sum(once * once, axis=1))) < _WELL:
-            return (once,)
+        # what the Gram matrix and its factor are rounded by, by the sums of the factor's rows
+        summed = 2 * terms(rounds) + (0 if fits(self._history) else terms(clients)) + 4
+        lengths = np.abs(np.asarray(once)).sum(axis=1)
+        self._last = float(UNIT * summed * (lengths @ lengths))
+        self._factors, growth = (once,), growth_of([once])
+        if not self._last < _WELL:
+            self._last = rest_of_three(rounds, clients)
+            self._factors, growth = self._three(unit)
+        self._growth = growth
+
+    def _three(self, unit: Array) -> tuple[tuple[Array, ...], Array]:
+        total = unit
         factors: tuple[Array, ...] = (factor(unit, jnp.float64(rounding_of(len(unit)))),)
         scale = jnp.asarray(self._scale)
         while len(factors) < PASSES:
@@ -76,19 +98,28 @@ class Wide:
             factors = (*factors, factor(total, jnp.float64(0)))
         rule = "must be a positive definite covariance where there are so many clients"
         require(bool(jnp.isfinite(factors[-1]).all()), "noise", rule, "one that is nearly singular")
-        return factors
+        return factors, jnp.where(is_near_one(total), growth_of(factors), jnp.float64(np.nan))
 
-    def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield the leverages of some clients after each round, `[rounds, part]`; or the last."""
+    def shares(self, last_only: bool) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Yield the leverages of some clients after each round, `[rounds, part]`; or the last.
+
+        And what they err by, relative to them.
+        """
         rounds = np.arange(len(self._history))[:, None]
         over = rounds[-1:] if last_only else rounds
         for part in self._parts:
             with jax.enable_x64(True):
                 own = self._part(part)
-                found = np.asarray(_followed(self._factors, self._scale, own, last_only))
+                both = _followed(self._factors, self._growth, self._scale, own, self._last, last_only)
+                found, errors = (np.asarray(each) for each in both)
             first = self._first[part]
-            found = np.minimum(found[:, : len(first)], np.nextafter(1.0, 0.0))
-            yield part, np.where((first >= 0) & (first <= over), 1.0, found)
+            found, errors = found[:, : len(first)], errors[:, : len(first)]
+            is_exposed = (first >= 0) & (first <= over)
+            # exact arithmetic knows who is exposed, and who is in no sum
+            is_in = np.logical_or.accumulate(self._history[:, part] != 0, axis=0)
+            is_known = is_exposed | ~(is_in[-1:] if last_only else is_in)
+            found = np.where(is_exposed, 1.0, np.minimum(found, np.nextafter(1.0, 0.0)))
+            yield part, found, np.where(is_known, 0.0, errors)
 
 
 @jax.jit
@@ -109,8 +140,11 @@ def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds 
 
 @jax.jit(static_argnames=("last_only",))
 def _followed(
-    factors: tuple[Array, ...], scale: Array, rows: Array, last_only: bool
-) -> Float64[Array, "rounds columns"]:
-    units = _product(factors, scale[:, None] * rows)
-    squares = units * units
-    return jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
+    factors: tuple[Array, ...], growth: Array, scale: Array, rows: Array, last: float,
+    last_only: bool,
+) -> tuple[Float64[Array, "rounds columns"], Float64[Array, "rounds columns"]]:  # fmt: skip
+    rows = scale[:, None] * rows
+    units = Units(_product(factors, rows), rows, growth, jnp.zeros_like(growth))
+    squares = units.values * units.values
+    found = jnp.sum(squares, axis=0)[None] if last_only else jnp.cumsum(squares, axis=0)
+    return found, relative_errors(units, found, last)

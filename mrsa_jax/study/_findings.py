@@ -188,7 +188,7 @@ def _rows(found: Audit) -> list[tuple[str, str, str]]:
     if not others:
         return [exposed]
     hidden, noisy, plain = [("worst client hidden", found.worst_hidden, "float64")], [], []
-    if found.hidden is not None:
+    if found.hidden is not None and found.hidden.median is not None:
         words = f"among {hidden_words(found.hidden.median)}"
         hidden.append(("median client hidden", words, "float64"))
     if found.noisy is not None:
