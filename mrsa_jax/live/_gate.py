@@ -45,8 +45,8 @@ class GateState:
         strong: Strong T; None while nobody took part, as the figures below.
         lower: No combination of the sums involves fewer clients (weak T).
         upper: Some combination involves so many.
-        hidden: As in one sum of how many the worst hidden client is; None also where floats do not
-            know it to nine digits.
+        hidden: As in one sum of how many the worst hidden client is; None also where it is not
+            known to nine digits.
         hidden_client: Who that is.
         error_bits: k: something that was said of weak T or exposure is wrong with a chance below
             2**-k, whatever the history was made for.

@@ -17,6 +17,7 @@ from mrsa_jax.live._rows import Classes, Row, Rows
 
 _NUM_PRIMES = 2
 _MOST_ENTRIES = 10**8  # of a matrix that is searched
+_MOST_BY_BALLS = 10**5  # as `privacy._balls.work` counts: some tenths of a second
 _ABOVE = np.nextafter(1.0, 2.0)
 
 Search = Callable[[np.ndarray], tuple[int, int]]  # rows -> lower and upper bound on weak T
@@ -183,7 +184,7 @@ class History:
         upper = min(light.upper, self._upper or light.upper)
         found = self._searched(light._replace(upper=upper), self.classes, None, search, target)
         self._upper = found.upper
-        return dataclasses.replace(found, hidden=self._hidden(None, found.exposed))
+        return dataclasses.replace(found, hidden=self._hidden(None, None, found.exposed))
 
     def figures_with(self, row: Row, search: Search | None, target: int) -> Figures:
         """Return what would leak with one more row that adds to them; hidden is left out."""
@@ -198,12 +199,12 @@ class History:
         """Return how well each would be hidden with one more row, for several of them."""
         most = max([len(self.names), *(int(row.places[-1]) + 1 for row in rows)])
         rests = self._leverages.rests(self._rows, rows, most)
-        return [self._hidden(rest, own) for rest, own in zip(rests, exposed, strict=True)]
+        return [self._hidden(*each) for each in zip(rows, rests, exposed, strict=True)]
 
-    def _hidden(self, rest: Rest | None, exposed: np.ndarray) -> np.ndarray | None:
-        is_accurate = self._leverages.is_accurate and (rest is None or rest.is_accurate)
+    def _hidden(self, row: Row | None, rest: Rest | None, exposed: np.ndarray) -> np.ndarray | None:
+        is_accurate = self._leverages.is_accurate(rest)
         if not is_accurate and not exposed.any():
-            return None
+            return self._by_balls(row)
         values = np.zeros(len(exposed))
         known = min(len(exposed), len(self._leverages.values))
         values[:known] = self._leverages.values[:known]
@@ -214,6 +215,16 @@ class History:
         found = np.maximum(found, _ABOVE)
         found[exposed] = 1.0
         return found
+
+    def _by_balls(self, row: Row | None) -> np.ndarray | None:
+        """Return what floats do not know; None where it would take long."""
+        from mrsa_jax.privacy._balls import excess, work
+
+        matrix = self.matrix(row)
+        if matrix is None or work(*matrix.shape, has_noise=False) > _MOST_BY_BALLS:
+            return None
+        found = excess(matrix, None, last_only=True)
+        return None if found is None else np.maximum(1 + found[0], _ABOVE)
 
     def _extended(self, row: Row) -> list[np.ndarray]:
         """Return the kernel vectors with columns for clients whom only a row knows."""

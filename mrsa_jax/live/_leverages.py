@@ -18,7 +18,10 @@ from mrsa_jax.live._rows import Row, Rows, grown
 
 _PASSES = 5
 _NOTHING = 1e-13  # of the rest's length: what a pass may still find in it
-_LEAST = 1e-7  # of a row of length 1: of a shorter rest floats do not know nine digits
+# The length that a combination of rows of length 1 may have, made one long, for nine digits: floats
+# err by it as `privacy._orthonormal` says, where short rests alone do not tell.
+_LONGEST = 1e-9 * 2.0**53
+_ROUNDINGS = 8  # of a projection and its repetitions, a row
 _AT_ONCE = 16  # rows that are asked about
 
 
@@ -29,6 +32,7 @@ class Rest(NamedTuple):
         values: float64 `[clients]`.
         along: Its part in the orthonormal rows, `[rank]`.
         length: Of `values`.
+        growth: The length of the combination of rows of length 1 that `values` is, made one long.
         overlaps: The row's products with the others, entries as `Rows` holds them: of two rows
             without weights exactly how many clients are in both.
     """
@@ -36,12 +40,8 @@ class Rest(NamedTuple):
     values: np.ndarray
     along: np.ndarray
     length: float
+    growth: float
     overlaps: np.ndarray
-
-    @property
-    def is_accurate(self) -> bool:
-        """Whether floats know its direction to about nine digits."""
-        return self.length > _LEAST
 
     def shares(self) -> np.ndarray:
         """Return what it adds to each client's leverage."""
@@ -53,14 +53,20 @@ class Leverages:
 
     Attributes:
         values: float64 `[clients]`.
-        is_accurate: Whether floats have told all rows apart well enough for nine digits.
     """
 
     def __init__(self) -> None:
         self.values = np.zeros(0)
-        self.is_accurate = True
+        self._growth = 0.0
         self._lower = np.zeros((0, 0))
         self._rank = 0
+
+    def is_accurate(self, rest: Rest | None) -> bool:
+        """Return whether floats know the leverages, with those of a rest, to nine digits."""
+        last = 0.0 if rest is None else rest.growth**2
+        rank = self._rank + (rest is not None)
+        # sums of so many products, in rows of which so many are of length 1; not where not a number
+        return bool(np.sqrt(self._growth + last) * (2 * _ROUNDINGS * max(1, rank)) <= _LONGEST)
 
     def join(self, count: int) -> None:
         """Take in clients up to so many."""
@@ -75,7 +81,7 @@ class Leverages:
         kept = rows.starts, rows.held, rows.clients, rows.values
         rest = np.zeros(len(self.values))
         rest[row.places] = row.floats
-        along, overlaps = np.zeros(rank), np.zeros(rank)
+        along, overlaps, combined = np.zeros(rank), np.zeros(rank), np.zeros(rank)
         for count in range(_PASSES):
             seen = _loops.inner_one(*kept, rank, rest)
             overlaps = overlaps if count else seen
@@ -85,9 +91,12 @@ class Leverages:
                 break
             along += part[:, 0]
             _loops.solve_upper(lower, part)
+            combined += part[:, 0]
             _loops.spread_one(*kept, part[:, 0] * scales, rest)
         rest *= row.scale
-        return Rest(rest, along * row.scale, float(_loops.length(rest)), overlaps)
+        length = float(_loops.length(rest))
+        growth = _growth(combined * row.scale, length)
+        return Rest(rest, along * row.scale, length, growth, overlaps)
 
     def rests(self, rows: Rows, asked: Sequence[Row], clients: int) -> list[Rest]:
         """Return the rests of rows that are only asked about, many at once.
@@ -111,7 +120,7 @@ class Leverages:
         rest = np.zeros((clients, len(asked)))
         for k, row in enumerate(asked):
             rest[row.places, k] = row.floats
-        along, overlaps = np.zeros((2, rank, len(asked)))
+        along, overlaps, combined = np.zeros((3, rank, len(asked)))
         for count in range(_PASSES):
             part = _loops.inner(*kept, rank, rest)
             overlaps = overlaps if count else part.copy()
@@ -122,15 +131,18 @@ class Leverages:
                 break
             along += part
             _loops.solve_upper(lower, part)
+            combined += part
             _loops.spread(*kept, part * scales, rest)
         units = np.asarray([row.scale for row in asked])
         rest *= units
         along *= units
+        combined *= units
         lengths = np.linalg.norm(rest, axis=0)
         return [
-            Rest(rest[:, k], along[:, k], float(lengths[k]), overlaps[:, k])
+            Rest(rest[:, k], along[:, k], float(lengths[k]),
+                 _growth(combined[:, k], float(lengths[k])), overlaps[:, k])
             for k in range(len(asked))
-        ]
+        ]  # fmt: skip
 
     def take(self, rest: Rest) -> None:
         """Make a row the next one, given what it has beside the others."""
@@ -140,4 +152,9 @@ class Leverages:
         self._lower[rank, rank] = max(rest.length, 1e-300)
         self._rank = rank + 1
         self.values = self.values + rest.shares()
-        self.is_accurate = self.is_accurate and rest.is_accurate
+        self._growth += rest.growth**2
+
+
+def _growth(combined: np.ndarray, length: float) -> float:
+    """Return the length of a combination of rows, the last of them once, per length of its sum."""
+    return min(float(np.sqrt(1 + combined @ combined) / max(length, 1e-150)), 1e150)

@@ -97,7 +97,7 @@ def _excess_of(share: Any) -> float | None:
 
 
 def _inverse_of_factor(gram: list[list[Any]]) -> list[list[Any]] | None:
-    """Return the inverse of the lower Cholesky factor; None where a pivot is not surely positive."""
+    """Return the inverse of the lower Cholesky factor; None where no pivot is surely positive."""
     lower: list[list[Any]] = []
     inverse: list[list[Any]] = []
     for k, row in enumerate(gram):

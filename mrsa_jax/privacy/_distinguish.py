@@ -203,8 +203,8 @@ def distinguishability(
         ([1.0, 1.0, 1.0, 1.0], 1.0)
 
     Edge cases: what floats do not know to nine digits is computed as `hidden_among` does, or nan;
-    where a covariance leaves less than 1e-11 of a client's variance unexplained, or is singular and reaches all but 1e-8 of its
-    column, that is decided by floats and counts as exposed.
+    where a covariance leaves less than 1e-11 of a client's variance unexplained, or is singular and
+    reaches all but 1e-8 of its column, that is decided by floats and counts as exposed.
 
     Source: the module's derivation; epsilon and delta of mu: Dong, Roth, Su (2022), Corollary 1.
     """

@@ -56,7 +56,7 @@ def hidden_among(
     Returns:
         float64 `[..., clients]`: exactly 1.0 for the clients that are exposed by sums without
         noise (`first_exposure`), above 1 for all others, inf for those in no sum, NaN for members
-        of the coalition. Inside `jit`,
+        of the coalition, and where it is not known to nine digits. Inside `jit`,
         `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to float32 unless
         64-bit types are on; ranks and exposures are then those of two primes that never change.
 
@@ -75,7 +75,9 @@ def hidden_among(
     not without noise. Rows that depend on earlier ones are told apart by exact ranks, never by a
     tolerance, save for noise that is given as a covariance: there floats decide, nobody is
     exactly at 1 by noisy sums, and a row closer than about 1e-11 to the span of those before
-    counts as in it. Of near-dependent rows at distance delta the error is about 1e-16/delta.
+    counts as in it. Of near-dependent rows (weights that differ in their last digits) floats may
+    know nothing: a bound of what they err by tells, and what is not known to nine digits is
+    computed with proven bounds from the integers where the history is small, and NaN elsewhere.
 
     Cost: three products of the min(J, N) independent rows with themselves and their factor, and
     the exact ranks; histories of very many clients go by pieces of their columns.
@@ -107,7 +109,8 @@ def hidden_among_trajectory(
         quantiles: Instead of all clients, quantiles in [0, 1] over those who took part so far:
             (0.0, 0.5) are the worst and the median client. (0.0,) of a million clients and a
             thousand rounds takes a minute or two and little memory beyond the history; others
-            hold all figures of one history.
+            hold all figures of one history. NaN where a figure is not known, but for the worst
+            where somebody is exposed.
 
     Returns:
         float64 `[..., rounds, clients]`: entry j after rows 0..j; the last is `hidden_among(P)`.

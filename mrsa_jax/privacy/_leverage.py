@@ -28,7 +28,12 @@ from mrsa_jax._tracing import varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import Wide
-from mrsa_jax.privacy._orthonormal import orthonormal, orthonormal_by_rows, relative_errors, rest_of_three
+from mrsa_jax.privacy._orthonormal import (
+    orthonormal,
+    orthonormal_by_rows,
+    relative_errors,
+    rest_of_three,
+)
 
 _BYTES_AN_ENTRY = 8
 _COPIES = 12  # of a history in float64 while it is worked on
@@ -172,7 +177,8 @@ def _chunk(
         rows = as_floats(histories, is_scaled=root is None)
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
         if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
-            by_blocks = _ROUNDINGS * rounds < 1e-2 * _KNOWN * _noise_share(rows, root, np)
+            share = float(_noise_share(rows, root, np))
+            by_blocks = _ROUNDINGS * rounds < 1e-2 * _KNOWN * share
         found = _shares(rows, is_new, is_sure, exposed_from, noise, by_blocks, tile, quantiles,
                         last_only, of_rest)  # fmt: skip
         return _rounded(found, precision, quantiles is not None)
@@ -284,7 +290,9 @@ def _one_history(
     own = units._replace(values=units.values[:, :clients], rows=units.rows[:, :clients])
     squares = own.values * own.values
     if last_only:
-        found = jnp.sum(squares, axis=0)[None]
+        # as `every` sums them
+        found = jnp.sum(squares, axis=0) if root is None else jnp.cumsum(squares, axis=0)[-1]
+        found = found[None]
         return found, relative_errors(own, found, last)
     every = jnp.cumsum(squares, axis=0)
     errors = relative_errors(own, every, last)

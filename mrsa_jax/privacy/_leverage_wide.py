@@ -110,7 +110,9 @@ class Wide:
         for part in self._parts:
             with jax.enable_x64(True):
                 own = self._part(part)
-                both = _followed(self._factors, self._growth, self._scale, own, self._last, last_only)
+                both = _followed(
+                    self._factors, self._growth, self._scale, own, self._last, last_only
+                )
                 found, errors = (np.asarray(each) for each in both)
             first = self._first[part]
             found, errors = found[:, : len(first)], errors[:, : len(first)]

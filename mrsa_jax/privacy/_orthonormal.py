@@ -101,9 +101,11 @@ def relative_errors(
     """
     count = len(units.rows)
     unit = UNIT * (3 * terms(count) + 3)
-    rows, *both = (jnp.cumsum(each, axis=0)[-len(squares) :]
-                   for each in (units.rows * units.rows, units.growth, units.defect))  # fmt: skip
-    growth, more = (each[:, None] for each in both)
+    parts = units.rows * units.rows, units.growth[:, None], units.defect[:, None]
+    if len(squares) == 1:
+        rows, growth, more = (jnp.sum(each, axis=0)[None] for each in parts)
+    else:
+        rows, growth, more = (jnp.cumsum(each, axis=0) for each in parts)
     over = jnp.where(squares > 0, squares, jnp.float64(_NO_LENGTH))  # one who is in no sum has none
     own = unit * jnp.sqrt(growth * rows / over) + jnp.sqrt(more / over)
     others = unit * jnp.sqrt(growth * count) + jnp.sqrt(more)
