@@ -17,7 +17,7 @@ from mrsa_jax.live._rows import Classes, Row, Rows
 
 _NUM_PRIMES = 2
 _MOST_ENTRIES = 10**8  # of a matrix that is searched
-_MOST_BY_BALLS = 10**5  # as `privacy._balls.work` counts: some tenths of a second
+_MOST_BY_BALLS = 10**5  # rows x rows x (rows + clients): some tenths of a second
 _ABOVE = np.nextafter(1.0, 2.0)
 
 Search = Callable[[np.ndarray], tuple[int, int]]  # rows -> lower and upper bound on weak T
@@ -218,13 +218,14 @@ class History:
 
     def _by_balls(self, row: Row | None) -> np.ndarray | None:
         """Return what floats do not know; None where it would take long."""
-        from mrsa_jax.privacy._balls import excess, work
+        from mrsa_jax.privacy import hidden_among
 
-        matrix = self.matrix(row)
-        if matrix is None or work(*matrix.shape, has_noise=False) > _MOST_BY_BALLS:
+        rank, clients = self.rank + (row is not None), len(self.names)
+        if rank**2 * (rank + clients) > _MOST_BY_BALLS:
             return None
-        found = excess(matrix, None, last_only=True)
-        return None if found is None else np.maximum(1 + found[0], _ABOVE)
+        matrix = self.matrix(row)
+        found = None if matrix is None else np.asarray(hidden_among(matrix))
+        return None if found is None or np.isnan(found).any() else np.maximum(found, _ABOVE)
 
     def _extended(self, row: Row) -> list[np.ndarray]:
         """Return the kernel vectors with columns for clients whom only a row knows."""
