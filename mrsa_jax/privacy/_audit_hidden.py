@@ -70,8 +70,9 @@ class Hidden:
         """Return what is said of a log in which somebody took part."""
         values = hidden_of(log.participation, exposed)
         if np.isnan(values).any():
-            least = (1.0, log.clients[exposed[0]]) if len(exposed) else (None, None)
-            return Hidden(values, (), *least, None)
+            if len(exposed):
+                return Hidden(values, (), 1.0, log.clients[exposed[0]], None)
+            return Hidden(values, (), None, None, None)
         order = np.argsort(values, kind="stable")
         noted = [i for i in order[len(exposed) : len(exposed) + _MOST_NOTED] if values[i] < np.inf]
         return Hidden(

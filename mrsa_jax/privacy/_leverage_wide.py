@@ -80,7 +80,8 @@ class Wide:
         summed = 2 * terms(rounds) + (0 if fits(self._history) else terms(clients)) + 4
         lengths = np.abs(np.asarray(once)).sum(axis=1)
         self._last = float(UNIT * summed * (lengths @ lengths))
-        self._factors, growth = (once,), growth_of([once])
+        self._factors: tuple[Array, ...] = (once,)
+        growth = growth_of([once])
         if not self._last < _WELL:
             self._last = rest_of_three(rounds, clients)
             self._factors, growth = self._three(unit)
