@@ -48,7 +48,7 @@ class Distinguishability:
     Attributes:
         mu: float64 `[..., clients]`: the best test is that of N(0, 1) against N(mu, 1). Infinite
             where the sums without noise give the client away; 0 for those in no sum, who have no
-            figure; nan for members of the coalition, and where it is not known to nine digits.
+            figure; nan for members of the coalition, and where it is not known to four digits.
         shift: Length of the shift.
         spread: Standard deviation of the others' updates; None where they are known, and only
             then the figures are guarantees, of differential privacy.

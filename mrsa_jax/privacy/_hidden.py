@@ -56,7 +56,7 @@ def hidden_among(
     Returns:
         float64 `[..., clients]`: exactly 1.0 for the clients that are exposed by sums without
         noise (`first_exposure`), above 1 for all others, inf for those in no sum, NaN for members
-        of the coalition, and where it is not known to nine digits. Inside `jit`,
+        of the coalition, and where it is not known to nine digits (six with noise). Inside `jit`,
         `vmap` or `shard_map` an array of JAX's, computed in float64 and rounded to float32 unless
         64-bit types are on; ranks and exposures are then those of two primes that never change.
 
@@ -182,7 +182,7 @@ def among(
         root: Of the noise over the spread's square.
         quantiles: Of T instead.
         last_only: Whether only what holds after the last round.
-        of_rest: Whether to return T - 1, to nine digits; without quantiles.
+        of_rest: Whether to return T - 1, to four digits; without quantiles.
         first: From which round on each is taken for exposed.
     """
     shares = leverages(array, root, quantiles=quantiles, last_only=last_only, of_rest=of_rest,

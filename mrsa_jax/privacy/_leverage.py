@@ -41,6 +41,8 @@ _COPIES = 12  # of a history in float64 while it is worked on
 _WIDE, _WIDER = 2**23, 2
 _HIGH = lax.Precision.HIGHEST
 _KNOWN = 1e-9  # relative: nine digits
+_NOISY_KNOWN = 1e-6  # where rounding grows with the sums over their noise
+_REST_KNOWN = 1e-4  # of 1 less a leverage, of which mu is a root and bits are a logarithm
 _ROUNDINGS = 16 * 2.0**-53
 _LEAST = 1e-290  # of a leverage: less has no nine digits
 
@@ -55,7 +57,7 @@ def leverages(
         array: Histories `[..., rounds, clients]`.
         root: Of the noise over the spread's square: None, standard deviations `[rounds]`, or F
             `[rounds, rounds]`.
-        of_rest: Whether 1 less the leverage must be known to nine digits too.
+        of_rest: Whether 1 less the leverage must be known too, to four digits.
         quantiles: Instead of all clients', these quantiles of `hidden_among_trajectory`.
         last_only: Whether only what holds after the last round.
         first: int32 `[clients]`, from which round on each is taken for exposed, -1 for never: for
@@ -64,7 +66,7 @@ def leverages(
     Returns:
         float64 `[..., rounds, clients]`, without rounds where `last_only`; with quantiles these of
         1 / leverage in place of the clients. Traced values are rounded as JAX is set. NaN where
-        floats do not know it to nine digits.
+        floats do not know it to nine digits, with noise to six.
     """
     rounds, clients = array.shape[-2:]
     kept = () if last_only else (rounds,)
@@ -114,7 +116,7 @@ def _follow_wide(
 ) -> None:
     """Write the leverages of a history of very many clients, or quantiles of their inverse."""
     wide = Wide(history, root)
-    found = ((part, _known(shares, errors, of_rest, np))
+    found = ((part, _known(shares, errors, root is not None, of_rest, np))
              for part, shares, errors in wide.shares(last_only))  # fmt: skip
     if quantiles is None:
         for part, shares in found:
@@ -178,7 +180,7 @@ def _chunk(
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
         if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
             share = float(_noise_share(rows, root, np))
-            by_blocks = _ROUNDINGS * rounds < 1e-2 * _KNOWN * share
+            by_blocks = _ROUNDINGS * rounds < 1e-2 * _NOISY_KNOWN * share
         found = _shares(rows, is_new, is_sure, exposed_from, noise, by_blocks, tile, quantiles,
                         last_only, of_rest)  # fmt: skip
         return _rounded(found, precision, quantiles is not None)
@@ -223,7 +225,8 @@ def _shares(
         found, errors = _one_history(own, is_new, is_sure, root, by_blocks, last_only)
         is_in = jnp.cumsum(own != 0, axis=0) > 0
         is_in = is_in[-1:] if last_only else is_in
-        found = jnp.where(is_in, _known(found, errors, of_rest, jnp), jnp.float64(0))
+        found = _known(found, errors, root is not None, of_rest, jnp)
+        found = jnp.where(is_in, found, jnp.float64(0))
         over = jnp.arange(len(own), dtype=jnp.int32)[:, None]
         over = over[-1:] if last_only else over
         found = decided(found, (first >= 0)[None] & (first[None] <= over))
@@ -233,10 +236,11 @@ def _shares(
     return map_tiles(one, (rows, is_new, is_sure, first), tile)
 
 
-def _known(shares: Any, errors: Any, of_rest: bool, library: Any) -> Any:
+def _known(shares: Any, errors: Any, has_noise: bool, of_rest: bool, library: Any) -> Any:
     """Return leverages, NaN where they are not known, given what they err by relative to them."""
-    least = library.minimum(1.0, 1 / shares - 1) if of_rest else 1.0
-    return library.where(errors <= _KNOWN * least, shares, np.float64(np.nan))
+    most = _NOISY_KNOWN if has_noise else _KNOWN
+    most = library.minimum(most, _REST_KNOWN * (1 / shares - 1)) if of_rest else most
+    return library.where(errors <= most, shares, np.float64(np.nan))
 
 
 def decided(found: Array, is_exposed: Array) -> Array:

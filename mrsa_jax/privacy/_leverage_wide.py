@@ -7,6 +7,7 @@ pass, and most histories need one. Two products a piece, of J x J with J x (colu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -143,7 +144,7 @@ def _product(factors: tuple[Array, ...], rows: Array) -> Float64[Array, "rounds 
 
 @jax.jit(static_argnames=("last_only",))
 def _followed(
-    factors: tuple[Array, ...], growth: Array, scale: Array, rows: Array, last: float,
+    factors: tuple[Array, ...], growth: Array, scale: Array, rows: Array, last: Any,
     last_only: bool,
 ) -> tuple[Float64[Array, "rounds columns"], Float64[Array, "rounds columns"]]:  # fmt: skip
     rows = scale[:, None] * rows

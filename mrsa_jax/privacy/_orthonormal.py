@@ -90,7 +90,7 @@ def growth_of(factors: Sequence[Float64[Array, "rows rows"]]) -> Float64[Array, 
 
 
 def relative_errors(
-    units: Units, squares: Float64[Array, "rows columns"], last: float
+    units: Units, squares: Float64[Array, "rows columns"], last: Any
 ) -> Float64[Array, "rows columns"]:
     """Return what sums over the first rows of squares of orthonormal rows err by, relative to them.
 

@@ -227,10 +227,18 @@ def analyse_segments(history: hetero.SegmentHistory, participation: np.ndarray) 
         found[0],
         strong_privacy=strong.min(axis=0),
         rank=np.stack([own.rank for own in found]).max(axis=0),
-        hidden_among_worst=np.fmin.reduce([own.hidden_among_worst for own in found]),
-        hidden_among_median=np.fmin.reduce([own.hidden_among_median for own in found]),
+        hidden_among_worst=_least(found, "hidden_among_worst"),
+        hidden_among_median=_least(found, "hidden_among_median"),
         first_exposure=np.where(earliest == never, -1, earliest).astype(np.int32),
     )
+
+
+def _least(found: list[_trial.History], name: str) -> np.ndarray:
+    """Return the least of the segments' sums; nan where there are none, or one is not known."""
+    values = np.stack([getattr(own, name) for own in found])
+    is_unknown = np.isnan(values) & (np.stack([own.rank for own in found]) > 0)
+    least = np.fmin.reduce(values)
+    return np.where(is_unknown.any(axis=0) & (least != 1.0), np.nan, least)
 
 
 def play_segments(

