@@ -440,11 +440,16 @@ def test_weights_of_numpy_do_not_overflow() -> None:
         assert gate.check([same])[0].reason == "nothing new would be learnt"
 
 
-def test_rows_that_floats_cannot_tell_apart() -> None:
-    gate = live.Gate(fail_below=2, fail_below_hidden=1)
+def test_rows_that_floats_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     large = 10**12
-    gate.add(["a", "b", "c", "d"])
     near = {"a": large, "b": large, "c": large + 1, "d": large + 1}
+    gate = live.Gate(fail_below=2, fail_below_hidden=2)
+    gate.add(["a", "b", "c", "d"])
+    assert gate.check([near])[0].allowed  # integers know it of small histories: two blocks of 2
+    assert gate.add(near).hidden == 2.0
+    monkeypatch.setattr(_history, "_MOST_BY_BALLS", 0)
+    gate = live.Gate(fail_below=2, fail_below_hidden=1)
+    gate.add(["a", "b", "c", "d"])
     unknown = "among how many the worst client is hidden is not known to nine digits"
     (answer,) = gate.check([near])
     assert (answer.allowed, answer.reason) == (False, unknown)
