@@ -189,14 +189,6 @@ def availability_rows() -> dict[str, Row]:
 def selection_rows() -> dict[str, Row]:
     """Return the rows of `selection`."""
     blocks, away = selection.batch_partitioning(N, 2, 2), online.independent(0.2)
-    constants = selection.convex_constants(
-        smoothness=2.0,
-        strong_convexity=1.0,
-        gradient_variance=1.0,
-        gradient_bound=3.0,
-        squared_distance=2.0,
-    )
-    problem = selection.quadratic_problem(0, N, 2)
     steps = online.independent_steps(0.2)
     history = selection.rollout_rounds(0, blocks, away, steps, J, policy="ignore", blocks=2)
     selectors = {
@@ -231,20 +223,6 @@ def selection_rows() -> dict[str, Row]:
         "component_sums": _of(
             lambda own, of: selection.component_sums(own, of, 2), P[:, :1], components
         ),
-        "convergence_bound": _not(
-            VALUE, lambda c: selection.convergence_bound(N, 2, 2, J, c, constants), CHANCES
-        ),
-        "convex_constants": _not(
-            VALUE,
-            lambda v: selection.convex_constants(
-                smoothness=2.0,
-                strong_convexity=1.0,
-                gradient_variance=v,
-                gradient_bound=3.0,
-                squared_distance=2.0,
-            ),
-            RATES,
-        ),
         "expected_cardinality": _not(
             VALUE, lambda rate: selection.expected_cardinality(N, 2, 2, rate), RATES
         ),
@@ -264,7 +242,6 @@ def selection_rows() -> dict[str, Row]:
         "power_of_choice": _not(
             CHECKED, lambda loss: selection.power_of_choice(N, 2, 3, initial_loss=loss), RATES
         ),
-        "quadratic_problem": _of(lambda key: selection.quadratic_problem(key, N, 2), KEYS),
         "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), KEYS, *schemes),
         "rollout_counts": _of(
             lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), KEYS, *schemes
@@ -288,12 +265,6 @@ def selection_rows() -> dict[str, Row]:
         ),
         "rollout_trials": _of(
             lambda key, s, a: selection.rollout_trials(key, s, a, J, 3), KEYS, *schemes
-        ),
-        "simulate_convergence": _of(
-            lambda key, p, s, a: selection.simulate_convergence(key, p, s, a, J, 2),
-            KEYS,
-            _both(problem),
-            *schemes,
         ),
     }
 

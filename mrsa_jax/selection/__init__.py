@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._blocks import batch_partitioning, partition, uniform, weighted
     from mrsa_jax.selection._bounds import family_size_bound, full_rank_probability_bound
     from mrsa_jax.selection._checks import Fairness
-    from mrsa_jax.selection._convergence import convergence_bound, convex_constants
     from mrsa_jax.selection._counts import rollout_counts
     from mrsa_jax.selection._lines import crossing_partitions, from_lines
     from mrsa_jax.selection._many import rollout_many
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from mrsa_jax.selection._poisson import poisson
     from mrsa_jax.selection._population import changing_population, form_blocks, rollout_population
     from mrsa_jax.selection._power_of_choice import power_of_choice
-    from mrsa_jax.selection._quadratic import quadratic_problem, simulate_convergence
     from mrsa_jax.selection._registry import Scheme
     from mrsa_jax.selection._rollout import rollout, rollout_metrics, rollout_trials
     from mrsa_jax.selection._rounds import (
@@ -53,8 +51,6 @@ __all__ = [
     "bernoulli",
     "changing_population",
     "component_sums",
-    "convergence_bound",
-    "convex_constants",
     "crossing_partitions",
     "enumerate_family",
     "expected_cardinality",
@@ -70,7 +66,6 @@ __all__ = [
     "partition",
     "poisson",
     "power_of_choice",
-    "quadratic_problem",
     "register",
     "rollout",
     "rollout_counts",
@@ -79,7 +74,6 @@ __all__ = [
     "rollout_population",
     "rollout_rounds",
     "rollout_trials",
-    "simulate_convergence",
     "uniform",
     "weighted",
 ]

@@ -1,7 +1,7 @@
 """Theorem 2 of Multi-RoundSecAgg: its bound against training, and the steps of its proof.
 
 Training is federated averaging on quadratic losses, whose constants are all known; what the
-selection does to it is counted by enumeration of the cohorts. `selection.convergence_bound` has
+selection does to it is counted by enumeration of the cohorts. `convergence_bound` has
 the bound as printed and as corrected (docs/errata.md).
 """
 
@@ -18,6 +18,8 @@ from mrsa_jax import selection
 from mrsa_jax.availability import independent
 from mrsa_jax.reproduce.harness import Check, Context, Found, rows_to_frame, state
 from mrsa_jax.reproduce.harness._figures import COLOURS, in_turn, legend
+from mrsa_jax.reproduce.multiround._bound import convergence_bound
+from mrsa_jax.reproduce.multiround._quadratic import quadratic_problem, simulate_convergence
 
 if TYPE_CHECKING:
     from mrsa_jax.reproduce.harness._figures import Figure, pd
@@ -48,12 +50,12 @@ def convergence(context: Context) -> Found:
 def _problem(context: Context, target: int) -> Any:
     # block_size: the case in which drawing whole blocks costs most
     words: dict[str, Any] = {"curvature": (1.0, 2.0), "noise": 0.2}
-    return selection.quadratic_problem(context.seed, _N, 2, block_size=target, **words)
+    return quadratic_problem(context.seed, _N, 2, block_size=target, **words)
 
 
 def _trained(context: Context, target: int, rate: float, trials: int) -> Iterator[dict[str, Any]]:
     problem = _problem(context, target)
-    gaps = np.asarray(selection.simulate_convergence(
+    gaps = np.asarray(simulate_convergence(
         context.seed, problem, selection.batch_partitioning(_N, _K, target, "uniform"),
         independent(rate), _ROUNDS, trials, initial=_START,
     ), np.float64)  # fmt: skip
@@ -62,7 +64,7 @@ def _trained(context: Context, target: int, rate: float, trials: int) -> Iterato
     for rounds in range(_STEP, _ROUNDS + 1, _STEP):
         own = gaps[:, rounds]
         printed, corrected = (
-            selection.convergence_bound(_N, _K, target, rounds, cardinality, constants, form=form)
+            convergence_bound(_N, _K, target, rounds, cardinality, constants, form=form)
             for form in ("printed", "corrected")
         )
         yield {
@@ -107,7 +109,7 @@ def _shifted(context: Context) -> Check:
         client_minima=tuple(least + _SHIFT for least in constants.client_minima),
     )
     bounds = {
-        form: selection.convergence_bound(_N, _K, 1, _ROUNDS, float(_K), moved, form=form)
+        form: convergence_bound(_N, _K, 1, _ROUNDS, float(_K), moved, form=form)
         for form in ("printed", "corrected")
     }
     return state(
@@ -154,7 +156,7 @@ def _jensen(context: Context) -> Check:
     )
     cardinality = selection.expected_cardinality(_N, _K, 1, 0.8)
     printed, right = (
-        selection.convergence_bound(_N, _K, 1, _ROUNDS, cardinality, even, form=form)
+        convergence_bound(_N, _K, 1, _ROUNDS, cardinality, even, form=form)
         for form in ("printed", "corrected")
     )
     return state(

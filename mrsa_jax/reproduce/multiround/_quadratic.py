@@ -26,8 +26,8 @@ from mrsa_jax._selector import Selector
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax._tracing import varying_like
 from mrsa_jax.availability import Availability
-from mrsa_jax.selection._convergence import ConvexConstants, convex_constants
-from mrsa_jax.selection._rollout import rollout_trials
+from mrsa_jax.reproduce.multiround._bound import ConvexConstants, convex_constants
+from mrsa_jax.selection import rollout_trials
 
 
 @jax.tree_util.register_dataclass

@@ -17,15 +17,17 @@ from scipy import stats
 from mrsa_jax import ConfigurationError
 from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
 from mrsa_jax.availability import independent
-from mrsa_jax.selection import (
-    batch_partitioning,
+from mrsa_jax.reproduce.multiround._bound import (
+    _binomial_law,
     convergence_bound,
     convex_constants,
+)
+from mrsa_jax.reproduce.multiround._quadratic import quadratic_problem, simulate_convergence
+from mrsa_jax.selection import (
+    batch_partitioning,
     enumerate_family,
     expected_cardinality,
-    quadratic_problem,
     rollout_trials,
-    simulate_convergence,
     uniform,
 )
 
@@ -206,8 +208,6 @@ def test_variance_of_drawing_blocks(n: int, k: int, t: int) -> None:
 
 
 def test_binomial_law_of_many_rounds() -> None:
-    from mrsa_jax.selection._convergence import _binomial_law
-
     for trials, chance in ((1, 0.5), (10, 0.0), (10, 1.0), (2000, 1e-3), (2000, 0.97)):
         law = stats.binom(trials, chance).pmf(np.arange(trials + 1))
         assert np.allclose(_binomial_law(trials, chance), law, rtol=1e-9, atol=1e-300)
