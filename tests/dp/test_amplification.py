@@ -39,6 +39,18 @@ def test_a_round_of_blocks_gives_participation_away() -> None:
         assert found < 0.1 * unamplified
 
 
+def test_who_removes_and_who_adds_a_client_are_not_exchanged() -> None:
+    """Privacy losses of a sum with the client against one without it, and the other way round."""
+    target, grid = 3, np.linspace(-9.0, 13.0, 20_001)
+    found = block_losses(0.1, target, 1.0)
+    with_it, without = (_density(grid, 0.1, mean) for mean in (target, target - 1))
+    for own, more, less in (
+        (found._pmf_remove, with_it, without), (found._pmf_add, without, with_it)
+    ):  # fmt: skip
+        exact = integrate.trapezoid(np.maximum(more - np.exp(1.0) * less, 0.0), grid)
+        np.testing.assert_allclose(own.get_delta_for_epsilon(1.0), exact, rtol=5e-3, atol=1e-7)
+
+
 def test_rounds_of_blocks_compose() -> None:
     """Against draws of five rounds, of either side."""
     chance, target, noise, rounds = 0.3, 3, 1.5, 5

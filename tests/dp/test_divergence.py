@@ -49,7 +49,7 @@ SHIFTS = ((1,), (2,), (5,), (1, 1), (3, 1), (1, 1, 1, 1, 1, 1), (4, 0, 2))
 
 
 def norms(shift: tuple[int, ...]) -> dict[str, float]:
-    return {"l2": math.hypot(*shift), "l1": float(sum(shift)), "dim": len(shift)}
+    return {"l2": math.hypot(*shift), "l1": float(sum(map(abs, shift))), "dim": len(shift)}
 
 
 def test_skellam_bound_holds_and_is_near() -> None:
@@ -80,6 +80,22 @@ def test_skellam_bound_holds_and_is_near() -> None:
                 assert bound <= above
                 if mu == 300.0 and shift == (5,):
                     assert bound <= found * (1.02 + 0.02 / (order - 1))
+
+
+def test_orders_between_integers_pay_for_the_part_beyond() -> None:
+    """Step 3 of the proof: a coordinate that moves s costs c a (1 - a) / 2, a part of alpha s."""
+    for mu, order, shift in itertools.product(
+        (30.0, 300.0), (2.5, 4.5), ((1,), (1, 1), (1, -1, 1))
+    ):
+        curvature = -math.log1p(-(1 / mu + 2.5 / mu**2))
+        beyond = sum((order * s % 1) * (1 - order * s % 1) for s in shift)
+        squares = sum(s * s for s in shift)
+        proven = curvature / 2 * (order * squares + beyond / (order - 1))
+        above, bound = renyi_bound(
+            "skellam", [math.ceil(order), order], variance=mu, count=1, **norms(shift)
+        )
+        assert proven * (1 - 1e-12) <= bound
+        assert bound <= above
 
 
 def test_curvature_of_skellam_masses() -> None:

@@ -392,6 +392,15 @@ def test_blocks_that_are_not_finite_are_left_out(name):
     assert np.isfinite(np.asarray(rule(np.full((BLOCKS, DIM), np.nan), weights))).all()
 
 
+@pytest.mark.parametrize("name", ["weighted_mean", "coordinate_median"])
+def test_infinite_weights_count_as_absent(name):
+    values, weights = sample(8)
+    for infinite in (np.inf, np.nan):
+        spoilt, gone = weights.copy(), weights.copy()
+        spoilt[1], gone[1] = infinite, 0.0
+        np.testing.assert_array_equal(RULES[name](values, spoilt), RULES[name](values, gone))
+
+
 def test_the_mean_has_no_defence():
     values, weights = sample(8)
     values[0, 0] = np.inf

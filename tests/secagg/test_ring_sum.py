@@ -16,6 +16,7 @@ import mrsa_jax as mj
 from mrsa_jax import _device
 from mrsa_jax.secagg import (
     Block,
+    Seeds,
     complete_plan,
     derive_seeds,
     key_material,
@@ -145,6 +146,21 @@ def test_padded_inputs_equal_openssl(name, engine):
     for present in ([True] * 5, [True, False, True, True, False]):
         got = pad_inputs(seeds, inputs, plan, 6, present=np.asarray(present))
         assert np.array_equal(got, expected_padded(seeds, inputs, plan, 6, present))
+
+
+def test_compiled_loops_number_the_blocks_of_a_plans_later_part(monkeypatch):
+    def started(job, *_):
+        numbers.append(job[-1][:, 1].tolist())
+        return []
+
+    numbers: list[list[int]] = []
+    monkeypatch.setattr(masking, "_start_tiles", started)
+    edges = np.stack(np.triu_indices(5, 1), axis=1).astype(np.int32)
+    words = (np.zeros((count, 8), np.uint32) for count in (5, len(edges)))
+    seeds = Seeds(*map(jnp.asarray, (np.arange(5, dtype=np.int32), *words, edges)))
+    with mj.use_form("loops"):
+        padded_and_sum(seeds, inputs_for(TWO), TWO, 6, first_block=3)
+    assert numbers == [[3, 3], [4, 4]]  # pair pads and self pads of each block
 
 
 def test_padded_inputs_equal_openssl_over_several_chunks(monkeypatch):

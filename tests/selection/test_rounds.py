@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import ConfigurationError, Status, availability, privacy, selection
+from mrsa_jax._streams import Stream, as_key, round_key, trial_key
 from mrsa_jax.selection import component_sums, learnt_sums, rollout_rounds
 
 POLICIES = ("ignore", "abort", "drop_block")
@@ -205,6 +206,19 @@ def test_rollouts_learn_what_the_oracle_says(policy: str) -> None:
         threshold=5,
     )
     assert (alone.participation == rows[0]).all()
+
+
+def test_losses_of_a_round_are_drawn_by_its_own_key() -> None:
+    selector, online = selection.bernoulli(6, 1.0), availability.independent(0.0)
+    steps, key = availability.independent_steps(0.3), trial_key(as_key(3), 0)
+    played = rollout_rounds(3, selector, online, steps, 3, policy="ignore", blocks=1)
+
+    @jax.jit
+    def drawn() -> Any:
+        keys = [round_key(key, j, Stream.STEPS) for j in range(3)]
+        return jnp.stack([steps.sample(own, jnp.ones(6, jnp.bool_)) for own in keys])
+
+    np.testing.assert_array_equal(played.survivors, drawn())
 
 
 @pytest.mark.parametrize("separation", [None, 1, 3])

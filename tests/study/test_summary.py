@@ -7,6 +7,7 @@ import math
 import numpy as np
 import xarray as xr
 
+from mrsa_jax import Status
 from mrsa_jax.study import sentences, summarise
 
 
@@ -42,6 +43,26 @@ def test_trials_are_averaged_and_the_worst_privacy_is_kept(results: xr.Dataset) 
     assert row.strong_privacy == 1
     assert row.exposed_clients == 1.0
     assert row.accuracy is None
+
+
+def test_rounds_errors_and_failures_are_of_one_of_several_trials(results: xr.Dataset) -> None:
+    bare = results.drop_vars(["accuracy", "reconstruction_error", "participation"])
+    codes = np.array([[Status.OK, Status.UNRELIABLE, Status.OK], [Status.SKIPPED] * 3], np.int32)
+    trials = [
+        bare.assign(
+            status=(("scheme", "round"), codes if trial < 2 else 0 * codes + Status.OK),
+            skipped=bare["skipped"] & (trial == 0),
+            hidden_among_worst=(("scheme", "round"), np.full((2, 3), 2.0 + trial)),
+        )
+        for trial in range(4)
+    ]
+    joined = {"data_vars": "different", "coords": "minimal", "compat": "equals", "join": "exact"}
+    random, partition = summarise(xr.concat(trials, "trial", **joined))
+    assert math.isclose(random.cardinality_error or 0, 0.3 / math.sqrt(3 * 4))
+    assert random.failures == {"UNRELIABLE": 2 / 4}
+    assert partition.failures == {}
+    assert (random.skipped_rounds, partition.skipped_rounds) == (0.0, 1 / 4)
+    assert random.hidden_among_worst == 2.0
 
 
 def test_sentences_say_who_is_exposed_and_what_it_costs(results: xr.Dataset) -> None:

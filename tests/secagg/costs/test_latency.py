@@ -138,6 +138,16 @@ def test_the_wait_ends_by_quantile_or_timeout() -> None:
     assert (half == order[1]).all()
 
 
+def test_each_round_and_each_cause_has_its_own_slow_downs() -> None:
+    """Step 0 of one round after another: the slowest computer, and the slowest link."""
+    tails = {"compute_slowdown": exponential_tail(1.0), "link_slowdown": exponential_tail(1.0)}
+    seconds = operation_seconds(**{**IDLE, "key_pairs": 0.5})  # two of them
+    computers = _model(**tails, client_seconds=seconds)
+    links = _model(**tails, up_bytes_per_second=float(_costs().bytes_up[0, 0]))
+    slowest = [round_latency(5, _costs(), own, 3).seconds[:, 0] for own in (computers, links)]
+    assert len(set(np.round(slowest, 5).ravel().tolist())) == 6
+
+
 def test_a_lost_client_is_waited_for_until_the_timeout() -> None:
     seconds = operation_seconds(**{**IDLE, "prg_words": 0.01})
     costs = _costs(lost_at_input=1)
