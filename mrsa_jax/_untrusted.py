@@ -11,10 +11,28 @@ import re
 import zlib
 from typing import Any
 
+from mrsa_jax._errors import DataNotFoundError
+
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 2**20
 _FORMULA = "=+-@\t\r"  # what makes a spreadsheet compute a cell, or reach another one
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def start_of(path: pathlib.Path, count: int) -> bytes:
+    """Return the first bytes of a file as it is.
+
+    Raises:
+        DataNotFoundError: If there is none that can be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(count)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataNotFoundError(
+            f"{path}: expected a file; found none that can be read ({reason})"
+        ) from error
 
 
 def read_bytes(path: pathlib.Path, most: int) -> bytes:

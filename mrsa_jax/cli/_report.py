@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mrsa_jax._errors import require
 from mrsa_jax._flags import File
 from mrsa_jax.cli._console import print_json
 
@@ -49,6 +50,7 @@ class ReportConfig:
 
 def run_report(config: ReportConfig) -> int:
     """Write the page and return the exit status."""
+    require(config.folder.is_dir(), "folder", "must be a folder", str(config.folder))
     from mrsa_jax.reproduce import ReproduceConfig
     from mrsa_jax.study import report
 

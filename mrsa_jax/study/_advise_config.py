@@ -12,6 +12,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._flags import Count, File, Folder, Name, Number
 from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax._untrusted import start_of
 from mrsa_jax.study._availability import parse_availability
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._validate import check_seed
@@ -103,7 +104,7 @@ class AdviseConfig(Shown):
 
 
 def check_advise(config: AdviseConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
     check_seed(config)
     check_least(config, num_clients=FEWEST_IN_A_SUM, rounds=1, trials=0, want_privacy=1)
     for name in ("num_clients", "cohort_size", "dropout_rate"):
@@ -125,6 +126,8 @@ def check_advise(config: AdviseConfig) -> None:
         parse_scheme(text)
     alone = config.out is None and config.overwrite
     require(not alone, "overwrite", "must come with --out", config.overwrite)
+    if config.log is not None:
+        start_of(config.log, 0)  # its absence is told before anything heavy is imported
 
 
 def check_cohort(num_clients: int, cohort_size: int | None) -> None:

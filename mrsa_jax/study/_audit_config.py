@@ -12,6 +12,7 @@ from mrsa_jax._checks import check_least, check_number, check_positive
 from mrsa_jax._errors import require
 from mrsa_jax._flags import File, Folder, Name
 from mrsa_jax._html import Shown
+from mrsa_jax._untrusted import start_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +127,7 @@ _NOISE = ("noise_multiplier", "clip", "delta", "spread")
 
 
 def check_audit(config: AuditConfig) -> None:
-    """Raise `ConfigurationError` for the first setting that breaks a rule."""
+    """Raise `ConfigurationError` for the first setting that breaks a rule, or for a missing log."""
     check_positive(config, "memory_gib")
     check_number(config.effort, "effort", "must be a number of at least 0", 0.0)
     check_least(config, fail_below=1, planned=1)
@@ -153,3 +154,4 @@ def check_audit(config: AuditConfig) -> None:
         require(there, name, "must lie in an existing folder", str(path))
     alone = config.out is None and config.overwrite
     require(not alone, "overwrite", "must come with --out", config.overwrite)
+    start_of(config.file, 0)  # its absence is told before anything heavy is imported

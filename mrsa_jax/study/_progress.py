@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
 from mrsa_jax._errors import require
@@ -185,6 +184,8 @@ def peak_process_bytes() -> int | None:
 
 def peak_device_bytes() -> int | None:
     """Return the most memory that any accelerator has held; None where none keeps count."""
+    import jax  # takes a second: not to say that a file is being read
+
     most = [
         (device.memory_stats() or {}).get("peak_bytes_in_use") for device in jax.local_devices()
     ]

@@ -76,3 +76,34 @@ def test_what_is_not_loaded_when_work_begins(
 def test_what_a_command_needs_would_be_seen(tmp_path: pathlib.Path) -> None:
     assert _loaded("train", "stage", "flax xarray", tmp_path) == ["flax"]
     assert _loaded("sweep study.toml", "stage", "jax zarr", tmp_path) == ["jax", "zarr"]
+
+
+_MISSING = """
+import sys
+from mrsa_jax.cli import main
+
+for words in sys.argv[2:]:
+    assert main(words.split()) == 2, words
+    print("loaded:", *(name for name in sys.argv[1].split() if name in sys.modules), flush=True)
+"""
+_ABSENT = {
+    "audit none.csv": "none.csv: expected a file",
+    "advise --log none.csv": "none.csv: expected a file",
+    "watch none.csv": "`file` must be a participation log that is there",
+    "sweep none.toml": "`study` must be an existing TOML file",
+    "report none": "`folder` must be a folder",
+}
+
+
+def test_a_missing_file_is_told_before_anything_heavy_is_imported(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _MISSING, "jax numpy numba scipy", *_ABSENT],
+        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["loaded:"] * len(_ABSENT)
+    errors = done.stderr.splitlines()
+    assert len(errors) == len(_ABSENT), done.stderr
+    for line, words in zip(errors, _ABSENT.values(), strict=True):
+        assert line.startswith("error: ")
+        assert words in line

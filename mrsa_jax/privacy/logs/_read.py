@@ -15,9 +15,10 @@ from typing import Any, Literal
 from mrsa_jax._arrays import is_table
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
+from mrsa_jax._untrusted import start_of
 from mrsa_jax.privacy.logs import _columns
 from mrsa_jax.privacy.logs._table import Layout, ParticipationLog, fault
-from mrsa_jax.privacy.logs._text import start_of, text_format
+from mrsa_jax.privacy.logs._text import text_format
 
 LayoutName = Literal["auto", "long", "matrix"]
 OrderName = Literal["sorted", "file"]

@@ -8,8 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from mrsa_jax._errors import DataNotFoundError
-from mrsa_jax._untrusted import read_bytes
+from mrsa_jax._untrusted import read_bytes, start_of
 from mrsa_jax.privacy.logs._table import fault
 
 _MARK = b"\xef\xbb\xbf"  # of the order of bytes
@@ -47,22 +46,6 @@ def text_format(path: pathlib.Path) -> str:
     if _NVFLARE.search(start):
         return "nvflare"
     return "jsonl" if start.startswith(b"{") else "csv"
-
-
-def start_of(path: pathlib.Path, count: int) -> bytes:
-    """Return the first bytes of a file as it is.
-
-    Raises:
-        DataNotFoundError: If there is none that can be read.
-    """
-    try:
-        with path.open("rb") as stream:
-            return stream.read(count)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataNotFoundError(
-            f"{path}: expected a file; found none that can be read ({reason})"
-        ) from error
 
 
 def _first_bytes(path: pathlib.Path) -> bytes:
