@@ -41,6 +41,18 @@ def test_a_program_that_ends_without_the_line_is_no_start(tmp_path: pathlib.Path
     assert _startup._start(_program(""), tmp_path, []) == ""
 
 
+def test_a_cold_start_has_empty_caches_of_its_own_each_time(tmp_path: pathlib.Path) -> None:
+    code = (
+        "import os\n"
+        "place = os.environ['JAX_COMPILATION_CACHE_DIR'], os.environ['NUMBA_CACHE_DIR']\n"
+        "used = any(map(os.path.exists, place))\n"
+        "[os.makedirs(one, exist_ok=True) for one in place]\n"
+        "print('used' if used else 'empty')"
+    )
+    for _ in range(2):
+        assert _startup._start(_program(code), tmp_path, ["empty"], is_cold=True) == ""
+
+
 def test_a_case_that_does_not_start_has_no_time() -> None:
     with pytest.raises(bench.ResultsDifferError, match="must be a known command"):
         _startup._measure("wrong", _startup._Command("simulte"), 1)
