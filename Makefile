@@ -32,8 +32,9 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.made
 	$(UV) -e '.[test]'
 	@touch $@ $(VENV)/.run
 
+# byte code is kept whatever the environment says: each command would pay seconds for it anew
 demo: $(VENV)/.run
-	$(BIN)/mrsa-jax demo
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/mrsa-jax demo
 
 # two workers: most tests compile and compute on one core
 WORKERS ?= 2
