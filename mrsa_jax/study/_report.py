@@ -25,6 +25,7 @@ from mrsa_jax.study._page import (
     provenance_section,
     settings_section,
 )
+from mrsa_jax.study._progress import performance_words
 from mrsa_jax.study._report_drift import drift_section
 from mrsa_jax.study._report_noise import noise_section
 from mrsa_jax.study._summary import Row
@@ -118,7 +119,11 @@ def study_page(
         charts_section(_costs(results), series, "Privacy and its cost"),
         charts_section(others, series),
         figures_section(captioned(more), "Pictures"),
-    ]
+        Section("How the trainings went", paragraphs(
+            f"{label}: {performance_words(record)}."
+            for label, record in manifest.get("performance", {}).items()
+        )),
+    ]  # fmt: skip
     size = results.sizes
     trials = f", {size['trial']} trials" if "trial" in size else ""
     lead = f"{size['client']} clients, {size['round']} rounds{trials}, seed {manifest['seed']}"
