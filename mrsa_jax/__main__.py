@@ -6,11 +6,22 @@ import atexit
 import os
 import sys
 
-from mrsa_jax.cli import INTERRUPTED, main
+_FIRST = "starting"
+
+
+def _say(text: str) -> None:
+    """Write on the line that a terminal is at, for as long as nothing else is."""
+    if sys.stderr is not None and sys.stderr.isatty() and len(sys.argv) > 1:
+        sys.stderr.write(f"{text}\r")
+        sys.stderr.flush()
 
 
 def run() -> None:
     """Run the command line and leave with its exit status."""
+    _say(_FIRST)
+    from mrsa_jax.cli import INTERRUPTED, main  # takes some tenths of a second
+
+    _say(" " * len(_FIRST))
     status = main()
     if status != INTERRUPTED:  # XLA may still be computing what was interrupted
         atexit._run_exitfuncs()

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 FoundT = TypeVar("FoundT")
 _MOST_CPU_DEVICES = 8  # each holds a copy of the data; a round has few clients to share out
 # For encodings that lack them: lines of tables and frames, and signs between numbers.
-_PLAIN = str.maketrans(dict(zip("─━│┃╭╮╰╯–", "--||++++-", strict=True)) | {"±": "+-", "…": "..."})
+_PLAIN = str.maketrans(
+    dict(zip("─━│┃╭╮╰╯–▁▂▃▄▅▆▇█", "--||++++-_.-=+*%#", strict=True)) | {"±": "+-", "…": "..."}
+)
 _PLAIN_LETTERS = "mrsa_jax.plain_letters"  # how the handler of those letters is registered
 _COMPILERS = {"jax", "jaxlib", "llvmlite", "numba"}
 _WAITS = "jax._src.array"  # for values: not a compiler's work
@@ -104,27 +106,47 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
+def _board(console: Any) -> Any:
+    """Return bars, below what is drawn above them and changes in place."""
+    from rich import progress
+
+    class Board(progress.Progress):
+        above: Any = None
+
+        def get_renderables(self) -> Iterator[Any]:
+            if self.above is not None:
+                yield self.above
+            yield from super().get_renderables()
+
+    return Board(
+        progress.TextColumn("{task.description:38}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}", markup=False),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
 class Bars:
     """Progress on standard error: bars on a terminal, a line for each stage elsewhere.
 
+    On a terminal something moves all the time, between stages too.
+
     Args:
         device: Whether to say first what programs run on, which starts JAX.
+        show: Shows what is found before all of it is.
     """
 
-    def __init__(self, device: bool = True) -> None:
-        from rich import progress
-
+    def __init__(
+        self, device: bool = True, show: Callable[[Any, Bars], None] | None = None
+    ) -> None:
         self._console = error_console()
-        self._bars = progress.Progress(
-            progress.TextColumn("{task.description:38}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.fields[note]}", markup=False),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
+        self._bars = _board(self._console)
+        self._show = show
+        self._pulse: TaskID | None = None  # what moves while no stage is on its way
         self._task: TaskID | None = None
         self._start = self._last_line = time.perf_counter()
         self._name = self._note = ""
@@ -134,16 +156,50 @@ class Bars:
 
     def __enter__(self) -> Bars:
         self._bars.start()
+        self._beat("starting")
         self._interrupts.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._interrupts.__exit__()
-        self._bars.stop()
+        self.rest()
 
     def rest(self) -> None:
         """Draw nothing more, so that something else can be printed."""
+        self._bars.above = None
+        self._beat(None)
+        self._bars.live.transient = not self._bars.task_ids
         self._bars.stop()
+
+    def go_on(self, name: str) -> None:
+        """Draw again, after a rest, that work goes on."""
+        for task in self._bars.task_ids:
+            self._bars.remove_task(task)
+        self._task = None
+        self._bars.start()
+        self._beat(name)
+
+    def _beat(self, name: str | None) -> None:
+        """Show that work without stages goes on; or with None, that a stage begins."""
+        if self._pulse is not None:
+            self._bars.remove_task(self._pulse)
+        self._pulse = None if name is None else self._bars.add_task(name, total=None, note="")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is drawn is seen where results are printed."""
+        return bool(self._console.is_terminal) and sys.stdout.isatty()
+
+    def found(self, so_far: Any) -> None:
+        """Show what is known by now."""
+        self._interrupts.check()
+        if self._show is not None:
+            self._show(so_far, self)
+
+    def draw(self, above: Any) -> None:
+        """Draw something above the bars, in place of what was there."""
+        self._bars.above = above
+        self._bars.refresh()
 
     def stage(self, name: str, total: int) -> None:
         self._interrupts.check()
@@ -152,14 +208,19 @@ class Bars:
             self.say_device()
         self._name, self._note = name, ""
         self._stage_start = None
+        self._beat(None)
         if not self._console.is_terminal:
             self._line(f"{name} ({total})")
+        if self._bars.above is not None and self._task is not None:
+            self._bars.remove_task(self._task)  # there is less room
         self._task = self._bars.add_task(escape(name), total=total, note="")
 
     def update(self, done: int, total: int) -> None:
         self._interrupts.check()
         if self._task is not None:
             self._bars.update(self._task, completed=done, total=total, note=self._note)
+            if done >= total and self._pulse is None:
+                self._beat("...")
         now = time.perf_counter()
         if self._stage_start is None:
             self._stage_start = (now, done)
@@ -265,6 +326,7 @@ def drawn(
     run: Callable[[Any, Bars, Callable[[Any], None]], FoundT],
     config: Any,
     show: Callable[[FoundT], None],
+    early: Callable[[Any, Bars], None] | None = None,
 ) -> tuple[FoundT, float]:
     """Run what reports its progress under bars; return what it found, and its seconds.
 
@@ -272,13 +334,16 @@ def drawn(
         run: Takes the settings, what receives the progress, and what prints.
         config: The settings.
         show: Prints what was found, once the bars are gone.
+        early: Shows what is found before all of it is.
     """
     start = time.perf_counter()
-    with Bars() as bars:
+    with Bars(show=early) as bars:
 
         def shown(found: FoundT) -> None:
             bars.rest()
             show(found)
+            sys.stdout.flush()
+            bars.go_on("writing")
 
         found = run(config, bars, shown)
     return found, time.perf_counter() - start
@@ -320,26 +385,46 @@ def print_table(
     """Print rows of text, and return the console for what is said below.
 
     Args:
+        headings: As of `table`, like what follows.
+        rows: Of the table.
+        title: Of the table.
+        left: Of the table.
+        has_total: Of the table.
+        width: Letters in a line where there is no terminal.
+    """
+    console = output_console(width)
+    console.print(table(headings, rows, title=title, left=left, has_total=has_total))
+    return console
+
+
+def table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    title: str | None = None,
+    left: Collection[int] = (0,),
+    has_total: bool = False,
+) -> Any:
+    """Return rows of text as they are printed.
+
+    Args:
         headings: Of the columns.
         rows: Their cells: text, or rich's own, which has colours.
         title: Above the table.
         left: Columns of text; the others are numbers, set to the right.
         has_total: Whether the last row is set apart.
-        width: Letters in a line where there is no terminal.
     """
     from rich import box
     from rich.table import Table
 
-    console = output_console(width)
     shown = None if title is None else escape(title)
-    table = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    made = Table(title=shown, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, heading in enumerate(headings):
-        table.add_column(heading, overflow="fold", justify="left" if i in left else "right")
+        made.add_column(heading, overflow="fold", justify="left" if i in left else "right")
     for i, row in enumerate(rows):
         cells = (escape(cell) if isinstance(cell, str) else cell for cell in row)
-        table.add_row(*cells, end_section=has_total and i == len(rows) - 2)
-    console.print(table)
-    return console
+        made.add_row(*cells, end_section=has_total and i == len(rows) - 2)
+    return made
 
 
 def coloured(words: str, style: str) -> Any:

@@ -27,6 +27,7 @@ def run_kind(
     *,
     as_json: Callable[[Any], object] = operator.attrgetter("content"),
     devices: int | None = 1,
+    early: Callable[[Any, Bars], None] | None = None,
 ) -> tuple[Any, float]:
     """Run a command from its settings; return what it found, and its seconds.
 
@@ -37,6 +38,7 @@ def run_kind(
         show: Prints what was found.
         as_json: Gives what is printed of it as JSON, where the settings ask for that.
         devices: How many a CPU is to be; one a core if None.
+        early: Shows what is found before all of it is, but for those who ask for JSON.
     """
     validate(config)  # before JAX is imported: a misuse is answered at once
     use_compile_cache()
@@ -51,4 +53,4 @@ def run_kind(
         return found
 
     printed = (lambda found: print_json(as_json(found))) if config.json else show
-    return drawn(run, config, printed)
+    return drawn(run, config, printed, None if config.json else early)

@@ -41,6 +41,15 @@ class Notes(Protocol):
         ...
 
 
+@runtime_checkable
+class Finds(Protocol):
+    """Receives what is found before all of it is, from those who show it as it comes."""
+
+    def found(self, so_far: Any) -> None:
+        """Show what is known by now, in place of what was shown before."""
+        ...
+
+
 class Silent:
     """Progress that nobody watches."""
 

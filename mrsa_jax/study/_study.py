@@ -27,7 +27,7 @@ from mrsa_jax.study._load import to_toml
 from mrsa_jax.study._mechanism import build_bounded
 from mrsa_jax.study._memory import stated_memory
 from mrsa_jax.study._played import lossy_trials, segments_of
-from mrsa_jax.study._progress import Progress, note, performance_words, warn
+from mrsa_jax.study._progress import Finds, Progress, note, performance_words, warn
 from mrsa_jax.study._run_folder import run_folder
 from mrsa_jax.study._training import train_schemes
 from mrsa_jax.study._variables import (
@@ -158,7 +158,10 @@ def run_and_save(
     if not isinstance(config, TrainConfig):
         with _store.study_folder(config) as folder:
             with _tracking.trackers(config.track, folder.path / _TRACKING) as callbacks:
-                results = _described(config, train_schemes(config, progress, None, callbacks))
+                trained = train_schemes(
+                    config, progress, None, callbacks, _telling(config, progress)
+                )
+            results = _described(config, trained)
             return _save(config, folder, results, show)
     if config.resume and _store.is_complete(config):
         note(progress, f"nothing to resume: the run in {config.out} is complete")
@@ -175,12 +178,22 @@ def run_and_save(
             on_damage=functools.partial(warn, progress),
         )
         with _tracking.trackers(config.track, own.tracking) as callbacks:
-            results = _described(config, train_schemes(config, progress, checkpoints, callbacks))
+            trained = train_schemes(
+                config, progress, checkpoints, callbacks, _telling(config, progress)
+            )
+            results = _described(config, trained)
         with _store.study_folder(config, is_held=True) as folder:
             if own.tracking.is_dir():
                 # copied: the run keeps its own until the study takes its place
                 shutil.copytree(own.tracking, folder.path / _TRACKING, symlinks=True)
             return _save(config, folder, results, show)
+
+
+def _telling(config: Config, progress: Progress) -> Callable[[xr.Dataset], None] | None:
+    """Return what shows results before they are whole; None where nobody looks."""
+    if not isinstance(progress, Finds):
+        return None
+    return lambda results: progress.found(SavedStudy.of(_described(config, results), config.out))
 
 
 def _save(

@@ -151,7 +151,7 @@ def _row(one: xr.Dataset) -> Row:
         expected_cardinality=_finite(one["expected_cardinality"]),
         cardinality_error=_finite(one["cardinality_deviation"] / np.sqrt(rounds * trials)),
         skipped_rounds=float(one["skipped"].sum("round").mean()),
-        accuracy=float(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
+        accuracy=_finite(one["accuracy"].isel(evaluation=-1)) if "accuracy" in one else None,
         reconstruction_error=_median(one.get("reconstruction_error")),
         privacy_level=_fact(one, "privacy_level"),
         round_seconds=_fact(one, "round_seconds"),

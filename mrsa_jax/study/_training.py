@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mrsa_jax import federated, selection
-from mrsa_jax._device import platform
+from mrsa_jax._device import in_context, platform
 from mrsa_jax._memory import memory_words
+from mrsa_jax._selector import cohort_size_of
 from mrsa_jax._streams import as_key
 from mrsa_jax.study import _build, _drift, _noise, _segments, _tracking, _trial
 from mrsa_jax.study._config import DemoConfig, Scheme, TrainConfig, schemes_of, secret_seed
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _WEAK = {"weak_lower": "at least this", "weak_upper": "at most this"}
+_LEARNT = ("accuracy", "reconstruction_error")  # what a table shows of a scheme once it is trained
 
 
 @dataclasses.dataclass
@@ -97,14 +101,19 @@ def train_schemes(
     progress: Progress,
     checkpoints: Any = None,
     callbacks: Sequence[_tracking.Callback] = (),
+    early: Callable[[xr.Dataset], None] | None = None,
 ) -> xr.Dataset:
     """Train every scheme of a study, and in a demo attack it.
+
+    What a server can know of who took part does not depend on training: it is told before.
 
     Args:
         config: The study.
         progress: Receives how far it is.
         checkpoints: Where a study of one scheme is saved and continued from, or None.
         callbacks: Each is told of every round of every scheme.
+        early: Receives a data set of what is known before anything is trained, and after each
+            scheme what is known by then; what is still to come is nan or missing.
 
     Returns:
         The data set; how the trainings went is in its attribute `performance`, by scheme.
@@ -117,10 +126,21 @@ def train_schemes(
     clients, population = setting.clients, config.population
     available, rates = _build.build_online(config.seed, population, clients)
     shared = known_before(config, schemes, available, rates)
-    played = [play(config, scheme, available, setting.dim) for scheme in schemes]
+    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
+    with _compiling(setting, schemes):
+        progress.stage("what the server can know", len(schemes))
+        played = []
+        for scheme in schemes:
+            played.append(play(config, scheme, available, setting.dim))
+            progress.update(len(played), len(schemes))
+        known = shared | history_variables([one.history for one in played])
+        weak = [_quick_weak(config, one) for one in played]
+        tell = functools.partial(_tell, early, known, axes, weak)
+        tell([])
     columns: list[dict[str, Any]] = []
-    for scheme, one in zip(schemes, played, strict=True):
-        columns.append(_train_one(setting, scheme, one, checkpoints, callbacks))
+    for scheme, one, own in zip(schemes, played, weak, strict=True):
+        columns.append(own | _train_one(setting, scheme, one, checkpoints, callbacks))
+        tell(columns)
     trained = _trained_variables(columns) | {"samples": ("client", setting.samples)}
     if not config.protocol.is_plain:
         learnt = np.stack([c["components"] for c in columns])
@@ -134,8 +154,7 @@ def train_schemes(
     if segmented:
         facts = [own.facts() for own in segmented]
         trained |= {name: ("scheme", np.asarray([own[name] for own in facts])) for name in facts[0]}
-        shared = shared | {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
-    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
+        known |= {"upload_rate": ("client", segmented[0].rates, {"units": "bit/s"})}
     more: dict[str, Any] = {}
     if "noise" in columns[0]:
         trained |= _noise.variables(config.aggregation, [column["noise"] for column in columns])
@@ -145,7 +164,7 @@ def train_schemes(
     import xarray as xr  # takes a second: not before the first round
 
     return xr.Dataset(
-        shared | history_variables([one.history for one in played]) | trained,
+        known | trained,
         coords=axes | more | {"evaluation": columns[0]["evaluated_rounds"] + 1},
         attrs={
             "performance": {
@@ -154,6 +173,89 @@ def train_schemes(
             }
         },
     )
+
+
+@contextlib.contextmanager
+def _compiling(setting: _Setting, schemes: Sequence[Scheme]) -> Iterator[None]:
+    """Compile what trains on another core than the block's own, by one round that leaves nothing.
+
+    Where accelerators run many rounds as one program, or cohorts have no size that is known
+    beforehand, the first round compiles.
+    """
+    config = setting.config
+    sizes = {cohort_size_of(_build.build_selector(one, config.population)) for one in schemes}
+    if platform() != "cpu" or not (config.protocol.is_plain and config.hetero.is_plain):
+        sizes.clear()
+    _import_all(config)
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    try:
+        started = [
+            pool.submit(in_context(_first_round), setting, size)
+            for size in sizes
+            if size is not None
+        ]
+        yield
+        concurrent.futures.wait(started)  # what failed fails again where it is asked for
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _import_all(config: DemoConfig | TrainConfig) -> None:
+    """Import what loads at its first use: two threads that do may break Python 3.11's parser."""
+    from mrsa_jax import _chacha20_loops, _elimination
+
+    del _chacha20_loops, _elimination
+    _build.build_server(config.training)
+    for name in ("memory_estimate", "train"):
+        getattr(federated, name)
+
+
+def _first_round(setting: _Setting, size: int) -> None:
+    """Train one round as all rounds are trained, so that their programs are there."""
+    config = setting.config
+    setting.stated_bytes(size)
+    history = np.zeros((1, config.population.num_clients), np.bool_)
+    history[0, :size] = True
+    federated.train(
+        model=setting.model,
+        memory_bytes=setting.memory_bytes,
+        mesh=setting.mesh,
+        measure_drift=config.training.measure_drift,
+        **_given(setting, history, _plain_aggregator(setting, size, "compiling")),
+    )
+
+
+def _quick_weak(config: DemoConfig | TrainConfig, played: Played) -> dict[str, np.ndarray]:
+    """Return bounds on weak T after each round that take no search, for a demo."""
+    is_plain = played.rounds is None and played.segments is None
+    if not isinstance(config, DemoConfig) or not is_plain:
+        return {}
+    bounds = _trial.quick_bounds(played.history)
+    return {} if bounds is None else dict(zip(_WEAK, bounds, strict=True))
+
+
+def _tell(
+    early: Callable[[xr.Dataset], None] | None,
+    known: dict[str, Any],
+    axes: dict[str, Any],
+    weak: Sequence[dict[str, np.ndarray]],
+    columns: Sequence[dict[str, Any]],
+) -> None:
+    """Tell what is known of all schemes and what the first of them have learnt."""
+    if early is None:
+        return
+    import xarray as xr
+
+    more = {
+        name: np.full_like(columns[0][name], np.nan)
+        for name in _LEARNT
+        if columns and name in columns[0]
+    }
+    learnt = [
+        own | (more if i >= len(columns) else {name: columns[i][name] for name in more})
+        for i, own in enumerate(weak)
+    ]
+    early(xr.Dataset(known | _trained_variables(learnt), coords=axes))
 
 
 def train_points(
@@ -287,7 +389,8 @@ def _train_one(
         column["noise"] = _noise.accounted(config, setting.dim, result, played)
     if result.drift is not None:
         column["drift"] = _drift.measured(result.drift, played, setting.weights)
-    if played.rounds is None and played.segments is None:
+    is_plain = played.rounds is None and played.segments is None
+    if is_plain and isinstance(config, TrainConfig):
         progress.stage(f"{scheme.label}: weak T", 1)
         weak = _trial.weak_bounds(played.history)
         if weak is not None:
@@ -299,16 +402,20 @@ def _train_one(
 
 def _arguments(setting: _Setting, scheme: Scheme, played: Played) -> dict[str, Any]:
     """Return what a training is given of its own, by the names of `federated.train`."""
+    own = _given(setting, played.to_train, _aggregator(setting, scheme, played))
+    return own | {"slot_order": None if played.segments is None else played.segments.order}
+
+
+def _given(setting: _Setting, participation: Any, aggregator: Any) -> dict[str, Any]:
     training = setting.config.training
     return {
         "seed": as_key(setting.config.seed),
         "client_data": setting.clients,
-        "participation": played.to_train,
+        "participation": participation,
         "trainer": setting.trainer,
-        "aggregator": _aggregator(setting, scheme, played),
+        "aggregator": aggregator,
         "server": _build.build_server(training),
         "rate_schedule": _build.build_rate_schedule(training),
-        "slot_order": None if played.segments is None else played.segments.order,
         "weights": setting.weights,
         "test": setting.test,
         "evaluate_every": training.evaluate_every,
@@ -329,9 +436,14 @@ def _aggregator(setting: _Setting, scheme: Scheme, played: Played) -> Any:
     if played.segments is not None:
         rule = _build.CLIP_RULES[config.aggregation.clip_rule](config.aggregation)
         return played.segments.aggregator(secret, config.aggregation, rule)
+    return _plain_aggregator(setting, _num_slots(played), scheme.label, rule=played.rule)
+
+
+def _plain_aggregator(setting: _Setting, num_slots: int, *names: str, rule: Any = None) -> Any:
+    config = setting.config
     return _build.build_aggregator(
-        secret, config.aggregation, _num_slots(played), setting.dim,
-        rule=played.rule, samples=setting.samples, cohort_size=config.population.cohort_size,
+        secret_seed(config, *names), config.aggregation, num_slots, setting.dim,
+        rule=rule, samples=setting.samples, cohort_size=config.population.cohort_size,
     )  # fmt: skip
 
 
@@ -365,5 +477,6 @@ def _attack(setting: _Setting, scheme: Scheme, played: Played, parameters: Any) 
         ),
         rounds=rounds,
         weights=setting.weights,
+        mesh=setting.mesh,
         progress=report,
     )  # fmt: skip

@@ -24,6 +24,7 @@ from mrsa_jax.data import ClientData
 _MOST_PROVEN, _MOST_PRODUCTS = 10**7, 10**9
 # Measured: copies of all trials' histories, and bytes for each entry of those being analysed.
 _COPIES, _ENTRY_BYTES = 4, 96
+_NINE_DIGITS = 1e-9  # to which what clients are hidden among is known
 WORST_AND_MEDIAN = (0.0, 0.5)  # of the clients, as quantiles of what each is hidden among
 
 
@@ -104,6 +105,40 @@ def weak_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
     method = "certified" if products <= _MOST_PROVEN else "bounds"
     found = privacy.weak_privacy_trajectory(P, method, effort=0.0)
     return np.asarray(found.lower), np.asarray(found.upper)
+
+
+def quick_bounds(history: History) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return bounds on weak T as `weak_bounds` does, from what is known already: no search.
+
+    Any combination of the sums involves clients of equal columns together, so weak T is at least
+    strong T; it is 1 where, and only where, a client is exposed; and in the lightest combination
+    the client of the largest part is hidden among no more than there are. It is at most the
+    lightest sum, or difference of two; and where the rank has reached the number of different
+    columns, every such set is a combination by itself.
+    """
+    P = history.participation
+    if max(P.shape) * P.size > _MOST_PRODUCTS:
+        return None
+    rows = P.astype(np.float32)  # counts below 2**24 are exact
+    sizes = rows.sum(1)
+    lightest = np.full(len(rows), np.inf, np.float32)
+    names, columns = np.zeros(P.shape[1], np.intp), np.zeros(len(rows), np.intp)
+    seen = np.zeros(P.shape[1], np.bool_)
+    for j, row in enumerate(rows):
+        apart = sizes[:j] + sizes[j] - np.float32(2) * (rows[:j] @ row)
+        found = np.append(apart, sizes[j])
+        lightest[j] = found[found > 0].min(initial=np.inf)
+        names = np.unique(2 * names + P[j], return_inverse=True)[1]
+        seen |= P[j]
+        columns[j] = names.max() + bool(seen.all())  # a column of zeros has the name 0
+    upper = np.minimum.accumulate(lightest)
+    strong, is_exposed = history.strong_privacy, history.exposed_clients > 0
+    upper = np.where(history.rank == columns, np.minimum(upper, strong), upper)
+    upper = np.where(is_exposed, 1, upper)
+    hidden = np.ceil(np.nan_to_num(history.hidden_among_worst) * (1 - _NINE_DIGITS))
+    lower = np.where(is_exposed, 1, np.maximum(np.maximum(strong, hidden), 2))
+    lower, upper = (np.where(strong > 0, own, -1).astype(np.int32) for own in (lower, upper))
+    return lower, upper
 
 
 def joined(parts: Sequence[History], join: Callable[..., np.ndarray] = np.concatenate) -> History:
@@ -240,6 +275,7 @@ def attack_frozen(
     aggregator: Any,
     rounds: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    mesh: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Attack a history whose models are frozen, the worst case of Multi-RoundSecAgg's Fig 9.
@@ -260,6 +296,7 @@ def attack_frozen(
         rounds: int[J], the round of each row, where that is not its place: a client's rounding
             is the same in all sums of a round.
         weights: int[N], for an aggregator of weighted means; the unknowns are weighted updates.
+        mesh: As in training.
         progress: Called with (rounds done, rounds to do).
 
     Returns:
@@ -271,11 +308,17 @@ def attack_frozen(
     import jax.numpy as jnp
 
     key = fold(as_key(seed), int(Stream.ATTACK))
-    everyone = np.arange(participation.shape[1])
-    updates = federated.client_updates(key, model, parameters, clients, trainer, everyone)
     rows = np.flatnonzero(participation.any(axis=1))
     largest = int(participation.sum(axis=1).max(initial=1))
     width = int(getattr(aggregator, "num_participants", largest))
+    # a cohort at a time: by the program that has trained the rounds
+    places = np.arange(-(-participation.shape[1] // width) * width) % participation.shape[1]
+    updates = np.concatenate([
+        np.asarray(federated.client_updates(
+            key, model, parameters, clients, trainer, cohort, mesh=mesh
+        ))
+        for cohort in places.reshape(-1, width)
+    ])[: participation.shape[1]]  # fmt: skip
     state = aggregator.init()
     sums, learnt = [], []
     for done, row in enumerate(rows):
@@ -287,7 +330,12 @@ def attack_frozen(
             continue
         extras = {} if weights is None else {"weights": np.where(present, weights[members], 0)}
         out, state = aggregator.aggregate(
-            noise, state, updates[members], jnp.asarray(members), jnp.asarray(present), **extras
+            noise,
+            state,
+            jax.device_put(updates[members]),
+            jnp.asarray(members),
+            jnp.asarray(present),
+            **extras,
         )
         if int(out.status) == Status.OK:
             learnt.append(row)
@@ -297,7 +345,7 @@ def attack_frozen(
     if not sums:
         return np.full(participation.shape[1], np.nan)
     estimates = attacks.least_squares(participation[learnt], np.stack(sums))
-    truth = np.asarray(updates)
+    truth = updates
     if weights is not None:
         truth = truth * np.asarray(weights, np.float32)[:, None]
     return np.asarray(attacks.reconstruction_error(truth, np.asarray(estimates)))
@@ -305,6 +353,6 @@ def attack_frozen(
 
 def _alone(quantizer: Any, noise: Any, updates: Any, member: Any, weights: Any) -> np.ndarray:
     """Return what the server gets of a client who is alone in its sum."""
-    codes = quantizer.encode(fold(noise, int(member)), updates[int(member)])
+    codes = quantizer.encode(fold(noise, int(member)), jax.device_put(updates[int(member)]))
     weight = 1.0 if weights is None else float(weights[member])
     return np.asarray(quantizer.decode(codes, 1), np.float64) * weight

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import jax
 import numpy as np
@@ -143,9 +145,15 @@ def test_simulate_repeats_exactly_and_other_seeds_differ(
     assert outcome(3) != outcome(4)
 
 
-def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_tells_what_leaks(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With 12 clients and 60 rounds random selection is solvable; blocks never are."""
     out = tmp_path / "demo"
+    told: list[Any] = []  # stages by name, and what was found by then
+    stage = Bars.stage
+    monkeypatch.setattr(Bars, "stage", lambda *own: (told.append(own[1]), stage(*own)))
+    monkeypatch.setattr(Bars, "found", lambda _, found: told.append(found))
     words = ["demo", *SMALL, *SCHEMES, *LEARN, "--rounds", "60", "--out", str(out), "--json"]
     assert main(words) == 0
     content = json.loads(capsys.readouterr().out)
@@ -157,6 +165,7 @@ def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFix
     assert (blocks["exposed_clients"], blocks["strong_privacy"]) == (0, 2)
     assert blocks["reconstruction_error"] > 0.05
     assert len(content["sentences"]) == 3
+    _check_found(told, content["rows"])
     for row in content["rows"]:
         gap = abs(row["aggregation_cardinality"] - row["expected_cardinality"])
         assert gap <= 5 * row["cardinality_error"] + 1e-6
@@ -169,6 +178,23 @@ def test_demo_tells_what_leaks(tmp_path: pathlib.Path, capsys: pytest.CaptureFix
     assert page.count('class="plot"') == 11 + 4  # of what was measured, and what privacy costs
     assert '<th scope="col">Error</th>' in page
     assert {p.name for p in out.glob("*.csv")} == {f"{p.stem}.csv" for p in out.glob("*.png")}
+
+
+def _check_found(told: list[Any], rows: list[dict[str, Any]]) -> None:
+    """What a server can know comes before training, a scheme's accuracy and error right after."""
+    first, *later = (one for one in told if not isinstance(one, str))
+    trainings = [i for i, one in enumerate(told) if str(one).endswith(": training")]
+    assert told.index(first) < trainings[0]
+    assert len(trainings) == len(later) == len(rows) == 3
+    learnt = {"accuracy", "reconstruction_error", "failures", "update_spread", "update_memory",
+              "update_lasting", "bits_worst", "bits_median"}  # fmt: skip
+    for count, found in enumerate([first, *later]):
+        for place, (row, last) in enumerate(zip(found.rows, rows, strict=True)):
+            own = dataclasses.asdict(row)
+            same = set(own) - (learnt if place >= count else learnt - {"accuracy"})
+            assert {name: own[name] for name in same} == {name: last[name] for name in same}
+            assert (row.accuracy is None) == (place >= count)
+            assert (row.reconstruction_error is None) == (place >= count)
 
 
 def test_the_model_does_not_depend_on_the_fidelity(tmp_path: pathlib.Path) -> None:
@@ -217,8 +243,9 @@ def test_an_interrupt_in_mid_training_leaves_nothing_and_says_so(tmp_path: pathl
     try:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("device: ")
-        assert "training" in process.stderr.readline()
-        time.sleep(1)
+        assert "what the server can know" in process.stderr.readline()
+        while "training (" not in process.stderr.readline():
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     finally:

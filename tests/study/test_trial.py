@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -61,6 +62,97 @@ def test_parts_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
             own = getattr(parts, name)
             assert own.dtype == values.dtype
             np.testing.assert_allclose(own, values, rtol=1e-6 * (values.dtype.kind == "f"))
+
+
+def _rank(rows: np.ndarray) -> int:
+    """Gauss over the rationals."""
+    left = [[Fraction(int(value)) for value in row] for row in rows]
+    rank = 0
+    for column in range(rows.shape[1]):
+        pivot = next((row for row in left[rank:] if row[column]), None)
+        if pivot is None:
+            continue
+        left.remove(pivot)
+        left.insert(rank, pivot)
+        for i in range(rank + 1, len(left)):
+            factor = left[i][column] / pivot[column]
+            left[i] = [a - factor * b for a, b in zip(left[i], pivot, strict=True)]
+        rank += 1
+    return rank
+
+
+def _has_combination(P: np.ndarray, clients: tuple[int, ...]) -> bool:
+    """Whether a non-zero combination of the rows involves none but these clients."""
+    return _rank(P) > _rank(np.delete(P, clients, axis=1))
+
+
+def _weak(P: np.ndarray) -> int:
+    """From the definition, over all sets of clients; -1 without any sum."""
+    n = P.shape[1]
+    sets = (own for k in range(1, n + 1) for own in itertools.combinations(range(n), k))
+    return next((len(own) for own in sets if _has_combination(P, own)), -1)
+
+
+def _known(P: np.ndarray) -> _trial.History:
+    """Return what bounds on weak T go by, from the definitions."""
+    rounds, n = P.shape
+    first, strong, rank = np.full(n, -1), np.full(rounds, -1), np.zeros(rounds, int)
+    for j in range(rounds):
+        now = P[: j + 1]
+        rank[j] = _rank(now)
+        columns = [tuple(column) for column in now.T if column.any()]
+        strong[j] = min(map(columns.count, columns), default=-1)
+        for i in range(n):
+            if first[i] < 0 and _has_combination(now, (i,)):
+                first[i] = j
+    worst, nothing = np.full(rounds, np.nan), np.zeros(rounds)
+    for j in np.flatnonzero(rank):
+        now = P[: j + 1].astype(float)
+        leverages = np.diag(np.linalg.pinv(now) @ now)
+        worst[j] = 1 / leverages.max()
+    return _trial.History(P, strong, rank, first, worst, nothing, nothing, nothing)
+
+
+def _histories() -> list[np.ndarray]:
+    """Small ones: of single clients, of blocks, with rounds of nobody or of everybody."""
+    generator = np.random.default_rng(0)
+    found = [np.zeros((2, 3), bool), np.ones((3, 4), bool), np.eye(4, dtype=bool)]
+    for size in (1, 2, 3):
+        for _ in range(8):
+            blocks = generator.random((4, 6 // size)) < generator.choice([0.2, 0.5, 0.8])
+            found.append(np.repeat(blocks, size, axis=1))
+    return found
+
+
+def test_quick_bounds_hold_weak_t_of_the_definition() -> None:
+    widths = []
+    for P in _histories():
+        weak = [_weak(P[: j + 1]) for j in range(len(P))]
+        found = _known(P)
+        bounds = _trial.quick_bounds(found)
+        assert bounds is not None
+        for at, low, high, rank in zip(weak, *bounds, found.rank, strict=True):
+            assert low <= at <= high
+            assert (low < 0) == (high < 0) == (rank == 0)
+            widths.append(high - low)
+        is_exposed = found.exposed_clients > 0
+        assert (np.asarray(bounds)[:, is_exposed] == 1).all()
+        assert (bounds[0][~is_exposed] != 1).all()
+    assert np.mean(widths) < 0.2  # else they say nothing
+
+
+def test_quick_bounds_meet_where_all_blocks_can_be_told_apart() -> None:
+    """Three blocks of two, of which each sum has two: an odd cycle, of full rank."""
+    P = np.repeat(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), 2, axis=1)
+    bounds = _trial.quick_bounds(_known(P))
+    assert bounds is not None
+    assert [own.tolist() for own in bounds] == [[4, 2, 2], [4, 4, 2]]
+
+
+def test_large_histories_have_no_quick_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_trial, "_MOST_PRODUCTS", 3 * 3 * 4 - 1)
+    P = np.ones((3, 4), bool)
+    assert _trial.quick_bounds(_known(P)) is None
 
 
 def test_a_sum_of_one_is_withheld() -> None:
