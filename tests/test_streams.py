@@ -36,6 +36,18 @@ KNOWN = [
 ]
 
 
+def test_trials_and_rounds_are_folded_in() -> None:
+    def folded(seed: int, *path: int) -> jax.Array:
+        key = jax.random.key(seed, impl="threefry2x32")
+        for number in path:
+            key = jax.random.fold_in(key, number)
+        return key
+
+    trial = trial_key(as_key(7), 3)
+    assert trial == folded(7, 3)
+    assert round_key(trial, 2, Stream.STEPS) == folded(7, 3, 2, 9)
+
+
 @pytest.mark.parametrize(
     ("seed", "words"),
     [

@@ -209,6 +209,12 @@ def test_traces_repeat_or_end() -> None:
     assert one.tolist() == [[[True, False]] * 3]
 
 
+def test_random_starts_are_rows_whatever_the_number_of_clients() -> None:
+    first = jax.jit(jax.vmap(replay(np.ones((7, 1), bool), start="random").init))
+    keys = jax.random.split(as_key(5), 60)
+    assert set(np.asarray(first(keys)).tolist()) == set(range(7))
+
+
 def test_random_starts_are_uniform_rows() -> None:
     trace = np.eye(5, dtype=bool)
     online = _online(0, replay(trace, start="random"), 5, 7, 4000)
