@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-forms | test-lowest | lint | docs | gallery | bench | dist | clean
+# make demo | test | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | bench | dist | clean
 # PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
 
 SHELL := /bin/bash
@@ -14,7 +14,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas test-lowest lint docs gallery bench dist clean
+.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery bench dist clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -60,6 +60,11 @@ test-lowest: $(VENV)/.made
 	$(LOWEST_UV) beartype google-crc32c hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(LOWEST_TESTS)
+
+# small wrong changes of the package, one at a time: which do the tests notice? TIER=long asks more of them
+TIER ?= test
+mutants: $(VENV)/.test
+	$(BIN)/python tests/mutants/run.py --tier $(TIER)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from mrsa_jax.hetero import (
     segment_matrix,
     segment_participation,
 )
+from mrsa_jax.hetero._leakage import SegmentLeakage, SumLeakage
 
 PAIRS = segment_layout("mc", [2, 2, 2], [2, 4, 8], 7)
 OTHER = segment_layout("mc", [2, 2], [2, 4], 6)
@@ -378,6 +379,14 @@ def test_blocks_that_are_split_lose_their_guarantee(ranked: bool) -> None:
         assert own.strong >= T
         assert own.strong % T == 0
     assert whole.first_any == -1
+
+
+def test_exposure_in_the_first_round_and_in_all_segments_counts() -> None:
+    exposure = np.array([[0, -1, 2, 4], [3, -1, -1, 1]], np.int32)
+    plain = SumLeakage(None, None, None, False, 0, exposure[0])
+    found = SegmentLeakage((), plain, exposure, np.zeros((5, 4)))
+    assert found.exposed_segments.tolist() == [2, 0, 1, 2]
+    assert (found.first_any, found.first_whole) == (0, 3)
 
 
 def test_equal_segments_are_judged_alike_and_relabelling_permutes() -> None:

@@ -1,0 +1,67 @@
+"""The mutants still fit the code: what `make mutants` needs of its rows, without making any."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+import pytest
+from rows import ROOT, Mutant, mutants
+
+# Parts of the package that the mutants are over, one or more folders or files each.
+PARTS = (
+    "selection", "availability", "graphs", "modular", "quantize", "secagg", "secagg/failures",
+    "secagg/costs", "protocol", "hetero", "privacy", "privacy/solver", "privacy/logs",
+    "mrsa_check.py", "live", "dp", "data", "federated", "attacks", "study", "study/sweeps",
+    "plotting", "cli",
+)  # fmt: skip
+
+
+@functools.cache
+def _text(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_old_texts_occur_once_and_differ_from_the_new() -> None:
+    wrong = [row.name for row in mutants() if _text(row.file).count(row.old) != 1]
+    assert not wrong
+    assert not [row.name for row in mutants() if row.old == row.new]
+    assert len({row.name for row in mutants()}) == len(mutants())
+
+
+def test_mutated_files_are_python() -> None:
+    """All mutants of a file together, but for those that change the same text."""
+    for path in sorted({row.file for row in mutants()}):
+        left = [row for row in mutants() if row.file == path]
+        while left:
+            text, later = _text(path), []
+            for row in left:
+                later += [] if text.count(row.old) == 1 else [row]
+                text = text.replace(row.old, row.new) if text.count(row.old) == 1 else text
+            ast.parse(text)
+            assert len(later) < len(left)
+            left = later
+
+
+def test_named_tests_are_there() -> None:
+    nodes = [test.split("::") for row in mutants() for test in (*row.tests, *row.long)]
+    missing = {
+        "::".join(node)
+        for node in nodes
+        if not (ROOT / node[0]).is_file() or (node[1:] and f"def {node[1]}(" not in _text(node[0]))
+    }
+    assert not missing
+    assert all(row.tests or row.long for row in mutants())
+
+
+def test_every_part_has_mutants() -> None:
+    files = [row.file.removeprefix("mrsa_jax/") for row in mutants()]
+    bare = [part for part in PARTS if not any(file.startswith(part) for file in files)]
+    assert not bare
+    assert len(files) >= 120
+
+
+def test_a_row_that_no_longer_fits_says_so() -> None:
+    row = Mutant("family", "mrsa_jax/_version.py", "not there", "", "nothing", ())
+    with pytest.raises(ValueError, match=r"_version.py: nothing: old text occurs 0 times"):
+        row.text()
