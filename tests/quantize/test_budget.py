@@ -40,6 +40,7 @@ from mrsa_jax.quantize import (
         ),
         (lambda: budget(2**16, 12, 5462), r"`modulus_bits` must lie in \[1, 32\]; got 33"),
         (lambda: budget(2**16, 2, modulus_bits=16), "`modulus` must exceed total weight"),
+        (lambda: check_fits(5, 4, 16), r"`modulus` must exceed count .* got 16 and 16"),
     ],
 )
 def test_a_sum_that_could_wrap_is_an_error(call, message) -> None:
