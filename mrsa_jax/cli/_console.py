@@ -127,6 +127,7 @@ def _board(console: Any) -> Any:
         progress.TextColumn("{task.fields[note]}", markup=False),
         console=console,
         disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),  # else it goes to a file, not among the bars
     )
 
 
@@ -138,12 +139,17 @@ class Bars:
     Args:
         device: Whether to say first what programs run on, which starts JAX.
         show: Shows what is found before all of it is.
+
+    Attributes:
+        is_live: Whether what is drawn is seen where results are printed.
     """
 
     def __init__(
         self, device: bool = True, show: Callable[[Any, Bars], None] | None = None
     ) -> None:
         self._console = error_console()
+        # asked here: once bars are drawn, rich's stand-in for standard output denies it
+        self.is_live = bool(self._console.is_terminal) and sys.stdout.isatty()
         self._bars = _board(self._console)
         self._show = show
         self._pulse: TaskID | None = None  # what moves while no stage is on its way
@@ -184,11 +190,6 @@ class Bars:
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
         self._pulse = None if name is None else self._bars.add_task(name, total=None, note="")
-
-    @property
-    def is_live(self) -> bool:
-        """Whether what is drawn is seen where results are printed."""
-        return bool(self._console.is_terminal) and sys.stdout.isatty()
 
     def found(self, so_far: Any) -> None:
         """Show what is known by now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pathlib
+import sys
 import types
 from typing import Any
 
@@ -105,9 +106,10 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_on_a_terminal_the_table_fills_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = _terminal(monkeypatch)
-    monkeypatch.setattr(Bars, "is_live", True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     show = _study._as_it_comes(DemoConfig(schemes=("uniform", "partition")))
     with Bars(device=False, show=show) as bars:
+        assert bars.is_live
         bars.found(_saved(_row("A"), _row("B")))
         bars.stage("A: training", 1)
         bars.update(1, 1)
@@ -121,6 +123,19 @@ def test_on_a_terminal_the_table_fills_in_place(monkeypatch: pytest.MonkeyPatch)
     assert "50.0 %" in drawn
     assert bars._bars.above is None  # it is printed whole where results go
     assert len(drawn) == last
+
+
+def test_what_goes_to_a_file_is_not_drawn_among_bars(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = _terminal(monkeypatch)
+    show = _study._as_it_comes(DemoConfig(schemes=("uniform", "partition")))
+    with Bars(device=False, show=show) as bars:
+        assert not bars.is_live
+        bars.stage("A: training", 1)
+        bars.found(_saved(_row("A"), _row("B")))
+    assert "The server knows." in capsys.readouterr().out
+    assert "The server knows." not in screen.getvalue()
 
 
 def test_a_terminal_is_never_still(monkeypatch: pytest.MonkeyPatch) -> None:
