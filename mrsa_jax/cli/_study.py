@@ -46,8 +46,10 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
         learnt = [row for row in saved.rows if row.accuracy is not None]
         if bars.is_live:
             from rich.console import Group
+            from rich.text import Text
 
-            bars.draw(Group(saved.sentences[0], "", _table(config, saved)))
+            first = Text(saved.sentences[0], no_wrap=False, overflow="fold")
+            bars.draw(Group(first, "", _table(config, saved)))
         elif not learnt:
             console = output_console(_WIDTH)
             print_sentences(console, saved.sentences[:1])

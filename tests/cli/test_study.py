@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pathlib
+import re
 import sys
 import types
 from typing import Any
@@ -99,7 +100,9 @@ def test_a_training_of_one_scheme_says_how_fast_it_was(capsys: pytest.CaptureFix
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     screen = io.StringIO()
     monkeypatch.setattr(
-        _console, "error_console", lambda: Console(file=screen, force_terminal=True, width=150)
+        _console,
+        "error_console",
+        lambda: Console(file=screen, force_terminal=True, width=150, soft_wrap=True),
     )
     return screen
 
@@ -113,13 +116,18 @@ def test_on_a_terminal_the_table_fills_in_place(monkeypatch: pytest.MonkeyPatch)
         bars.found(_saved(_row("A"), _row("B")))
         bars.stage("A: training", 1)
         bars.update(1, 1)
-        bars.found(_saved(_row("A", 0.5), _row("B")))
+        long = _saved(_row("A", 0.5), _row("B"))
+        long.sentences = ("so many words " * 40 + "to the end.",)
+        bars.found(long)
         bars.stage("B: training", 1)
         assert [task.description for task in bars._bars.tasks] == ["B: training"]
         bars.rest()
         last = len(screen.getvalue())
     drawn = screen.getvalue()
     assert "The server knows." in drawn
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn).replace("\r", "\n").splitlines()
+    assert max(map(len, lines)) <= 150  # a longer one would move what is drawn in place
+    assert "to the end." in drawn
     assert "50.0 %" in drawn
     assert bars._bars.above is None  # it is printed whole where results go
     assert len(drawn) == last
