@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import dtypes
 from jaxtyping import Array
 
 from mrsa_jax._checks import KNOWN, check_integer
@@ -45,6 +46,41 @@ def as_integers(values: Any, argument: str, *, min_ndim: int = 2) -> np.ndarray 
     require(array.ndim >= min_ndim, argument, f"must have at least {min_ndim} axes", array.shape)
     require(all(size > 0 for size in array.shape), argument, "must not be empty", array.shape)
     return array if _is_exact(array.dtype) else _whole_numbers(array, argument)
+
+
+def on_device(values: Any, dtype: Any = None) -> Array:
+    """Return `values` as an array on the device, without a program where the host has them.
+
+    As `jnp.asarray`, which compiles one for every new shape and type of an array on the host.
+
+    Args:
+        values: Arrays of JAX, traced ones included, stay where they are. What the host has is
+            copied: `jax.device_put` alone shares a CPU's memory, and would show later changes.
+        dtype: Wanted; None keeps the type, 64-bit types as wide as JAX is set to. A Python number
+            stays weakly typed, and lists take NumPy's common type.
+
+    Examples:
+        >>> on_device(np.asarray([3, 2**32 - 1]), np.uint32).dtype, on_device([0.5]).dtype
+        (dtype('uint32'), dtype('float32'))
+    """
+    if isinstance(values, jax.Array):
+        return values if dtype is None else values.astype(dtype)
+    if dtype is None and type(values) in (int, float, complex):
+        return jnp.asarray(values)
+    try:
+        own = np.asarray(values).dtype
+    except (TypeError, ValueError):  # a list of traced values or of keys, or no array at all
+        own = np.dtype(object)
+    if own.kind not in "biufcV":  # which NumPy might read as numbers; JAX says what it takes
+        return jnp.asarray(values, dtype)
+    kind = own if dtype is None else np.dtype(dtype)
+    return jax.device_put(np.array(values, dtypes.canonicalize_dtype(kind)))
+
+
+def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
+    """Return zeros on the device without a program; in one that is being traced, as part of it."""
+    host = jax.device_put(np.zeros(shape, dtype))
+    return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
 
 
 def is_table(values: Any) -> bool:

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, UInt32
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import is_number
+from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 
 ALWAYS = 2**32 - 1
@@ -77,4 +78,8 @@ def spread(array: Array, argument: str, num_clients: int, kind: str = "number") 
     shape = array.shape
     rule = f"must be one {kind} or {num_clients}, one for each client"
     require(len(shape) == 0 or shape[-1] == num_clients, argument, rule, f"shape {shape}")
-    return array if len(shape) > 0 else jnp.broadcast_to(array, (num_clients,))
+    if len(shape) > 0:
+        return array
+    if is_traced(array):
+        return jnp.broadcast_to(array, (num_clients,))
+    return on_device(np.broadcast_to(np.asarray(array), num_clients))

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from mrsa_jax._arrays import on_device
+
 
 def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
     """Return the integers of `array` modulo `prime` as uint32, negative ones included."""
@@ -18,7 +20,7 @@ def residues(array: np.ndarray | Array, prime: int | Array) -> Array:
         if array.dtype.itemsize < 4:
             array = array.astype(jnp.int32)
         return jnp.remainder(array, jnp.asarray(prime, array.dtype)).astype(jnp.uint32)
-    return jnp.asarray(host_residues(array, int(prime), np.uint32))
+    return on_device(host_residues(array, int(prime), np.uint32))
 
 
 def host_residues(array: np.ndarray, prime: int, kind: type[np.number]) -> np.ndarray:

@@ -25,6 +25,9 @@ from mrsa_jax._errors import require
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
+one_program = functools.partial(jax.jit, inline=True)
+"""Decorates what people call by itself: one program there, nothing of its own in another one."""
+
 
 def needs_values(
     function: Callable[_Arguments, _Result],

@@ -16,13 +16,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import integer_or_vector, one_number
+from mrsa_jax._arrays import integer_or_vector, on_device, one_number
 from mrsa_jax._chance import check_chances, happens, spread, threshold
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 
 @jax.tree_util.register_dataclass
@@ -55,6 +55,7 @@ class Cyclic:
         del key
         return jnp.int32(0)
 
+    @one_program
     def sample(
         self, key: Key[Array, "*trials"], state: Int32[Array, "*trials"]
     ) -> tuple[Bool[Array, " clients *trials"], Int32[Array, "*trials"]]:
@@ -95,7 +96,7 @@ def cyclic(
     rates = np.atleast_1d(check_chances(dropout_rates, "dropout_rates"))
     require(rates.size < 2**30, "dropout_rates", "must have fewer than 2**30 places", rates.size)
     places = integer_or_vector(phase, "phase") % rates.size
-    return Cyclic(jnp.asarray(threshold(rates)), jnp.asarray(places.astype(np.int32)))
+    return Cyclic(on_device(threshold(rates)), on_device(places.astype(np.int32)))
 
 
 @needs_values

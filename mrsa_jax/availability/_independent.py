@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import check_chances, happens, spread, threshold, threshold_chance
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import ConfigurationError, nearest, require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import as_key, client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 _WAYS = ("shuffled", "cyclic", "sorted")
 # One program: most commands begin with this draw, and one by one its operations take 13 of them.
@@ -59,6 +59,7 @@ class Independent:
         """Return None: rounds do not depend on each other."""
         del key
 
+    @one_program
     def sample(
         self, key: Key[Array, "*trials"], state: None
     ) -> tuple[Bool[Array, " clients *trials"], None]:
@@ -98,7 +99,7 @@ def independent(dropout_rate: Any) -> Independent:
     Source: Multi-RoundSecAgg, Section 4, and Section 6, "Modeling dropouts".
     """
     rates = check_chances(dropout_rate, "dropout_rate")
-    return Independent(jnp.asarray(threshold(rates)))
+    return Independent(on_device(threshold(rates)))
 
 
 @needs_values

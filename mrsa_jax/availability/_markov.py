@@ -16,12 +16,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._arrays import number_or_vector
+from mrsa_jax._arrays import number_or_vector, on_device
 from mrsa_jax._chance import check_chances, happens, spread, threshold
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 
 @jax.tree_util.register_dataclass
@@ -52,10 +52,12 @@ class Markov:
             *(spread(a, "dropout_rate", num_clients) for a in (self.away, self.leave, self.back))
         )
 
+    @one_program
     def init(self, key: Key[Array, ""]) -> Bool[Array, " clients"]:
         """Return who is online before the first round, from the stationary law of one trial."""
         return ~happens(client_words(key, self.away.shape[-1]), self.away)
 
+    @one_program
     def sample(
         self, key: Key[Array, "*trials"], state: Bool[Array, " clients *trials"]
     ) -> tuple[Bool[Array, " clients *trials"], Bool[Array, " clients *trials"]]:
@@ -115,4 +117,4 @@ def markov(
     rule = "must be at least p / (1 - p) rounds for a `dropout_rate` of p"
     require(not short.any(), "mean_absence", rule, *m[short][:1].tolist(), *p[short][:1].tolist())
     chances = (p, np.minimum(leave, 1.0), back)
-    return Markov(*(jnp.asarray(threshold(np.asarray(chance))) for chance in chances))
+    return Markov(*(on_device(threshold(np.asarray(chance))) for chance in chances))

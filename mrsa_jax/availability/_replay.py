@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import binary_matrix
+from mrsa_jax._arrays import binary_matrix, on_device
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 Start = Literal["first", "random"]
 Beyond = Literal["repeat", "absent"]
@@ -51,12 +51,14 @@ class Replay:
         require(shape[-1] == num_clients, "trace", rule, f"shape {shape}")
         return self
 
+    @one_program
     def init(self, key: Key[Array, ""]) -> Int32[Array, ""]:
         """Return the row of the first round: 0, or a uniform one."""
         word = client_words(key, 1)[0]
         row = (word % jnp.uint32(self.trace.shape[-2])).astype(jnp.int32)
         return jnp.where(self.is_random, row, jnp.int32(0))
 
+    @one_program
     def sample(
         self, key: Key[Array, ""], state: Int32[Array, ""]
     ) -> tuple[Bool[Array, " clients"], Int32[Array, ""]]:
@@ -102,6 +104,4 @@ def replay(
     check_known(start, "start", typing.get_args(Start), "a known mode")
     legal = start == "first" or beyond == "repeat"
     require(legal, "start", 'must be "first" unless the trace repeats', start)
-    return Replay(
-        jnp.asarray(array), jnp.asarray(beyond == "repeat"), jnp.asarray(start == "random")
-    )
+    return Replay(on_device(array), on_device(beyond == "repeat"), on_device(start == "random"))

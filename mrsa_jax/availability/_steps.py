@@ -17,11 +17,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import check_chances, happens, threshold
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 _STEPS = 4
 
@@ -56,6 +57,7 @@ class IndependentSteps:
     thresholds: Array
     takes_trials: ClassVar[bool] = True
 
+    @one_program
     def sample(
         self, key: Key[Array, "*trials"], cohort: Bool[Array, " clients *trials"]
     ) -> Bool[Array, "5 clients *trials"]:
@@ -100,4 +102,4 @@ def independent_steps(step_dropout_rate: ArrayLike | Sequence[float | int]) -> I
     steps = np.arange(1, _STEPS + 1, dtype=np.float64).reshape((-1,) + (1,) * rates.ndim)
     with np.errstate(divide="ignore"):
         left = -np.expm1(steps * np.log1p(-rates)[None])
-    return IndependentSteps(jnp.asarray(threshold(left)))
+    return IndependentSteps(on_device(threshold(left)))

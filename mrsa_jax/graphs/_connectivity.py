@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 
@@ -91,7 +92,7 @@ def degrees(adjacency: ArrayLike | Sequence[Any]) -> Int32[Array, " clients"]:
 
 
 def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:
-    matrix = jnp.asarray(adjacency)
+    matrix = on_device(adjacency)
     require(matrix.dtype == jnp.bool_, "adjacency", "must hold bools", str(matrix.dtype))
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0
     require(square, "adjacency", "must be a square matrix", f"shape {matrix.shape}")
@@ -101,7 +102,7 @@ def _square(adjacency: ArrayLike | Sequence[Any]) -> Array:
 def _checked(
     adjacency: ArrayLike | Sequence[Any], alive: ArrayLike | Sequence[Any]
 ) -> tuple[Array, Array]:
-    matrix, left = _square(adjacency), jnp.asarray(alive)
+    matrix, left = _square(adjacency), on_device(alive)
     require(left.dtype == jnp.bool_, "alive", "must hold bools", str(left.dtype))
     rule = f"must have one entry for each of the {matrix.shape[0]} clients"
     require(left.shape == matrix.shape[:1], "alive", rule, f"shape {left.shape}")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
@@ -93,7 +94,7 @@ def circulant(
 ) -> Bool[Array, "clients clients"]:
     """Join those whose places on the ring are 1 to k/2 apart, and for odd k those opposite."""
     num_clients = places.shape[0]
-    n, k = jnp.int32(num_clients), jnp.asarray(degree, jnp.int32)
+    n, k = jnp.int32(num_clients), on_device(degree, jnp.int32)
     apart = jnp.abs(places[:, None] - places[None, :])
     distance = jnp.minimum(apart, n - apart)
     near = (distance >= 1) & (distance <= k // 2)

@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 
@@ -106,7 +106,7 @@ def neighbour_lists(
     matrix = np.asarray(check_adjacency(adjacency))
     largest = int(matrix.sum(axis=1).max())
     require(largest <= size, "width", f"must be at least the largest degree, {largest}", size)
-    return _neighbour_lists(jnp.asarray(matrix), size)
+    return _neighbour_lists(on_device(matrix), size)
 
 
 def _neighbour_lists(adjacency: Bool[Array, "clients clients"], width: int) -> tuple[Array, Array]:

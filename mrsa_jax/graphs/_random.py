@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import happens, threshold
 from mrsa_jax._checks import check_number
 from mrsa_jax._html import brief
@@ -120,4 +121,4 @@ def erdos_renyi(num_clients: int | np.integer, connection_probability: ArrayLike
     chance = check_number(
         connection_probability, "connection_probability", rule, 0.0, 1.0, kind=kind
     )
-    return ErdosRenyi(jnp.asarray(threshold(np.asarray(chance))), clients)
+    return ErdosRenyi(on_device(threshold(np.asarray(chance))), clients)

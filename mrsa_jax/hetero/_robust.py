@@ -8,6 +8,7 @@ f32[blocks, d] and weights f32[blocks] (how many clients each block sums; 0: abs
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,8 +18,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_finite, check_integer
 from mrsa_jax._errors import require
+from mrsa_jax._tracing import one_program
 from mrsa_jax.hetero._robust_kernels import (
     coordinate_median_of,
     geometric_median_of,
@@ -291,11 +294,17 @@ def krum(num_byzantine: int | np.integer, num_selected: int | np.integer = 1) ->
 
 def _inputs(values: _Values, weights: _Values, weighted: bool = True) -> tuple[Array, Array]:
     """Return values and weights as float32; absent blocks weigh 0, unweighted ones 1 if present."""
-    rows, own = jnp.asarray(values, jnp.float32), jnp.asarray(weights, jnp.float32)
+    rows, own = on_device(values, jnp.float32), on_device(weights, jnp.float32)
     proper = rows.ndim == 2 and rows.shape[0] > 0
     require(proper, "values", "must have the shape [blocks, dim], with a block", rows.shape)
     fits = own.shape == (rows.shape[0],)
     require(fits, "weights", "must have one entry for each block", own.shape, rows.shape)
-    present = (own > jnp.float32(0)) & jnp.isfinite(own)
-    counted = own if weighted else jnp.ones_like(own)
-    return rows, unit_weights(jnp.where(present, counted, jnp.float32(0)))
+    return rows, _counted(own, weighted)
+
+
+@functools.partial(one_program, static_argnums=1)
+def _counted(weights: Array, weighted: bool) -> Array:
+    """Return what each block counts by."""
+    present = (weights > jnp.float32(0)) & jnp.isfinite(weights)
+    counted = weights if weighted else jnp.ones_like(weights)
+    return unit_weights(jnp.where(present, counted, jnp.float32(0)))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Shaped
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import chosen_form
 from mrsa_jax._prime import field
 from mrsa_jax._residues import codes, residues
@@ -66,7 +67,7 @@ def held(matrices: np.ndarray | Array, *, padded: bool = False) -> np.ndarray | 
         if not (matrices.min() >= -(2**31) and matrices.max() < 2**31):
             return matrices
         matrices = matrices.astype(np.int32)
-    return jnp.asarray(matrices)
+    return on_device(matrices)
 
 
 def _words(matrices: np.ndarray | Array, prime: int) -> Array:
@@ -118,7 +119,7 @@ def upper_bounds(matrices: np.ndarray | Array) -> Int32[Array, " batch"]:
     Where sums of different lines happen to be equal, more lines may be counted than there are,
     never fewer: an upper bound of the rank all the same.
     """
-    words = matrices if isinstance(matrices, jax.Array) else jnp.asarray(codes(matrices))
+    words = matrices if isinstance(matrices, jax.Array) else on_device(codes(matrices))
     return _upper_bounds(words)
 
 

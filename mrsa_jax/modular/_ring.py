@@ -7,6 +7,7 @@ clearing high bits, any other R below 2**31 by one conditional subtraction.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._products import divide_step
 from mrsa_jax._residues import is_power_of_two
+from mrsa_jax._tracing import one_program
 
 
 def check_modulus(modulus: Any, argument: str = "modulus") -> int:
@@ -108,10 +110,7 @@ def add(
         >>> int(add(jnp.uint32(30), jnp.uint32(10), 37))
         3
     """
-    ring, total = _ring(modulus), left + right
-    if ring.is_power:
-        return total & ring.low_bits
-    return jnp.minimum(total, total - ring.modulus)
+    return _add(left, right, _ring(modulus))
 
 
 def subtract(
@@ -131,10 +130,7 @@ def subtract(
         >>> int(subtract(jnp.uint32(3), jnp.uint32(10), 37))
         30
     """
-    ring, difference = _ring(modulus), left - right
-    if ring.is_power:
-        return difference & ring.low_bits
-    return jnp.minimum(difference, difference + ring.modulus)
+    return _subtract(left, right, _ring(modulus))
 
 
 def ring_sum_over(
@@ -154,21 +150,30 @@ def ring_sum_over(
         >>> int(ring_sum_over(jnp.asarray([30, 30, 30], jnp.uint32), 37))
         16
     """
-    ring, axis = _ring(modulus), axis % values.ndim
+    if isinstance(modulus, int) and not is_power_of_two(modulus):
+        return _reduced(values, modulus, axis % values.ndim)
+    return _summed(values, _ring(modulus), axis % values.ndim)
+
+
+@functools.partial(one_program, static_argnums=(1, 2))
+def _reduced(values: Array, modulus: int, axis: int) -> Array:
+    return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
+
+
+@functools.partial(one_program, static_argnums=2)
+def _summed(values: Array, ring: Ring, axis: int) -> Array:
     if ring.is_power:
         return jnp.sum(values, axis=axis, dtype=jnp.uint32) & ring.low_bits
-    if isinstance(modulus, int):
-        return lax.reduce(values, jnp.uint32(0), lambda a, b: add(a, b, modulus), (axis,))
     # A reduction may not refer to a traced R, but up to 2^16 halves of 16 bits need none. More
     # residues are folded in half until they are as few.
     while values.shape[axis] > 2**16:
         half = values.shape[axis] // 2
         first, second, rest = jnp.split(values, (half, 2 * half), axis)
-        values = jnp.concatenate([add(first, second, ring), rest], axis)
+        values = jnp.concatenate([_add(first, second, ring), rest], axis)
     low = jnp.sum(values & jnp.uint32(0xFFFF), axis=axis, dtype=jnp.uint32)
     high = jnp.sum(values >> jnp.uint32(16), axis=axis, dtype=jnp.uint32)
     word = low + (high << jnp.uint32(16))
-    return reduce_words((high >> jnp.uint32(16)) + (word < low).astype(jnp.uint32), word, ring)
+    return _rest((high >> jnp.uint32(16)) + (word < low).astype(jnp.uint32), word, ring)
 
 
 def reduce_words(
@@ -191,7 +196,27 @@ def reduce_words(
         >>> int(reduce_words(jnp.uint32(5), jnp.uint32(7), 37)) == (5 * 2**32 + 7) % 37
         True
     """
-    ring = _ring(modulus)
+    return _rest(high, low, _ring(modulus))
+
+
+@one_program
+def _add(left: Array, right: Array, ring: Ring) -> Array:
+    total = left + right
+    if ring.is_power:
+        return total & ring.low_bits
+    return jnp.minimum(total, total - ring.modulus)
+
+
+@one_program
+def _subtract(left: Array, right: Array, ring: Ring) -> Array:
+    difference = left - right
+    if ring.is_power:
+        return difference & ring.low_bits
+    return jnp.minimum(difference, difference + ring.modulus)
+
+
+@one_program
+def _rest(high: Array, low: Array, ring: Ring) -> Array:
     if ring.is_power:
         return low & ring.low_bits
     up, d, reciprocal = (jnp.asarray(x) for x in (ring.shift, ring.divisor, ring.reciprocal))

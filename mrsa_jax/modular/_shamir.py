@@ -16,6 +16,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
@@ -165,7 +166,7 @@ def recover_secrets(
     Source: Shamir (1979).
     """
     check_integer(prime, "prime", 2, 2**31 - 1)
-    chosen = jnp.asarray(used)
+    chosen = on_device(used)
     require(chosen.dtype == jnp.bool_, "used", "must be bool", chosen.dtype)
     require(chosen.shape == points.shape, "used", "must match `points`", chosen.shape, points.shape)
     return _recover(shares, points, chosen, int(prime))
@@ -214,7 +215,7 @@ def _inverse(values: Array, prime: int) -> Array:
         return (result, _multiply(square, square, prime)), None
 
     start = (varying_like(jnp.ones_like(values), values), values)
-    return lax.scan(step, start, jnp.asarray(bits))[0][0]
+    return lax.scan(step, start, on_device(bits))[0][0]
 
 
 def _times_point(values: Array, points: Array, prime: int) -> Array:

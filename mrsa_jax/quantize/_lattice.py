@@ -20,7 +20,7 @@ from mrsa_jax._checks import check_integer, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import fold_over
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.quantize._norms import factor_within, norm, scaled_down
 from mrsa_jax.quantize._rotation import padded_length, rotate, rotate_back, sign_words
 from mrsa_jax.quantize._rounding import MAX_DIM, round_within
@@ -80,6 +80,7 @@ class LatticeQuantizer:
         length = min(self.squared_bound, math.isqrt(self.squared_bound * self.padded_dim) + 1)
         return math.nextafter(length * float(self.step), math.inf)
 
+    @one_program
     def encode(
         self, key: Key[Array, ""], values: Float32[Array, "*batch dim"]
     ) -> UInt32[Array, "*batch padded"]:
@@ -103,6 +104,7 @@ class LatticeQuantizer:
         keys = fold_over(key, jnp.arange(rows.shape[0], dtype=jnp.int32))
         return jax.vmap(self.encode)(keys, rows).reshape(*values.shape[:-1], self.padded_dim)
 
+    @one_program
     def scaled(self, values: Float32[Array, " dim"]) -> Float32[Array, " padded"]:
         """Return an update clipped and rotated, in steps of the lattice."""
         size, small = scaled_down(values, self.clip_norm)
@@ -114,6 +116,7 @@ class LatticeQuantizer:
         small, factor = lax.optimization_barrier((small, factor * spread / self.step))
         return small * factor
 
+    @one_program
     def decode(
         self, codes: UInt32[Array, "*batch padded"], count: int | Integer[Array, "*_"]
     ) -> Float32[Array, "*batch dim"]:
@@ -135,10 +138,12 @@ class LatticeQuantizer:
         back = back.reshape(*values.shape[:-1], self.dim)
         return back * (self.step * jnp.float32(1.0 / self.padded_dim**0.5))
 
+    @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
         """Return the middle of the sums of `count` codes: 0."""
         return jnp.zeros_like(jnp.asarray(count), jnp.uint32)
 
+    @one_program
     def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
         """Return 1 where an update is longer than C, else its share of numbers not finite."""
         flat = values.reshape(-1, self.dim)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float32
 
+from mrsa_jax._tracing import one_program
+
 SLACK = 2.0**-19
 """Of a norm to shorten to, kept free for the roundings of float32."""
 
@@ -48,6 +50,7 @@ def factor_within(
     return jnp.where(is_long, limit / jnp.maximum(length, jnp.float32(2.0**-60)), size)
 
 
+@one_program
 def shortened(
     values: Float32[Array, " dim"], clip_norm: Float32[Array, ""]
 ) -> Float32[Array, " dim"]:

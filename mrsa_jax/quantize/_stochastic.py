@@ -19,7 +19,7 @@ from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import random_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 # Levels beyond the 24 bits of a float32 could not be told apart.
 _MAX_LEVELS = 2**23
@@ -73,6 +73,7 @@ class StochasticQuantizer:
         """Return Delta_K = (r2 - r1) / (K - 1), the distance of neighbouring levels."""
         return (self.upper - self.lower) / (self.num_levels - jnp.int32(1)).astype(jnp.float32)
 
+    @one_program
     def encode(
         self, key: Key[Array, ""], values: Float32[Array, "*shape"]
     ) -> UInt32[Array, "*shape"]:
@@ -113,6 +114,13 @@ class StochasticQuantizer:
         Returns:
             float32, zeros where `count` and `codes` are 0.
         """
+        # by itself a second program: in the first one a product might round with the sum
+        middle, rest = self._decoded(codes, count)
+        return middle + rest
+
+    @one_program
+    def _decoded(self, codes: Array, count: int | Array) -> tuple[Array, Array]:
+        """Return count times the middle of the range, and by how much the sum differs from it."""
         number = jnp.asarray(count).astype(jnp.uint32)
         number = jnp.broadcast_to(number, codes.shape)
         span = number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)
@@ -120,13 +128,15 @@ class StochasticQuantizer:
         offset = (codes - (span >> jnp.uint32(1))).astype(jnp.int32).astype(jnp.float32)
         odd = (span & jnp.uint32(1)).astype(jnp.float32) * jnp.float32(0.5)
         middle = (self.lower + self.upper) * jnp.float32(0.5)
-        return number.astype(jnp.float32) * middle + self.step * (offset - odd)
+        return number.astype(jnp.float32) * middle, self.step * (offset - odd)
 
+    @one_program
     def middle(self, count: int | Integer[Array, "*batch"]) -> UInt32[Array, "*batch"]:
         """Return the middle of the sums of `count` codes, count (K - 1) / 2 rounded down."""
         number = jnp.asarray(count).astype(jnp.uint32)
         return (number * (self.num_levels - jnp.int32(1)).astype(jnp.uint32)) >> jnp.uint32(1)
 
+    @one_program
     def clipped_fraction(self, values: Float32[Array, "... dim"]) -> Float32[Array, "*batch"]:
         """Return the fraction of values outside [r1, r2] along the last axis (NaN counts)."""
         inside = (values >= self.lower) & (values <= self.upper)

@@ -17,7 +17,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
-from mrsa_jax._arrays import host_array, require_array
+from mrsa_jax._arrays import host_array, on_device, require_array
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import varying_like
 
@@ -75,7 +75,7 @@ def as_history(participation: ArrayLike | Sequence[Any]) -> Bool[Array, "*lead r
     if array.dtype != jnp.bool_ and not isinstance(array, jax.core.Tracer):
         extremes = {int(np.min(array)), int(np.max(array))}
         require(extremes <= {0, 1}, "participation", rule, *sorted(extremes))
-    return jnp.asarray(array).astype(jnp.bool_)
+    return on_device(array).astype(jnp.bool_)
 
 
 def fairness_gap(participation: ArrayLike | Sequence[Any]) -> Float32[Array, "*lead rounds"]:
