@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | bench | dist | clean
+# make demo | check | test | test-long | test-slow | test-forms | test-lowest | mutants | lint | docs | gallery | bench | dist | clean
 # PYTHON chooses the interpreter (3.11 to 3.13); VENV the environment's folder.
 
 SHELL := /bin/bash
@@ -13,8 +13,10 @@ UV := VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet -c constraint
 export JAX_COMPILATION_CACHE_DIR ?= $(abspath .cache/jax)
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+# and so is Python's bytecode, also where a container says otherwise: it halves the start
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery bench dist clean
+.PHONY: demo check smoke test test-long test-slow test-forms test-loops test-xla test-pallas test-lowest mutants lint docs gallery bench dist clean
 .DEFAULT_GOAL := demo
 
 # One stamp for each set of packages: nothing is fetched again until a pin changes.
@@ -38,8 +40,21 @@ demo: $(VENV)/.run
 
 # two workers: most tests compile and compute on one core
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+# while you write: the style, and a case by hand and one against an oracle from each family
+check: $(VENV)/.test
+	$(MAKE) -j 2 lint smoke
+smoke: $(VENV)/.test
+	$(BIN)/python -m pytest -q @tests/smoke.txt
+
+# no test of it costs more than a processor second with empty caches
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=40
+	$(PYTEST) --costs
+
+# the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes
+test-long: $(VENV)/.test
+	$(PYTEST) -m "long and not slow" --durations=40
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow
@@ -48,7 +63,7 @@ test-slow: $(VENV)/.test
 FORMS := loops xla pallas
 test-forms: $(FORMS:%=test-%)
 $(FORMS:%=test-%): test-%: $(VENV)/.test
-	MRSA_JAX_FORM=$* $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=40
+	MRSA_JAX_FORM=$* $(PYTEST) -m "not slow" --durations=40
 
 # a good part of the suite with the lowest versions that pyproject.toml allows, on the oldest Python
 LOWEST := $(VENV)-lowest
@@ -59,7 +74,7 @@ test-lowest: $(VENV)/.made
 	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]'
 	$(LOWEST_UV) beartype google-crc32c hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)
 
 # small wrong changes of the package, one at a time: which do the tests notice? TIER=long asks more of them
 TIER ?= test

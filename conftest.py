@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
+import importlib
 import importlib.util
 import logging
 import os
 import pathlib
 import signal
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 _ROOT = pathlib.Path(__file__).resolve().parent
 # A script starts background commands with interrupts ignored; what tests start would inherit that.
@@ -111,3 +116,156 @@ def few_compiled_programs() -> Iterator[None]:
     if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
         jax.clear_caches()
         gc.collect()
+
+
+# ---- tiers: what takes longer waits for `make test-long` and `make test-slow`
+
+# Tests of the middle tier, one a line: a file, a function, or one case of it.
+_LONG = frozenset((_ROOT / "tests" / "long.txt").read_text().split("\n")) - {""}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--costs", action="store_true", help="fail where a default test is too dear")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        file, _, rest = item.nodeid.partition("::")
+        names = {file, item.nodeid, f"{file}::{rest.partition('[')[0]}"}
+        if names & _LONG:
+            item.add_marker("long")
+
+
+# ---- what a default test may cost
+#
+# Processor seconds with empty caches. A test pays for all that it starts: its fixtures, the
+# programs that XLA compiles for it, the processes that it waits for. What any worker pays once is
+# apart: its start (imports, the device), and the machine code of compiled loops, which has a limit
+# of its own.
+
+# Seconds on a machine that takes `_REFERENCE` for `_work`; a slower one is allowed more.
+_MOST = {"a test": 1.0, "a file": 15.0, "a worker's loops": 60.0}
+_REFERENCE = 0.16
+# Imported late by the package, by whichever test comes first.
+_START = (
+    "cryptography.hazmat.primitives.asymmetric.x25519", "flax.linen", "matplotlib.figure", "numba",
+    "optax", "pandas", "scipy.optimize", "scipy.stats", "tyro", "xarray",
+)  # fmt: skip
+
+
+def _used() -> float:
+    """Return the processor seconds of this process and of the children that it waited for."""
+    return sum(os.times()[:4])
+
+
+def _work() -> float:
+    """Return the seconds that a fixed piece of work takes here: the least of three."""
+    found = []
+    for _ in range(3):
+        start, state = time.process_time(), 0
+        for turn in range(600_000):
+            state = (state * 31 + turn) % 1_000_003
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+class _Loops:
+    """How long each thread has compiled loops, with those that a loop calls."""
+
+    def __init__(self) -> None:
+        self.seconds, self._here = 0.0, threading.local()
+
+    def notify(self, event: Any) -> None:
+        """Take numba's word that a compilation starts or ends."""
+        depth = getattr(self._here, "depth", 0) + (1 if event.is_start else -1)
+        self._here.depth = depth
+        if event.is_start and depth == 1:
+            self._here.start = time.thread_time()
+        elif depth == 0:
+            self.seconds += time.thread_time() - self._here.start
+
+
+class _Meter:
+    """In the process that runs tests: write on each report what its phase used."""
+
+    def __init__(self) -> None:
+        self.loops, self.slowness, self._mark = _Loops(), 1.0, 0.0
+
+    def start(self) -> None:
+        """Pay for what no test is charged with."""
+        from numba.core import event
+
+        for name in _START:
+            importlib.import_module(name)
+        jax.devices()
+        event.Listener.register(_Loops)
+        event.register("numba:compile", self.loops)
+
+        self.slowness = max(1.0, _work() / _REFERENCE)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        self.start()
+        return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._mark = self._now()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        now = self._now()
+        report.processor_seconds = (now - self._mark) / self.slowness  # type: ignore[attr-defined]
+        report.loop_seconds = self.loops.seconds / self.slowness  # type: ignore[attr-defined]
+        self._mark = now
+        return report
+
+    def _now(self) -> float:
+        return _used() - self.loops.seconds
+
+
+class _Rule:
+    """In the process that reports: fail the session that has too dear a test, file or worker."""
+
+    def __init__(self) -> None:
+        self._costs: dict[str, collections.Counter[str]] = {
+            what: collections.Counter() for what in _MOST
+        }
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        seconds = getattr(report, "processor_seconds", 0.0)
+        worker = getattr(report, "worker_id", "the only one")
+        self._costs["a test"][report.nodeid] += seconds
+        self._costs["a file"][report.nodeid.partition("::")[0]] += seconds
+        self._costs["a worker's loops"][worker] = getattr(report, "loop_seconds", 0.0)
+
+    def _too_dear(self) -> list[str]:
+        return [
+            f"{seconds:7.1f} s, {what} may cost {_MOST[what]:g}: {name}"
+            for what, costs in self._costs.items()
+            for name, seconds in costs.most_common()
+            if seconds > _MOST[what]
+        ]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._too_dear() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lines = self._too_dear()
+        if lines:
+            terminalreporter.section("too dear for the default tests", red=True)
+            terminalreporter.write_line("processor seconds; make them cheap, or mark them `long`")
+            for line in lines:
+                terminalreporter.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--costs"):
+        is_worker = hasattr(config, "workerinput")
+        if is_worker or not config.getoption("numprocesses", None):
+            config.pluginmanager.register(_Meter())
+        if not is_worker:
+            config.pluginmanager.register(_Rule())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import pathlib
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -110,6 +111,11 @@ LATE = {
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 
+@functools.cache
+def _tree(path: pathlib.Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _family(path: pathlib.Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
@@ -137,21 +143,12 @@ def _top_level(tree: ast.Module) -> ast.Module:
     return ast.Module(kept, [])
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_down(path: pathlib.Path) -> None:
+def _up(path: pathlib.Path, tree: ast.Module) -> list[str]:
+    """Return what a module imports from families after its own."""
     own = _family(path)
-    assert own in ORDER
-    for name in _imports(ast.parse(path.read_text())):
-        parts = name.split(".")
-        if parts[0] != "mrsa_jax" or len(parts) == 1 or parts[1] == own:
-            continue
-        assert ORDER.index(parts[1]) < ORDER.index(own), f"{own} imports {name}"
-
-
-def test_imports_go_down_sees_a_violation() -> None:
-    tree = ast.parse("def f():\n    from mrsa_jax.study import run")
-    (name,) = _imports(tree)
-    assert ORDER.index(name.split(".")[1]) > ORDER.index("modular")
+    parts = [name.split(".") for name in _imports(tree)]
+    families = {name[1] for name in parts if name[0] == "mrsa_jax" and len(name) > 1} - {own}
+    return [f"{path}: {name}" for name in families if ORDER.index(name) >= ORDER.index(own)]
 
 
 def _arrows(paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent) -> dict[str, set[str]]:
@@ -159,7 +156,7 @@ def _arrows(paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent) -> dict
     arrows = {}
     for path in paths:
         own = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
-        arrows[own] = set(_imports(ast.parse(path.read_text())))
+        arrows[own] = set(_imports(_tree(path)))
     for own, names in arrows.items():
         targets = {name if name in arrows else name.rpartition(".")[0] for name in names}
         arrows[own] = targets & arrows.keys()
@@ -196,20 +193,31 @@ def _arrows_up(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(found)
 
 
-ARROWS = _arrows([ROOT / "__init__.py", *MODULES])
+def test_imports_go_down() -> None:
+    """From family to family, inside a family by ROOMS, and never round in a circle.
+
+    Neither when a module is loaded, nor late in a function, nor for type checkers. What is heavy
+    waits until it is used.
+    """
+    arrows = _arrows([ROOT / "__init__.py", *MODULES])
+    found = [line for path in MODULES for line in _up(path, _tree(path))]
+    found += _arrows_up({name: there for name, there in arrows.items() if "." in name})
+    found += _circles(arrows)
+    found += [line for path in MODULES for line in _too_early(path, _tree(path))]
+    assert not found
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Neither when it is loaded, nor late in a function, nor for type checkers."""
-    assert not _circles(ARROWS)
+def _too_early(path: pathlib.Path, tree: ast.Module) -> list[str]:
+    """Return the heavy libraries that a module loads when it is imported."""
+    names = {name.split(".")[0] for name in _imports(_top_level(tree))}
+    return [f"{path} loads {name}" for name in sorted(names & LATE)]
 
 
-def test_imports_go_down_inside_a_family() -> None:
-    """A family with folders has their order in ROOMS."""
-    assert not _arrows_up({name: there for name, there in ARROWS.items() if "." in name})
-
-
-def test_circles_and_arrows_up_are_seen(tmp_path: pathlib.Path) -> None:
+def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
+    tree = ast.parse("import scipy\ndef f():\n    from mrsa_jax.study import run")
+    path = ROOT / "modular" / "_ring.py"
+    assert _up(path, tree) == [f"{path}: study"]
+    assert _too_early(path, tree) == [f"{path} loads scipy"]
     texts = {
         "__init__": "",
         "_types": "def f():\n    from mrsa_jax.secagg.failures import _theory",
@@ -228,14 +236,9 @@ def test_circles_and_arrows_up_are_seen(tmp_path: pathlib.Path) -> None:
     assert _arrows_up(_arrows(paths, tmp_path)) == up
     assert not _circles(_arrows(paths, tmp_path))
     paths[0].write_text("from mrsa_jax.secagg._types import Seeds")
+    _tree.cache_clear()
     ring = ["mrsa_jax.secagg", "mrsa_jax.secagg._types", "mrsa_jax.secagg.failures._theory"]
     assert _circles(_arrows(paths, tmp_path)) == ring
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_heavy_libraries_are_imported_where_they_are_used(path: pathlib.Path) -> None:
-    names = {name.split(".")[0] for name in _imports(_top_level(ast.parse(path.read_text())))}
-    assert not names & LATE
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:
@@ -244,19 +247,15 @@ def _run(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_needs_no_jax() -> None:
+def test_import_is_cheap_and_help_needs_no_jax() -> None:
     done = _run(
-        "import sys\nfrom mrsa_jax.cli import main\nstatus = main(['--help'])\n"
+        "import sys, mrsa_jax\nassert 'jax' not in sys.modules\n"
+        "from mrsa_jax.cli import main\nstatus = main(['--help'])\n"
         "heavy = {'jax', 'numpy', 'flax', 'matplotlib', 'xarray'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else status)"
     )
     assert done.returncode == 0, done.stderr
     assert "demo" in done.stdout
-
-
-def test_import_is_cheap() -> None:
-    done = _run("import sys, mrsa_jax\nsys.exit('jax' in sys.modules)")
-    assert done.returncode == 0, done.stderr
 
 
 def test_core_runs_without_optional_libraries() -> None:
@@ -293,17 +292,13 @@ def _public() -> list[tuple[str, object]]:
     return found
 
 
-PUBLIC = _public()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_lists_its_public_names(family: str) -> None:
-    module = importlib.import_module(f"mrsa_jax.{family}")
-    assert module.__doc__
-    assert len(set(module.__all__)) == len(module.__all__)
-    for name in module.__all__:
-        assert not name.startswith("_")
-        assert hasattr(module, name)
+def test_every_family_lists_its_public_names() -> None:
+    for family in FAMILIES:
+        module = importlib.import_module(f"mrsa_jax.{family}")
+        assert module.__doc__, family
+        assert len(set(module.__all__)) == len(module.__all__), family
+        wrong = [n for n in module.__all__ if n.startswith("_") or not hasattr(module, n)]
+        assert not wrong, family
 
 
 def _callables(name: str, value: object) -> list[tuple[str, object]]:
@@ -318,20 +313,31 @@ def _callables(name: str, value: object) -> list[tuple[str, object]]:
     return [(name, value)] if callable(value) else []
 
 
-@pytest.mark.parametrize(("name", "value"), PUBLIC, ids=[name for name, _ in PUBLIC])
-def test_public_names_are_described_and_annotated(name: str, value: object) -> None:
+def _undescribed(name: str, value: object) -> Iterator[str]:
+    """Yield what a public name's documentation or annotations lack."""
     if not (inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))):  # type: ignore[arg-type]
         return  # a constant or an alias of a type: described by the string beside it
     doc = inspect.getdoc(value) or ""
-    assert len(doc.split()) >= 4, f"{name} has no docstring"
-    assert not doc.startswith(f"{getattr(value, '__name__', '')}("), f"{name}: generated docstring"
+    if len(doc.split()) < 4 or doc.startswith(f"{getattr(value, '__name__', '')}("):
+        yield f"{name} has no docstring"
     for label, function in _callables(name, value):
-        assert inspect.getdoc(function), f"{label} has no docstring"
+        if not inspect.getdoc(function):
+            yield f"{label} has no docstring"
         signature = inspect.signature(inspect.unwrap(function))  # type: ignore[arg-type]
         for parameter in signature.parameters.values():
-            if parameter.name not in ("self", "cls"):
-                assert parameter.annotation is not parameter.empty, f"{label}: {parameter.name}"
-        assert signature.return_annotation is not signature.empty, f"{label}: return"
+            if parameter.name not in ("self", "cls") and parameter.annotation is parameter.empty:
+                yield f"{label}: {parameter.name}"
+        if signature.return_annotation is signature.empty:
+            yield f"{label}: return"
+
+
+def test_public_names_are_described_and_annotated() -> None:
+    def bare(rounds, clients):  # type: ignore[no-untyped-def]
+        pass
+
+    lacks = ["f has no docstring", "f has no docstring", "f: rounds", "f: clients", "f: return"]
+    assert list(_undescribed("f", bare)) == lacks
+    assert not [line for name, value in _public() for line in _undescribed(name, value)]
 
 
 # The public entry points that must keep their names: name -> parameters in order.
@@ -374,28 +380,18 @@ ENTRY_POINTS = {
 }
 
 
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_entry_points_have_their_names_and_a_doctest(name: str) -> None:
-    family, attribute = name.split(".")
-    function = getattr(getattr(mrsa_jax, family), attribute)
-    names = list(inspect.signature(inspect.unwrap(function)).parameters)
-    wanted = ENTRY_POINTS[name].split()
-    assert names[: len(wanted)] == wanted
-    assert ">>>" in (inspect.getdoc(function) or "")
-
-
-def test_lazy_names_exist() -> None:
-    for name in mrsa_jax.__all__:
-        assert getattr(mrsa_jax, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = mrsa_jax.nothing
-    packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
-    assert packages - {"cli"} <= set(mrsa_jax.__all__)
+def test_entry_points_have_their_names_and_a_doctest() -> None:
+    for name, wanted in ENTRY_POINTS.items():
+        family, attribute = name.split(".")
+        function = getattr(getattr(mrsa_jax, family), attribute)
+        names = list(inspect.signature(inspect.unwrap(function)).parameters)
+        assert names[: len(wanted.split())] == wanted.split(), name
+        assert ">>>" in (inspect.getdoc(function) or ""), name
 
 
 def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:
     """Return the names that a module takes from the package's modules, and that these lack."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(ast.walk(_tree(path)))
     guards = [n for n in nodes if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
     for_types = {id(line) for guard in guards for line in guard.body}
     doors, missing = {}, []
@@ -418,8 +414,14 @@ def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:
     return missing
 
 
-def test_names_reached_through_doors_exist(tmp_path: pathlib.Path) -> None:
+def test_names_of_doors_exist(tmp_path: pathlib.Path) -> None:
     """Type checkers do not see a name missing from a package whose names load late."""
+    for name in mrsa_jax.__all__:
+        assert getattr(mrsa_jax, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mrsa_jax.nothing
+    packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
+    assert packages - {"cli"} <= set(mrsa_jax.__all__)
     modules = _arrows(MODULES).keys()
     assert not [(str(path), name) for path in MODULES for name in _missing(path, modules)]
     wrong = tmp_path / "wrong.py"

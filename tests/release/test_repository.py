@@ -65,7 +65,11 @@ def test_the_hook_is_the_lint_and_fetches_nothing() -> None:
     assert [(one["entry"], one["language"]) for one in hooks] == [("make lint", "system")]
     assert not hooks[0]["pass_filenames"]
     assert re.search(r"^lint:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert "make lint" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    steps = [step["run"] for step in workflow["jobs"]["tests"]["steps"] if "run" in step]
+    assert steps == [line for line in commands if line.startswith("make ")]
+    assert steps == ["make lint", "make test", "make test-long"]
 
 
 def test_issue_forms_are_what_the_platform_reads() -> None:

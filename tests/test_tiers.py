@@ -1,0 +1,85 @@
+"""Which tests run when, and what a default test may cost: the rules of conftest.py."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DEAR = """
+import time
+import pytest
+
+def spend(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        pass
+
+@pytest.fixture(scope="module")
+def prepared():
+    spend(3)
+
+def test_cheap():
+    spend(0.01)
+
+def test_with_a_dear_fixture(prepared):
+    pass
+
+def test_with_a_dear_child():
+    import subprocess, sys
+    code = "import time\\nwhile time.process_time() < 3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+@pytest.mark.parametrize("case", range(2))
+def test_listed(case):
+    spend(3)
+
+def test_compiles_a_loop():
+    from mrsa_jax._compiled import compiled
+
+    def count(values):
+        total = 0
+        for value in values:
+            total += value
+        return total
+
+    import numpy as np
+
+    compiled(count)(np.arange(3))
+"""
+
+
+@pytest.mark.parametrize("name", ["long", "smoke"])
+def test_lists_name_tests_that_there_are_once_each(name: str) -> None:
+    lines = (ROOT / "tests" / f"{name}.txt").read_text().splitlines()
+    assert lines
+    assert lines == sorted(set(lines))
+    for line in lines:
+        file, _, test = line.partition("::")
+        function = test.partition("[")[0].rpartition("::")[2].rpartition(".")[2]
+        assert function in (ROOT / file).read_text(), line
+
+
+def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("conftest.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "tests" / "long.txt").write_text("tests/test_dear.py::test_listed\n")
+    (tmp_path / "tests" / "test_dear.py").write_text(DEAR)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", "--costs", "tests"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "4 passed" in done.stdout, done.stdout
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    told = done.stdout.partition("too dear")[2]
+    assert "test_with_a_dear_fixture" in told
+    assert "test_with_a_dear_child" in told
+    assert "test_cheap" not in told
+    assert "test_compiles_a_loop" not in told
