@@ -242,6 +242,8 @@ def chosen_form(offered: tuple[Form, ...], *values: Any) -> Form:
     asked = forced_form()
     if asked in possible:
         return asked
+    if len(possible) == 1:  # whatever the device, which need not be started to say so
+        return possible[0]
     return next(form for form in _PREFERRED[platform()] if form in possible)
 
 

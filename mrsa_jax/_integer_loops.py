@@ -1,4 +1,4 @@
-"""Refuses compiled loops in which uint64 meets signed integers, or a float unasked.
+"""Compiles loops once, and refuses those in which uint64 meets signed integers, or a float unasked.
 
 numba compiles a loop again for every type that it meets. Where int64 meets uint64, products turn
 signed and comparisons are made in float64: residues of 61 bits lose their last digits in silence.
@@ -23,11 +23,12 @@ import numpy as np
 from numba.core import ir
 from numba.core import types as _types
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.compiler_machinery import AnalysisPass, LoweringPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
-from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 
 types: Any = _types  # its stubs know half of it
 _COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
@@ -131,6 +132,75 @@ class IntegerCompiler(CompilerBase):
         passes.add_pass_after(_IntegersStay, NopythonTypeInference)
         passes.finalize()
         return [passes]
+
+
+class _Part(JITCodeLibrary):
+    """Code that is only a part of other loops': they optimise it and make machine code of it."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _BeginPart(LoweringPass):
+    _name = "begin_part"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Let the code be lowered into a library of its own that nothing is made of yet."""
+        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _OfferPart(LoweringPass):
+    _name = "offer_part"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Let other loops find the code; there is nothing that Python could call."""
+        lowered = state["cr"]
+        name = object()
+        state.targetctx.insert_user_function(name, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=name)
+        return True
+
+
+class PartCompiler(IntegerCompiler):
+    """Compiles what loops call: once for each loop that it is part of, not by itself as well."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the passes."""
+        (passes,) = super().define_pipelines()
+        self.state.flags.no_compile = True
+        passes.add_pass_after(_BeginPart, _IntegersStay)
+        passes.add_pass_after(_OfferPart, NativeLowering)
+        passes.finalize()
+        return [passes]
+
+
+def call_by_part(loop: Any, part: Any) -> None:
+    """Let other loops that call a loop take its part, compiled once for each kind of integer.
+
+    A constant among the arguments is a type of its own to numba, which would compile it again.
+    """
+
+    def template(args: Any, kws: Any) -> Any:
+        named = {name: types.unliteral(each) for name, each in kws.items()}
+        return part.get_call_template(tuple(map(types.unliteral, args)), named)
+
+    def add(result: Any) -> None:  # without an entry for Python
+        part.overloads[tuple(result.signature.args)] = result
+
+    loop.part, part.add_overload = part, add
+    loop.get_call_template, loop.get_overload = template, part.get_overload
 
 
 class LoopCache(FunctionCache):

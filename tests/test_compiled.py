@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
+import subprocess
+import sys
 from types import ModuleType
 
 import numba
@@ -217,6 +220,72 @@ def test_a_loop_of_residues_refuses_other_types() -> None:
     assert whole == 35 * pow(2**64, -1, prime) % prime
     with pytest.raises(TypingError):
         _loops.times(np.uint64(5), 7, np.uint64(prime), np.uint64(inverse))
+
+
+def _step(values, at, by):
+    return values[at] + by
+
+
+_stepping = compiled(_step)
+
+
+def _steps(values, at):
+    total = _stepping(values, 0, 1)
+    place = 0
+    for _ in range(2):
+        total += _stepping(values, place, by=2)
+        place = at
+    return total + _stepping(values, at, place)
+
+
+def test_a_loop_is_part_of_those_that_call_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    values = np.arange(10, 15)
+    assert compiled(_steps)(values, 3) == (10 + 1) + (10 + 2) + (13 + 2) + (13 + 3)
+    assert not _stepping.signatures  # Python never called it
+    assert len(_stepping.part.signatures) == 1  # constants are no kind of their own
+    assert _stepping(values, 3, 4) == 17
+
+
+SEARCHES = """
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from mrsa_jax import _elimination
+from mrsa_jax.privacy import weak_privacy
+from mrsa_jax.privacy.solver import _girth, _lifting, _listing, _words
+
+rng = np.random.default_rng(0)
+for rounds, clients, size in [(10, 20, 5), (20, 40, 10)]:
+    P = np.zeros((rounds, clients), bool)
+    for row in P:
+        row[rng.choice(clients, size, replace=False)] = True
+    print(weak_privacy(P).lower_method)
+for module in (_elimination, _girth, _lifting, _listing, _words):
+    for name, loop in vars(module).items():
+        if isinstance(loop, Dispatcher):
+            print(name, len(loop.signatures), len(loop.part.signatures))
+"""
+
+
+@pytest.mark.slow
+def test_searches_compile_each_loop_once(tmp_path: pathlib.Path) -> None:
+    here = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", SEARCHES], env=here, capture_output=True, text=True, check=True
+    )
+    lines = run.stdout.split("\n")[:-1]
+    assert lines[:2] == ["girth", "lifting"]
+    counts = {name: (int(own), int(part)) for name, own, part in map(str.split, lines[2:])}
+    kinds = {"assign": 3, "first_nonzero": 3, "gather": 3, "eliminate": 2}  # of integers
+    twice = {
+        name: found for name, found in counts.items()
+        if found[0] > 1 or found[1] > kinds.get(name, 1)
+    }  # fmt: skip
+    assert twice == {}
+    own = {name for name, (signatures, _) in counts.items() if signatures}
+    assert own <= {"independent_rows", "reduced_echelon", "search", "words"}
 
 
 def _module(name: str, path: pathlib.Path, text: str) -> ModuleType:

@@ -83,11 +83,20 @@ def _small_quotient(whole, prime, chosen, size, others, count, inverses):
 
 
 @compiled
+def _fitting(prefix, room):
+    """Return how many groups fit into a weight (a search by NumPy takes a second to compile)."""
+    count = 0
+    while count < prefix.shape[0] and prefix[count] <= room:
+        count += 1
+    return count - 1
+
+
+@compiled
 def _extend(chosen, size, room, small, problem, found, spent, budget):
     """Look for a dependent set that is a given set and further groups within a weight."""
     kernels, primes, weights, inverses, inverses_again, whole, whole_again, prefix = problem
     groups = weights.shape[0]
-    extra = np.searchsorted(prefix, room, side="right") - 1
+    extra = _fitting(prefix, room)
     others = np.empty(groups, np.int64)
     axes, corank = small.shape[1], kernels.shape[2]
     work = np.empty((size + groups, axes), np.int32)
@@ -160,7 +169,7 @@ def _examine(word, size, room, keys, highs, small, problem, space, table, found,
     for i in range(size):
         target ^= highs[word[i]] ^ (low & keys[word[i]])
         low ^= keys[word[i]]
-    extra = np.searchsorted(prefix, room, side="right") - 1
+    extra = _fitting(prefix, room)
     count = np.int64(0)
     if extra > 0:
         at = 0

@@ -93,7 +93,9 @@ def _list_many(count, more, target, reduced, space, lefts, rights, table, spent,
     spent[0] += CLEAR * (1 << bits)
     starts = np.zeros(2, np.int64)
     starts[1] = count
-    items = np.arange(count)
+    items = np.empty(count, np.int64)
+    for i in range(count):
+        items[i] = i
     nothing, whole = np.uint64(0), np.uint64(63)
     total, stored = np.int64(0), np.int64(0)
     some_left, some_right = np.empty(64, np.uint64), np.empty(64, np.uint64)
