@@ -87,6 +87,15 @@ def test_loops_take_nothing_traced_and_need_numba(monkeypatch: pytest.MonkeyPatc
         compiled(lambda rows: rows)  # what searches are made of
 
 
+def test_loops_are_declared_before_any_device_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started() -> str:
+        raise AssertionError("asked for the device")
+
+    monkeypatch.setattr(_device, "platform", started)
+    assert _device.chosen_form(("loops",)) == "loops"
+    compiled(lambda rows: rows)
+
+
 def test_chunks_fill_the_device_within_its_memory() -> None:
     on_cpu = _device.at_once("selection", 480)
     assert on_cpu == 2**18 // 480
