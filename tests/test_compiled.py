@@ -256,9 +256,8 @@ from mrsa_jax import _elimination
 from mrsa_jax.privacy import weak_privacy
 from mrsa_jax.privacy.solver import _girth, _lifting, _listing, _words
 
-rng = np.random.default_rng(0)
 for rounds, clients, size in [(10, 20, 5), (20, 40, 10)]:
-    P = np.zeros((rounds, clients), bool)
+    rng, P = np.random.default_rng(0), np.zeros((rounds, clients), bool)
     for row in P:
         row[rng.choice(clients, size, replace=False)] = True
     print(weak_privacy(P).lower_method)
