@@ -142,11 +142,14 @@ def test_quick_bounds_hold_weak_t_of_the_definition() -> None:
 
 
 def test_quick_bounds_meet_where_all_blocks_can_be_told_apart() -> None:
-    """Three blocks of two, of which each sum has two: an odd cycle, of full rank."""
+    """Three blocks of two, of which each sum has two: an odd cycle, of full rank.
+
+    After two sums each client has leverage 1/3, and so T is at least 3.
+    """
     P = np.repeat(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), 2, axis=1)
     bounds = _trial.quick_bounds(_known(P))
     assert bounds is not None
-    assert [own.tolist() for own in bounds] == [[4, 2, 2], [4, 4, 2]]
+    assert [own.tolist() for own in bounds] == [[4, 3, 2], [4, 4, 2]]
 
 
 def test_large_histories_have_no_quick_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
