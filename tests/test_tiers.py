@@ -22,7 +22,7 @@ def spend(seconds):
 
 @pytest.fixture(scope="module")
 def prepared():
-    spend(6)
+    spend(10)
 
 def test_cheap():
     spend(0.01)
@@ -32,7 +32,7 @@ def test_with_a_dear_fixture(prepared):
 
 def test_with_a_dear_child():
     import subprocess, sys
-    code = "import time\\nwhile time.process_time() < 6: pass"
+    code = "import time\\nwhile time.process_time() < 10: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 @pytest.mark.parametrize("case", range(2))
