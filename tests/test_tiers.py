@@ -22,7 +22,7 @@ def spend(seconds):
 
 @pytest.fixture(scope="module")
 def prepared():
-    spend(10)
+    spend(4)
 
 def test_cheap():
     spend(0.01)
@@ -32,7 +32,7 @@ def test_with_a_dear_fixture(prepared):
 
 def test_with_a_dear_child():
     import subprocess, sys
-    code = "import time\\nwhile time.process_time() < 10: pass"
+    code = "import time\\nwhile time.process_time() < 4: pass"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 @pytest.mark.parametrize("case", range(2))
@@ -67,8 +67,10 @@ def test_lists_name_tests_that_there_are_once_each(name: str) -> None:
 
 def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     (tmp_path / "tests").mkdir()
-    for name in ("conftest.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    rules = (ROOT / "conftest.py").read_text()
+    assert rules.count("_FAILS = 8") == 1
+    (tmp_path / "conftest.py").write_text(rules.replace("_FAILS = 8", "_FAILS = 1"))
     (tmp_path / "tests" / "long.txt").write_text("tests/test_dear.py::test_listed\n")
     (tmp_path / "tests" / "test_dear.py").write_text(DEAR)
     done = subprocess.run(
