@@ -77,6 +77,12 @@ def on_device(values: Any, dtype: Any = None) -> Array:
     return jax.device_put(np.array(values, dtypes.canonicalize_dtype(kind)))
 
 
+def zeros(shape: int | tuple[int, ...], dtype: Any) -> Array:
+    """Return zeros on the device without a program; in one that is being traced, as part of it."""
+    host = jax.device_put(np.zeros(shape, dtype))
+    return jnp.zeros(shape, dtype) if isinstance(host, jax.core.Tracer) else host
+
+
 def is_table(values: Any) -> bool:
     """Return whether a value is a table of a library such as pandas, not an array."""
     return hasattr(values, "columns") and not isinstance(values, np.ndarray | jax.Array)

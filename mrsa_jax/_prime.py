@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import multiplies_wide
 from mrsa_jax._products import divide_step, multiply_high, multiply_wide
 
@@ -145,15 +146,18 @@ class Field(NamedTuple):
 
 def field(prime: int) -> Field:
     """Return the field of a prime between 2**30 and 2**32 / 3.5."""
-    digits = [int(digit) for digit in oct(prime - 2)[2:]]
-    reciprocal = (2**64 - 1) // (2 * prime) - 2**32
-    return Field(jnp.uint32(prime), jnp.uint32(reciprocal), jnp.asarray(digits, jnp.int32))
+    return Field(*map(on_device, _numbers(prime)))
 
 
 def fields(primes: Sequence[int]) -> Field:
     """Return the fields of some primes, stacked along a leading axis of every leaf."""
-    all_of = [field(prime) for prime in primes]
-    return Field(*(jnp.stack(leaves) for leaves in zip(*all_of, strict=True)))
+    return Field(*(on_device(np.stack(each)) for each in zip(*map(_numbers, primes), strict=True)))
+
+
+def _numbers(prime: int) -> tuple[np.uint32, np.uint32, np.ndarray]:
+    digits = [int(digit) for digit in oct(prime - 2)[2:]]
+    pair = np.asarray([prime, (2**64 - 1) // (2 * prime) - 2**32], np.uint32)
+    return pair[0], pair[1], np.asarray(digits, np.int32)
 
 
 def companion(factor: Array, of: Field) -> Array:

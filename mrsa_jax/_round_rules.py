@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import check_known, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
@@ -131,4 +131,4 @@ def block_labels(blocks: Any, num_clients: int) -> Int32[Array, " clients"]:
     require(is_labels, "blocks", rule, f"{array.dtype} of shape {array.shape}")
     inside = bool(array.min() >= 0 and array.max() < num_clients)
     require(inside, "blocks", "must lie in [0, num_clients)", int(array.min()), int(array.max()))
-    return jnp.asarray(array, jnp.int32)
+    return on_device(array, jnp.int32)

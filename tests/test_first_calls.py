@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mrsa_jax import availability, graphs, hetero, modular, quantize, selection
-from mrsa_jax._arrays import on_device
+from mrsa_jax._arrays import on_device, zeros
 
 Watch = Callable[[], contextlib.AbstractContextManager[list[str]]]
 
@@ -136,6 +136,15 @@ def test_traced_values_stay_traced() -> None:
     assert spread(jnp.zeros(4, jnp.float32)).tolist() == [1.0, 2.0, 1.0, 2.0]
 
 
+def test_zeros_are_part_of_a_traced_program(compilations: Watch) -> None:
+    with compilations() as found:
+        start = zeros((3, 37), jnp.int32)
+    assert not found
+    assert (start.dtype, start.shape, int(np.asarray(start).any())) == (jnp.int32, (3, 37), 0)
+    text = jax.jit(lambda: zeros(1_000_003, jnp.int32)).lower().as_text()
+    assert len(text) < 1000, "a million zeros were written out"
+
+
 _DIM, _N = 1_237, 71  # sizes that no other test has
 
 
@@ -208,6 +217,16 @@ CALLS: dict[str, tuple[int, Callable[[], tuple[Any, ...]], Callable[..., Any]]] 
         1,
         lambda: (availability.independent_steps(0.1), _key(), _everybody()),
         lambda model, key, here: model.sample(key, here),
+    ),
+    "bernoulli": (
+        1,
+        lambda: (selection.bernoulli(_N, 0.5), _key(), _everybody()),
+        lambda own, key, here: own.select(key, own.init(), here),
+    ),
+    "balls_in_bins": (
+        1,
+        lambda: (selection.balls_in_bins(_N, 4), _key(), _everybody()),
+        lambda own, key, here: own.select(key, own.init(), here),
     ),
     "fairness_gap": (1, lambda: (np.ones((9, _N), np.bool_),), selection.fairness_gap),
     "erdos_renyi": (

@@ -27,7 +27,7 @@ from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
 from mrsa_jax import secagg
-from mrsa_jax._arrays import as_integers
+from mrsa_jax._arrays import as_integers, on_device
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once, map_tiles
@@ -275,10 +275,10 @@ class Canaries:
         in_flight = 4 * (_COPIES * width * mechanism.quantizer.padded_dim + len(rows) * dim)
         tile = min(at_once("repeated", in_flight), count)
         setting = _Setting(
-            aggregator, jnp.asarray(members), jnp.asarray(present), jnp.int32(self.client),
+            aggregator, on_device(members), on_device(present), jnp.int32(self.client),
             jnp.float32(clip * _INSIDE), jnp.float32(clip * _LENGTH),
             None if self.spread is None else jnp.float32(self.spread),
-            jnp.asarray(1.0 / np.sqrt(variances), jnp.float32),
+            on_device(1.0 / np.sqrt(variances), jnp.float32),
         )  # fmt: skip
         found, grams = [], _Moments(len(rows))
         step = min(count, -(-max(1, _GRAMS // len(rows) ** 2) // tile) * tile)
@@ -288,7 +288,7 @@ class Canaries:
                 # the last ones may be too many
                 keys = fold_over(key, jnp.arange(start, start + step))
                 shape = (rows.shape[1], dim)
-                seen, own = _played(keys, setting, jnp.asarray(is_there), shape, tile)
+                seen, own = _played(keys, setting, on_device(is_there), shape, tile)
                 parts.append(np.asarray(seen, np.float64)[: count - start])
                 grams.add(np.asarray(own, np.float64)[: count - start])
             found.append(np.concatenate(parts) @ weights)

@@ -18,6 +18,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
 from mrsa_jax.attacks._settings import checked_parameters
@@ -123,7 +124,7 @@ def _layers(view: UpdateView, flat: Float32[Array, " dim"]) -> dict[str, dict[st
 
 
 def _path(view: UpdateView, wanted: str | None) -> str:
-    layers = _layers(view, jnp.asarray(view.parameters, jnp.float32))
+    layers = _layers(view, on_device(view.parameters, jnp.float32))
     if wanted is not None:
         require(wanted in layers, "layer", f"must be one of {sorted(layers)}", wanted)
         return wanted

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._arrays import as_integers
+from mrsa_jax._arrays import as_integers, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
@@ -165,16 +165,16 @@ class Disaggregation:
         """Return rounded relaxations bool [groups, restarts, J]."""
         num_rounds, num_groups = null.shape[1], counts.shape[1]
         width = at_once("candidates", 4 * num_rounds * self.restarts)
-        projector = jnp.asarray(null.T @ null, jnp.float32)
+        projector = on_device(null.T @ null, jnp.float32)
         parts = []
         for start in range(0, num_groups, width):
-            some = jnp.asarray(counts[:, start : start + width].T, jnp.float32)
+            some = on_device(counts[:, start : start + width].T, jnp.float32)
             keys = fold_over(key, jnp.arange(start, start + some.shape[0], dtype=jnp.int32))
             slopes = jax.vmap(
                 lambda own: jax.random.normal(own, (self.restarts, num_rounds), jnp.float32)
             )(keys)
             parts.append(
-                np.asarray(_relax(projector, jnp.asarray(interval), some, slopes, self.num_steps))
+                np.asarray(_relax(projector, on_device(interval), some, slopes, self.num_steps))
             )
         return np.concatenate(parts)
 

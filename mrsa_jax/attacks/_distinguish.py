@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Float64, Key
 
-from mrsa_jax._arrays import as_integers, host_array
+from mrsa_jax._arrays import as_integers, host_array, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
@@ -132,8 +132,8 @@ class Distinguish:
         weights, noise, others = self._parts(participation)
         count = check_integer(num_trials, "num_trials", 1)
         left = np.delete(weights, self.client, axis=1) * (self.spread or 0.0)
-        arrays = tuple(jnp.asarray(a, jnp.float32) for a in (left, noise))
-        root = None if self.kernel is None or others is None else jnp.asarray(others, jnp.float32)
+        arrays = tuple(on_device(a, jnp.float32) for a in (left, noise))
+        root = None if self.kernel is None or others is None else on_device(others, jnp.float32)
         width = left.shape[1] * (1 if root is None else len(left)) + len(left)
         step = min(at_once("leverage", 8 * width), count)
         found = []

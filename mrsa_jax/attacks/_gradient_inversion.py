@@ -24,6 +24,7 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Float32, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import spread
@@ -104,7 +105,7 @@ class GradientInversion:
         seen = checked_view(view, UpdateView)
         updates = _checked(seen)
         lead = updates.shape[:-1]
-        labels = inferred_labels(seen) if seen.labels is None else jnp.asarray(seen.labels)
+        labels = inferred_labels(seen) if seen.labels is None else on_device(seen.labels)
         flat = labels.reshape(-1, seen.num_images).astype(jnp.int32)
         shape = (len(flat) * self.restarts, seen.num_images, *seen.input_shape)
         low, high = self.pixel_range
@@ -227,7 +228,7 @@ def inferred_labels(view: UpdateView) -> Int32[Array, "*_"]:
         while counts.sum() < view.num_images:
             counts[np.argmax(wanted - counts)] += 1
         rows.append(np.repeat(np.arange(view.num_classes), counts))
-    labels = jnp.asarray(np.stack(rows), jnp.int32)
+    labels = on_device(np.stack(rows), jnp.int32)
     return labels.reshape(*updates.shape[:-1], view.num_images)
 
 

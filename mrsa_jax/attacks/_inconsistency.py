@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import protocol
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
@@ -105,8 +106,8 @@ class ModelInconsistency:
         is_round = len(set(chosen)) == len(chosen) >= 2 and target in chosen
         require(is_round, "cohort", rule, chosen, target)
         shape = tuple(client_data.inputs.shape[1:])
-        dead, is_seen = silenced(self.model, shape, jnp.asarray(parameters))
-        sent = {one: jnp.asarray(parameters) if one == target else dead for one in chosen}
+        dead, is_seen = silenced(self.model, shape, on_device(parameters))
+        sent = {one: on_device(parameters) if one == target else dead for one in chosen}
         updates = {
             one: client_updates(key, self.model, sent[one], client_data, self.trainer, [one])[0]
             for one in chosen
@@ -122,7 +123,7 @@ class ModelInconsistency:
             self.modulus_bits,
             contexts=hashes if self.is_bound else None,
         )
-        total = self.quantizer.decode(jnp.asarray(result.total), count)
+        total = self.quantizer.decode(on_device(result.total), count)
         return Inconsistency(
             np.asarray(total, np.float64),
             np.asarray(is_seen),

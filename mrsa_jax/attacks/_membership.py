@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require
@@ -97,8 +98,8 @@ class Membership:
         of_own, count = self.shadow_size - of_asked, len(view.own_labels)
         rule = "must leave samples of the adversary's own that a shadow model did not see"
         require(of_own < count, "shadow_size", rule, self.shadow_size, f"{count} own samples")
-        inputs = jnp.concatenate([jnp.asarray(view.inputs)[:asked], jnp.asarray(view.own_inputs)])
-        labels = jnp.concatenate([jnp.asarray(view.labels)[:asked], jnp.asarray(view.own_labels)])
+        inputs = jnp.concatenate([on_device(view.inputs)[:asked], on_device(view.own_inputs)])
+        labels = jnp.concatenate([on_device(view.labels)[:asked], on_device(view.own_labels)])
         draw_key, train_key = jax.random.split(key)
 
         def drawn(own: Array) -> Array:
@@ -115,7 +116,7 @@ class Membership:
             sizes=jnp.full(self.num_shadows, self.shadow_size, jnp.int32),
             num_classes=view.num_classes,
         )
-        start = jnp.asarray(view.start, jnp.float32)
+        start = on_device(view.start, jnp.float32)
         updates = client_updates(train_key, view.model, start, clients, self.trainer)
         is_member = np.zeros((self.num_shadows, asked + count), np.bool_)
         np.put_along_axis(is_member, np.asarray(indices), True, axis=1)
@@ -243,8 +244,8 @@ def _by_loss(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[n
     # members and others count alike, however many there are of each
     weight = np.where(members[order], 1 / members.sum(), -1 / (~members).sum())
     threshold = float(values[order][int(np.argmax(np.cumsum(weight)))])
-    labels = jnp.asarray(view.labels, jnp.int32)
-    return true_logits(view.model, targets, jnp.asarray(view.inputs), labels), threshold
+    labels = on_device(view.labels, jnp.int32)
+    return true_logits(view.model, targets, on_device(view.inputs), labels), threshold
 
 
 def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple[np.ndarray, float]:
@@ -259,8 +260,8 @@ def _by_shadow(view: MembershipView, targets: Array, shadows: _Shadows) -> tuple
         StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000)
     )
     classifier.fit(known.reshape(-1, known.shape[-1]), shadows.is_member.ravel())
-    labels = jnp.asarray(view.labels, jnp.int32)
-    asked = _features(view.model, targets, jnp.asarray(view.inputs), labels)
+    labels = on_device(view.labels, jnp.int32)
+    asked = _features(view.model, targets, on_device(view.inputs), labels)
     scores = classifier.decision_function(asked.reshape(-1, asked.shape[-1]))
     return scores.reshape(asked.shape[:2]), 0.0
 
@@ -287,7 +288,7 @@ def _by_likelihood_ratio(
     The deviations are those of all candidates together, which for few shadow models is better
     than each candidate's own (Carlini et al., Section VI-C).
     """
-    inputs, labels = jnp.asarray(view.inputs), jnp.asarray(view.labels, jnp.int32)
+    inputs, labels = on_device(view.inputs), on_device(view.labels, jnp.int32)
     known = true_logits(view.model, shadows.parameters, inputs, labels)
     is_in = shadows.is_member[:, : len(labels)]
     seen = true_logits(view.model, targets, inputs, labels)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
@@ -149,7 +150,7 @@ def read_models(view: WireView) -> Float32[np.ndarray, "clients dim"]:
     require(is_ring, "uploads", "must be integers [n, d]", f"{uploads.dtype} {uploads.shape}")
     inside = uploads.size == 0 or (int(uploads.min()) >= 0 and int(uploads.max()) < seen.modulus)
     require(inside, "uploads", f"must lie in [0, {seen.modulus})", "others")
-    return np.stack([np.asarray(seen.quantizer.decode(jnp.asarray(one), 1)) for one in uploads])
+    return np.stack([np.asarray(seen.quantizer.decode(on_device(one), 1)) for one in uploads])
 
 
 @needs_values

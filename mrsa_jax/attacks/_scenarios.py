@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
 from mrsa_jax import graphs, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
@@ -117,7 +118,7 @@ def summed_rounds(
     rows = np.flatnonzero(history.any(axis=1))
     is_left = bool((rows >= warm_up).any())
     require(is_left, "warm_up", "must leave a round with a sum", warm_up, f"{len(history)} rounds")
-    flat = jnp.asarray(parameters, jnp.float32)
+    flat = on_device(parameters, jnp.float32)
     everyone = client_updates(key, model, flat, client_data, trainer) if is_frozen else None
     state, width = aggregator.init(), int(aggregator.num_participants)
     largest = int(history.sum(axis=1).max())
@@ -132,10 +133,10 @@ def summed_rounds(
             updates = client_updates(
                 key, model, flat, client_data, trainer, members, round_index=int(row)
             )
-        updates = jnp.where(jnp.asarray(present)[:, None], updates, jnp.float32(0))
+        updates = jnp.where(on_device(present)[:, None], updates, jnp.float32(0))
         noise = round_key(key, int(row), Stream.QUANTIZATION)
         out, state = aggregator.aggregate(
-            noise, state, updates, jnp.asarray(members), jnp.asarray(present)
+            noise, state, updates, on_device(members), on_device(present)
         )
         if int(out.status) == Status.OK:
             if not is_frozen:
@@ -226,7 +227,7 @@ def wire_round(
         >>> seen.mean.tolist(), seen.plain.uploads[0].tolist()
         ([0.5, 0.5, 0.5, 0.5], [3, 3, 3, 3])
     """
-    key, given = as_key(seed), jnp.asarray(values, jnp.float32)
+    key, given = as_key(seed), on_device(values, jnp.float32)
     rule = "must be vectors of two clients at least"
     require(given.ndim == 2 and len(given) >= FEWEST_IN_A_SUM, "values", rule, given.shape)
     count, bits = len(given), check_integer(modulus_bits, "modulus_bits", 1, 32)
@@ -249,7 +250,7 @@ def wire_round(
         threshold,
         bits,
     )
-    mean = quantizer.decode(jnp.asarray(result.total), count) / jnp.float32(count)
+    mean = quantizer.decode(on_device(result.total), count) / jnp.float32(count)
     return WireRound(
         WireView(np.asarray(codes), 2**bits, quantizer),
         WireView(np.asarray(result.transcript.padded_inputs), 2**bits, quantizer),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax.federated import num_parameters, unflatten
@@ -38,7 +39,7 @@ def checked_parameters(
 ) -> Float32[Array, "... dim"]:
     """Return parameters or updates of a model as f32 [..., d]; raise unless d fits and finite."""
     dim = num_parameters(model, input_shape)
-    given = jnp.asarray(values, jnp.float32)
+    given = on_device(values, jnp.float32)
     fits = given.ndim >= 1 and given.shape[-1] == dim
     require(fits, argument, f"must have the model's {dim} entries", given.shape)
     require(bool(jnp.isfinite(given).all()), argument, "must be finite", "nan or infinity")

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import _device
+from mrsa_jax._arrays import on_device
 from mrsa_jax.bench._compile_for import LIMITS, TARGETS, check_installed, compiled, target
 from mrsa_jax.bench._harness import NotHereError
 from mrsa_jax.bench._hlo import Counts, counts_of
@@ -188,11 +189,11 @@ def filled(arguments: Any) -> Any:
         if not isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
         if leaf.dtype == jnp.bool_:
-            return jnp.asarray(rng.random(leaf.shape, np.float32) < 0.1)
+            return on_device(rng.random(leaf.shape, np.float32) < 0.1)
         if leaf.dtype == jnp.float32:
-            return jnp.asarray(rng.standard_normal(leaf.shape, np.float32))
+            return on_device(rng.standard_normal(leaf.shape, np.float32))
         words = rng.integers(0, 2**32, leaf.shape, np.uint32)
-        return jnp.asarray(words if leaf.dtype == jnp.uint32 else (words & 1).astype(leaf.dtype))
+        return on_device(words if leaf.dtype == jnp.uint32 else (words & 1).astype(leaf.dtype))
 
     return jax.tree.map(value, arguments)
 

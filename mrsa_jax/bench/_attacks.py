@@ -19,6 +19,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from mrsa_jax import attacks, availability, federated, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._cores import num_cores
 from mrsa_jax._packaged import photograph_path
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
@@ -41,15 +42,15 @@ def _view() -> tuple[attacks.UpdateView, np.ndarray]:
     """Return what one step of one client on the photograph shows, and its gradient."""
     model = federated.smooth_lenet(10)
     start = federated.initial_parameters(0, model, _SHAPE)
-    image = jnp.asarray(_photograph())[None]
+    image = on_device(_photograph())[None]
 
     def loss(flat: jax.Array) -> jax.Array:
         logits = model.apply(federated.unflatten(model, _SHAPE, flat), image)
-        label = jnp.asarray([_LABEL])
+        label = on_device([_LABEL])
         return optax.softmax_cross_entropy_with_integer_labels(logits, label).mean()
 
     gradient = jax.grad(loss)(start)
-    labels = jnp.asarray([_LABEL], jnp.int32)
+    labels = on_device([_LABEL], jnp.int32)
     view = attacks.UpdateView(model, start, _SHAPE, 10, -gradient, 1, labels)
     return view, np.asarray(gradient)
 

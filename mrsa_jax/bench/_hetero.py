@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import hetero, quantize, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax._residues import words_per_residue
 from mrsa_jax._status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
@@ -90,7 +91,7 @@ def _an_average(case: str, dim: int) -> Measurement:
     layout = _layout_of(20, 5, dim)
     ours = hetero.segment_average(layout, (-1.0, 1.0), fidelity="sets")
     ring = secagg.ring_average(quantize.stochastic(12, 1.0), 20, dim, fidelity="sets")
-    updates = jnp.asarray(_chunk(layout, 0, dim))
+    updates = on_device(_chunk(layout, 0, dim))
     arguments = (updates, jnp.arange(20), jnp.ones(20, bool))
     states = ours.init(), ring.init()
     return compare(

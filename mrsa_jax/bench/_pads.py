@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax.bench._harness import Measurement, compare
 from mrsa_jax.bench._topics import Case
 from mrsa_jax.secagg import complete_plan, derive_seeds, key_material, ring_sum
@@ -21,7 +22,7 @@ def _measure(case: str, participants: int, dim: int, modulus: int) -> Measuremen
 
     rng = np.random.default_rng(0)
     limit = min(modulus, 2**16)
-    inputs = jnp.asarray(rng.integers(0, limit, (participants, dim)).astype(np.uint32))
+    inputs = on_device(rng.integers(0, limit, (participants, dim)).astype(np.uint32))
     plan = complete_plan(participants, dim, modulus)
     seeds = derive_seeds(key_material(0), jnp.arange(participants), 0)
     expected = np.asarray(inputs, np.uint64).sum(axis=0) % modulus

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import data, federated
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, round_key
 from mrsa_jax.federated.programs import shuffled
 
@@ -22,8 +23,8 @@ def random_clients(shape: tuple[int, ...], num_clients: int, size: int) -> data.
     generator = np.random.default_rng(0)
     count = num_clients * size
     return data.ClientData(
-        inputs=jnp.asarray(0.3 * generator.standard_normal((count, *shape), np.float32)),
-        labels=jnp.asarray(generator.integers(0, 10, count), jnp.int32),
+        inputs=on_device(0.3 * generator.standard_normal((count, *shape), np.float32)),
+        labels=on_device(generator.integers(0, 10, count), jnp.int32),
         indices=jnp.arange(count, dtype=jnp.int32).reshape(num_clients, size),
         sizes=jnp.full(num_clients, size, jnp.int32),
         num_classes=10,
@@ -40,7 +41,7 @@ def sample_order(clients: Any, client: int, batch_size: int, round_index: int = 
 
 def in_order(model: Any, shape: tuple[int, ...], flat: Any) -> np.ndarray:
     """Return biases and kernels, convolutions first, as the peers' networks have them."""
-    layers = federated.unflatten(model, shape, jnp.asarray(flat))["params"]
+    layers = federated.unflatten(model, shape, on_device(flat))["params"]
     names = sorted(layers, key=lambda name: ("Conv" not in name, name))
     parts = [layers[name][kind] for name in names for kind in ("bias", "kernel")]
     return np.concatenate([np.asarray(part).ravel() for part in parts])

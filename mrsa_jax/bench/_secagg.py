@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import graphs, protocol, quantize, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax._cores import num_cores
 from mrsa_jax._status import Status
 from mrsa_jax.bench._harness import Measurement, ResultsDifferError, compare
@@ -89,7 +89,7 @@ def _sharing(case: str, num_clients: int) -> Measurement:
     secrets = rng.integers(0, 2**30, (num_clients, LIMBS), dtype=np.uint32)
     coefficients = rng.integers(0, SHAMIR_PRIME, (num_clients, degree, LIMBS), dtype=np.uint32)
     points = np.tile(np.arange(1, num_clients + 1, dtype=np.uint32), (num_clients, 1))
-    arrays = [jnp.asarray(array) for array in (secrets, coefficients, points)]
+    arrays = [on_device(array) for array in (secrets, coefficients, points)]
 
     def loop() -> np.ndarray:
         x = points[0].astype(np.uint64)
@@ -142,12 +142,12 @@ def _beside_flower(case: str, n: int, degree: int, dim: int, *, is_real: bool) -
     expected, step = updates[survivors[3]].mean(axis=0), 2.0 / (_LEVELS - 1)
 
     def ours() -> np.ndarray:
-        codes = np.asarray(quantizer.encode(jax.random.key(0), jnp.asarray(updates)))
+        codes = np.asarray(quantizer.encode(jax.random.key(0), on_device(updates)))
         arguments = (codes, graph, survivors, threshold, 32)
         result = protocol.run(*arguments) if is_real else secagg.aggregate(0, *arguments)
         if result.status != Status.OK:
             raise ResultsDifferError(f"the round ended with {result.status!r}")
-        return np.asarray(quantizer.decode(jnp.asarray(result.total), n - lost)) / (n - lost)
+        return np.asarray(quantizer.decode(on_device(result.total), n - lost)) / (n - lost)
 
     settings = {
         "kind": "secagg",

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32, Int
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
@@ -173,9 +173,9 @@ def client_data(dataset: Dataset, held: Sequence[np.ndarray]) -> ClientData:
     for row, part in zip(indices, held, strict=True):
         row[: len(part)] = part
     return ClientData(
-        inputs=jnp.asarray(dataset.train_inputs),
-        labels=jnp.asarray(dataset.train_labels.astype(np.int32)),
-        indices=jnp.asarray(indices),
-        sizes=jnp.asarray(sizes),
+        inputs=on_device(dataset.train_inputs),
+        labels=on_device(dataset.train_labels.astype(np.int32)),
+        indices=on_device(indices),
+        sizes=on_device(sizes),
         num_classes=int(dataset.num_classes),
     )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, Key, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._html import brief
 from mrsa_jax._streams import block_words, fold
 
@@ -74,7 +75,7 @@ def alias_table(weights: list[int], room: int) -> AliasTable:
     columns = np.stack([words[:, 0], np.asarray(others, np.uint32)], axis=1)
     more = ((0, room - size), (0, 0))
     columns, finer = np.pad(columns, more), np.pad(words[:, 1:], more).T
-    return AliasTable(jnp.asarray(columns), jnp.asarray(finer), jnp.asarray(np.uint32(size - 1)))
+    return AliasTable(on_device(columns), on_device(finer), on_device(np.uint32(size - 1)))
 
 
 @functools.partial(jax.jit, static_argnames="shape")

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float64, Int
 
 from mrsa_jax import selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import threshold
 from mrsa_jax._checks import POSITIVE, check_blind, check_number, check_size
 from mrsa_jax._device import at_once
@@ -89,7 +89,7 @@ class Histories:
         if size == 1 or not self._is_symmetric:
             return self
         online = np.prod((1.0 - self.availability.dropout_rates).reshape(-1, size), axis=1)
-        away = Independent(jnp.asarray(threshold(1.0 - online)))
+        away = Independent(on_device(threshold(1.0 - online)))
         return dataclasses.replace(self, selector=self.selector.of_blocks(), availability=away)
 
     @property

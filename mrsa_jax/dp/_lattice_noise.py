@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float64, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import KNOWN, POSITIVE, check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
@@ -183,7 +183,7 @@ def discrete_gaussian(variance: float | int | np.number) -> LatticeNoise:
 
 
 def _noise(kind: Kind, variance: float) -> LatticeNoise:
-    words = jnp.asarray(np.asarray([variance], ">f8").view(">u4").astype(np.uint32))
+    words = on_device(np.asarray([variance], ">f8").view(">u4").astype(np.uint32))
     return LatticeNoise(kind, words, _table(kind, variance) if variance <= MAX_VARIANCE else None)
 
 

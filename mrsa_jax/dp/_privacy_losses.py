@@ -27,6 +27,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer, check_known, check_size
 from mrsa_jax._device import at_once, chosen_form, in_context, in_order, platform
 from mrsa_jax._errors import require
@@ -182,7 +183,7 @@ def _bins(
     products = shifts.T @ shifts
     values, vectors = np.linalg.eigh(products)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return jnp.asarray(products.astype(np.float32)), jnp.asarray(root.astype(np.float32))
+    return on_device(products.astype(np.float32)), on_device(root.astype(np.float32))
 
 
 @functools.partial(jax.jit, static_argnames=("with_it",))

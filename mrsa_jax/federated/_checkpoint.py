@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import MrsaError, require
 from mrsa_jax._sealed import read_sealed, write_sealed
@@ -228,9 +229,9 @@ def _unflat(template: Any, leaves: list[Any]) -> Any:
 
 def _like(own: Any, leaf: Any) -> Any:
     if _is_key(own):
-        return jax.random.wrap_key_data(jnp.asarray(leaf), impl=jax.random.key_impl(own))
+        return jax.random.wrap_key_data(on_device(leaf), impl=jax.random.key_impl(own))
     if isinstance(own, jax.Array):
-        return jnp.asarray(leaf)
+        return on_device(leaf)
     if isinstance(own, np.ndarray):
         return np.array(leaf)
     number = np.asarray(leaf)[()]

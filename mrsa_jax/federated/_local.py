@@ -19,6 +19,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_count, check_number
 from mrsa_jax._device import platform
 from mrsa_jax._errors import require
@@ -81,7 +82,7 @@ class LocalSGD:
         if isinstance(factor, numbers.Real):
             check_number(factor, "factor")
             require(bool(factor >= 0), "factor", "must not be negative", factor)
-        rate = self.learning_rate * jnp.asarray(factor, jnp.float32)
+        rate = self.learning_rate * on_device(factor, jnp.float32)
         return dataclasses.replace(self, learning_rate=rate)
 
     def update(
@@ -310,8 +311,8 @@ def client_updates(
         f"must be client indices in [0, {client_data.num_clients})",
         chosen,
     )
-    members = jnp.asarray(chosen, jnp.int32)
-    start = jnp.asarray(parameters, jnp.float32)
+    members = on_device(chosen, jnp.int32)
+    start = on_device(parameters, jnp.float32)
     present = jnp.ones(members.shape, bool)
     index = jnp.int32(round_index)
     over = checked_mesh(mesh)

@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_count
 from mrsa_jax._device import at_once
 from mrsa_jax._errors import require
@@ -247,8 +248,8 @@ def merged(parts: Sequence[ClientData]) -> tuple[ClientData, list[int]]:
     pool = ClientData(
         inputs=pools[0].inputs if one else jnp.concatenate([own.inputs for own in pools]),
         labels=pools[0].labels if one else jnp.concatenate([own.labels for own in pools]),
-        indices=jnp.asarray(np.concatenate(rows)),
-        sizes=jnp.asarray(np.concatenate(sizes)),
+        indices=on_device(np.concatenate(rows)),
+        sizes=on_device(np.concatenate(sizes)),
         num_classes=max(own.num_classes for own in pools),
     )
     return pool, [firsts[id(part)] for part in parts]
@@ -347,7 +348,7 @@ def _stacked(group: list[Run], count: int) -> tuple[Any, ...]:
     """Stack trainers, models, keys and round numbers, the last repeated up to a fixed count."""
     filled = group + group[-1:] * (count - len(group))
     trainers = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[r.next_trainer for r in filled])
-    rounds = jnp.asarray([run.round_index for run in filled], jnp.int32)
+    rounds = on_device([run.round_index for run in filled], jnp.int32)
     parameters = jnp.stack([run.parameters for run in filled])
     return trainers, parameters, jnp.stack([run.key for run in filled]), rounds
 

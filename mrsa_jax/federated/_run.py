@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import check_count
 from mrsa_jax._device import samples_at_once
 from mrsa_jax._errors import require, require_methods
@@ -279,7 +279,7 @@ class Run:
     def aggregate(self, trained: Trained) -> None:
         """Aggregate the next round's updates and step; nothing waits for the device here."""
         round_ = self.next_round
-        members, alive = jnp.asarray(round_.members), jnp.asarray(round_.alive)
+        members, alive = on_device(round_.members), on_device(round_.alive)
         round_ = round_._replace(members=members, alive=alive)
         own = self.aggregator, self.server, self.carried
         asked = self.keep_aggregates, self.coordinates
@@ -366,7 +366,7 @@ class Run:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self.parameters = jnp.asarray(state["parameters"])
+        self.parameters = on_device(state["parameters"])
         self.server_state, self.aggregator_state = state["server"], state["aggregator"]
         self.log = Log(**{name: np.array(column) for name, column in state["log"].items()})
         self.done, self.diverged = int(state["done"]), int(state["diverged"])
@@ -418,7 +418,7 @@ def _start(given: Any, key: Any, model: nn.Module, client_data: ClientData, dim:
         return initial_parameters(key, model, tuple(client_data.inputs.shape[1:]))
     shape = host_array(given, "initial_parameters").shape
     require(shape == (dim,), "initial_parameters", f"must have the model's {dim} entries", shape)
-    return jnp.asarray(given, jnp.float32)
+    return on_device(given, jnp.float32)
 
 
 def _check_trainer(trainer: Any, model: nn.Module, rate_schedule: Any) -> None:

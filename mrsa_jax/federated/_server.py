@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float32, Int32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_count
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
@@ -58,7 +59,7 @@ def evaluate(
         True
     """
     test = batched(inputs, labels, batch_size, num_outputs(model, tuple(np.shape(inputs)[1:])))
-    accuracy, loss = evaluation(model, jnp.asarray(parameters, jnp.float32), *test)
+    accuracy, loss = evaluation(model, on_device(parameters, jnp.float32), *test)
     return Evaluation(float(accuracy), float(loss))
 
 
@@ -84,8 +85,8 @@ def batched(
     size = len(labels)
     width = min(int(batch_size), size)
     spare = -size % width
-    inputs = jnp.asarray(inputs, jnp.float32)
-    labels = jnp.asarray(labels, jnp.int32)
+    inputs = on_device(inputs, jnp.float32)
+    labels = on_device(labels, jnp.int32)
     padded_inputs = jnp.pad(inputs, ((0, spare), *[(0, 0)] * (inputs.ndim - 1)))
     padded_labels = jnp.pad(labels, (0, spare))
     return (

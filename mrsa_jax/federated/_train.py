@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._tracing import needs_values
@@ -302,7 +303,7 @@ def one_run(
         who = run.next_round
         trained = trained_cohort(
             run.next_trainer, run.parameters, data, run.key, jnp.int32(run.round_index),
-            jnp.asarray(who.members), jnp.asarray(who.sends), mesh=mesh, width=width,
+            on_device(who.members), on_device(who.sends), mesh=mesh, width=width,
         )  # fmt: skip
         run.aggregate(Trained(*trained))
         run.settle()

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Key
 
 from mrsa_jax import graphs, protocol
-from mrsa_jax._arrays import check_thresholds
+from mrsa_jax._arrays import check_thresholds, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
@@ -197,7 +197,7 @@ class _Job:
         """Return the clients' residues of a span, or their ring sums."""
         values, start = self.read(span)
         result, counted = program(
-            jnp.asarray(values), start, span.rows, self.cast, *more, width=span.width
+            on_device(values), start, span.rows, self.cast, *more, width=span.width
         )
         bad = np.asarray(counted.has_nan)
         if bad.any():
@@ -226,7 +226,7 @@ class _Job:
         result: AggregateResult | None,
     ) -> SegmentResult:
         dim = self.layout.dim
-        share = clipped_share(jnp.asarray(self.clipped), jnp.asarray(self.cast.sent), dim)
+        share = clipped_share(on_device(self.clipped), on_device(self.cast.sent), dim)
         return SegmentResult(
             update=np.concatenate(parts) if parts else np.zeros(dim, np.float32),
             status=Status(int(round_.status)),

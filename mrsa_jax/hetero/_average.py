@@ -19,7 +19,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
-from mrsa_jax._arrays import check_thresholds
+from mrsa_jax._arrays import check_thresholds, on_device
 from mrsa_jax._checks import check_number
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
@@ -173,7 +173,7 @@ class SegmentAverage:
             ConfigurationError: If weights are given or shapes do not fit.
         """
         require(weights is None, "weights", "must be left out: the mean of segments has none")
-        values, ids = jnp.asarray(updates), jnp.asarray(members).astype(jnp.int32)
+        values, ids = on_device(updates), on_device(members).astype(jnp.int32)
         shape = (self.num_participants, self.layout.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         alive = survivors_by_step(self.steps, key, survivors, self.num_participants)
@@ -291,7 +291,7 @@ def _cast(
 ) -> Cast:
     if byzantine is None:
         return Cast(bounds, draws, sent, widest=widest)
-    mine = jnp.asarray(byzantine.is_byzantine)[ids] & sent
+    mine = on_device(byzantine.is_byzantine)[ids] & sent
     return Cast(bounds, draws, sent, key, byzantine, mine, widest)
 
 
@@ -404,6 +404,6 @@ def segment_average(
         drawn = block_noise(noise, layout, quantizer)
     return SegmentAverage(
         quantizer, key_words(key_material), layout, fidelity, bool(by_client), combine, byzantine,
-        steps, None if limits is None else jnp.asarray(limits), clip_rule, drawn,
+        steps, None if limits is None else on_device(limits), clip_rule, drawn,
         None if norm is None else jnp.float32(norm),
     )  # fmt: skip

@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_finite
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._products import multiply_wide
@@ -293,7 +294,7 @@ def _checked_clients(is_byzantine: _Clients) -> Array:
     rule = "must be a vector of bools, one for each client"
     proper = given.dtype == np.bool_ and given.ndim == 1 and given.size > 0
     require(proper, "is_byzantine", rule, f"dtype {given.dtype}, shape {given.shape}")
-    return jnp.asarray(given)
+    return on_device(given)
 
 
 @functools.partial(jax.jit, static_argnames=("shape",))

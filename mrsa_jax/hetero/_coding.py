@@ -17,6 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Int32, Key, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
@@ -211,7 +212,7 @@ def check_updates(updates: Any, layout: SegmentLayout) -> Float32[Array, "partic
     require(bool(floating), "updates", "must be floating point", values.dtype)
     shape = (layout.num_participants, layout.dim)
     require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
-    return jnp.asarray(values, jnp.float32)
+    return on_device(values, jnp.float32)
 
 
 def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participants"]:
@@ -223,4 +224,4 @@ def client_ids(members: Any, layout: SegmentLayout) -> Int32[Array, " participan
     integers = bool(jnp.issubdtype(ids.dtype, jnp.integer))
     require(integers and ids.shape == (count,), "members", f"must be {count} integers", ids.shape,
             ids.dtype)  # fmt: skip
-    return jnp.asarray(ids).astype(jnp.int32)
+    return on_device(ids).astype(jnp.int32)

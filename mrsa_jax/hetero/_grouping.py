@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer, is_number
 from mrsa_jax._errors import nearest, require
 from mrsa_jax._status import FEWEST_IN_A_SUM
@@ -97,7 +98,7 @@ def rate_classes(
     require(whole, "classes", "must have shares that are not negative and add up to 1",
             shares.tolist())  # fmt: skip
     upper = np.cumsum(shares) / shares.sum()
-    return RateClasses(jnp.asarray(rates, jnp.float32), jnp.asarray(upper, jnp.float32))
+    return RateClasses(on_device(rates, jnp.float32), on_device(upper, jnp.float32))
 
 
 def slowed_rates(bits_per_second: float | int, slowdown: Slowdown) -> SlowedRates:

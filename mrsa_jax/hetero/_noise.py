@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._streams import Stream
 from mrsa_jax.hetero._layout import SegmentLayout, SegmentRows
@@ -67,7 +68,7 @@ def block_noise(noise: Any, layout: SegmentLayout, quantizer: StochasticQuantize
         )
         require(chance <= LIKELIEST_WRAP, "modulus_bits", rule, modulus.bit_length() - 1)
     laws = tuple(noise.on(float(own[kind].step)) for kind in kinds)
-    return BlockNoise(jnp.asarray(kinds, jnp.int32), laws)
+    return BlockNoise(on_device(kinds, jnp.int32), laws)
 
 
 def noisy_row(

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float32, Int32, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import is_bound_by_memory, is_traced
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, fold
@@ -229,7 +230,7 @@ def _code_row(values: Array, row: SegmentRows, cast: Cast, bounds: Array) -> tup
 
 def _counts_of(rows: SegmentRows, counts: Any) -> Int32[Array, "segments blocks"]:
     """Return how many clients each block of the rows sums, zeros beyond the last."""
-    return jnp.append(jnp.asarray(counts), jnp.int32(0))[rows.number]
+    return jnp.append(on_device(counts), jnp.int32(0))[rows.number]
 
 
 def sum_span(
@@ -272,7 +273,7 @@ def _plain_sums(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedR
 
 
 def _totals(codes: Array, rows: SegmentRows, is_below: bool, round_: SummedRound) -> Array:
-    counts, here = _counts_of(rows, round_.counts), jnp.asarray(round_.survivors[3])
+    counts, here = _counts_of(rows, round_.counts), on_device(round_.survivors[3])
     plain = functools.partial(plain_row, summed=here, is_below=is_below)
     return by_parts(plain, codes, rows.slots, rows.moduli, counts)
 
@@ -305,7 +306,7 @@ def table_of(totals: Any, rows: SegmentRows, first: int, counts: Any) -> Array:
     shape = np.shape(totals[0])
     table = np.stack([*map(np.asarray, totals), np.zeros(shape, np.uint32)])[place]
     table[np.append(np.asarray(counts), 0)[rows.number] == 0] = 0
-    return jnp.asarray(table)
+    return on_device(table)
 
 
 # ---- what becomes of it
@@ -375,4 +376,4 @@ def _corrupt_averages(
     keys = jax.vmap(lambda block: jax.random.fold_in(attack, block))(
         jnp.arange(averages.shape[0], dtype=jnp.int32)
     )
-    return jnp.asarray(jax.vmap(byzantine.corrupt_average)(keys, averages, touched))
+    return on_device(jax.vmap(byzantine.corrupt_average)(keys, averages, touched))

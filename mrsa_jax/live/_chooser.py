@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._selector import Selector, block_size_of, check_selector, with_counts
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
@@ -87,7 +88,7 @@ class Chooser:
     def _of(self, clients: Collection[int]) -> Bool[Array, " clients"]:
         row = np.zeros(self.num_clients, np.bool_)
         row[list(clients)] = True
-        return jnp.asarray(row)
+        return on_device(row)
 
     def _select(self, available: Collection[int]) -> tuple[Bool[Array, " clients"], Any]:
         key = round_key(self._key, self.round, Stream.SELECTION)

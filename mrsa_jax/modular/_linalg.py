@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import as_integers
+from mrsa_jax._arrays import as_integers, on_device
 from mrsa_jax._device import chosen_form, is_traced, within_memory
 from mrsa_jax._errors import require
 from mrsa_jax._prime import (
@@ -73,8 +73,7 @@ def rank(matrix: Any) -> Int32[Array, "*batch"]:
         both = [_prefix_ranks(stacked, prime)[:, -1] for prime in PRIMES]
         return jnp.maximum(*both).reshape(array.shape[:-2])
     if form == "loops":
-        ranks = jnp.asarray(_ranks_by_loops(np.asarray(stacked)))
-        return ranks.reshape(array.shape[:-2])
+        return on_device(_ranks_by_loops(np.asarray(stacked)).reshape(array.shape[:-2]))
 
     def run(chunk: int) -> Array:
         parts = [stacked[begin : begin + chunk] for begin in range(0, len(stacked), chunk)]
@@ -123,7 +122,7 @@ def rank_trajectory(matrix: Any) -> Int32[Array, "... rows"]:
     stacked = _stack(array)
     if chosen_form(("loops", "xla", "pallas"), array) == "loops":
         host = np.asarray(stacked)
-        ranks = jnp.asarray(np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0))
+        ranks = on_device(np.max([compiled_prefix_ranks(host, p) for p in primes], axis=0))
     else:
         here = held(stacked, padded=True)
         each = [_prefix_ranks(here, prime, len(stacked)) for prime in primes]

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once, chosen_form, is_traced, within_memory
 from mrsa_jax._prime import PRIMES, draw_primes, enough_primes, fields, minor_bits
 from mrsa_jax._residues import residues
@@ -75,7 +76,7 @@ def first_exposure(P: Any, *, coalition: Any = ()) -> Int32[Array, "... clients"
         found: np.ndarray | Array = _of_values(histories)
     else:
         found = _of_all_rows(histories)
-    return jnp.asarray(found).reshape((*array.shape[:-2], array.shape[-1]))
+    return on_device(found).reshape((*array.shape[:-2], array.shape[-1]))
 
 
 def _of_values(histories: np.ndarray) -> np.ndarray | Array:
@@ -145,7 +146,7 @@ def _first(histories: np.ndarray | Array, primes: tuple[int, ...], call: Any) ->
     """Return `call` of the program of the device's form, and of how many histories go at once."""
     _, rounds, clients = histories.shape
     if _is_binary(histories):
-        rows = jnp.asarray(histories, jnp.uint8)[:, None]
+        rows = on_device(histories[:, None], jnp.uint8)
     else:
         rows = jnp.stack([residues(histories, prime) for prime in primes], axis=1)
     of = fields(primes)

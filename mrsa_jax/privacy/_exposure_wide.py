@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once
 from mrsa_jax._prime import draw_primes, enough_primes, minor_bits
 from mrsa_jax.modular import rank_trajectory
@@ -64,7 +65,7 @@ def piece(history: np.ndarray, part: slice, width: int, kind: type[np.floating])
     if own.dtype == object:
         own = own.astype(np.float64)
     missing = width - own.shape[1]
-    return jnp.asarray(np.pad(own, ((0, 0), (0, missing))) if missing else own).astype(kind)
+    return on_device(np.pad(own, ((0, 0), (0, missing))) if missing else own).astype(kind)
 
 
 @functools.partial(jax.jit, donate_argnums=0)

@@ -22,9 +22,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once, is_traced, map_tiles, platform
 from mrsa_jax._errors import require
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._tracing import one_program, varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import Wide
@@ -81,7 +82,7 @@ def leverages(
         of_rest=of_rest, first=first,
     )  # fmt: skip
     if is_traced(array):
-        traced = jnp.asarray(array).reshape(-1, rounds, clients)
+        traced = on_device(array).reshape(-1, rounds, clients)
         inside = run(traced, precision=jax.dtypes.canonicalize_dtype(np.float64))
         return inside.reshape(*array.shape[:-2], *kept)
     stacked = np.asarray(array).reshape(-1, rounds, clients)
@@ -163,19 +164,19 @@ def _chunk(
 ) -> Array:
     rounds, clients = histories.shape[1:]
     exact, is_noisy = _without_noise(histories, root)
-    is_new = jnp.diff(rank_trajectory(exact), axis=-1, prepend=jnp.int32(0)) > 0
+    is_new = _rises(rank_trajectory(exact))
     is_sure = is_new
     if is_noisy is not None:
         if root is not None and root.ndim == 2:
-            is_sure = jnp.diff(rank_trajectory(histories), axis=-1, prepend=jnp.int32(0)) > 0
-        is_new = is_new | jnp.asarray(is_noisy)[None]
+            is_sure = _rises(rank_trajectory(histories))
+        is_new = is_new | on_device(is_noisy)[None]
     if first is None:
         exposed_from = first_exposure(exact)
     else:
-        exposed_from = jnp.broadcast_to(jnp.asarray(first), (len(histories), clients))
+        exposed_from = jnp.broadcast_to(on_device(first), (len(histories), clients))
     tile = at_once("eliminations", _COPIES * _BYTES_AN_ENTRY * rounds * clients)
     with jax.enable_x64(True):
-        noise = None if root is None else jnp.asarray(root, jnp.float64)
+        noise = None if root is None else on_device(root, jnp.float64)
         rows = as_floats(histories, is_scaled=root is None)
         by_blocks = root is not None and root.ndim == 1 and rounds > 2 * clients
         if by_blocks and isinstance(rows, np.ndarray):  # all at once is dearer, and knows more
@@ -186,6 +187,12 @@ def _chunk(
         return _rounded(found, precision, quantiles is not None)
 
 
+@one_program
+def _rises(ranks: Array) -> Array:
+    return jnp.diff(ranks, axis=-1, prepend=jnp.int32(0)) > 0
+
+
+@functools.partial(one_program, static_argnums=(1, 2))
 def _rounded(found: Array, precision: np.dtype[Any], is_hidden: bool) -> Array:
     """Round so that only what is exactly 1 stays 1."""
     rounded = found.astype(precision)

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float64
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
@@ -68,7 +69,7 @@ class Wide:
         self._noise = noise * self._scale[:, None]
         with jax.enable_x64(True):
             unit = plain * self._scale[:, None] * self._scale + self._noise @ self._noise.T
-            self._find_factors(jnp.asarray(unit))
+            self._find_factors(on_device(unit))
 
     def _part(self, part: slice) -> Array:
         return piece(self._history, part, self._width, np.float64)
@@ -91,9 +92,9 @@ class Wide:
     def _three(self, unit: Array) -> tuple[tuple[Array, ...], Array]:
         total = unit
         factors: tuple[Array, ...] = (factor(unit, jnp.float64(rounding_of(len(unit)))),)
-        scale = jnp.asarray(self._scale)
+        scale = on_device(self._scale)
         while len(factors) < PASSES:
-            total = _product(factors, jnp.asarray(self._noise))
+            total = _product(factors, on_device(self._noise))
             total = jnp.matmul(total, total.T, precision=_HIGH)
             for part in self._parts:
                 total = _add_gram(total, _product(factors, scale[:, None] * self._part(part)))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int32
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._residues import codes
@@ -101,7 +101,7 @@ def strong_privacy_trajectory(P: Any, *, coalition: Any = ()) -> Int32[Array, ".
     if isinstance(array, jax.Array) and array.dtype.itemsize <= 4:
         weights = array.astype(jnp.int32)
     else:
-        weights = jnp.asarray(codes(host_array(array, "P")))
+        weights = on_device(codes(host_array(array, "P")))
     found = _trajectory(weights.reshape((-1, *array.shape[-2:])))
     return found.reshape(array.shape[:-1])
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import at_once, in_order, is_traced
@@ -98,7 +98,7 @@ def weak_privacy_trajectory(
     seconds = SECONDS_PER_EFFORT * check_effort(effort)
     memory = check_integer(memory_bytes, "memory_bytes", 1)
     if method == "bounds" and is_traced(history):
-        return _traced(jnp.asarray(history))
+        return _traced(on_device(history))
     array = host_array(history, "P")
     stacked = array.reshape((-1, *array.shape[-2:]))
     if method == "bounds":

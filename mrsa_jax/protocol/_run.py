@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax.protocol._client import Client
 from mrsa_jax.protocol._errors import ProtocolError
@@ -281,7 +282,7 @@ class _Round:
                 row[:] = np.frombuffer(drawn[i].pair_seed(j), "<u4")
         return Seeds(
             jnp.arange(n, dtype=jnp.int32),
-            self_seed=jnp.asarray(self_seed),
-            pair_seed=jnp.asarray(pair_seed),
-            edges=jnp.asarray(edges),
+            self_seed=on_device(self_seed),
+            pair_seed=on_device(pair_seed),
+            edges=on_device(edges),
         )

@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Integer, Key, UInt32
 
 from mrsa_jax import graphs
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require, require_methods
@@ -143,8 +144,8 @@ class RingAverage:
             ConfigurationError: If weights are given to an aggregator without, or are no integers,
                 negative, or more than its budget together.
         """
-        members, values = jnp.asarray(members).astype(jnp.int32), jnp.asarray(updates)
-        alive = survivors_by_step(self.steps, key, jnp.asarray(survivors), self.num_participants)
+        members, values = on_device(members).astype(jnp.int32), on_device(updates)
+        alive = survivors_by_step(self.steps, key, on_device(survivors), self.num_participants)
         shape = (self.num_participants, self.dim)
         require(values.shape == shape, "updates", f"must have the shape {shape}", values.shape)
         quantizer = state.present(self.clip_rule, self.quantizer)
@@ -196,7 +197,7 @@ class RingAverage:
         total, most = int(own.sum(dtype=np.uint64)), self.total_weight or 0
         require(total <= most, "weights", "must not add up to more than the ring's budget allows",
                 total, most)  # fmt: skip
-        return jnp.asarray(own)
+        return on_device(own)
 
 
 @needs_values

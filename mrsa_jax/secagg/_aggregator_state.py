@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Integer, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.availability import StepDropout
@@ -111,7 +112,7 @@ def survivors_by_step(
     require(survivors.dtype == np.bool_, "survivors", "must be bool", survivors.dtype)
     rule = f"must have one row, or V0 to V4, of {count} slots"
     require(survivors.shape in ((count,), (5, count)), "survivors", rule, survivors.shape)
-    own = jnp.asarray(survivors)
+    own = on_device(survivors)
     if own.ndim == 2:
         return own
     if steps is not None:
@@ -123,7 +124,7 @@ def key_words(key_material: Any) -> Array:
     """Return uint32[8] of key material from an integer, bytes or such words, or raise."""
     if isinstance(key_material, int | np.integer | bytes):
         return material_of(key_material)
-    words = jnp.asarray(key_material)
+    words = on_device(key_material)
     valid = words.dtype == jnp.uint32 and words.shape == (8,)
     require(valid, "key_material", "must be uint32[8], an integer or bytes", words.shape)
     return words

@@ -16,6 +16,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require, require_methods
 from mrsa_jax._streams import Stream
@@ -59,7 +60,7 @@ def noisy_codes(
     """
     require_methods(quantizer, "quantizer", "encode", "decode")
     bits = check_integer(modulus_bits, "modulus_bits", 1, 32)
-    values, ids = jnp.asarray(updates, jnp.float32), jnp.asarray(members).astype(jnp.int32)
+    values, ids = on_device(updates, jnp.float32), on_device(members).astype(jnp.int32)
     fits = values.ndim == 2 and ids.shape == values.shape[:1]
     require(fits, "members", "must be one id for each row of `updates`", ids.shape, values.shape)
     everybody = jnp.ones(ids.shape, jnp.bool_)

@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32
 
-from mrsa_jax._arrays import host_array
+from mrsa_jax._arrays import host_array, on_device
 from mrsa_jax._device import is_traced
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
@@ -331,7 +331,7 @@ def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
     """Apply a predicate to one round or to all rounds of the leading axes."""
     arrays, rounds = _check_rounds(*given)
     program = _program(core, bool(rounds))
-    found = program(*(jnp.asarray(a if rounds else a[0]) for a in arrays))
+    found = program(*(on_device(a if rounds else a[0]) for a in arrays))
     if is_traced(found):
         return found.reshape(rounds)
     return np.asarray(found).reshape(rounds) if rounds else bool(found)
@@ -340,11 +340,11 @@ def _verdict(core: Callable[..., Array], *given: _Matrix) -> Any:
 def _of_one_round(core: Callable[..., Array], *given: _Matrix) -> Any:
     """Apply a function of one round: NumPy's, or of traced arguments an array of JAX."""
     if not is_traced(given):
-        return np.asarray(_program(core)(*(jnp.asarray(a) for a in check_round(*given))))
+        return np.asarray(_program(core)(*(on_device(a) for a in check_round(*given))))
     arrays, rounds = _check_rounds(*given)
     rule = "must be those of one round; use `vmap` for several"
     require(rounds == (), "survivors", rule, f"leading axes {rounds}")
-    return _program(core)(*(jnp.asarray(a[0]) for a in arrays))
+    return _program(core)(*(on_device(a[0]) for a in arrays))
 
 
 @functools.cache

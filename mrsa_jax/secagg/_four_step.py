@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
 from mrsa_jax import graphs
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
 from mrsa_jax._tracing import needs_values
@@ -254,7 +255,7 @@ def _share(
         share_secrets(
             limbs_of(secrets),
             _coefficients(material, degree, rows, np.uint32(label), round_index),
-            jnp.asarray(holders.points),
+            on_device(holders.points),
         )
         for label, secrets in ((_SELF_SHARES, self_seed), (_KEY_SHARES, keys))
     ]
@@ -274,13 +275,13 @@ def _coefficients(
     total = n * blocks
     clients = jnp.repeat(jnp.arange(n, dtype=jnp.uint32), blocks, total_repeat_length=total)
     counters = jnp.tile(jnp.arange(blocks, dtype=jnp.uint32), n)
-    what, when = (jnp.broadcast_to(jnp.asarray(word), (total,)) for word in (label, index))
+    what, when = (jnp.broadcast_to(on_device(word), (total,)) for word in (label, index))
     nonces = jnp.stack([what, clients, when])
     words = chacha20_columns(jnp.broadcast_to(material[:, None], (8, total)), counters, nonces)
     flat = words.T.reshape(n, blocks * 16)[:, : rows * LIMBS].reshape(n, rows, LIMBS)
     field = flat & jnp.uint32(SHAMIR_PRIME)
     field = jnp.where(field == jnp.uint32(SHAMIR_PRIME), jnp.uint32(0), field)
-    used = jnp.arange(rows, dtype=jnp.int32)[None, :] < jnp.asarray(degree, jnp.int32)[:, None]
+    used = jnp.arange(rows, dtype=jnp.int32)[None, :] < on_device(degree, jnp.int32)[:, None]
     return jnp.where(used[:, :, None], field, jnp.uint32(0))
 
 
@@ -304,8 +305,8 @@ def _recovered(
     front = np.argsort(~used, axis=1, kind="stable")[:, :width]
     sends = survivors[_V3]
     found = _interpolated(
-        shares, jnp.asarray(front), jnp.asarray(holders.points), jnp.asarray(used),
-        jnp.asarray(sends),
+        shares, on_device(front), on_device(holders.points), on_device(used),
+        on_device(sends),
     )  # fmt: skip
     own = np.where(sends[:, None], np.asarray(secrets[0]), np.asarray(secrets[1]))
     return enough & (np.asarray(found) == own).all(axis=1)

@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import check_thresholds
+from mrsa_jax._arrays import check_thresholds, on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
@@ -182,5 +182,5 @@ def graph_rule(
     require(slots <= clients, "num_clients", "must be at least the graph's", clients, slots)
     bounds = None
     if threshold is not None:
-        bounds = jnp.asarray(check_thresholds(threshold, "threshold", slots))
+        bounds = on_device(check_thresholds(threshold, "threshold", slots))
     return GraphRule(graph, bounds, block_labels(blocks, clients), check_policy(policy))

@@ -20,6 +20,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._cores import num_cores
 from mrsa_jax._device import at_once, chosen_form, is_traced, map_tiles, start_over_cores
 from mrsa_jax._errors import require
@@ -203,7 +204,7 @@ def plain_sums(inputs: Array, sends: Array, plan: SegmentPlan) -> RingResult:
         # a shorter block at the end of the inputs reads what lies before it, too
         starts = [min(block.start, inputs.shape[1] - width) for block in blocks]
         rings = jax.tree.map(lambda *own: np.stack(own), *(ring_of(b.modulus) for b in blocks))
-        one = functools.partial(_plain_sum, jnp.asarray(inputs), jnp.asarray(sends), width)
+        one = functools.partial(_plain_sum, on_device(inputs), on_device(sends), width)
         items = (members, np.asarray(starts, np.int32), rings)
         sums, status = map_tiles(one, items, at_once("segments", 4 * size * width))
         for at, (number, block) in enumerate(zip(numbers, blocks, strict=True)):
@@ -304,8 +305,8 @@ def _compiled(round_: Round, plan: SegmentPlan, padded: bool) -> tuple[Array, Ri
     for total, status in zip(totals, statuses, strict=True):
         if status != Status.OK:
             total[:] = 0
-    sums = tuple(jnp.asarray(total) for total in totals)
-    return jnp.asarray(out), RingResult(sums, jnp.asarray(np.asarray(statuses, np.int32)))
+    sums = tuple(on_device(total) for total in totals)
+    return on_device(out), RingResult(sums, on_device(np.asarray(statuses, np.int32)))
 
 
 def _start_tiles(job: tuple[Any, ...], out: np.ndarray, total: np.ndarray) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax.modular import chacha20_columns
 from mrsa_jax.secagg._checks import nonce_word
@@ -56,7 +57,7 @@ def key_material(seed: int | np.integer | bytes) -> UInt32[Array, " 8"]:
         )
         payload = b"int\x00" + int(seed).to_bytes((int(seed).bit_length() + 7) // 8, "little")
     digest = hashlib.sha256(_TAG + payload).digest()
-    return jnp.asarray(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
+    return on_device(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
 
 
 def derive_seeds(
@@ -90,21 +91,21 @@ def derive_seeds(
 
     Cost: one ChaCha20 block for each client and pair.
     """
-    members = jnp.asarray(members).astype(jnp.int32)
+    members = on_device(members).astype(jnp.int32)
     if edges is None:
         edges = np.stack(np.triu_indices(members.shape[0], 1), axis=1)
-    material = jnp.asarray(key_material, jnp.uint32)
-    index = jnp.asarray(nonce_word(round_index, "round_index"))
+    material = on_device(key_material, jnp.uint32)
+    index = on_device(nonce_word(round_index, "round_index"))
     traced = any(isinstance(x, jax.core.Tracer) for x in (material, members, index, edges))
     if traced or isinstance(edges, jax.Array):
-        return _derive(material, members, index, jnp.asarray(edges).astype(jnp.int32))
+        return _derive(material, members, index, on_device(edges).astype(jnp.int32))
     pairs = np.asarray(edges, np.int32).reshape(-1, 2)
     count = len(pairs)
     # random graphs have a new number of edges in each round: compile for few of them
     padded = np.pad(pairs, ((0, padded_length(count) - count), (0, 0)))
-    seeds = _derive(material, members, index, jnp.asarray(padded))
+    seeds = _derive(material, members, index, on_device(padded))
     return dataclasses.replace(
-        seeds, pair_seed=jnp.asarray(np.asarray(seeds.pair_seed)[:count]), edges=jnp.asarray(pairs)
+        seeds, pair_seed=on_device(np.asarray(seeds.pair_seed)[:count]), edges=on_device(pairs)
     )
 
 

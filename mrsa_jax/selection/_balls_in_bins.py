@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import zeros
 from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._streams import client_words
+from mrsa_jax._tracing import one_program
 
 
 class BinsState(NamedTuple):
@@ -56,9 +58,10 @@ class BinSelection:
 
     def init(self) -> BinsState:
         """Return the state before the first round, in which bins are drawn."""
-        nothing = jnp.zeros(self.num_clients, jnp.int32)
+        nothing = zeros(self.num_clients, jnp.int32)
         return BinsState(nothing, nothing, jnp.int32(0))
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],

@@ -15,12 +15,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float64, Key
 
 from mrsa_jax import _chance
+from mrsa_jax._arrays import on_device, zeros
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 
 
 @jax.tree_util.register_dataclass
@@ -44,8 +45,9 @@ class BernoulliSelection:
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
-        return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
+        return SelectorState(zeros(self.num_clients, jnp.int32))
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],
@@ -111,4 +113,4 @@ def bernoulli(num_clients: int, probability: ArrayLike) -> BernoulliSelection:
     n = check_size(num_clients, "num_clients")
     chance = _chance.check_chances(probability, "probability")
     require(chance.ndim == 0, "probability", "must be one number", f"shape {chance.shape}")
-    return BernoulliSelection(jnp.asarray(_chance.threshold(chance)), n)
+    return BernoulliSelection(on_device(_chance.threshold(chance)), n)

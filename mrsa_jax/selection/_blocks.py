@@ -18,10 +18,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float64, Key
 
+from mrsa_jax._arrays import zeros
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
+from mrsa_jax._tracing import one_program
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import Fairness, check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
@@ -81,8 +83,9 @@ class BlockSelection:
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
-        return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
+        return SelectorState(zeros(self.num_clients, jnp.int32))
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import chosen_form, over_ranges
 from mrsa_jax._selector import Selector
@@ -41,7 +41,7 @@ def counts_by_loops(
 ) -> Int32[Array, "trials clients"]:
     """Return in how many rounds each client took part."""
     kept = np.empty((num_trials, 0, selector.num_clients), np.bool_)
-    return jnp.asarray(_play(key, selector, availability, num_rounds, first, kept))
+    return on_device(_play(key, selector, availability, num_rounds, first, kept))
 
 
 def history_by_loops(
@@ -55,7 +55,7 @@ def history_by_loops(
     """Return who took part in each round."""
     history = np.zeros((num_trials, num_rounds, selector.num_clients), np.bool_)
     _play(key, selector, availability, num_rounds, first, history)
-    return jnp.asarray(history)
+    return on_device(history)
 
 
 def _play(

@@ -18,13 +18,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Key
 
-from mrsa_jax._arrays import binary_matrix, check_integers
+from mrsa_jax._arrays import binary_matrix, check_integers, on_device, zeros
 from mrsa_jax._checks import check_known, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
 from mrsa_jax._selector import SelectorState
 from mrsa_jax._streams import client_words
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.selection._checks import Fairness, check_grids
 from mrsa_jax.selection._ranking import device_steps, k_smallest, word_key
 
@@ -99,8 +99,9 @@ class LineSelection:
 
     def init(self) -> SelectorState:
         """Return the state before the first round: nobody has taken part."""
-        return SelectorState(jnp.zeros(self.num_clients, jnp.int32))
+        return SelectorState(zeros(self.num_clients, jnp.int32))
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],
@@ -203,7 +204,7 @@ def _build(
     parted = np.flatnonzero((lines_of[1:] != lines_of[:-1]).any(axis=1)) + 1
     block = int(np.gcd.reduce(np.append(parted, num_clients)))
     return LineSelection(
-        jnp.asarray(table), jnp.asarray(lines_of), jnp.int32(per_cohort), jnp.int32(least_used),
+        on_device(table), on_device(lines_of), jnp.int32(per_cohort), jnp.int32(least_used),
         jnp.int32(block), jnp.int32(privacy_target), num_clients, shape,
     )  # fmt: skip
 

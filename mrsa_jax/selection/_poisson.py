@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from mrsa_jax import _chance
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._tracing import needs_values
@@ -53,4 +53,4 @@ def poisson(num_clients: int, probability: ArrayLike | Sequence[float | int]) ->
     rule = "must be one number or one for each client"
     fits = chances.ndim == 0 or chances.size == n
     require(fits, "probability", rule, f"{chances.size} numbers, {n} clients")
-    return BernoulliSelection(jnp.asarray(_chance.threshold(chances)), n)
+    return BernoulliSelection(on_device(_chance.threshold(chances)), n)

@@ -18,7 +18,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
-from mrsa_jax._arrays import binary_matrix, number_or_vector
+from mrsa_jax._arrays import binary_matrix, number_or_vector, on_device
 from mrsa_jax._checks import check_known, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._selector import SelectorState
@@ -188,7 +188,7 @@ def rollout_population(
     require(is_model, "availability", rule, availability)
     online = availability.for_clients(present.shape[1])
     key = trial_key(as_key(seed), 0)
-    return _roll_blocks(key, jnp.asarray(labels), chooser, online, jnp.int32(t))
+    return _roll_blocks(key, on_device(labels), chooser, online, jnp.int32(t))
 
 
 @jax.jit

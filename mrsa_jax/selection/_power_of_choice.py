@@ -18,11 +18,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Int32, Key
 
-from mrsa_jax._arrays import number_or_vector, one_number
+from mrsa_jax._arrays import number_or_vector, on_device, one_number, zeros
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
-from mrsa_jax._tracing import needs_values
+from mrsa_jax._tracing import needs_values, one_program
 from mrsa_jax.selection import _ranking
 from mrsa_jax.selection._checks import check_sizes
 from mrsa_jax.selection._over_trials import Words, over_trials
@@ -82,8 +82,9 @@ class PowerOfChoice:
 
     def init(self) -> PowerOfChoiceState:
         """Return the state before the first round: nobody has taken part."""
-        return PowerOfChoiceState(jnp.zeros(self.num_clients, jnp.int32), self.highest)
+        return PowerOfChoiceState(zeros(self.num_clients, jnp.int32), self.highest)
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],
@@ -206,4 +207,4 @@ def _losses(value: object, argument: str, num_clients: int) -> np.ndarray:
 
 def _units(values: np.ndarray) -> Array:
     """Return natural logarithms in units of 2^-23."""
-    return jnp.asarray(np.round(np.log(values) / _UNIT).astype(np.int32))
+    return on_device(np.round(np.log(values) / _UNIT).astype(np.int32))

@@ -18,6 +18,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief, telling
@@ -116,12 +117,12 @@ def learnt_sums(
 
     Source: Multi-RoundSecAgg, Section 4, where P holds cohorts; the policies are this package's.
     """
-    array = jnp.asarray(survivors)
+    array = on_device(survivors)
     require(array.dtype == jnp.bool_, "survivors", "must be bools", array.dtype)
     shape_ok = array.ndim >= 2 and array.shape[-2] == 5
     require(shape_ok, "survivors", "must have axes [..., 5, clients]", array.shape)
     labels = block_labels(blocks, array.shape[-1])
-    rule = ThresholdRule(labels, jnp.asarray(threshold, jnp.int32), check_policy(policy))
+    rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
     rows = _learnt_rows(rule, array.reshape((-1, *array.shape[-2:])))
     return rows.reshape((*array.shape[:-2], array.shape[-1]))
 
@@ -162,7 +163,7 @@ def component_sums(
     Source: CCESA, Theorem 2; what is learnt are the unions of fully informative components
         (docs/errata.md).
     """
-    rows, labels = jnp.asarray(participation), jnp.asarray(components)
+    rows, labels = on_device(participation), on_device(components)
     count = check_size(num_components, "num_components")
     require(rows.dtype == jnp.bool_, "participation", "must be bools", rows.dtype)
     whole = jnp.issubdtype(labels.dtype, jnp.integer)
@@ -281,7 +282,7 @@ def rollout_rounds(
         given = policy is not None and blocks is not None
         require(given, "policy", "must be given with `blocks`, or `rule`", policy, blocks)
         labels = block_labels(blocks, selector.num_clients)
-        rule = ThresholdRule(labels, jnp.asarray(threshold, jnp.int32), check_policy(policy))
+        rule = ThresholdRule(labels, on_device(threshold, jnp.int32), check_policy(policy))
     else:
         free = policy is None and blocks is None
         require(free, "rule", "must not be given with `policy` or `blocks`", policy, blocks)

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int32, Key
 
+from mrsa_jax._arrays import zeros
 from mrsa_jax._checks import check_size
 from mrsa_jax._html import brief
 from mrsa_jax._selector import Selector, check_selector
+from mrsa_jax._tracing import one_program
 
 
 class SeparationState(NamedTuple):
@@ -94,8 +96,9 @@ class SeparatedSelection:
 
     def init(self) -> SeparationState:
         """Return the state before the first round: everybody is rested."""
-        return SeparationState(self.selector.init(), jnp.zeros(self.num_clients, jnp.int32))
+        return SeparationState(self.selector.init(), zeros(self.num_clients, jnp.int32))
 
+    @one_program
     def select(
         self,
         key: Key[Array, "*trials"],

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, federated, hetero, quantize
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._status import Status
 from mrsa_jax._streams import Stream, as_key, fold, round_key
@@ -297,7 +298,7 @@ def _segment_sums(
     layout, clip, added = study.layout, aggregation.clip, study.noise(aggregation)
     if aggregation.clip_norm is not None:
         norm = jnp.float32(aggregation.clip_norm)
-        truth = np.stack([np.asarray(quantize.shortened(jnp.asarray(row), norm)) for row in truth])
+        truth = np.stack([np.asarray(quantize.shortened(on_device(row), norm)) for row in truth])
     sums = [
         np.zeros((len(rows), stop - start), np.float32)
         for rows, (start, stop) in zip(history.participation, history.bounds, strict=True)

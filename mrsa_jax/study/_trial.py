@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from mrsa_jax import attacks, federated, modular, privacy, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once
 from mrsa_jax._slots import padded_slots
 from mrsa_jax._status import FEWEST_IN_A_SUM, Status
@@ -305,8 +306,6 @@ def attack_frozen(
 
     Source: Multi-RoundSecAgg (AAAI version), Appendix H.2, eq. (33) to (35).
     """
-    import jax.numpy as jnp
-
     key = fold(as_key(seed), int(Stream.ATTACK))
     rows = np.flatnonzero(participation.any(axis=1))
     largest = int(participation.sum(axis=1).max(initial=1))
@@ -333,8 +332,8 @@ def attack_frozen(
             noise,
             state,
             jax.device_put(updates[members]),
-            jnp.asarray(members),
-            jnp.asarray(present),
+            on_device(members),
+            on_device(present),
             **extras,
         )
         if int(out.status) == Status.OK:

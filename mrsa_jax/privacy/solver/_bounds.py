@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int32, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._device import is_bound_by_memory, map_tiles
 from mrsa_jax._prime import (
     Field,
@@ -307,4 +308,4 @@ def random_projection(
     """Return residues for `bounds`, drawn as the primes are, or from a seed."""
     rng = np.random.default_rng(secrets.randbits(128) if seed is None else seed)
     values = [rng.integers(1, prime, (_AXES, groups)) for prime in primes]
-    return jnp.asarray(np.stack(values), jnp.uint32)
+    return on_device(np.stack(values), jnp.uint32)

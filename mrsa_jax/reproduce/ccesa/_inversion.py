@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import attacks, data, federated, quantize, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax.reproduce.ccesa import _wire as lines
 from mrsa_jax.reproduce.ccesa._reliability import faces_trainer, one_class
 from mrsa_jax.reproduce.ccesa._theory import bandwidth_share
@@ -113,7 +114,7 @@ def _inverted(
 
     def images(models: np.ndarray) -> np.ndarray:
         shape, classes = dataset.input_shape, dataset.num_classes
-        view = attacks.ModelView(model, jnp.asarray(models), shape, classes)
+        view = attacks.ModelView(model, on_device(models), shape, classes)
         return attack.run(None, view).images
 
     rows: list[dict[str, Any]] = []
@@ -140,7 +141,7 @@ def _overheard(
     )
     asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
     before = federated.train(key, model, clients, asked, trainer=trainer, aggregator=average)
-    start = jnp.asarray(before.parameters, jnp.float32)
+    start = on_device(before.parameters, jnp.float32)
     updates = federated.client_updates(key, model, start, clients, trainer, round_index=rounds - 1)
     return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from mrsa_jax import attacks, data, federated, secagg
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, host_generator, round_key
 from mrsa_jax.reproduce.ccesa._guesses import Guesses, Method, curve_rows, score_rows
@@ -136,16 +137,16 @@ def _overheard(
     Training and test samples are dealt to the clients, to those who are asked about though nobody
     trained on them (as many, where there are so many) and to the adversary.
     """
-    inputs = jnp.concatenate([jnp.asarray(dataset.train_inputs), jnp.asarray(dataset.test_inputs)])
+    inputs = jnp.concatenate([on_device(dataset.train_inputs), on_device(dataset.test_inputs)])
     pair = (dataset.train_labels, dataset.test_labels)
-    labels = jnp.concatenate([jnp.asarray(each, jnp.int32) for each in pair])
+    labels = jnp.concatenate([on_device(each, jnp.int32) for each in pair])
     order = host_generator(key, Stream.PARTITION).permutation(len(labels))
     held = _CLIENTS * size
     num_others = min(held, len(order) - held - 2 * size)
     clients = data.ClientData(
         inputs=inputs,
         labels=labels,
-        indices=jnp.asarray(order[:held].reshape(_CLIENTS, size), jnp.int32),
+        indices=on_device(order[:held].reshape(_CLIENTS, size), jnp.int32),
         sizes=jnp.full(_CLIENTS, size, jnp.int32),
         num_classes=dataset.num_classes,
     )
@@ -155,7 +156,7 @@ def _overheard(
     asked, own = np.split(order, [held + num_others])
     view = attacks.MembershipView(
         model,
-        jnp.asarray(np.stack(list(seen.values()))),
+        on_device(np.stack(list(seen.values()))),
         start,
         dataset.input_shape,
         dataset.num_classes,

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from mrsa_jax import data, federated, hetero
+from mrsa_jax._arrays import on_device
 from mrsa_jax.reproduce.harness._context import Context
 from mrsa_jax.reproduce.harness._experiment import Experiment, Split
 
@@ -50,7 +51,7 @@ def one_class_each(seed: Key[Array, ""], dataset: data.Dataset) -> data.ClientDa
 
 def ordered(clients: data.ClientData, order: np.ndarray) -> data.ClientData:
     """Return the clients in another order: groups are cut from them in order."""
-    chosen = jnp.asarray(order, jnp.int32)
+    chosen = on_device(order, jnp.int32)
     return dataclasses.replace(
         clients, indices=clients.indices[chosen], sizes=clients.sizes[chosen]
     )

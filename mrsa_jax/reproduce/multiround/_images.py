@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, availability, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, fold
 from mrsa_jax.reproduce.harness import Context, image_as_cells, interval, rows_to_frame
 from mrsa_jax.reproduce.harness._figures import MARKERS, SHADES, draw_image_grid, in_turn
@@ -161,8 +162,8 @@ def _new_ground(context: Context, seed: int) -> _Ground:
     low, high = float(images.min()), float(images.max())
     images = ((images - low) / (high - low)).astype(np.float32)
     own = data.ClientData(
-        inputs=jnp.asarray(images),
-        labels=jnp.asarray(labels, jnp.int32),
+        inputs=on_device(images),
+        labels=on_device(labels, jnp.int32),
         indices=jnp.arange(_CLIENTS, dtype=jnp.int32)[:, None],
         sizes=jnp.ones(_CLIENTS, jnp.int32),
         num_classes=dataset.num_classes,
@@ -223,7 +224,7 @@ def _inverted_blocks(
         ground.parameters,
         ground.images.shape[1:],
         ground.clients.num_classes,
-        jnp.asarray(means, jnp.float32),
+        on_device(means, jnp.float32),
         target,
     )
     images = attack.run(jax.random.fold_in(ground.key, int(Stream.ATTACK)), view).images

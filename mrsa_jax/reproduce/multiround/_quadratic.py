@@ -19,7 +19,7 @@ from jax import lax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float32, Key
 
-from mrsa_jax._arrays import number_or_vector
+from mrsa_jax._arrays import number_or_vector, on_device
 from mrsa_jax._checks import check_size
 from mrsa_jax._errors import require
 from mrsa_jax._selector import Selector
@@ -198,7 +198,7 @@ def simulate_convergence(
     history = rollout_trials(seed, selector, availability, num_rounds, num_trials)
     rule = "must have as many clients as `selector`"
     require(count == history.shape[-1], "problem", rule, count, history.shape[-1])
-    start = jnp.asarray(_start(initial, dim))
+    start = on_device(_start(initial, dim))
     return _train_trials(as_key(seed), problem, history, start, steps)
 
 

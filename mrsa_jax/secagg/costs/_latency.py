@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Key
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._checks import check_integer
 from mrsa_jax._errors import require
 from mrsa_jax._html import brief
@@ -244,9 +245,9 @@ def round_latency(
     fits = not is_many or count == len(sends)
     require(fits, "num_rounds", "must be the number of rounds of `costs`", num_rounds)
     amounts = _Amounts(
-        jnp.asarray(sends.astype(np.bool_)),
-        jnp.asarray(costs.bytes_up, jnp.float32),
-        jnp.asarray(costs.bytes_down, jnp.float32),
+        on_device(sends.astype(np.bool_)),
+        on_device(costs.bytes_up, jnp.float32),
+        on_device(costs.bytes_down, jnp.float32),
         _stacked(costs.client),
         _stacked(costs.server),
     )
@@ -266,7 +267,7 @@ class _Amounts(NamedTuple):
 
 def _stacked(operations: Operations) -> Array:
     parts = [getattr(operations, field.name) for field in dataclasses.fields(Operations)]
-    return jnp.asarray(np.stack(parts, axis=-1), jnp.float32)
+    return on_device(np.stack(parts, axis=-1), jnp.float32)
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int32, Key, UInt8, UInt32
 
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import ALWAYS
 from mrsa_jax._device import at_once, chosen_form, over_ranges
 from mrsa_jax._mesh import spread
@@ -71,7 +72,7 @@ def judge_trials(
 
     With a mesh the chunk is dealt out to its devices, of which it is a multiple.
     """
-    start, limits = jnp.uint32(first), jnp.asarray(thresholds)
+    start, limits = jnp.uint32(first), on_device(thresholds)
     if mesh is None and is_compiled(graph, steps):
         return _judge_loops(graph, steps, thresholds, _loop_keys(key, start, chunk), count)
     if mesh is None:
@@ -177,7 +178,7 @@ def judge_planted(
     if not _runs_loops():
         everybody_stays = independent_steps(0.0)
         drawn, _ = draw_arrays(graph, everybody_stays, key, jnp.uint32(first), len(rounds.client))
-        arrays = (jnp.asarray(each) for each in (*rounds, thresholds))
+        arrays = (on_device(each) for each in (*rounds, thresholds))
         return np.asarray(_judge_planted_arrays(drawn, *arrays))[:count]
     from mrsa_jax.secagg.failures import _loops
 

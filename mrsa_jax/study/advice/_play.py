@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import availability, privacy, selection
+from mrsa_jax._arrays import on_device
 from mrsa_jax._chance import threshold
 from mrsa_jax._round_rules import SplitPolicy
 from mrsa_jax._student import half_interval
@@ -87,7 +87,7 @@ def play(
     else:
         # nobody is lost before the third step, and all of the lost in it
         lost = threshold(np.array([0.0, 0.0, loss_rate, loss_rate]))
-        steps = availability.IndependentSteps(jnp.asarray(lost))
+        steps = availability.IndependentSteps(on_device(lost))
         history = np.asarray(
             selection.rollout_rounds(
                 seed, selector, online, steps, rounds,

@@ -6,10 +6,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, plotting
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._packaged import photograph_path
 from mrsa_jax._status import Status
@@ -60,8 +60,8 @@ def run_gradients(config: GradientsConfig, report: AttackFindings, progress: Pro
     report.arrays["original"] = rows[0][1]
     for name in config.seen:
         update, count = seen[name]
-        known = jnp.asarray(labels[:count]) if config.known_labels else None
-        view = attacks.UpdateView(model, start, shape, classes, jnp.asarray(update), count, known)
+        known = on_device(labels[:count]) if config.known_labels else None
+        view = attacks.UpdateView(model, start, shape, classes, on_device(update), count, known)
         progress.stage(f"{name}: {count} image{'s' * (count > 1)}", config.iterations)
         found = attack.run(_scene.stream(config, Stream.ATTACK), view, progress.update)
         ordered = _score_images(report, _label(config, name), found, images[:count], labels[:count])
@@ -210,7 +210,7 @@ def run_model_inversion(
         if name == "aggregate" and wire.status != Status.OK:
             report.sentences.append(f"The round failed ({wire.status.name}): no mean was learnt.")
             continue
-        view = attacks.ModelView(model, jnp.asarray(seen[name]), shape, dataset.num_classes)
+        view = attacks.ModelView(model, on_device(seen[name]), shape, dataset.num_classes)
         found = attack.run(None, view)
         _score_classes(report, name, found, means)
         report.arrays[name] = found.images

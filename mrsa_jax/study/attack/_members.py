@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, quantize
+from mrsa_jax._arrays import on_device
 from mrsa_jax._errors import require
 from mrsa_jax._streams import Stream, as_key, fold
 from mrsa_jax.study import _build
@@ -96,7 +96,7 @@ def _view(
     chosen = np.concatenate([np.arange(target * size, (target + 1) * size), others])
     own = slice((count + 1) * size, None)
     return attacks.MembershipView(
-        model, jnp.asarray(seen), start, tuple(pool.inputs.shape[1:]), pool.num_classes,
+        model, on_device(seen), start, tuple(pool.inputs.shape[1:]), pool.num_classes,
         pool.inputs[chosen], pool.labels[chosen], pool.inputs[own], pool.labels[own],
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def _say_accuracy(report: AttackFindings, model: Any, models: np.ndarray, pool: 
 
     def right(client: int, chosen: Any) -> float:
         logits = model.apply(
-            federated.unflatten(model, pool.inputs.shape[1:], jnp.asarray(models[client])),
+            federated.unflatten(model, pool.inputs.shape[1:], on_device(models[client])),
             pool.inputs[chosen],
         )
         answers = np.asarray(logits).argmax(axis=1)

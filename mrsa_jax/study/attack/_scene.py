@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mrsa_jax import attacks, data, federated, quantize
+from mrsa_jax._arrays import on_device
 from mrsa_jax._streams import Stream, as_key, fold
 
 _LEVELS = 2**16
@@ -27,8 +28,8 @@ def dealt_out(config: Any, count: int) -> tuple[data.Dataset, data.ClientData]:
 def equal_parts(inputs: Any, labels: Any, count: int, size: int, classes: int) -> data.ClientData:
     """Return clients that hold `size` samples each, in their order; what is left is nobody's."""
     return data.ClientData(
-        inputs=jnp.asarray(inputs),
-        labels=jnp.asarray(labels),
+        inputs=on_device(inputs),
+        labels=on_device(labels),
         indices=jnp.arange(count * size, dtype=jnp.int32).reshape(count, size),
         sizes=jnp.full(count, size, jnp.int32),
         num_classes=classes,

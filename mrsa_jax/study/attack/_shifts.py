@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float32, Key
 
 from mrsa_jax import _gaussian, attacks, data, privacy
+from mrsa_jax._arrays import on_device
 from mrsa_jax._binomial import binomial_interval
 from mrsa_jax._device import at_once, map_tiles
 from mrsa_jax._errors import require
@@ -147,7 +148,7 @@ class _Trained:
         dataset = data.load(config.dataset, seed=config.seed)
         self.model = _build.MODELS[config.model](dataset.num_classes)
         shape = dataset.train_inputs.shape[1:]
-        self.pool = (jnp.asarray(dataset.train_inputs), jnp.asarray(dataset.train_labels))
+        self.pool = (on_device(dataset.train_inputs), on_device(dataset.train_labels))
         whole = len(self.pool[1])
         self.start, self.trainer = _scene.start_and_trainer(
             config, self.model, shape, config.client_size
@@ -203,7 +204,7 @@ class _Trained:
             updates = _trained(
                 jax.vmap(functools.partial(jax.random.fold_in, key))(each),
                 (self.trainer, self.of_all), self.pool, self.start, self.direction,
-                jnp.asarray(shifts), jnp.asarray(self.history, jnp.float32),
+                on_device(shifts), on_device(self.history, jnp.float32),
                 config.client_size, tile,
             )  # fmt: skip
             found[start : start + tile] = np.asarray(updates)[: count - start, config.warm_up :]
