@@ -52,12 +52,16 @@ smoke: $(VENV)/.test
 test: $(VENV)/.test
 	$(PYTEST) --costs
 
-# the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes
+# the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes;
+# those of the kernels with programs as users get them, all others with programs made quickly
+LONG := -m "long and not slow" --durations=20
+KERNELS := $(addprefix tests/,hetero modular quantize secagg)
 test-long: $(VENV)/.test
-	$(PYTEST) -m "long and not slow" --durations=40
+	MRSA_JAX_OPTIMISED=1 $(PYTEST) $(LONG) $(KERNELS)
+	$(PYTEST) $(LONG) $(KERNELS:%=--ignore=%)
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest -m slow
+	MRSA_JAX_OPTIMISED=1 $(BIN)/python -m pytest -m slow
 
 # the suite once in each form of what has several; one of them: make test-pallas
 FORMS := loops xla pallas
