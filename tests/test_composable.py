@@ -65,12 +65,16 @@ CHECKED = "checks numbers; what it builds is a pytree that any transformation ta
 HOST = "float64 of NumPy"
 
 
+def _on_device(arrays: Any) -> Any:
+    return jax.tree.map(lambda one: jnp.asarray(one() if one is keys else one), arrays)
+
+
 def _of(call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
-    return Row(lambda *own: call(*own, **static), arrays, True)
+    return Row(lambda *own: call(*own, **static), _on_device(arrays), True)
 
 
 def _not(why: str, call: Callable[..., Any], *arrays: Any, **static: Any) -> Row:
-    return Row(lambda *own: call(*own, **static), arrays, False, why)
+    return Row(lambda *own: call(*own, **static), _on_device(arrays), False, why)
 
 
 _draw = np.random.default_rng(0)
@@ -88,18 +92,22 @@ def _both(array: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * 2), array)
 
 
-KEYS = jax.random.split(jax.random.key(1), 2)
-P = jnp.asarray(
+def keys() -> jax.Array:
+    return jax.random.split(jax.random.key(1), 2)
+
+
+P = np.asarray(
     [[[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0]], [[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 0]]], bool
 )
-PATH = jnp.asarray(np.eye(N, k=1, dtype=bool) | np.eye(N, k=-1, dtype=bool))
-GRAPHS = jnp.stack([~jnp.eye(N, dtype=bool), PATH])
+PATH = np.eye(N, k=1, dtype=bool) | np.eye(N, k=-1, dtype=bool)
+GRAPHS = np.stack([~np.eye(N, dtype=bool), PATH])
 # the second round loses client 2 before step 3, which parts the path
-SURVIVORS = jnp.ones((2, 5, N), bool).at[1, 3:, 2].set(False)
-LIMITS = jnp.asarray([[2, 3, 2, 2], [2, 2, 3, 1]], jnp.int32)
+SURVIVORS = np.ones((2, 5, N), bool)
+SURVIVORS[1, 3:, 2] = False
+LIMITS = np.asarray([[2, 3, 2, 2], [2, 2, 3, 1]], np.int32)
 ROUNDS = (GRAPHS, SURVIVORS, LIMITS)
-RATES = jnp.asarray([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.6, 0.2]], jnp.float32)
-CHANCES = jnp.asarray([0.05, 0.1], jnp.float32)
+RATES = np.asarray([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.6, 0.2]], np.float32)
+CHANCES = np.asarray([0.05, 0.1], np.float32)
 
 
 def modular_rows() -> dict[str, Row]:
@@ -142,12 +150,12 @@ def graphs_rows() -> dict[str, Row]:
         "erdos_renyi": _not(CHECKED, lambda p: graphs.erdos_renyi(N, p), CHANCES),
         "is_connected": _of(graphs.is_connected, GRAPHS, SURVIVORS[:, 3]),
         "neighbour_lists": _of(graphs.neighbour_lists, GRAPHS, width=3),
-        "Complete.sample": _of(graphs.complete(N).sample, KEYS),
+        "Complete.sample": _of(graphs.complete(N).sample, keys),
         "ErdosRenyi.sample": _of(
-            lambda key, model: model.sample(key), KEYS, _both(graphs.erdos_renyi(N, 0.5))
+            lambda key, model: model.sample(key), keys, _both(graphs.erdos_renyi(N, 0.5))
         ),
-        "harary().sample": _of(graphs.harary(N, 2).sample, KEYS),
-        "random_regular().sample": _of(graphs.random_regular(N, 2).sample, KEYS),
+        "harary().sample": _of(graphs.harary(N, 2).sample, keys),
+        "random_regular().sample": _of(graphs.random_regular(N, 2).sample, keys),
     }
 
 
@@ -165,16 +173,16 @@ def availability_rows() -> dict[str, Row]:
         "markov()": online.markov(0.4, 3.0),
         "replay()": online.replay(np.asarray(P[0])),
     }
-    rows = {f"{name}.sample": _of(two_rounds, KEYS, _both(model)) for name, model in models.items()}
+    rows = {f"{name}.sample": _of(two_rounds, keys, _both(model)) for name, model in models.items()}
     steps = online.independent_steps(0.3)
     return rows | {
         "IndependentSteps.sample": _of(
             lambda key, cohort, model: model.sample(key, cohort),
-            KEYS,
+            keys,
             SURVIVORS[:, 3],
             _both(steps),
         ),
-        "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), KEYS),
+        "assign_rates": _not(VALUE, lambda key: online.assign_rates(key, [0.1, 0.2], N), keys),
         "cyclic": _not(CHECKED, online.cyclic, RATES),
         "diurnal": _not(
             CHECKED, lambda phase: online.diurnal(0.3, 0.1, 4, phase), jnp.asarray([1, 2])
@@ -205,7 +213,7 @@ def selection_rows() -> dict[str, Row]:
         return first, selector.select(key, state, free)[0]
 
     rows = {
-        f"{name}.select": _of(two_rounds, KEYS, SURVIVORS[:, 0], _both(one))
+        f"{name}.select": _of(two_rounds, keys, SURVIVORS[:, 0], _both(one))
         for name, one in selectors.items()
     }
     schemes = (_both(blocks), _both(away))
@@ -218,7 +226,7 @@ def selection_rows() -> dict[str, Row]:
             lambda key: selection.changing_population(
                 key, N, J, arrival_rate=0.1, departure_rate=0.1
             ),
-            KEYS,
+            keys,
         ),
         "component_sums": _of(
             lambda own, of: selection.component_sums(own, of, 2), P[:, :1], components
@@ -232,7 +240,7 @@ def selection_rows() -> dict[str, Row]:
         ),
         "ThresholdRule.learn": _of(
             selection.ThresholdRule(jnp.asarray([0, 0, 1, 1]), jnp.int32(2), "abort").learn,
-            KEYS,
+            keys,
             SURVIVORS,
         ),
         "from_lines": _not(CHECKED, lambda lines: selection.from_lines(lines, 2), P),
@@ -242,29 +250,29 @@ def selection_rows() -> dict[str, Row]:
         "power_of_choice": _not(
             CHECKED, lambda loss: selection.power_of_choice(N, 2, 3, initial_loss=loss), RATES
         ),
-        "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), KEYS, *schemes),
+        "rollout": _of(lambda key, s, a: selection.rollout(key, s, a, J), keys, *schemes),
         "rollout_counts": _of(
-            lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), KEYS, *schemes
+            lambda key, s, a: selection.rollout_counts(key, s, a, J, 3), keys, *schemes
         ),
         "rollout_many": _not(
-            VALUE, lambda key: selection.rollout_many([key], [blocks], [away], J, 2), KEYS
+            VALUE, lambda key: selection.rollout_many([key], [blocks], [away], J, 2), keys
         ),
         "rollout_metrics": _of(
-            lambda key, s, a: selection.rollout_metrics(key, s, a, J, 3), KEYS, *schemes
+            lambda key, s, a: selection.rollout_metrics(key, s, a, J, 3), keys, *schemes
         ),
         "rollout_population": _of(
-            lambda key: selection.rollout_population(key, np.ones((J, N), bool), 2, 2, away), KEYS
+            lambda key: selection.rollout_population(key, np.ones((J, N), bool), 2, 2, away), keys
         ),
         "rollout_rounds": _of(
             lambda key, s, a, own: selection.rollout_rounds(
                 key, s, a, own, J, policy="abort", blocks=2
             ),
-            KEYS,
+            keys,
             *schemes,
             _both(steps),
         ),
         "rollout_trials": _of(
-            lambda key, s, a: selection.rollout_trials(key, s, a, J, 3), KEYS, *schemes
+            lambda key, s, a: selection.rollout_trials(key, s, a, J, 3), keys, *schemes
         ),
     }
 
@@ -281,14 +289,14 @@ def quantize_rows() -> dict[str, Row]:
 
     return {
         "StochasticQuantizer.encode": _of(
-            lambda q, key, v: q.encode(key, v), _both(quantizer), KEYS, _floats(D)
+            lambda q, key, v: q.encode(key, v), _both(quantizer), keys, _floats(D)
         ),
         "StochasticQuantizer.decode": _of(
             lambda q, codes: q.decode(codes, 2), _both(quantizer), _words(D, below=30)
         ),
         "StochasticQuantizer.clipped_fraction": _of(quantizer.clipped_fraction, _floats(D)),
         "LatticeQuantizer.encode": _of(
-            lambda q, key, v: q.encode(key, v), _both(lattice), KEYS, _floats(D)
+            lambda q, key, v: q.encode(key, v), _both(lattice), keys, _floats(D)
         ),
         "LatticeQuantizer.decode": _of(
             lambda q, codes: q.decode(codes, 2), _both(lattice), _words(8, below=30)
@@ -346,7 +354,7 @@ def privacy_rows() -> dict[str, Row]:
             lambda key, rate: privacy.policy_privacy(
                 key, blocks, away, rate, J, 2, blocks=[0, 0, 1, 1]
             ),
-            KEYS,
+            keys,
             CHANCES[:, None],
         ),
         "strong_privacy": _of(privacy.strong_privacy, P),
@@ -396,25 +404,25 @@ def secagg_rows() -> dict[str, Row]:
     }
     return chances | {
         "RingAverage.aggregate": _of(
-            one_round, _both(average), KEYS, _floats(N, D), SURVIVORS[:, 3]
+            one_round, _both(average), keys, _floats(N, D), SURVIVORS[:, 3]
         ),
         "GraphRule.decide": _of(
             lambda own, key, alive: own.decide(key, alive, jnp.arange(N)),
             _both(rule),
-            KEYS,
+            keys,
             SURVIVORS,
         ),
         "lognormal().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.lognormal(0.5)), KEYS
+            lambda law, key: law.sample(key, 3), _both(secagg.lognormal(0.5)), keys
         ),
         "pareto().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.pareto(2.0)), KEYS
+            lambda law, key: law.sample(key, 3), _both(secagg.pareto(2.0)), keys
         ),
         "exponential_tail().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.exponential_tail(2.0)), KEYS
+            lambda law, key: law.sample(key, 3), _both(secagg.exponential_tail(2.0)), keys
         ),
         "steady().sample": _of(
-            lambda law, key: law.sample(key, 3), _both(secagg.steady(2.0)), KEYS
+            lambda law, key: law.sample(key, 3), _both(secagg.steady(2.0)), keys
         ),
         "admitted": _not(VALUE, lambda sends: secagg.admitted(plan, sends), SURVIVORS[:, 3]),
         "aggregate": _not(VALUE, lambda *own: secagg.aggregate(0, *own, 16), inputs, *ROUNDS),
@@ -446,7 +454,7 @@ def secagg_rows() -> dict[str, Row]:
         "learnt_components": _of(secagg.learnt_components, *ROUNDS),
         "noisy_codes": _of(
             lambda key, x: secagg.noisy_codes(coder, dp.skellam(1.0), key, x, range(N), 20),
-            KEYS,
+            keys,
             _floats(N, D),
         ),
         "pad_inputs": _of(lambda s, x: secagg.pad_inputs(s, x, plan, 3), seeds, inputs),
@@ -472,7 +480,7 @@ def secagg_rows() -> dict[str, Row]:
             SURVIVORS,
         ),
         "round_costs": _not(VALUE, lambda *own: secagg.round_costs(*own, D, 2**16), *ROUNDS),
-        "round_latency": _not(VALUE, lambda key: secagg.round_latency(key, costs, model, 2), KEYS),
+        "round_latency": _not(VALUE, lambda key: secagg.round_latency(key, costs, model, 2), keys),
         "share_threshold": _not(VALUE, lambda p: secagg.share_threshold(N, p), CHANCES),
         "share_threshold_real": _not(VALUE, lambda p: secagg.share_threshold_real(N, p), CHANCES),
         "unmasking_bound": _not(
@@ -501,7 +509,7 @@ def hetero_rows() -> dict[str, Row]:
     }
     rows = {f"{name}.__call__": _of(rule, values, weights) for name, rule in rules.items()} | {
         f"{name}.__call__": _of(
-            lambda key, u, own=attack: own.corrupt_updates(key, u, attackers[0]), KEYS, updates
+            lambda key, u, own=attack: own.corrupt_updates(key, u, attackers[0]), keys, updates
         )
         for name, attack in corrupters.items()
     }
@@ -512,33 +520,33 @@ def hetero_rows() -> dict[str, Row]:
     return rows | {
         "segment_average().aggregate": _of(
             lambda key, u, alive: average.aggregate(key, average.init(), u, jnp.arange(N), alive),
-            KEYS,
+            keys,
             updates,
             SURVIVORS[:, 3],
         ),
         "aggregate": _not(
-            VALUE, lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)), KEYS, updates
+            VALUE, lambda key, u: hetero.aggregate(key, u, layout, (-1.0, 1.0)), keys, updates
         ),
         "UniformResidues.__call__": _of(
             lambda key, own, mine: hetero.UniformResidues()(key, own, jnp.uint32(97), mine),
-            KEYS,
+            keys,
             _words(N, D, below=97),
             attackers,
         ),
         "GaussianAverage.__call__": _of(
             lambda key, own, hit: hetero.GaussianAverage(jnp.float32(0.1))(key, own, hit),
-            KEYS,
+            keys,
             _floats(D),
             attackers[:, 0],
         ),
         "rate_classes().sample": _of(
             lambda key, own: own.sample(key, N),
-            KEYS,
+            keys,
             _both(rates),
         ),
         "slowed_rates().sample": _of(
             lambda key, own: own.sample(key, N),
-            KEYS,
+            keys,
             _both(hetero.slowed_rates(1e6, secagg.lognormal(0.5))),
         ),
         "align_groups": _not(
@@ -549,7 +557,7 @@ def hetero_rows() -> dict[str, Row]:
             VALUE, lambda own: hetero.communication_times(layout, own), RATES
         ),
         "decode": _of(lambda *own: hetero.decode(own, counts, layout, (-1.0, 1.0)), *sums),
-        "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), KEYS, updates),
+        "encode": _of(lambda key, u: hetero.encode(key, u, layout, (-1.0, 1.0)), keys, updates),
         "fixed_groups": _not(
             VALUE, lambda own: hetero.fixed_groups(own, [0, 0, 1, 1]), SURVIVORS[:, :2]
         ),
@@ -614,11 +622,11 @@ def dp_rows() -> dict[str, Row]:
         return noise.sample(key, (D,))
 
     return {
-        "LatticeNoise.sample": _of(drawn, _both(dp.skellam(2.0)), KEYS),
+        "LatticeNoise.sample": _of(drawn, _both(dp.skellam(2.0)), keys),
         "amplification": _not(VALUE, lambda z: dp.amplification(4, 2, [1], 2, z), CHANCES),
         "ledger": _not(VALUE, lambda p: dp.ledger(p, 1.0), P),
         "privacy_losses": _not(
-            VALUE, lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key), KEYS
+            VALUE, lambda key: dp.privacy_losses(coins, stays, J, 1.0, 5, seed=key), keys
         ),
         "ring_mechanism": _not(
             VALUE,
@@ -633,7 +641,7 @@ def data_rows() -> dict[str, Row]:
     """Return the rows of `data`."""
     clients, dataset = _clients(), data.load("digits")
     splits = {
-        name: _not(VALUE, lambda key, own=name: getattr(data, own)(key, dataset, 4), KEYS)
+        name: _not(VALUE, lambda key, own=name: getattr(data, own)(key, dataset, 4), keys)
         for name in (
             "dirichlet_by_class",
             "dirichlet_by_client",
@@ -643,7 +651,7 @@ def data_rows() -> dict[str, Row]:
         )
     }
     return splits | {
-        "augment": _of(data.augment, KEYS, _floats(2, 8, 8, 1)),
+        "augment": _of(data.augment, keys, _floats(2, 8, 8, 1)),
         "check_client_data": _not(VALUE, data.check_client_data, _both(clients)),
         "class_counts": _not(VALUE, data.class_counts, _both(clients)),
         "label_dropout_rates": _not(VALUE, data.label_dropout_rates, _both(clients)),
@@ -686,12 +694,12 @@ def federated_rows() -> dict[str, Row]:
                 key, start, clients.inputs, clients.labels, jnp.int32(5)
             ),
             _both(trainer),
-            KEYS,
+            keys,
             flat,
         ),
         "client_updates": _of(
             lambda key, start, own, by: federated.client_updates(key, model, start, own, by),
-            KEYS,
+            keys,
             flat,
             _both(clients),
             _both(trainer),
@@ -702,13 +710,13 @@ def federated_rows() -> dict[str, Row]:
             flat,
         ),
         "initial_parameters": _of(
-            lambda key: federated.initial_parameters(key, model, (2, 2, 1)), KEYS
+            lambda key: federated.initial_parameters(key, model, (2, 2, 1)), keys
         ),
         "measure_drift": _not(
             VALUE, lambda own: federated.measure_drift(own, np.arange(3)[None]), _floats(1, 3, 5)
         ),
-        "train": _not(VALUE, lambda start, key: trained(start, key), flat, KEYS),
-        "train_many": _not(VALUE, trained_many, KEYS),
+        "train": _not(VALUE, lambda start, key: trained(start, key), flat, keys),
+        "train_many": _not(VALUE, trained_many, keys),
         "unflatten": _of(lambda own: federated.unflatten(model, (2, 2, 1), own), flat),
     }
 
@@ -746,20 +754,20 @@ def attacks_rows() -> dict[str, Row]:
     mechanism = dp.ring_mechanism("skellam", 1.0, 1.0, dim=8, num_clients=N, modulus_bits=20)
     rows = {
         "Disaggregation.run": _not(
-            VALUE, lambda key: attacks.disaggregation().run(key, counts), KEYS
+            VALUE, lambda key: attacks.disaggregation().run(key, counts), keys
         ),
         "Canaries.play": _not(
-            VALUE, lambda key: attacks.canaries(0, mechanism).play(key, P[0], 3), KEYS
+            VALUE, lambda key: attacks.canaries(0, mechanism).play(key, P[0], 3), keys
         ),
         "Distinguish.run": _not(
-            VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), KEYS
+            VALUE, lambda key: attacks.distinguish(0, [1.0, 1.0]).run(key, aggregates), keys
         ),
         "LeastSquares.run": _not(
-            HOST, lambda key: attacks.least_squares_attack().run(key, aggregates), KEYS
+            HOST, lambda key: attacks.least_squares_attack().run(key, aggregates), keys
         ),
     } | {
         f"{name}.run": _not(
-            VALUE, lambda key, own, by=attack, view=view: by.run(key, view(own)), KEYS, array
+            VALUE, lambda key, own, by=attack, view=view: by.run(key, view(own)), keys, array
         )
         for name, (attack, view, array) in views.items()
     }
@@ -769,7 +777,7 @@ def attacks_rows() -> dict[str, Row]:
             lambda key, own: attacks.model_inconsistency(hidden, trainer, quantizer).run(
                 key, own, clients, [0, 1], 0
             ),
-            KEYS,
+            keys,
             flat,
         ),
         "identified": _not(HOST, attacks.identified, images, other),
@@ -801,7 +809,7 @@ def attacks_rows() -> dict[str, Row]:
         ),
         "windows": _not(HOST, lambda own: attacks.windows(own, 2), sums),
         "wire_round": _not(
-            VALUE, lambda key, own: attacks.wire_round(key, own, quantizer), KEYS, sums
+            VALUE, lambda key, own: attacks.wire_round(key, own, quantizer), keys, sums
         ),
     }
 

@@ -40,18 +40,16 @@ HELD = {
     "number": (3, None),
     "fraction": (0.1, None),
     "number of a type": (3, jnp.uint32),
-    "array of JAX": (jnp.arange(3), None),
-    "array of JAX of another type": (jnp.arange(3), jnp.float32),
-    "key": (jax.random.key, None),
-    "list of keys": ([jax.random.key], None),
+    "array of JAX": (lambda: jnp.arange(3, dtype=jnp.int32), None),
+    "array of JAX of another type": (lambda: jnp.arange(3, dtype=jnp.int32), jnp.float32),
+    "key": (lambda: jax.random.key(0), None),
+    "list of keys": (lambda: [jax.random.key(0), jax.random.key(1)], None),
 }
 
 
 def _made(values: Any) -> Any:
-    """Return the values, keys made of what makes them."""
-    if isinstance(values, list) and values[0] is jax.random.key:
-        return [jax.random.key(0), jax.random.key(1)]
-    return jax.random.key(0) if values is jax.random.key else values
+    """Return the values, those of JAX made of what makes them."""
+    return values() if callable(values) else values
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,8 +15,8 @@ from mrsa_jax.attacks import UpdateView, dense_recovery
 
 _SHAPE = (8, 8, 1)
 _MODEL = mj.federated.mlp(10, hidden_sizes=(64,))
-_FLAT = mj.federated.initial_parameters(0, _MODEL, _SHAPE)
-_DATA = mj.data.load("digits")
+_flat = functools.cache(lambda: mj.federated.initial_parameters(0, _MODEL, _SHAPE))
+_data = functools.cache(lambda: mj.data.load("digits"))
 
 
 def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
@@ -23,15 +25,15 @@ def _update(images: np.ndarray, labels: np.ndarray) -> jax.Array:
         logits = _MODEL.apply(variables, jnp.asarray(images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(labels)).mean()
 
-    return -0.03 * jax.grad(loss)(_FLAT)
+    return -0.03 * jax.grad(loss)(_flat())
 
 
 def _view(update: jax.Array, num_images: int) -> UpdateView:
-    return UpdateView(_MODEL, _FLAT, _SHAPE, 10, update, num_images)
+    return UpdateView(_MODEL, _flat(), _SHAPE, 10, update, num_images)
 
 
 def _first_layer() -> tuple[np.ndarray, np.ndarray]:
-    layer = mj.federated.unflatten(_MODEL, _SHAPE, _FLAT)["params"]["Dense_0"]
+    layer = mj.federated.unflatten(_MODEL, _SHAPE, _flat())["params"]["Dense_0"]
     return np.asarray(layer["kernel"]), np.asarray(layer["bias"])
 
 
@@ -42,7 +44,7 @@ def test_bad_tolerance(tolerance: float) -> None:
 
 
 def test_bad_layer_and_model() -> None:
-    view = _view(jnp.ones_like(_FLAT), 1)
+    view = _view(jnp.ones_like(_flat()), 1)
     with pytest.raises(
         mj.ConfigurationError, match=r"`layer` must be one of \['Dense_0', 'Dense_1'\]"
     ):
@@ -54,16 +56,16 @@ def test_bad_layer_and_model() -> None:
 
 
 def test_one_image_is_read_to_rounding() -> None:
-    images, labels = _DATA.train_inputs[:1], _DATA.train_labels[:1]
+    images, labels = _data().train_inputs[:1], _data().train_labels[:1]
     found = dense_recovery().run(0, _view(_update(images, labels), 1))
     np.testing.assert_allclose(found.inputs[0], images[0].ravel(), atol=1e-5)
 
 
 def test_a_batch_gives_each_image_that_has_units_of_its_own() -> None:
     count = 6
-    images, labels = _DATA.train_inputs[:count], _DATA.train_labels[:count]
+    images, labels = _data().train_inputs[:count], _data().train_labels[:count]
     kernel = np.asarray(
-        mj.federated.unflatten(_MODEL, _SHAPE, _FLAT)["params"]["Dense_0"]["kernel"]
+        mj.federated.unflatten(_MODEL, _SHAPE, _flat())["params"]["Dense_0"]["kernel"]
     )
     fires = images.reshape(count, -1) @ kernel > 0
     own = (fires & (fires.sum(axis=0) == 1)).sum(axis=1)  # units that fire for this image alone
@@ -82,7 +84,7 @@ def test_a_batch_gives_each_image_that_has_units_of_its_own() -> None:
 
 
 def test_leading_axes_and_a_later_layer() -> None:
-    images, labels = _DATA.train_inputs[:2], _DATA.train_labels[:2]
+    images, labels = _data().train_inputs[:2], _data().train_labels[:2]
     alone = jnp.stack([_update(images[i : i + 1], labels[i : i + 1]) for i in range(2)])
     found = dense_recovery("Dense_1").run(0, _view(alone, 1))
     kernel, bias = _first_layer()
@@ -92,6 +94,6 @@ def test_leading_axes_and_a_later_layer() -> None:
 
 
 def test_a_zero_update_tells_nothing() -> None:
-    found = dense_recovery().run(0, _view(jnp.zeros_like(_FLAT), 2))
+    found = dense_recovery().run(0, _view(jnp.zeros_like(_flat()), 2))
     assert np.isnan(found.inputs).all()
     assert (found.agreeing == 0).all()

@@ -48,19 +48,20 @@ def _view(chosen: list[int], *, rate: float = 0.1, model: Any = MODEL) -> Update
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"update": jnp.ones(3)}, "`update` must have the model's .* entries"),
-        ({"parameters": jnp.ones(3)}, "`parameters` must have the model's .* entries"),
-        ({"update": jnp.zeros(1210)}, "`update` must not be zero: it points nowhere"),
-        ({"update": jnp.full(1210, jnp.nan)}, "`update` must be finite"),
-        ({"labels": jnp.array([1, 2])}, "`labels` must be one for each image"),
-        ({"labels": jnp.array([10])}, r"`labels` must lie in \[0, 10\)"),
+        ({"update": np.ones(3)}, "`update` must have the model's .* entries"),
+        ({"parameters": np.ones(3)}, "`parameters` must have the model's .* entries"),
+        ({"update": np.zeros(1210)}, "`update` must not be zero: it points nowhere"),
+        ({"update": np.full(1210, np.nan)}, "`update` must be finite"),
+        ({"labels": np.array([1, 2])}, "`labels` must be one for each image"),
+        ({"labels": np.array([10])}, r"`labels` must lie in \[0, 10\)"),
         ({"num_images": 0}, "`num_images` must"),
         ({"input_shape": (64,)}, "`input_shape` must be an image's"),
     ],
 )
 def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
+    made = {k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
     with pytest.raises(mj.ConfigurationError, match=message):
-        gradient_inversion(num_steps=1).run(0, dataclasses.replace(_view([3]), **changes))
+        gradient_inversion(num_steps=1).run(0, dataclasses.replace(_view([3]), **made))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from mrsa_jax.attacks import model_inconsistency, silenced
 
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(12, 6))
-QUANTIZER = mj.quantize.stochastic(2**16 + 1, 0.5)  # 0 is a level: silent clients add nothing
-TRAINER = mj.federated.local_sgd(MODEL, 0.2, batch_size=20, num_epochs=2)
+_quantizer = functools.cache(
+    lambda: mj.quantize.stochastic(2**16 + 1, 0.5)
+)  # 0 is a level: silent clients add nothing
+_trainer = functools.cache(lambda: mj.federated.local_sgd(MODEL, 0.2, batch_size=20, num_epochs=2))
 
 
 @functools.cache
@@ -28,14 +30,14 @@ def _clients() -> tuple[mj.data.ClientData, jax.Array]:
 
 def test_misuse() -> None:
     clients, parameters = _clients()
-    attack = model_inconsistency(MODEL, TRAINER, QUANTIZER)
+    attack = model_inconsistency(MODEL, _trainer(), _quantizer())
     for cohort, target in (([3], 3), ([1, 1, 2], 1), ([1, 2], 3)):
         with pytest.raises(mj.ConfigurationError, match="`cohort` must be different clients"):
             attack.run(0, parameters, clients, cohort, target)
     with pytest.raises(mj.ConfigurationError, match="`cohort` must"):
         attack.run(0, parameters, clients, [1, 30], 1)
     with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must"):
-        model_inconsistency(MODEL, TRAINER, QUANTIZER, modulus_bits=33)
+        model_inconsistency(MODEL, _trainer(), _quantizer(), modulus_bits=33)
     flat = mj.federated.initial_parameters(0, mj.federated.logistic(10), SHAPE)
     with pytest.raises(mj.ConfigurationError, match="`model` must have hidden layers"):
         silenced(mj.federated.logistic(10), SHAPE, flat)
@@ -63,13 +65,13 @@ def test_a_silenced_model_learns_its_last_bias_only(model: Any, shape: tuple[int
 
 def test_the_sum_is_the_targets_update() -> None:
     clients, parameters = _clients()
-    got = model_inconsistency(MODEL, TRAINER, QUANTIZER).run(
+    got = model_inconsistency(MODEL, _trainer(), _quantizer()).run(
         5, parameters, clients, [4, 9, 2, 17], 9
     )
     assert got.status == mj.Status.OK
-    own = mj.federated.client_updates(5, MODEL, parameters, clients, TRAINER, [9])[0]
+    own = mj.federated.client_updates(5, MODEL, parameters, clients, _trainer(), [9])[0]
     np.testing.assert_array_equal(got.true_update, own)
-    step = float(QUANTIZER.step)
+    step = float(_quantizer().step)
     wrong = np.abs(got.update - np.asarray(own))
     assert wrong[got.is_seen].max() <= 1.01 * step  # the target's own rounding, nobody else's
     assert wrong[~got.is_seen].max() > 5 * step
@@ -78,11 +80,11 @@ def test_the_sum_is_the_targets_update() -> None:
 
 def test_pads_bound_to_the_model_hide_it() -> None:
     clients, parameters = _clients()
-    attack = model_inconsistency(MODEL, TRAINER, QUANTIZER, is_bound=True)
+    attack = model_inconsistency(MODEL, _trainer(), _quantizer(), is_bound=True)
     got = attack.run(5, parameters, clients, [4, 9, 2, 17], 9)
     assert got.error > 1e3
     # uniform in the ring, read as numbers around 0: mean and deviation of d such words
-    words = got.update / float(QUANTIZER.step)
+    words = got.update / float(_quantizer().step)
     spread = 2**32 / np.sqrt(12)
     assert abs(words.mean()) < 6 * spread / np.sqrt(len(words))
     assert words.std() == pytest.approx(spread, rel=0.1)

@@ -20,7 +20,7 @@ from mrsa_jax.attacks import _membership as inner
 SHAPE = (8, 8, 1)
 MODEL = mj.federated.mlp(10, hidden_sizes=(32,))
 SIZE = 40  # samples of a client
-TRAINER = mj.federated.local_sgd(MODEL, 0.5, batch_size=20, num_epochs=60)
+_trainer = functools.cache(lambda: mj.federated.local_sgd(MODEL, 0.5, batch_size=20, num_epochs=60))
 METHODS = ("loss", "shadow", "likelihood_ratio")
 
 
@@ -42,7 +42,7 @@ def _view() -> tuple[MembershipView, np.ndarray]:
         sizes=jnp.asarray([SIZE], jnp.int32),
         num_classes=10,
     )
-    update = mj.federated.client_updates(7, MODEL, start, client, TRAINER)[0]
+    update = mj.federated.client_updates(7, MODEL, start, client, _trainer())[0]
     view = MembershipView(
         MODEL, start + update, start, SHAPE, 10,
         inputs[: 2 * SIZE], pool[: 2 * SIZE], inputs[2 * SIZE :], pool[2 * SIZE :],
@@ -61,28 +61,28 @@ def _view() -> tuple[MembershipView, np.ndarray]:
 def test_misuse_of_the_attack(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(mj.ConfigurationError, match=message):
         inspect.unwrap(membership)(
-            **({"method": "loss", "trainer": TRAINER, "shadow_size": 3} | settings)
+            **({"method": "loss", "trainer": _trainer(), "shadow_size": 3} | settings)
         )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"parameters": jnp.ones(3)}, "`parameters` must have the model's 2410 entries"),
-        ({"parameters": jnp.full(2410, jnp.nan)}, "`parameters` must be finite"),
-        ({"start": jnp.ones(3)}, "`start` must have 2410 entries"),
-        ({"labels": jnp.ones(3, jnp.int32)}, "`inputs` must be one for each label"),
-        ({"own_labels": jnp.ones(3, jnp.int32)}, "`own_inputs` must be one for each label"),
+        ({"parameters": np.ones(3)}, "`parameters` must have the model's 2410 entries"),
+        ({"parameters": np.full(2410, np.nan)}, "`parameters` must be finite"),
+        ({"start": np.ones(3)}, "`start` must have 2410 entries"),
+        ({"labels": np.ones(3, np.int32)}, "`inputs` must be one for each label"),
+        ({"own_labels": np.ones(3, np.int32)}, "`own_inputs` must be one for each label"),
     ],
 )
 def test_misuse_of_the_view(changes: dict[str, Any], message: str) -> None:
-    attack = membership("loss", TRAINER, shadow_size=SIZE)
+    attack = membership("loss", _trainer(), shadow_size=SIZE)
     with pytest.raises(mj.ConfigurationError, match=message):
-        attack.run(0, dataclasses.replace(_view()[0], **changes))
+        attack.run(0, dataclasses.replace(_view()[0], **jax.tree.map(jnp.asarray, changes)))
 
 
 def test_the_adversary_needs_samples_of_its_own() -> None:
-    attack = membership("shadow", TRAINER, shadow_size=720)
+    attack = membership("shadow", _trainer(), shadow_size=720)
     with pytest.raises(mj.ConfigurationError, match=r"`shadow_size` must leave samples .*720 own"):
         attack.run(0, _view()[0])
     other: Any = mj.attacks.ModelView(MODEL, jnp.ones(3), SHAPE, 10)
@@ -113,7 +113,7 @@ def _scores(method: str) -> tuple[Any, np.ndarray]:
     spread = np.random.default_rng(5).uniform(-1e3, 1e3, (20, view.parameters.shape[-1]))
     models = np.concatenate([np.asarray(view.parameters)[None], spread]).astype(np.float32)
     chosen: Any = method
-    attack = membership(chosen, TRAINER, num_shadows=8, shadow_size=SIZE)
+    attack = membership(chosen, _trainer(), num_shadows=8, shadow_size=SIZE)
     return attack.run(1, dataclasses.replace(view, parameters=jnp.asarray(models))), is_member
 
 
@@ -139,7 +139,7 @@ def test_padded_models_give_nothing_away(method: str) -> None:
 
 def test_threshold_by_brute_force() -> None:
     view, _ = _view()
-    attack = membership("loss", TRAINER, num_shadows=2, shadow_size=SIZE)
+    attack = membership("loss", _trainer(), num_shadows=2, shadow_size=SIZE)
     shadows = attack._shadows(jax.random.key(0), view)
     pool = shadows.clients
     assert shadows.is_member.sum(axis=1).tolist() == [SIZE, SIZE]
@@ -155,7 +155,7 @@ def test_threshold_by_brute_force() -> None:
 
 def test_likelihood_ratio_by_its_formula() -> None:
     view, _ = _view()
-    attack = membership("likelihood_ratio", TRAINER, num_shadows=6, shadow_size=SIZE)
+    attack = membership("likelihood_ratio", _trainer(), num_shadows=6, shadow_size=SIZE)
     shadows = attack._shadows(jax.random.key(2), view)
     count = len(view.labels)
     assert (shadows.is_member[:, :count].sum(axis=1) == count // 2).all()

@@ -14,8 +14,8 @@ import mrsa_jax as mj
 from mrsa_jax.attacks import summed_rounds, wire_round
 
 MODEL = mj.federated.logistic(10)
-TRAINER = mj.federated.local_sgd(MODEL, 0.1, batch_size=100)
-QUANTIZER = mj.quantize.stochastic(2**16, 1.0)
+_trainer = functools.cache(lambda: mj.federated.local_sgd(MODEL, 0.1, batch_size=100))
+_quantizer = functools.cache(lambda: mj.quantize.stochastic(2**16, 1.0))
 HISTORY = np.array(
     [[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0], [1, 0, 1, 0]], np.bool_
 )  # client 3 never takes part
@@ -28,14 +28,14 @@ def _clients() -> tuple[mj.data.ClientData, Any]:
 
 
 def _average() -> mj.secagg.RingAverage:
-    return mj.secagg.ring_average(QUANTIZER, 3, 650, fidelity="sets")
+    return mj.secagg.ring_average(_quantizer(), 3, 650, fidelity="sets")
 
 
 @functools.cache
 def _kept(**options: Any) -> Any:
     clients, start = _clients()
     return summed_rounds(
-        7, MODEL, start, clients, HISTORY, trainer=TRAINER, aggregator=_average(), **options
+        7, MODEL, start, clients, HISTORY, trainer=_trainer(), aggregator=_average(), **options
     )
 
 
@@ -52,7 +52,7 @@ def _kept(**options: Any) -> Any:
 )
 def test_misuse_of_rounds(changes: dict[str, Any], message: str) -> None:
     clients, start = _clients()
-    options: Any = {"participation": HISTORY, "trainer": TRAINER, "aggregator": _average()}
+    options: Any = {"participation": HISTORY, "trainer": _trainer(), "aggregator": _average()}
     run: Any = inspect.unwrap(summed_rounds)
     with pytest.raises(mj.ConfigurationError, match=message):
         run(7, MODEL, start, clients, **(options | changes))
@@ -62,7 +62,7 @@ def test_the_rounds_are_those_of_training() -> None:
     clients, start = _clients()
     kept = _kept()
     trained = mj.federated.train(
-        7, MODEL, clients, HISTORY, trainer=TRAINER, aggregator=_average(),
+        7, MODEL, clients, HISTORY, trainer=_trainer(), aggregator=_average(),
         initial_parameters=start, keep_aggregates=True,
     )  # fmt: skip
     np.testing.assert_array_equal(kept.parameters, trained.parameters)
@@ -74,7 +74,7 @@ def test_the_rounds_are_those_of_training() -> None:
 def test_a_server_that_adds_a_part_of_the_update() -> None:
     clients, start = _clients()
     slow = mj.federated.train(
-        7, MODEL, clients, HISTORY, trainer=TRAINER, aggregator=_average(),
+        7, MODEL, clients, HISTORY, trainer=_trainer(), aggregator=_average(),
         initial_parameters=start, server=optax.sgd(0.25),
     )  # fmt: skip
     kept = _kept(server_rate=0.25)
@@ -86,7 +86,7 @@ def test_what_was_sent() -> None:
     """Frozen, what `client_updates` gives; who sent nothing has zeros."""
     clients, start = _clients()
     frozen = _kept(is_frozen=True)
-    own = mj.federated.client_updates(7, MODEL, start, clients, TRAINER)
+    own = mj.federated.client_updates(7, MODEL, start, clients, _trainer())
     np.testing.assert_allclose(frozen.sent[:3], own[:3], atol=1e-6)
     assert not frozen.sent[3].any()
     assert np.isnan(frozen.change[3])
@@ -94,7 +94,7 @@ def test_what_was_sent() -> None:
     np.testing.assert_array_equal(frozen.parameters, start)
     # each sum is that of its members, up to rounding by at most a step each
     wrong = frozen.view.aggregates - frozen.view.participation @ frozen.sent
-    assert np.abs(wrong).max() < 3.01 * float(QUANTIZER.step)
+    assert np.abs(wrong).max() < 3.01 * float(_quantizer().step)
     assert _kept().change[:3].min() > 1e-4
 
 
@@ -107,18 +107,18 @@ def test_rounds_before_the_window_are_trained_on_but_not_kept() -> None:
 
 def test_misuse_of_a_round() -> None:
     with pytest.raises(mj.ConfigurationError, match="`values` must be vectors of two clients"):
-        wire_round(0, np.ones((1, 3), np.float32), QUANTIZER)
+        wire_round(0, np.ones((1, 3), np.float32), _quantizer())
     with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must leave room for the"):
-        wire_round(0, np.ones((3, 3), np.float32), QUANTIZER, modulus_bits=17)
+        wire_round(0, np.ones((3, 3), np.float32), _quantizer(), modulus_bits=17)
 
 
 @pytest.mark.parametrize("chance", [1.0, 0.9])
 def test_pads_cancel_in_the_sum_and_hide_each_upload(chance: float) -> None:
     values = np.random.default_rng(0).uniform(-1, 1, (6, 400)).astype(np.float32)
-    seen = wire_round(0, values, QUANTIZER, modulus_bits=20, connection_probability=chance)
+    seen = wire_round(0, values, _quantizer(), modulus_bits=20, connection_probability=chance)
     assert seen.status == mj.Status.OK
     read = mj.attacks.read_models(seen.plain)
-    assert np.abs(read - values).max() < 1.01 * float(QUANTIZER.step)
+    assert np.abs(read - values).max() < 1.01 * float(_quantizer().step)
     np.testing.assert_allclose(seen.mean, read.mean(axis=0), atol=1e-6)
     assert seen.padded.uploads.max() < 2**20
     # of 2,400 residues more than 3 agree by chance, 2**-20 each, with a probability below 2e-12

@@ -74,14 +74,17 @@ def test_misuse(build: Callable[[], object], message: str) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (markov([0.1, 0.2], 2.0), "`dropout_rate` must be one number or 3, one for each client"),
-        (cyclic([0.1], [0, 1]), "`phase` must be one number or 3, one for each client"),
-        (replay([[0, 1]]), "`trace` must have 3 columns, one for each client"),
+        (
+            lambda: markov([0.1, 0.2], 2.0),
+            "`dropout_rate` must be one number or 3, one for each client",
+        ),
+        (lambda: cyclic([0.1], [0, 1]), "`phase` must be one number or 3, one for each client"),
+        (lambda: replay([[0, 1]]), "`trace` must have 3 columns, one for each client"),
     ],
 )
-def test_wrong_number_of_clients(model: Availability, message: str) -> None:
+def test_wrong_number_of_clients(model: Callable[[], Availability], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        rollout(0, uniform(3, 1), model, 5)
+        rollout(0, uniform(3, 1), model(), 5)
 
 
 def _online(seed: int, model: Availability, n: int, rounds: int, trials: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,22 +15,23 @@ from mrsa_jax._streams import as_key, trial_key
 from mrsa_jax.graphs import GraphModel
 
 N, TRIALS = 9, 6
-# factory -> [(model, the same model with other numbers)]
-MODELS = {
-    "complete": [(graphs.complete(N), graphs.complete(N))],
-    "erdos_renyi": [(graphs.erdos_renyi(N, 0.4), graphs.erdos_renyi(N, 1.0))],
+Row = Callable[[], tuple[GraphModel, GraphModel]]
+# factory -> [what makes (model, the same model with other numbers)]
+MODELS: dict[str, list[Row]] = {
+    "complete": [lambda: (graphs.complete(N), graphs.complete(N))],
+    "erdos_renyi": [lambda: (graphs.erdos_renyi(N, 0.4), graphs.erdos_renyi(N, 1.0))],
     "harary": [
-        (graphs.harary(N, 4), graphs.harary(N, 8)),
-        (graphs.harary(8, 3), graphs.harary(8, 0)),
+        lambda: (graphs.harary(N, 4), graphs.harary(N, 8)),
+        lambda: (graphs.harary(8, 3), graphs.harary(8, 0)),
     ],
     # of equal sizes there are no numbers to change: k is the size of a list
     "random_regular": [
-        (graphs.random_regular(N, 4), graphs.random_regular(N, 4)),
-        (graphs.random_regular(8, 5), graphs.random_regular(8, 5)),
+        lambda: (graphs.random_regular(N, 4), graphs.random_regular(N, 4)),
+        lambda: (graphs.random_regular(8, 5), graphs.random_regular(8, 5)),
     ],
 }
 ROWS = [
-    pytest.param(*row, id=f"{name}{i}")
+    pytest.param(row, id=f"{name}{i}")
     for name, rows in MODELS.items()
     for i, row in enumerate(rows)
 ]
@@ -55,8 +57,9 @@ def test_every_factory_is_in_the_table() -> None:
     assert found == set(MODELS)
 
 
-@pytest.mark.parametrize(("model", "other"), ROWS)
-def test_model(model: GraphModel, other: GraphModel) -> None:
+@pytest.mark.parametrize("row", ROWS)
+def test_model(row: Row) -> None:
+    model, other = row()
     assert isinstance(model, GraphModel)
     keys, n = _keys(), model.num_clients
     batch = _mapped(model, keys)
@@ -77,16 +80,16 @@ def test_model(model: GraphModel, other: GraphModel) -> None:
     assert _mapped._cache_size() == compiled
 
 
-@pytest.mark.parametrize(("model", "other"), RANDOM)
-def test_model_is_random(model: GraphModel, other: GraphModel) -> None:
-    del other
-    drawn = np.asarray(_mapped(model, _keys()))
+@pytest.mark.parametrize("row", RANDOM)
+def test_model_is_random(row: Row) -> None:
+    drawn = np.asarray(_mapped(row()[0], _keys()))
     assert len({graph.tobytes() for graph in drawn}) > 1
 
 
-@pytest.mark.parametrize(("model", "other"), ROWS)
-def test_models_stack(model: GraphModel, other: GraphModel) -> None:
+@pytest.mark.parametrize("row", ROWS)
+def test_models_stack(row: Row) -> None:
     """Models of equal sizes are the rows of one stacked model."""
+    model, other = row()
     key = as_key(3)
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), model, other)
     leaves = jax.tree.leaves(both)

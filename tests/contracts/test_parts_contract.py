@@ -16,13 +16,19 @@ from mrsa_jax import attacks, dp, federated, graphs, hetero, quantize, secagg
 from mrsa_jax._streams import as_key
 
 N, D = 4, 6
-_VALUES = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (N, D)), jnp.float32)
-_WEIGHTS = jnp.asarray([1.0, 2.0, 0.0, 3.0], jnp.float32)
-_IDS, _ASKED = jnp.arange(N, dtype=jnp.int32), jnp.ones(N, jnp.bool_)
+_VALUES = np.random.default_rng(0).uniform(-1, 1, (N, D)).astype(np.float32)
+_WEIGHTS = np.asarray([1.0, 2.0, 0.0, 3.0], np.float32)
+_IDS, _ASKED = np.arange(N, dtype=np.int32), np.ones(N, np.bool_)
 _MODEL = federated.logistic(3)
-_LABELS = jnp.asarray([0, 1, 2, 0], jnp.int32)
-_LAYOUT = hetero.segment_layout("mc", [2, 2], [2, 4], D)
-_RULE = secagg.graph_rule(graphs.complete(N), N)
+_LABELS = np.asarray([0, 1, 2, 0], np.int32)
+
+
+def _layout() -> hetero.SegmentLayout:
+    return hetero.segment_layout("mc", [2, 2], [2, 4], D)
+
+
+def _rule() -> Any:
+    return secagg.graph_rule(graphs.complete(N), N)
 
 
 def _average(levels: int, seed: int, **more: Any) -> Any:
@@ -34,22 +40,23 @@ def _quantized(one: Any, key: Any) -> Any:
 
 
 def _aggregated(one: Any, key: Any) -> Any:
-    return one.aggregate(key, one.init(), _VALUES, _IDS, _ASKED)
+    return one.aggregate(key, one.init(), *map(jnp.asarray, (_VALUES, _IDS, _ASKED)))
 
 
 def _trained(one: Any, key: Any) -> Any:
     dim = federated.num_parameters(_MODEL, (D,))
-    return one.update(key, jnp.zeros(dim, jnp.float32), _VALUES, _LABELS, jnp.int32(3))
+    values, labels = jnp.asarray(_VALUES), jnp.asarray(_LABELS)
+    return one.update(key, jnp.zeros(dim, jnp.float32), values, labels, jnp.int32(3))
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A protocol, the modules of its factories, and (a member, the same with other numbers)."""
+    """A protocol, its factories' modules, what makes (a member, the same with other numbers)."""
 
     protocol: type
     modules: tuple[Any, ...]
     use: Callable[[Any, Any], Any]
-    rows: dict[str, list[tuple[Any, Any]]]
+    rows: dict[str, list[Callable[[], tuple[Any, Any]]]]
 
 
 _SGD = {"batch_size": 2, "num_epochs": 2}
@@ -59,10 +66,10 @@ FAMILIES = {
         (quantize,),
         _quantized,
         {
-            "stochastic": [(quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))],
+            "stochastic": [lambda: (quantize.stochastic(5, 1.0), quantize.stochastic(9, 0.5))],
             "lattice": [
-                (quantize.lattice(0.1, 1.0, D), quantize.lattice(0.2, 0.5, D, key=3)),
-                (
+                lambda: (quantize.lattice(0.1, 1.0, D), quantize.lattice(0.2, 0.5, D, key=3)),
+                lambda: (
                     quantize.lattice(0.1, 1.0, D, rotate=False),
                     quantize.lattice(0.2, 0.5, D, rotate=False),
                 ),
@@ -74,12 +81,12 @@ FAMILIES = {
         (hetero,),
         lambda one, key: one(_VALUES, _WEIGHTS),
         {
-            "weighted_mean": [(hetero.weighted_mean(), hetero.weighted_mean())],
-            "coordinate_median": [(hetero.coordinate_median(), hetero.coordinate_median())],
-            "trimmed_mean": [(hetero.trimmed_mean(0.1), hetero.trimmed_mean(0.3))],
-            "geometric_median": [(hetero.geometric_median(), hetero.geometric_median(7))],
+            "weighted_mean": [lambda: (hetero.weighted_mean(), hetero.weighted_mean())],
+            "coordinate_median": [lambda: (hetero.coordinate_median(), hetero.coordinate_median())],
+            "trimmed_mean": [lambda: (hetero.trimmed_mean(0.1), hetero.trimmed_mean(0.3))],
+            "geometric_median": [lambda: (hetero.geometric_median(), hetero.geometric_median(7))],
             # its numbers are sizes: of blocks, which are counted before anything is traced
-            "krum": [(hetero.krum(0), hetero.krum(0))],
+            "krum": [lambda: (hetero.krum(0), hetero.krum(0))],
         },
     ),
     "aggregator": Family(
@@ -88,18 +95,21 @@ FAMILIES = {
         _aggregated,
         {
             "ring_average": [
-                (_average(5, 1), _average(5, 2)),
-                (_average(5, 1, rule=_RULE), _average(5, 2, rule=_RULE)),
-                (
+                lambda: (_average(5, 1), _average(5, 2)),
+                lambda: (_average(5, 1, rule=_rule()), _average(5, 2, rule=_rule())),
+                lambda: (
                     _average(5, 1, clip_rule=quantize.following_range(4.0)),
                     _average(5, 2, clip_rule=quantize.following_range(2.0)),
                 ),
-                (_average(5, 1, noise=dp.skellam(1.0)), _average(5, 2, noise=dp.skellam(2.0))),
+                lambda: (
+                    _average(5, 1, noise=dp.skellam(1.0)),
+                    _average(5, 2, noise=dp.skellam(2.0)),
+                ),
             ],
             "segment_average": [
-                (
-                    hetero.segment_average(_LAYOUT, (-1.0, 1.0)),
-                    hetero.segment_average(_LAYOUT, (-0.5, 0.5), key_material=3),
+                lambda: (
+                    hetero.segment_average(_layout(), (-1.0, 1.0)),
+                    hetero.segment_average(_layout(), (-0.5, 0.5), key_material=3),
                 )
             ],
         },
@@ -110,11 +120,11 @@ FAMILIES = {
         _trained,
         {
             "local_sgd": [
-                (
+                lambda: (
                     federated.local_sgd(_MODEL, 0.1, **_SGD),
                     federated.local_sgd(_MODEL, 0.4, **_SGD),
                 ),
-                (
+                lambda: (
                     federated.local_sgd(_MODEL, 0.1, momentum=0.5, proximal=0.1, **_SGD),
                     federated.local_sgd(_MODEL, 0.2, momentum=0.9, proximal=0.3, **_SGD),
                 ),
@@ -123,24 +133,27 @@ FAMILIES = {
     ),
 }
 ROWS = [
-    pytest.param(family, *row, id=f"{factory}{i}")
+    pytest.param(family, row, id=f"{factory}{i}")
     for family in FAMILIES.values()
     for factory, rows in family.rows.items()
     for i, row in enumerate(rows)
 ]
-_TRAINER = federated.local_sgd(_MODEL, 0.1, **_SGD)
-ATTACKS = {
-    "dense_recovery": attacks.dense_recovery(),
-    "disaggregation": attacks.disaggregation(),
-    "distinguish": attacks.distinguish(0),
-    "gradient_inversion": attacks.gradient_inversion(),
-    "least_squares_attack": attacks.least_squares_attack(),
-    "membership": attacks.membership("loss", _TRAINER, shadow_size=4),
-    "model_inconsistency": attacks.model_inconsistency(
-        _MODEL, _TRAINER, quantize.stochastic(5, 1.0)
-    ),
-    "model_inversion": attacks.model_inversion(),
-}
+
+
+def _attacks() -> dict[str, Any]:
+    trainer = federated.local_sgd(_MODEL, 0.1, **_SGD)
+    return {
+        "dense_recovery": attacks.dense_recovery(),
+        "disaggregation": attacks.disaggregation(),
+        "distinguish": attacks.distinguish(0),
+        "gradient_inversion": attacks.gradient_inversion(),
+        "least_squares_attack": attacks.least_squares_attack(),
+        "membership": attacks.membership("loss", trainer, shadow_size=4),
+        "model_inconsistency": attacks.model_inconsistency(
+            _MODEL, trainer, quantize.stochastic(5, 1.0)
+        ),
+        "model_inversion": attacks.model_inversion(),
+    }
 
 
 def _members(kind: type) -> set[str]:
@@ -168,8 +181,8 @@ def test_every_factory_is_in_its_table(name: str) -> None:
 
 
 def test_every_attack_is_in_the_table_and_is_a_value() -> None:
-    assert _factories(attacks.Attack, (attacks,)) == set(ATTACKS)
-    for attack in ATTACKS.values():
+    assert _factories(attacks.Attack, (attacks,)) == set(_attacks())
+    for attack in _attacks().values():
         assert isinstance(attack, attacks.Attack)
         assert dataclasses.is_dataclass(attack)
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -188,9 +201,10 @@ def _same(one: Any, other: Any) -> None:
     jax.tree.map(close, one, other)
 
 
-@pytest.mark.parametrize(("family", "member", "other"), ROWS)
-def test_a_member_is_a_value(family: Family, member: Any, other: Any) -> None:
+@pytest.mark.parametrize(("family", "row"), ROWS)
+def test_a_member_is_a_value(family: Family, row: Callable[[], tuple[Any, Any]]) -> None:
     """Its numbers are leaves: the same under `jit`, alone or in a batch, and compiled once."""
+    member, other = row()
     assert isinstance(member, family.protocol)
     key = as_key(7)
     run = jax.jit(family.use)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,13 +22,14 @@ _POWER = selection.power_of_choice
 _CROSSING = selection.crossing_partitions
 _RATES = np.linspace(0, 1, N)
 _LINES = np.concatenate([np.roll(np.eye(4, dtype=int).repeat(3, 1), r, 1) for r in range(3)])
-# factory -> [(scheme, the same scheme with other numbers, block size, cohort size or None)]
-SELECTORS = {
-    "uniform": [(selection.uniform(N, K), selection.uniform(N, 3), 1, K)],
-    "weighted": [(selection.weighted(N, K), selection.weighted(N, 2), 1, K)],
-    "partition": [(selection.partition(N, K), selection.partition(N, 4), K, K)],
+Row = Callable[[], tuple[Any, ...]]
+# factory -> [what makes (scheme, the same with other numbers, block size, cohort size or None)]
+SELECTORS: dict[str, list[Row]] = {
+    "uniform": [lambda: (selection.uniform(N, K), selection.uniform(N, 3), 1, K)],
+    "weighted": [lambda: (selection.weighted(N, K), selection.weighted(N, 2), 1, K)],
+    "partition": [lambda: (selection.partition(N, K), selection.partition(N, 4), K, K)],
     "batch_partitioning": [
-        (
+        lambda t=t, fairness=fairness: (
             selection.batch_partitioning(N, K, t, fairness),
             selection.batch_partitioning(N, 4, 4),
             t,
@@ -37,11 +39,11 @@ SELECTORS = {
         for fairness in ("least_used", "uniform", "greedy")
     ],
     "crossing_partitions": [
-        (_CROSSING(N, K, 2), _CROSSING(N, 4, 2, "uniform"), 1, K),
-        (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),  # a grid and a block
+        lambda: (_CROSSING(N, K, 2), _CROSSING(N, 4, 2, "uniform"), 1, K),
+        lambda: (_CROSSING(N, 9, 3, "greedy"), _CROSSING(N, 3, 3), 1, 9),  # a grid and a block
     ],
     "from_lines": [
-        (
+        lambda: (
             selection.from_lines(_LINES, K, fairness="greedy"),
             selection.from_lines(_LINES[::-1], 3),
             1,
@@ -49,19 +51,29 @@ SELECTORS = {
         )
     ],
     "power_of_choice": [
-        (_POWER(N, K, 8), _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5), 1, K),
-        (_POWER(N, K, 12, initial_loss=1.0 + _RATES), _POWER(N, 5, 7, final_loss=0.5), 1, K),
+        lambda: (_POWER(N, K, 8), _POWER(N, 3, 3, initial_loss=2.0, decay=0.5, recovery=1.5), 1, K),
+        lambda: (
+            _POWER(N, K, 12, initial_loss=1.0 + _RATES),
+            _POWER(N, 5, 7, final_loss=0.5),
+            1,
+            K,
+        ),
     ],
     "minimum_separation": [
-        (_SEPARATED(selection.uniform(N, 3), 3), _SEPARATED(selection.uniform(N, 5), 2), 1, 3),
-        (
+        lambda: (
+            _SEPARATED(selection.uniform(N, 3), 3),
+            _SEPARATED(selection.uniform(N, 5), 2),
+            1,
+            3,
+        ),
+        lambda: (
             _SEPARATED(selection.batch_partitioning(N, 4, 2), 2),
             _SEPARATED(selection.batch_partitioning(N, 6, 3), 3),
             2,
             4,
         ),
-        (_SEPARATED(_POWER(N, 4, 8), 2), _SEPARATED(_POWER(N, 3, 9), 3), 1, 4),
-        (
+        lambda: (_SEPARATED(_POWER(N, 4, 8), 2), _SEPARATED(_POWER(N, 3, 9), 3), 1, 4),
+        lambda: (
             _SEPARATED(selection.bernoulli(N, 0.5), 2),
             _SEPARATED(selection.bernoulli(N, 0.9), 4),
             1,
@@ -69,44 +81,52 @@ SELECTORS = {
         ),
     ],
     "balls_in_bins": [
-        (*(selection.balls_in_bins(N, bins, fresh=fresh) for bins in (2, 5)), 1, None)
+        lambda fresh=fresh: (
+            *(selection.balls_in_bins(N, bins, fresh=fresh) for bins in (2, 5)),
+            1,
+            None,
+        )
         for fresh in (False, True)
     ],
-    "poisson": [(selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)],
-    "bernoulli": [(selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
+    "poisson": [
+        lambda: (selection.poisson(N, _RATES), selection.poisson(N, _RATES[::-1]), 1, None)
+    ],
+    "bernoulli": [lambda: (selection.bernoulli(N, 0.5), selection.bernoulli(N, 0.9), 1, None)],
 }
 _TRACES = np.random.default_rng(3).random((2, 7, N)) < 0.6
-AVAILABILITY = {
+AVAILABILITY: dict[str, list[Row]] = {
     "independent": [
-        (availability.independent(0.3), availability.independent(0.9)),
-        (availability.independent([0.2] * N), availability.independent(_RATES)),
+        lambda: (availability.independent(0.3), availability.independent(0.9)),
+        lambda: (availability.independent([0.2] * N), availability.independent(_RATES)),
     ],
     "markov": [
-        (availability.markov(0.3, 4.0), availability.markov(0.5, 2.0)),
-        (availability.markov(_RATES * 0.9, 12.0), availability.markov(0.5, 1.0 + _RATES)),
+        lambda: (availability.markov(0.3, 4.0), availability.markov(0.5, 2.0)),
+        lambda: (availability.markov(_RATES * 0.9, 12.0), availability.markov(0.5, 1.0 + _RATES)),
     ],
-    "cyclic": [(availability.cyclic([0.1, 0.9, 0.4], 2), availability.cyclic([0.3, 0.2, 0.0]))],
+    "cyclic": [
+        lambda: (availability.cyclic([0.1, 0.9, 0.4], 2), availability.cyclic([0.3, 0.2, 0.0]))
+    ],
     "diurnal": [
-        (
+        lambda: (
             availability.diurnal(0.5, 0.4, 6, list(range(N))),
             availability.diurnal(0.4, 0.1, 6, [0] * N),
         )
     ],
     "replay": [
-        (
+        lambda: (
             availability.replay(_TRACES[0]),
             availability.replay(_TRACES[1], beyond="absent"),
         ),
-        (availability.replay(_TRACES[1], start="random"), availability.replay(_TRACES[0])),
+        lambda: (availability.replay(_TRACES[1], start="random"), availability.replay(_TRACES[0])),
     ],
 }
 ROWS = [
-    pytest.param(*row, id=f"{name}{i}")
+    pytest.param(row, id=f"{name}{i}")
     for name, rows in SELECTORS.items()
     for i, row in enumerate(rows)
 ]
 MODELS = [
-    pytest.param(*row, id=f"{name}{i}")
+    pytest.param(row, id=f"{name}{i}")
     for name, rows in AVAILABILITY.items()
     for i, row in enumerate(rows)
 ]
@@ -172,8 +192,9 @@ _init = jax.jit(lambda m, key: m.init(key))
 _sample = jax.jit(lambda m, key, state: m.sample(key, state))
 
 
-@pytest.mark.parametrize(("selector", "other", "block", "size"), ROWS)
-def test_selector(selector: Selector, other: Selector, block: int, size: int | None) -> None:
+@pytest.mark.parametrize("row", ROWS)
+def test_selector(row: Row) -> None:
+    selector, other, block, size = row()
     assert isinstance(selector, Selector)
     assert selector.num_clients == N
     assert (block_size_of(selector), cohort_size_of(selector)) == (block, size)
@@ -190,11 +211,11 @@ def test_selector(selector: Selector, other: Selector, block: int, size: int | N
         _assert_equal(_select(selector, keys, states, available), (together, after))
     for b in range(8):  # a row of a batch is the same trial alone
 
-        def row(tree: Any, b: int = b) -> Any:
+        def trial(tree: Any, b: int = b) -> Any:
             return jax.tree.map(lambda leaf: leaf[..., b], tree)
 
-        alone = _select(selector, keys[b], row(states), available[:, b])
-        _assert_equal(alone, row((together, after)))
+        alone = _select(selector, keys[b], trial(states), available[:, b])
+        _assert_equal(alone, trial((together, after)))
 
     cohorts, free = np.asarray(together), _eligible(states, np.asarray(available))
     assert not (cohorts & ~free).any()
@@ -224,13 +245,9 @@ FIRST = [row for row in ROWS if str(row.id).endswith("0")]
 EAGER = ("uniform0", "power_of_choice0", "minimum_separation0", "bernoulli0")
 
 
-@pytest.mark.parametrize(
-    ("selector", "other", "block", "size"), [row for row in ROWS if row.id in EAGER]
-)
-def test_selector_without_jit(
-    selector: Selector, other: Selector, block: int, size: int | None
-) -> None:
-    del other, block, size
+@pytest.mark.parametrize("row", [row for row in ROWS if row.id in EAGER])
+def test_selector_without_jit(row: Row) -> None:
+    selector = row()[0]
     keys, states, available = _states(selector, 3)
     together = _mapped(selector, keys, states, available)
     alone = jax.tree.map(lambda leaf: leaf[..., 1], (states, available))
@@ -239,12 +256,10 @@ def test_selector_without_jit(
 
 
 @pytest.mark.usefixtures("wide_kernels")
-@pytest.mark.parametrize(("selector", "other", "block", "size"), FIRST)
-def test_selector_stacks_and_widens(
-    selector: Selector, other: Selector, block: int, size: int | None
-) -> None:
+@pytest.mark.parametrize("row", FIRST)
+def test_selector_stacks_and_widens(row: Row) -> None:
     """Schemes of equal structure are the rows of one stacked scheme; x64 changes nothing."""
-    del block, size
+    selector, other = row()[:2]
     keys, state, available = _states(selector, 1)
     arguments = (keys[0], jax.tree.map(lambda leaf: leaf[..., 0], state), available[:, 0])
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), selector, other)
@@ -255,14 +270,15 @@ def test_selector_stacks_and_widens(
         assert (np.asarray(ours) == _select(scheme, *arguments)[0]).all()
 
 
-@pytest.mark.parametrize(("model", "other"), MODELS)
-def test_availability(model: availability.Availability, other: availability.Availability) -> None:
+@pytest.mark.parametrize("row", MODELS)
+def test_availability(row: Row) -> None:
+    model, other = row()
     assert isinstance(model, availability.Availability)
     model, other = model.for_clients(N), other.for_clients(N)
     keys = _keys(32)
     start = jax.vmap(lambda key: _init(model, key), out_axes=-1)(_keys(32, 5))
 
-    def row(tree: Any, b: int) -> Any:
+    def trial(tree: Any, b: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[..., b], tree)
 
     many = jax.jit(jax.vmap(model.sample, in_axes=-1, out_axes=-1))
@@ -271,24 +287,22 @@ def test_availability(model: availability.Availability, other: availability.Avai
     assert together.dtype == jnp.bool_
     _assert_equal(_dtypes(after), _dtypes(start))
     for b in range(32):  # a row of a batch is the same trial alone
-        _assert_equal(_sample(model, keys[b], row(start, b)), row((together, after), b))
+        _assert_equal(_sample(model, keys[b], trial(start, b)), trial((together, after), b))
     if getattr(model, "takes_trials", False):
         _assert_equal(model.sample(keys, start), (together, after))
     compiled = _sample._cache_size()
-    _sample(other, keys[0], row(start, 0))
+    _sample(other, keys[0], trial(start, 0))
     assert _sample._cache_size() == compiled
     with jax.enable_x64(True):
-        wide = model.sample(keys[0], row(start, 0))
-        _assert_equal(wide, row((together, after), 0))
+        wide = model.sample(keys[0], trial(start, 0))
+        _assert_equal(wide, trial((together, after), 0))
         _assert_equal(model.init(keys[0]), _init(model, keys[0]))
 
 
-@pytest.mark.parametrize(("model", "other"), MODELS)
-def test_availability_in_rollouts(
-    model: availability.Availability, other: availability.Availability
-) -> None:
+@pytest.mark.parametrize("row", MODELS)
+def test_availability_in_rollouts(row: Row) -> None:
     """Trials side by side are the same trials one by one."""
-    del other
+    model = row()[0]
     everybody = selection.bernoulli(N, 1.0)
     many = selection.rollout_trials(4, everybody, model, 9, 3)
     assert (many[0] == selection.rollout(4, everybody, model, 9)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -28,24 +29,24 @@ def _clients(**changes: Any) -> mj.data.ClientData:
     ("changes", "message"),
     [
         (
-            {"labels": jnp.asarray([0, 2, 3, -1])},
+            {"labels": np.asarray([0, 2, 3, -1])},
             "`labels` must lie in [0, 3) (2 do not, the first at index 2); got 3",
         ),
-        ({"labels": jnp.asarray([0.0, 1, 2, 1])}, "`labels` must be one integer for each of 4"),
-        ({"labels": jnp.asarray([0, 1])}, "`labels` must be one integer for each of 4 samples"),
-        ({"inputs": jnp.zeros((0, 1))}, "`inputs` must hold at least one sample; got (0, 1)"),
-        ({"indices": jnp.zeros((0, 3), jnp.int32)}, "`indices` must be integers"),
-        ({"sizes": jnp.asarray([3, 2])}, "`sizes` must be one integer for each client"),
-        ({"sizes": jnp.asarray([4, 2, -1])}, "`sizes` must lie in [0, 3], the width of `indices`"),
+        ({"labels": np.asarray([0.0, 1, 2, 1])}, "`labels` must be one integer for each of 4"),
+        ({"labels": np.asarray([0, 1])}, "`labels` must be one integer for each of 4 samples"),
+        ({"inputs": np.zeros((0, 1))}, "`inputs` must hold at least one sample; got (0, 1)"),
+        ({"indices": np.zeros((0, 3), np.int32)}, "`indices` must be integers"),
+        ({"sizes": np.asarray([3, 2])}, "`sizes` must be one integer for each client"),
+        ({"sizes": np.asarray([4, 2, -1])}, "`sizes` must lie in [0, 3], the width of `indices`"),
         (
-            {"indices": jnp.asarray([[3, 4, 1], [-1, 2, 9], [9, 9, 9]])},
+            {"indices": np.asarray([[3, 4, 1], [-1, 2, 9], [9, 9, 9]])},
             "`indices` must lie in [0, 4), the pool; got [4, -1]",
         ),
     ],
 )
 def test_unsound_clients_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(mj.ConfigurationError) as caught:
-        mj.data.check_client_data(_clients(**changes))
+        mj.data.check_client_data(_clients(**jax.tree.map(jnp.asarray, changes)))
     assert message in str(caught.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import itertools
 from typing import Any, ClassVar
@@ -282,45 +283,45 @@ def _asked(scheme: Any = None, online: Any = None, **more: Any) -> Any:
 AMPLIFIED = {"method": "amplified", "adversary": "models"}
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite.*got 0.0"),
-        ({"noise_multiplier": -1.0}, "`noise_multiplier` must be positive and finite.*got -1.0"),
-        ({"noise_multiplier": np.inf}, "`noise_multiplier` must be positive and finite.*got inf"),
-        ({"noise_multiplier": np.nan}, "`noise_multiplier` must be positive and finite.*got nan"),
-        ({"delta": 0.0}, r"`delta` must lie in \(0, 1\); got 0.0"),
-        ({"delta": 1.0}, r"`delta` must lie in \(0, 1\); got 1.0"),
-        ({"delta": "small"}, r"`delta` must lie in \(0, 1\); got 'small'"),
-        ({"confidence": 1.0}, r"`confidence` must lie in \(0, 1\)"),
-        ({"rounds": 0}, "`rounds` must be at least 1; got 0"),
-        ({"trials": 0}, "`trials` must be at least 1; got 0"),
-        ({"clients": [6]}, "`clients` must be one or more indices of clients, from 0 to 5"),
-        ({"clients": [-1]}, "`clients` must be one or more indices"),
-        ({"adversary": "sever"}, "`adversary` must be a known adversary: did you mean 'server'"),
-        ({"method": "pld"}, "`method` must be a known method"),
-        ({"strategy": np.eye(4)}, r"`strategy` must be a matrix of numbers \[5, 5\]"),
-        ({"scheme": selection.power_of_choice(6, 2, 3)}, "`selector` must not look at what clien"),
-        ({"scheme": selection.minimum_separation(selection.power_of_choice(6, 2, 3), 2),
-          "method": "worst_case"}, "`selector` must not look at what clien"),
-        ({"scheme": Silent(selection.uniform(6, 2))}, "`selector` must say whether it looks at"),
-        ({"scheme": selection.minimum_separation(Silent(selection.uniform(6, 2)), 2)},
-         "`selector` must say whether it looks at"),
-        ({"scheme": 3}, "`selector` must have"),
-        ({"online": 3}, "`availability` must have"),
-        ({"online": availability.independent([0.1] * 5)}, "`dropout_rate` must be one rate or 6"),
-        ({"method": "amplified"}, "must not be 'amplified': the server sees who takes part"),
-        (AMPLIFIED | {"scheme": selection.batch_partitioning(6, 4, 2)}, "blocks give away"),
-        (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by coins of their own"),
-        (AMPLIFIED | {"online": availability.markov(0.1, 2.0)}, "online is not independent"),
-        (AMPLIFIED | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
-         "with a minimum separation, or bins, rounds depend on each other"),
-        (AMPLIFIED | {"strategy": np.eye(5)}, "with a strategy rounds do not compose"),
-    ],
-)  # fmt: skip
-def test_refused(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        _asked(**asked)
+_refused = functools.cache(lambda: [
+    ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite.*got 0.0"),
+    ({"noise_multiplier": -1.0}, "`noise_multiplier` must be positive and finite.*got -1.0"),
+    ({"noise_multiplier": np.inf}, "`noise_multiplier` must be positive and finite.*got inf"),
+    ({"noise_multiplier": np.nan}, "`noise_multiplier` must be positive and finite.*got nan"),
+    ({"delta": 0.0}, r"`delta` must lie in \(0, 1\); got 0.0"),
+    ({"delta": 1.0}, r"`delta` must lie in \(0, 1\); got 1.0"),
+    ({"delta": "small"}, r"`delta` must lie in \(0, 1\); got 'small'"),
+    ({"confidence": 1.0}, r"`confidence` must lie in \(0, 1\)"),
+    ({"rounds": 0}, "`rounds` must be at least 1; got 0"),
+    ({"trials": 0}, "`trials` must be at least 1; got 0"),
+    ({"clients": [6]}, "`clients` must be one or more indices of clients, from 0 to 5"),
+    ({"clients": [-1]}, "`clients` must be one or more indices"),
+    ({"adversary": "sever"}, "`adversary` must be a known adversary: did you mean 'server'"),
+    ({"method": "pld"}, "`method` must be a known method"),
+    ({"strategy": np.eye(4)}, r"`strategy` must be a matrix of numbers \[5, 5\]"),
+    ({"scheme": selection.power_of_choice(6, 2, 3)}, "`selector` must not look at what clien"),
+    ({"scheme": selection.minimum_separation(selection.power_of_choice(6, 2, 3), 2),
+      "method": "worst_case"}, "`selector` must not look at what clien"),
+    ({"scheme": Silent(selection.uniform(6, 2))}, "`selector` must say whether it looks at"),
+    ({"scheme": selection.minimum_separation(Silent(selection.uniform(6, 2)), 2)},
+     "`selector` must say whether it looks at"),
+    ({"scheme": 3}, "`selector` must have"),
+    ({"online": 3}, "`availability` must have"),
+    ({"online": availability.independent([0.1] * 5)}, "`dropout_rate` must be one rate or 6"),
+    ({"method": "amplified"}, "must not be 'amplified': the server sees who takes part"),
+    (AMPLIFIED | {"scheme": selection.batch_partitioning(6, 4, 2)}, "blocks give away"),
+    (AMPLIFIED | {"scheme": selection.uniform(6, 2)}, "do not join by coins of their own"),
+    (AMPLIFIED | {"online": availability.markov(0.1, 2.0)}, "online is not independent"),
+    (AMPLIFIED | {"scheme": selection.minimum_separation(selection.bernoulli(6, 0.3), 2)},
+     "with a minimum separation, or bins, rounds depend on each other"),
+    (AMPLIFIED | {"strategy": np.eye(5)}, "with a strategy rounds do not compose"),
+])  # fmt: skip
+
+
+def test_refused() -> None:
+    for asked, message in _refused():
+        with pytest.raises(ConfigurationError, match=message):
+            _asked(**asked)
 
 
 def test_account_is_shown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
 from typing import Any
@@ -17,7 +18,7 @@ from mrsa_jax.dp import account, ledger
 from mrsa_jax.dp._mechanism import ORDERS
 
 LEAVES = 0.15
-STEPS = availability.independent_steps(LEAVES)
+_steps = functools.cache(lambda: availability.independent_steps(LEAVES))
 SURVIVES = (1 - LEAVES) ** 3
 FATES = {"lost": 1 - SURVIVES, "sent": SURVIVES * LEAVES, "answered": SURVIVES * (1 - LEAVES)}
 RULES = ("ignore", "abort", "drop_block")
@@ -71,21 +72,25 @@ COINS = {
     for size in range(5)
     for cohort in itertools.combinations(range(4), size)
 }
-BLOCKS = selection.batch_partitioning(6, 4, 2, "uniform")
-ONLINE = availability.independent(0.25)
-_IN = float(BLOCKS.chances(ONLINE.for_clients(6).dropout_rates)[0])
-SCHEMES = [
-    (selection.poisson(4, CHANCES), availability.independent(0.0), COINS, 1),
-    (BLOCKS, ONLINE, {(0, 1, 2, 3): _IN}, 2),
-]
+_blocks = functools.cache(lambda: selection.batch_partitioning(6, 4, 2, "uniform"))
+_online = functools.cache(lambda: availability.independent(0.25))
+
+
+@functools.cache
+def _schemes() -> list[Any]:
+    inside = float(_blocks().chances(_online().for_clients(6).dropout_rates)[0])
+    return [
+        (selection.poisson(4, CHANCES), availability.independent(0.0), COINS, 1),
+        (_blocks(), _online(), {(0, 1, 2, 3): inside}, 2),
+    ]
 
 
 @pytest.mark.parametrize("planned", [None, 4])
 @pytest.mark.parametrize("rule", [None, *RULES])
 def test_law_of_sums(rule: str | None, planned: int | None) -> None:
     """Delta of all histories of three rounds, who is lost at which step among them."""
-    losses: dict[str, Any] = {} if rule is None else {"steps": STEPS, "rule": rule}
-    for scheme, online, cohorts, block in SCHEMES:
+    losses: dict[str, Any] = {} if rule is None else {"steps": _steps(), "rule": rule}
+    for scheme, online, cohorts, block in _schemes():
         found = account(scheme, online, ROUNDS, 1.5, 1e-3, planned=planned, clients=[0], **losses)
         assert found.trials == 0
         mus, chances = [], []
@@ -104,9 +109,9 @@ def test_law_of_sums(rule: str | None, planned: int | None) -> None:
 @pytest.mark.parametrize("rule", [None, "ignore"])
 def test_law_of_integers_sums(rule: str | None) -> None:
     """The mean of what the ledger of a ring mechanism says of every history."""
-    losses: dict[str, Any] = {} if rule is None else {"steps": STEPS, "rule": rule}
+    losses: dict[str, Any] = {} if rule is None else {"steps": _steps(), "rule": rule}
     for kind, scheme_of in (("skellam", 0), ("discrete_gaussian", 1)):
-        scheme, online, cohorts, block = SCHEMES[scheme_of]
+        scheme, online, cohorts, block = _schemes()[scheme_of]
         ring = dp.ring_mechanism(kind, 1.5, 1.0, dim=20, num_clients=4, modulus_bits=12)
         found = account(scheme, online, ROUNDS, delta=1e-3, mechanism=ring, clients=[0], **losses)
         order = np.asarray(ORDERS)[np.asarray(ORDERS) > 1.01]
@@ -168,41 +173,41 @@ def _holds(setting: dict[str, Any], delta: float, histories: int, trials: int) -
     assert high <= delta + errors[2]
 
 
-AWAY = availability.independent([0.1, 0.2, 0.3, 0.4] * 6)
-FEW = availability.independent_steps(0.05)
+_away = functools.cache(lambda: availability.independent([0.1, 0.2, 0.3, 0.4] * 6))
+_few = functools.cache(lambda: availability.independent_steps(0.05))
 
 
 def _ring(clients: int) -> Any:
     return dp.ring_mechanism("skellam", 3.0, 1.0, dim=100, num_clients=clients, modulus_bits=16)
 
 
-LOSSY = [
-    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": AWAY, "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": FEW},
-    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": AWAY, "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": FEW, "rule": "drop_block", "client": 5},
-    {"scheme": selection.batch_partitioning(24, 6, 3), "online": AWAY, "rounds": 40,
-     "noise_multiplier": 3.0, "planned": 6, "steps": FEW, "rule": "drop_block"},
-    {"scheme": selection.batch_partitioning(24, 6, 3, "greedy"), "online": AWAY, "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 6, "steps": FEW, "rule": "abort"},
+_lossy = functools.cache(lambda: [
+    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": _away(), "rounds": 40,
+     "noise_multiplier": 3.0, "planned": 6, "steps": _few()},
+    {"scheme": selection.batch_partitioning(24, 6, 3, "uniform"), "online": _away(), "rounds": 40,
+     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "drop_block", "client": 5},
+    {"scheme": selection.batch_partitioning(24, 6, 3), "online": _away(), "rounds": 40,
+     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "drop_block"},
+    {"scheme": selection.batch_partitioning(24, 6, 3, "greedy"), "online": _away(), "rounds": 30,
+     "noise_multiplier": 3.0, "planned": 6, "steps": _few(), "rule": "abort"},
     {"scheme": selection.weighted(24, 6), "online": availability.markov(0.2, 3.0), "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 8, "steps": STEPS},
-    {"scheme": selection.bernoulli(24, 0.3), "online": AWAY, "rounds": 30,
-     "noise_multiplier": 3.0, "planned": 7, "steps": STEPS, "client": 2},
-    {"scheme": selection.minimum_separation(selection.bernoulli(24, 0.3), 3), "online": AWAY,
-     "rounds": 30, "noise_multiplier": 2.0, "planned": 5, "steps": FEW},
-    {"scheme": selection.uniform(24, 6), "online": AWAY, "rounds": 30, "noise_multiplier": 3.0,
+     "noise_multiplier": 3.0, "planned": 8, "steps": _steps()},
+    {"scheme": selection.bernoulli(24, 0.3), "online": _away(), "rounds": 30,
+     "noise_multiplier": 3.0, "planned": 7, "steps": _steps(), "client": 2},
+    {"scheme": selection.minimum_separation(selection.bernoulli(24, 0.3), 3), "online": _away(),
+     "rounds": 30, "noise_multiplier": 2.0, "planned": 5, "steps": _few()},
+    {"scheme": selection.uniform(24, 6), "online": _away(), "rounds": 30, "noise_multiplier": 3.0,
      "planned": 6, "steps": availability.independent_steps([0.02, 0.1, 0.2] * 8), "client": 1},
-    {"scheme": selection.uniform(24, 6), "online": AWAY, "rounds": 30, "noise_multiplier": 3.0,
-     "planned": 6, "steps": FEW,
+    {"scheme": selection.uniform(24, 6), "online": _away(), "rounds": 30, "noise_multiplier": 3.0,
+     "planned": 6, "steps": _few(),
      "rule": mj.secagg.graph_rule(mj.graphs.erdos_renyi(6, 0.5), 24, threshold=3)},
-    {"scheme": selection.batch_partitioning(24, 6, 2), "online": AWAY, "rounds": 30,
-     "mechanism": _ring(6), "steps": FEW},
-    {"scheme": selection.bernoulli(24, 0.3), "online": AWAY, "rounds": 30, "mechanism": _ring(6),
-     "steps": FEW},
+    {"scheme": selection.batch_partitioning(24, 6, 2), "online": _away(), "rounds": 30,
+     "mechanism": _ring(6), "steps": _few()},
+    {"scheme": selection.bernoulli(24, 0.3), "online": _away(), "rounds": 30, "mechanism": _ring(6),
+     "steps": _few()},
     {"scheme": selection.balls_in_bins(24, 4), "online": availability.independent(0.0),
-     "rounds": 30, "noise_multiplier": 3.0, "planned": 6, "steps": FEW},
-]  # fmt: skip
+     "rounds": 30, "noise_multiplier": 3.0, "planned": 6, "steps": _few()},
+])  # fmt: skip
 
 
 def test_account_is_of_the_ledger() -> None:
@@ -211,18 +216,19 @@ def test_account_is_of_the_ledger() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", range(len(LOSSY)))
+@pytest.mark.parametrize("place", range(12))
 def test_account_is_of_the_ledger_with_losses(place: int) -> None:
-    _holds(LOSSY[place], 1e-2, 800, 4000)
+    assert len(_lossy()) == 12
+    _holds(_lossy()[place], 1e-2, 800, 4000)
 
 
 @pytest.mark.slow
 def test_simulated_sums_hold_their_law() -> None:
     """Of schemes whose law is known, simulated as if it were not: losses seldom and often."""
-    for steps in (STEPS, availability.independent_steps(0.001)):
+    for steps in (_steps(), availability.independent_steps(0.001)):
         given = {"planned": 6, "steps": steps, "clients": [0]}
-        known = account(selection.uniform(12, 6), ONLINE, 10, 2.0, 1e-2, **given)
-        law = dp._account.checked_histories(selection.uniform(12, 6), ONLINE, 10)
+        known = account(selection.uniform(12, 6), _online(), 10, 2.0, 1e-2, **given)
+        law = dp._account.checked_histories(selection.uniform(12, 6), _online(), 10)
         costs = dp._sums.Costs.of(12, 2.0, 6, None)
         plan = dp._sums.SumPlan(law, costs, steps, "ignore")
         drawn = plan.sampled(jax.random.key(3), 400, 1e-2, None)(np.arange(12))
@@ -239,8 +245,8 @@ def test_simulated_sums_hold_their_law() -> None:
 
 def test_shares_of_equal_sums_are_one_noise() -> None:
     for planned in (3, 6, 12):
-        whole = account(BLOCKS, ONLINE, 20, 2.0 * np.sqrt(4 / planned))
-        shared = account(BLOCKS, ONLINE, 20, 2.0, planned=planned)
+        whole = account(_blocks(), _online(), 20, 2.0 * np.sqrt(4 / planned))
+        shared = account(_blocks(), _online(), 20, 2.0, planned=planned)
         np.testing.assert_allclose(shared.epsilon, whole.epsilon, rtol=1e-9)
     # losses cost noise where it is shared, and rounds where it is not
     lossy = {"steps": availability.independent_steps(0.1)}
@@ -258,37 +264,37 @@ def test_shares_of_equal_sums_are_one_noise() -> None:
 
 def test_models_get_no_amplification_from_shared_noise() -> None:
     coins = selection.bernoulli(8, 0.3)
-    for more in ({"planned": 3}, {"steps": STEPS}, {"planned": 3, "steps": STEPS}):
-        server, models = (account(coins, ONLINE, 10, 2.0, adversary=who, clients=[0], **more)
+    for more in ({"planned": 3}, {"steps": _steps()}, {"planned": 3, "steps": _steps()}):
+        server, models = (account(coins, _online(), 10, 2.0, adversary=who, clients=[0], **more)
                           for who in ("server", "models"))  # fmt: skip
         assert (models.method, models.epsilon[0]) == ("pattern_averaged", server.epsilon[0])
         for method in ("amplified", "monte_carlo"):
             message = f"`method` must not be '{method}': where each client adds its share"
             with pytest.raises(ConfigurationError, match=message):
-                account(coins, ONLINE, 10, 2.0, adversary="models", method=method, **more)
-    worst = account(coins, ONLINE, 10, 2.0, method="worst_case", planned=3, steps=STEPS)
+                account(coins, _online(), 10, 2.0, adversary="models", method=method, **more)
+    worst = account(coins, _online(), 10, 2.0, method="worst_case", planned=3, steps=_steps())
     np.testing.assert_allclose(_delta(np.sqrt(10 * 3 / 2) / 2.0, worst.epsilon[0]), 1e-5, rtol=1e-6)
 
 
-REFUSED = [
+_refused = functools.cache(lambda: [
     ({"planned": 0}, "`planned` must be at least 1; got 0"),
     ({"planned": 2.5}, "`planned` must be an integer"),
     ({"steps": 0.1}, "`steps` must be a `StepDropout`"),
     ({"rule": "abort"}, "`rule` must be left out without `steps`"),
-    ({"steps": STEPS, "rule": "ignroe"}, "`rule` must be a known policy: did you mean 'ignore'"),
-    ({"steps": STEPS, "rule": 3}, "`rule` must be a policy or a `RoundRule`"),
+    ({"steps": _steps(), "rule": "ignroe"}, "`rule` must be a known policy: did you mean 'ignore'"),
+    ({"steps": _steps(), "rule": 3}, "`rule` must be a policy or a `RoundRule`"),
     ({"mechanism": _ring(4)}, "`noise_multiplier` must be left out with a mechanism"),
     ({"mechanism": _ring(4), "noise_multiplier": None, "planned": 4},
      "`planned` must be left out with a mechanism"),
     ({"mechanism": 4.0, "noise_multiplier": None}, "`mechanism` must be what `dp.ring_mechanism`"),
     ({"noise_multiplier": None}, "`noise_multiplier` must be positive and finite"),
     ({"planned": 3, "strategy": np.eye(5)}, "`strategy` must be left out where sums differ"),
-    ({"steps": STEPS, "strategy": np.eye(5)}, "`strategy` must be left out where sums differ"),
-]  # type: list[tuple[dict[str, Any], str]]  # fmt: skip
+    ({"steps": _steps(), "strategy": np.eye(5)}, "`strategy` must be left out where sums differ"),
+])  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "message"), REFUSED)
-def test_refused(asked: dict[str, Any], message: str) -> None:
-    given = {"noise_multiplier": 1.0} | asked
-    with pytest.raises(ConfigurationError, match=message):
-        account(selection.bernoulli(6, 0.3), ONLINE, 5, **given)
+def test_refused() -> None:
+    for asked, message in _refused():
+        given = {"noise_multiplier": 1.0} | asked
+        with pytest.raises(ConfigurationError, match=message):
+            account(selection.bernoulli(6, 0.3), _online(), 5, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -14,8 +15,10 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError, hetero
 from mrsa_jax.dp._blocks import BlockMechanism
 
-LAYOUT = hetero.segment_layout("mc", [2, 2, 3], [3, 5, 9], dim=3, modulus_bits=12)
-GROUPS = hetero.segment_layout("mc", [3, 3, 4], [3, 5, 9], dim=3)
+_layout = functools.cache(
+    lambda: hetero.segment_layout("mc", [2, 2, 3], [3, 5, 9], dim=3, modulus_bits=12)
+)
+_groups = functools.cache(lambda: hetero.segment_layout("mc", [3, 3, 4], [3, 5, 9], dim=3))
 SENT = np.ones((3, 10), bool)
 SENT[1, [4, 5]] = False  # client 3 is then alone where its group is by itself, and not summed
 SENT[2, [2, 9]] = False
@@ -71,9 +74,9 @@ def seen(history: hetero.SegmentHistory, client: int, shares: int | None, collud
 
 
 def test_a_round_counts_by_its_sum_with_the_least_noise() -> None:
-    history = hetero.segment_participation(GROUPS, SENT)
+    history = hetero.segment_participation(_groups(), SENT)
     assert [len(sums_of(history, when)) for when in range(3)] == [6, 5, 6]
-    whole = hetero.segment_participation(GROUPS, SENT | True)
+    whole = hetero.segment_participation(_groups(), SENT | True)
     for colluding in ((), (1,), (0, 3)):
         told = mj.dp.ledger(history, Z, planned=K, colluding=colluding)
         others = [client for client in range(10) if client not in colluding]
@@ -120,14 +123,14 @@ def renyi(logs: np.ndarray, shift: int, order: float) -> float:
 def test_divergences_of_all_shifts_are_within_the_bound(kind: str) -> None:
     """A coordinate a segment: every change of codes that the norm allows, in laws by masses."""
     noise = getattr(mj.dp, kind)(0.35)
-    average = hetero.segment_average(LAYOUT, (-1.0, 1.0), noise=noise, clip_norm=CLIP)
+    average = hetero.segment_average(_layout(), (-1.0, 1.0), noise=noise, clip_norm=CLIP)
     made = BlockMechanism.of(average)
     orders = np.array([1.1, 1.5, 2.0, 3.0, 6.0])
-    history = hetero.segment_participation(LAYOUT, num_rounds=1)
+    history = hetero.segment_participation(_layout(), num_rounds=1)
     sizes = {(s, i): int(who.sum()) for s, who in sums_of(history, 0) for i in np.flatnonzero(who)}
     tightest = np.zeros(len(orders))
     for client in (0, 2, 4):
-        steps = 2.0 / (LAYOUT.levels_of()[:, client] - 1.0)
+        steps = 2.0 / (_layout().levels_of()[:, client] - 1.0)
         counts = [sizes[segment, client] for segment in range(3)]
         logs = [logs_of(noise.on(float(step)), count)
                 for step, count in zip(steps, counts, strict=True)]  # fmt: skip
@@ -162,12 +165,12 @@ def test_what_is_proven_of_fine_lattices_is_little_more_than_the_gaussian_s() ->
 
 
 def test_refuses_what_is_no_account() -> None:
-    history = hetero.segment_participation(LAYOUT, num_rounds=2)
+    history = hetero.segment_participation(_layout(), num_rounds=2)
     noise = mj.dp.skellam(0.35)
-    plain = hetero.segment_average(LAYOUT, (-1.0, 1.0), noise=noise)
+    plain = hetero.segment_average(_layout(), (-1.0, 1.0), noise=noise)
     ring = mj.dp.ring_mechanism("skellam", 1.0, 1.0, dim=3, num_clients=7, modulus_bits=14)
     thin = hetero.segment_average(
-        LAYOUT, (-1.0, 1.0), noise=mj.dp.discrete_gaussian(0.2), clip_norm=CLIP
+        _layout(), (-1.0, 1.0), noise=mj.dp.discrete_gaussian(0.2), clip_norm=CLIP
     )
     for given, message in (
         ({"mechanism": plain}, "`mechanism` must be a `hetero.segment_average` with `noise` and"),

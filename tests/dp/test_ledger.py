@@ -59,17 +59,17 @@ def history(seed, rounds=7, clients=6, empty=()):
 
 
 STRATEGIES = {
-    "none": None,
-    "banded": mj.dp.toeplitz([1, 0.5, 0.25], 7),
-    "full": mj.dp.toeplitz(1 / np.arange(1.0, 8), 7),
-    "own": np.tril(RNG(3).random((7, 7))) + np.eye(7),
+    "none": lambda: None,
+    "banded": lambda: mj.dp.toeplitz([1, 0.5, 0.25], 7),
+    "full": lambda: mj.dp.toeplitz(1 / np.arange(1.0, 8), 7),
+    "own": lambda: np.tril(RNG(3).random((7, 7))) + np.eye(7),
 }
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 @pytest.mark.parametrize("planned", [None, 5])
 def test_mu_is_that_of_the_likelihood_ratio(kind, planned):
-    strategy = STRATEGIES[kind]
+    strategy = STRATEGIES[kind]()
     full = np.eye(7) if strategy is None else strategy
     clips = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0])
     noise = np.array([1.0, 0.7, 2.0, 1.5, 1.0, 0.3, 4.0])
@@ -301,21 +301,23 @@ def test_ring_mechanisms_spend_what_their_sums_do_together(monkeypatch):
 
 def test_clients_go_in_chunks(monkeypatch):
     P = history(11, clients=40)
-    expected = {kind: mj.dp.ledger(P, 1.1, strategy=C).mu for kind, C in STRATEGIES.items()}
+    expected = {kind: mj.dp.ledger(P, 1.1, strategy=C()).mu for kind, C in STRATEGIES.items()}
     monkeypatch.setattr(_spending, "at_once", lambda *_: 7)
     for kind, C in STRATEGIES.items():
-        np.testing.assert_allclose(mj.dp.ledger(P, 1.1, strategy=C).mu, expected[kind], rtol=1e-14)
+        np.testing.assert_allclose(
+            mj.dp.ledger(P, 1.1, strategy=C()).mu, expected[kind], rtol=1e-14
+        )
 
 
 def test_figures_neither_overflow_nor_vanish():
     P = history(12)
     for kind, C in STRATEGIES.items():
-        usual = mj.dp.ledger(P, 1.0, strategy=C).mu
+        usual = mj.dp.ledger(P, 1.0, strategy=C()).mu
         for size in (1e-290, 1e290):
-            told = mj.dp.ledger(P, size, strategy=C)
+            told = mj.dp.ledger(P, size, strategy=C())
             np.testing.assert_allclose(told.mu * size, usual, rtol=1e-12, err_msg=kind)
             np.testing.assert_allclose(told.trajectory()[-1] * size, usual, rtol=1e-12)
-            clipped = mj.dp.ledger(P, 1.0, size, strategy=C)
+            clipped = mj.dp.ledger(P, 1.0, size, strategy=C())
             np.testing.assert_allclose(clipped.mu, usual, rtol=1e-12, err_msg=kind)
 
 

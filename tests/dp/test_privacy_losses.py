@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from typing import Any
@@ -15,7 +16,7 @@ from mrsa_jax.dp import account, privacy_losses, toeplitz
 from mrsa_jax.dp._coin_losses import Rests
 from mrsa_jax.dp._histories import checked_histories
 
-ALWAYS = availability.independent(0.0)
+_always = functools.cache(lambda: availability.independent(0.0))
 SAMPLES = 20_000
 
 
@@ -52,22 +53,24 @@ def _delta(losses: np.ndarray, epsilon: float) -> tuple[float, float]:
     return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 
-COINS = selection.minimum_separation(selection.bernoulli(3, 0.5), 3)
-CASES = [
+_coins = functools.cache(lambda: selection.minimum_separation(selection.bernoulli(3, 0.5), 3))
+_cases = functools.cache(lambda: [
     (selection.bernoulli(3, 0.3), 5, 0.3, 1, None),
-    (COINS, 8, 0.5, 3, None),
-    (COINS, 8, 0.5, 3, [1.0, 0.7]),
-    (COINS, 7, 0.5, 3, [1.0, 0.7, 0.4]),
+    (_coins(), 8, 0.5, 3, None),
+    (_coins(), 8, 0.5, 3, [1.0, 0.7]),
+    (_coins(), 7, 0.5, 3, [1.0, 0.7, 0.4]),
     (selection.minimum_separation(selection.bernoulli(3, 1.0), 4), 6, 1.0, 4, [1.0, 0.5]),
     (selection.minimum_separation(selection.bernoulli(3, 0.5), 9), 4, 0.5, 9, None),
-]
+])  # fmt: skip
 
 
 @pytest.mark.parametrize("side", ["with", "without"])
 def test_coins(side: str) -> None:
-    for scheme, rounds, coin, separation, coefficients in CASES:
+    for scheme, rounds, coin, separation, coefficients in _cases():
         strategy = None if coefficients is None else toeplitz(coefficients, rounds)
-        found = privacy_losses(scheme, ALWAYS, rounds, 0.8, SAMPLES, side=side, strategy=strategy)
+        found = privacy_losses(
+            scheme, _always(), rounds, 0.8, SAMPLES, side=side, strategy=strategy
+        )
         patterns, chances = _patterns(rounds, coin, separation)
         matrix = np.eye(rounds) if strategy is None else strategy
         _compare(found, _written_out(patterns, chances, matrix, 0.8, side))
@@ -77,14 +80,14 @@ def test_coins(side: str) -> None:
 def test_bins(side: str) -> None:
     for bins, coefficients in ((3, None), (3, [1.0, 0.6, 0.3, 0.1]), (9, None)):
         strategy = None if coefficients is None else toeplitz(coefficients, 7)
-        found = privacy_losses(selection.balls_in_bins(4, bins), ALWAYS, 7, 0.8, SAMPLES, side=side,
-                               strategy=strategy)  # fmt: skip
+        found = privacy_losses(selection.balls_in_bins(4, bins), _always(), 7, 0.8, SAMPLES,
+                               side=side, strategy=strategy)  # fmt: skip
         patterns = (np.arange(7) % bins == np.arange(bins)[:, None]).astype(int)
         matrix = np.eye(7) if strategy is None else strategy
         _compare(found, _written_out(patterns, np.full(bins, 1 / bins), matrix, 0.8, side))
     # bins of each epoch: 3 x 3 x 3 participations in 7 rounds, the last epoch one round long
     fresh = selection.balls_in_bins(4, 3, fresh=True)
-    found = privacy_losses(fresh, ALWAYS, 7, 0.8, SAMPLES, side=side)
+    found = privacy_losses(fresh, _always(), 7, 0.8, SAMPLES, side=side)
     draws = np.array(list(itertools.product(range(3), repeat=3)))
     patterns = (draws[:, :, None] == np.arange(3)).reshape(27, 9)[:, :7].astype(int)
     _compare(found, _written_out(patterns, np.full(27, 1 / 27), np.eye(7), 0.8, side))
@@ -104,7 +107,7 @@ def test_fresh_bins_lose_less() -> None:
     for is_fresh in (True, False):
         scheme = selection.balls_in_bins(4, 2, fresh=is_fresh)
         found[is_fresh] = account(
-            scheme, ALWAYS, 4, 1.0, 1e-2, adversary="models", clients=[0], method="monte_carlo",
+            scheme, _always(), 4, 1.0, 1e-2, adversary="models", clients=[0], method="monte_carlo",
             trials=8000, confidence=1 - 1e-6,
         )  # fmt: skip
     for end, sign in ((found[True].lower[0], 1), (found[True].upper[0], -1)):
@@ -112,7 +115,7 @@ def test_fresh_bins_lose_less() -> None:
                  for own, sign_of in ((with_it, 1), (without, -1)))  # fmt: skip
         assert sign * (max(sides) - 1e-2) > -1e-4
     assert found[True].epsilon[0] < found[False].epsilon[0]
-    server = [account(selection.balls_in_bins(4, 2, fresh=is_fresh), ALWAYS, 4, 1.0, 1e-2,
+    server = [account(selection.balls_in_bins(4, 2, fresh=is_fresh), _always(), 4, 1.0, 1e-2,
                       clients=[0], trials=20) for is_fresh in (True, False)]  # fmt: skip
     assert server[0].epsilon[0] == server[1].epsilon[0]  # twice in four rounds
 
@@ -121,9 +124,12 @@ def test_arrays_draw_what_loops_do() -> None:
     """Losses of loops are of sums in float32's range, those of arrays of their logarithms."""
     near = selection.minimum_separation(selection.bernoulli(3, 0.9), 3)
     # the noise of 0.4 is just inside of what the loops' range holds, with losses up to some 150
-    for scheme, noise, strategy in ((near, 0.4, None), (COINS, 2.0, toeplitz([1, 0.7, 0.4], 30))):
-        own = (scheme, ALWAYS, 30, noise, 5000)
-        law = checked_histories(scheme, ALWAYS, 30)
+    for scheme, noise, strategy in (
+        (near, 0.4, None),
+        (_coins(), 2.0, toeplitz([1, 0.7, 0.4], 30)),
+    ):
+        own = (scheme, _always(), 30, noise, 5000)
+        law = checked_histories(scheme, _always(), 30)
         assert law.coins is not None
         rests = Rests.of(30, 3, law.coins[0], noise, strategy)
         assert not rests.needs_logarithms
@@ -155,7 +161,7 @@ def test_likelihoods_have_mean_one() -> None:
         (selection.poisson(3, [0.1, 0.5, 0.9]), None),
     ):
         for side in ("with", "without"):
-            losses = privacy_losses(scheme, ALWAYS, 300, 12.0, SAMPLES, side=side,
+            losses = privacy_losses(scheme, _always(), 300, 12.0, SAMPLES, side=side,
                                     strategy=strategy, client=1).astype(np.float64)  # fmt: skip
             ratios = np.exp(-losses)
             assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(SAMPLES)
@@ -169,8 +175,8 @@ def test_no_bound_is_below_the_pair() -> None:
         (selection.minimum_separation(selection.bernoulli(4, 0.3), 4), online, None),
         (selection.minimum_separation(selection.bernoulli(4, 0.3), 4), online,
          toeplitz([1, 0.5, 0.2], 60)),
-        (selection.balls_in_bins(4, 6), ALWAYS, None),
-        (selection.balls_in_bins(4, 6), ALWAYS, toeplitz([1, 0.5, 0.2], 60)),
+        (selection.balls_in_bins(4, 6), _always(), None),
+        (selection.balls_in_bins(4, 6), _always(), toeplitz([1, 0.5, 0.2], 60)),
     ]  # fmt: skip
     for scheme, who, strategy in cases:
         bounds = [
@@ -198,9 +204,9 @@ def test_no_bound_is_below_the_pair() -> None:
 def test_drawn_interval_holds_poisson() -> None:
     """The known epsilon of Poisson sampling, at two numbers of samples, one of them too few."""
     scheme = selection.bernoulli(4, 0.2)
-    known = account(scheme, ALWAYS, 20, 1.5, 1e-2, adversary="models")
+    known = account(scheme, _always(), 20, 1.5, 1e-2, adversary="models")
     for trials in (200, SAMPLES):
-        found = account(scheme, ALWAYS, 20, 1.5, 1e-2, adversary="models", method="monte_carlo",
+        found = account(scheme, _always(), 20, 1.5, 1e-2, adversary="models", method="monte_carlo",
                         trials=trials, confidence=1 - 1e-6)  # fmt: skip
         assert (found.lower <= known.epsilon).all()
         assert (known.lower <= found.upper).all()
@@ -209,12 +215,12 @@ def test_drawn_interval_holds_poisson() -> None:
 
 
 def test_samples_do_not_depend_on_how_many() -> None:
-    few, many = (privacy_losses(COINS, ALWAYS, 8, 1.0, count) for count in (100, 5000))
+    few, many = (privacy_losses(_coins(), _always(), 8, 1.0, count) for count in (100, 5000))
     assert (few == many[:100]).all()
     assert not np.isin(many[2048:], many[:2048]).any()
 
 
-REFUSED = [
+_refused = functools.cache(lambda: [
     ({"selector": selection.uniform(4, 2)}, "clients must join by coins of their own, or bins"),
     ({"selector": selection.batch_partitioning(4, 2, 2, "uniform")}, "by coins of their own"),
     ({"availability": availability.markov(0.1, 2.0)}, "be online independently"),
@@ -228,16 +234,18 @@ REFUSED = [
     ({"samples": 0}, "`samples` must be at least 1"),
     ({"client": 3}, r"`client` must lie in \[0, 2\]; got 3"),
     ({"noise_multiplier": 0.0}, "`noise_multiplier` must be positive and finite"),
-]  # type: list[tuple[dict[str, Any], str]]  # fmt: skip
+])  # fmt: skip
 
 
 def test_refused() -> None:
-    for asked, message in REFUSED:
-        given = {"selector": COINS, "availability": ALWAYS, "rounds": 8, "noise_multiplier": 1.0,
-                 "samples": 10} | asked  # fmt: skip
+    for asked, message in _refused():
+        given = {"selector": _coins(), "availability": _always(), "rounds": 8,
+                 "noise_multiplier": 1.0, "samples": 10} | asked  # fmt: skip
         with pytest.raises(ConfigurationError, match=message):
             inspect.unwrap(privacy_losses)(**given)
     with pytest.raises(ConfigurationError, match="must not be 'monte_carlo': the server sees"):
-        account(COINS, ALWAYS, 8, 1.0, method="monte_carlo")
+        account(_coins(), _always(), 8, 1.0, method="monte_carlo")
     with pytest.raises(ConfigurationError, match="must not be 'monte_carlo': clients must join"):
-        account(selection.uniform(4, 2), ALWAYS, 8, 1.0, method="monte_carlo", adversary="models")
+        account(
+            selection.uniform(4, 2), _always(), 8, 1.0, method="monte_carlo", adversary="models"
+        )

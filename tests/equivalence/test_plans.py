@@ -111,10 +111,10 @@ def survivors_of(levels):
 
 
 TINY = {
-    "sc": segment_layout("sc", [2, 2], [2, 3], 5),
-    "mc": segment_layout("mc", [2, 2], [2, 5], 5, modulus_rule="power_of_two"),
-    "groups": segment_layout("groups", [2, 2], [3, 3], 5),
-    "halves": segment_layout([[-1, -1], [0, 0]], [[0, 3], [1, 2]], [2, 4], 5),
+    "sc": lambda: segment_layout("sc", [2, 2], [2, 3], 5),
+    "mc": lambda: segment_layout("mc", [2, 2], [2, 5], 5, modulus_rule="power_of_two"),
+    "groups": lambda: segment_layout("groups", [2, 2], [3, 3], 5),
+    "halves": lambda: segment_layout([[-1, -1], [0, 0]], [[0, 3], [1, 2]], [2, 4], 5),
 }
 
 
@@ -129,7 +129,9 @@ def test_losses_of_two_groups_of_two():
     rng = np.random.default_rng(0)
     seen = {
         check(layout, complete(4), survivors_of(levels), int(rng.integers(1, 5)), rng)
-        for levels, layout in zip(patterns()[::-10], itertools.cycle(TINY.values()), strict=False)
+        for levels, layout in zip(
+            patterns()[::-10], itertools.cycle([make() for make in TINY.values()]), strict=False
+        )
     }
     assert seen == {mj.Status.OK, mj.Status.UNRELIABLE, mj.Status.TOO_FEW_SURVIVORS}
 
@@ -139,7 +141,7 @@ def test_losses_of_two_groups_of_two():
 def test_every_loss_of_two_groups_of_two(name):
     rng = np.random.default_rng(1)
     for levels in patterns():
-        check(TINY[name], complete(4), survivors_of(levels), int(rng.integers(1, 6)), rng)
+        check(TINY[name](), complete(4), survivors_of(levels), int(rng.integers(1, 6)), rng)
 
 
 def random_layout(rng, n):

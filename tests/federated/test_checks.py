@@ -37,24 +37,25 @@ _INFINITE[2, 1, 1] = -np.inf
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"inputs": jnp.ones((3, 2, 2, 1), jnp.uint8)}, r"inputs` must be float32 .*got 'uint8'"),
-        ({"inputs": jnp.ones((3, 2, 2, 1), jnp.bfloat16)}, "inputs` must be float32"),
-        ({"inputs": jnp.ones(3)}, r"inputs` must have shape \[samples, \.\.\.\]; got \(3,\)"),
-        ({"inputs": jnp.asarray(_POISONED)}, "inputs` must be finite; got 'nan or inf'"),
-        ({"inputs": jnp.asarray(_INFINITE)}, "inputs` must be finite"),
-        ({"inputs": jnp.ones((2, 2, 2, 1))}, "labels` must be one integer for each of 2 samples"),
-        ({"labels": jnp.array([0, 2, 1], jnp.int32)}, r"labels` must lie in \[0, 2\).*got 2"),
-        ({"labels": jnp.array([0, -1, 1], jnp.int32)}, r"labels` must lie in \[0, 2\).*got -1"),
-        ({"labels": jnp.array([0, 1, 1], jnp.int16)}, "labels` must be int32; got 'int16'"),
-        ({"indices": jnp.array([[0, 3], [1, 2]], jnp.int32)}, "indices` must lie in"),
-        ({"sizes": jnp.array([3, 0], jnp.int32)}, "sizes` must lie in"),
-        ({"sizes": jnp.array([-1, 0], jnp.int32)}, "sizes` must lie in"),
+        ({"inputs": np.ones((3, 2, 2, 1), jnp.uint8)}, r"inputs` must be float32 .*got 'uint8'"),
+        ({"inputs": np.ones((3, 2, 2, 1), jnp.bfloat16)}, "inputs` must be float32"),
+        ({"inputs": np.ones(3)}, r"inputs` must have shape \[samples, \.\.\.\]; got \(3,\)"),
+        ({"inputs": np.asarray(_POISONED)}, "inputs` must be finite; got 'nan or inf'"),
+        ({"inputs": np.asarray(_INFINITE)}, "inputs` must be finite"),
+        ({"inputs": np.ones((2, 2, 2, 1))}, "labels` must be one integer for each of 2 samples"),
+        ({"labels": np.array([0, 2, 1], jnp.int32)}, r"labels` must lie in \[0, 2\).*got 2"),
+        ({"labels": np.array([0, -1, 1], jnp.int32)}, r"labels` must lie in \[0, 2\).*got -1"),
+        ({"labels": np.array([0, 1, 1], jnp.int16)}, "labels` must be int32; got 'int16'"),
+        ({"indices": np.array([[0, 3], [1, 2]], jnp.int32)}, "indices` must lie in"),
+        ({"sizes": np.array([3, 0], jnp.int32)}, "sizes` must lie in"),
+        ({"sizes": np.array([-1, 0], jnp.int32)}, "sizes` must lie in"),
         ({"num_classes": 3}, "an output for each class of the data; got '2 outputs' and '3 class"),
     ],
 )
 def test_bad_samples(changes: dict[str, Any], message: str) -> None:
+    made = {k: jnp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in changes.items()}
     with pytest.raises(mj.ConfigurationError, match=message):
-        check_model(mj.federated.logistic(2), _clients(**changes))
+        check_model(mj.federated.logistic(2), _clients(**made))
 
 
 def test_models_that_do_not_fit() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fractions
+import functools
 import itertools
 
 import jax
@@ -16,7 +17,9 @@ from mrsa_jax.hetero import aggregate, encode, segment_layout
 from mrsa_jax.secagg import Block, Seeds, derive_seeds, key_material, pad_inputs, segment_plan
 from mrsa_jax.secagg import _ring_sum as masking
 
-LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)  # ragged: widths 3, 2, 2
+_layout = functools.cache(
+    lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)
+)  # ragged: widths 3, 2, 2
 RANGE = (-1.0, 1.0)
 UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
 
@@ -43,7 +46,7 @@ UPDATES = np.random.default_rng(0).uniform(-1.2, 1.0, (6, 7)).astype(np.float32)
     ],
 )
 def test_rejects_what_makes_no_round(change, message):
-    arguments = {"updates": UPDATES, "layout": LAYOUT, "value_range": RANGE} | change
+    arguments = {"updates": UPDATES, "layout": _layout(), "value_range": RANGE} | change
     with pytest.raises(mj.ConfigurationError, match=message):
         aggregate(0, **arguments)
 
@@ -92,25 +95,25 @@ def same(one, two):
 
 
 def test_every_pattern_of_losses_decodes_to_the_plain_sum():
-    codes = codes_of(LAYOUT, UPDATES)
+    codes = codes_of(_layout(), UPDATES)
     for number, sends in enumerate(itertools.product([False, True], repeat=6)):
         survivors = np.ones((5, 6), bool)
         survivors[3:] = sends
-        result = aggregate(0, UPDATES, LAYOUT, RANGE, survivors=survivors, thresholds=1)
-        kept = not_alone(LAYOUT, sends)
+        result = aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=1)
+        kept = not_alone(_layout(), sends)
         assert set(np.flatnonzero(result.summed).tolist()) == kept
         assert result.status == (mj.Status.OK if kept else mj.Status.TOO_FEW_SURVIVORS)
-        totals, update = plain(LAYOUT, codes, kept)
+        totals, update = plain(_layout(), codes, kept)
         assert [total.tolist() for total in result.totals] == totals
         np.testing.assert_allclose(result.update, update, atol=3e-7)
         for (members, *_), status, count in zip(
-            blocks_of(LAYOUT), result.block_status, result.counts, strict=True
+            blocks_of(_layout()), result.block_status, result.counts, strict=True
         ):
             assert count == len(members & kept)
             assert status == (mj.Status.OK if count else mj.Status.TOO_FEW_SURVIVORS)
         if number % 4 == 3:
             padded = aggregate(
-                0, UPDATES, LAYOUT, RANGE, survivors=survivors, thresholds=1, fidelity="array"
+                0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=1, fidelity="array"
             )
             same(result, padded)
 
@@ -138,12 +141,14 @@ def test_too_few_shares_fail_the_round_alike():
     survivors[3:, 0] = False  # so that 1 would be alone in the sum of its group
     survivors[4, :4] = False
     results = [
-        aggregate(0, UPDATES, LAYOUT, RANGE, survivors=survivors, thresholds=3, fidelity=fidelity)
+        aggregate(
+            0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=3, fidelity=fidelity
+        )
         for fidelity in ("sets", "array", "real")
     ]
     for result in results:
         assert result.status == mj.Status.UNRELIABLE
-        by_itself = [members == {0, 1} for members, *_ in blocks_of(LAYOUT)]
+        by_itself = [members == {0, 1} for members, *_ in blocks_of(_layout())]
         assert result.block_status.tolist() == [
             mj.Status.TOO_FEW_SURVIVORS if alone else mj.Status.UNRELIABLE for alone in by_itself
         ]
@@ -151,7 +156,7 @@ def test_too_few_shares_fail_the_round_alike():
         assert not result.summed.any()
         assert not any(total.any() for total in result.totals)
         same(results[0], result)
-    good = aggregate(0, UPDATES, LAYOUT, RANGE, survivors=survivors, thresholds=2)
+    good = aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors, thresholds=2)
     assert good.status == mj.Status.OK
     assert good.summed.tolist() == [False, False, True, True, True, True]
 
@@ -172,9 +177,11 @@ def test_who_would_be_alone_answers_in_no_fidelity(threshold, status):
 def test_majorities_are_the_default():
     survivors = np.ones((5, 6), bool)
     survivors[4, 3:] = False
-    assert aggregate(0, UPDATES, LAYOUT, RANGE, survivors=survivors).status == mj.Status.UNRELIABLE
+    assert (
+        aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status == mj.Status.UNRELIABLE
+    )
     survivors[4, 3] = True  # 4 of 6
-    assert aggregate(0, UPDATES, LAYOUT, RANGE, survivors=survivors).status == mj.Status.OK
+    assert aggregate(0, UPDATES, _layout(), RANGE, survivors=survivors).status == mj.Status.OK
 
 
 def test_a_sparse_graph_asks_for_fewer_secrets():
@@ -212,12 +219,12 @@ def test_segments_read_one_by_one_are_the_whole():
         return UPDATES[:, start:stop]
 
     seen = []
-    whole = aggregate(5, UPDATES, LAYOUT, RANGE, fidelity="array")
+    whole = aggregate(5, UPDATES, _layout(), RANGE, fidelity="array")
     parts = aggregate(
-        5, read, LAYOUT, RANGE, fidelity="array", progress=lambda *done: seen.append(done)
+        5, read, _layout(), RANGE, fidelity="array", progress=lambda *done: seen.append(done)
     )
     same(whole, parts)
-    assert asked == list(LAYOUT.bounds)
+    assert asked == list(_layout().bounds)
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -226,24 +233,24 @@ def test_absent_updates_are_not_read():
     broken = UPDATES.copy()
     broken[2] = np.nan
     same(
-        aggregate(0, UPDATES, LAYOUT, RANGE, survivors=here),
-        aggregate(0, broken, LAYOUT, RANGE, survivors=here),
+        aggregate(0, UPDATES, _layout(), RANGE, survivors=here),
+        aggregate(0, broken, _layout(), RANGE, survivors=here),
     )
 
 
 def test_clipping_is_counted_over_those_who_send():
     wild = np.zeros((6, 7), np.float32)
     wild[0, :3], wild[4] = 5.0, -5.0
-    assert aggregate(0, wild, LAYOUT, RANGE).clipped_fraction == pytest.approx(10 / 42)
+    assert aggregate(0, wild, _layout(), RANGE).clipped_fraction == pytest.approx(10 / 42)
     here = np.arange(6) != 4
-    result = aggregate(0, wild, LAYOUT, RANGE, survivors=here)
+    result = aggregate(0, wild, _layout(), RANGE, survivors=here)
     assert result.clipped_fraction == pytest.approx(3 / 35)
 
 
 def test_rounds_differ_in_rounding_alone():
-    one, two = (aggregate(0, UPDATES, LAYOUT, RANGE, round_index=r) for r in (0, 1))
+    one, two = (aggregate(0, UPDATES, _layout(), RANGE, round_index=r) for r in (0, 1))
     assert not np.array_equal(one.update, two.update)
-    _, update = plain(LAYOUT, codes_of(LAYOUT, UPDATES, 0, 1), set(range(6)))
+    _, update = plain(_layout(), codes_of(_layout(), UPDATES, 0, 1), set(range(6)))
     np.testing.assert_allclose(two.update, update, atol=3e-7)
 
 
@@ -310,16 +317,18 @@ def test_attackers_strike_at_each_stage(fidelity):
     own = UPDATES.copy()
     own[2] = 1.0
     updates = aggregate(
-        0, UPDATES, LAYOUT, RANGE, byzantine=Attack(lonely, "updates"), fidelity=fidelity
+        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "updates"), fidelity=fidelity
     )
-    np.testing.assert_allclose(updates.update, aggregate(0, own, LAYOUT, RANGE).update, atol=3e-7)
-    honest = aggregate(0, UPDATES, LAYOUT, RANGE)
-    codes = codes_of(LAYOUT, UPDATES)
+    np.testing.assert_allclose(
+        updates.update, aggregate(0, own, _layout(), RANGE).update, atol=3e-7
+    )
+    honest = aggregate(0, UPDATES, _layout(), RANGE)
+    codes = codes_of(_layout(), UPDATES)
     residues = aggregate(
-        0, UPDATES, LAYOUT, RANGE, byzantine=Attack(lonely, "residues"), fidelity=fidelity
+        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "residues"), fidelity=fidelity
     )
     for (members, start, stop, _, modulus), got, true in zip(
-        blocks_of(LAYOUT), residues.totals, honest.totals, strict=True
+        blocks_of(_layout()), residues.totals, honest.totals, strict=True
     ):
         expected = [int(v) for v in true]
         if 2 in members:
@@ -327,10 +336,12 @@ def test_attackers_strike_at_each_stage(fidelity):
                                                                      strict=True)]  # fmt: skip
         assert got.tolist() == expected
     averages = aggregate(
-        0, UPDATES, LAYOUT, RANGE, byzantine=Attack(lonely, "average"), fidelity=fidelity
+        0, UPDATES, _layout(), RANGE, byzantine=Attack(lonely, "average"), fidelity=fidelity
     )
-    for segment, (start, stop) in enumerate(LAYOUT.bounds):
-        size = sum(len(b.members) for b in LAYOUT.blocks if b.segment == segment and 2 in b.members)
+    for segment, (start, stop) in enumerate(_layout().bounds):
+        size = sum(
+            len(b.members) for b in _layout().blocks if b.segment == segment and 2 in b.members
+        )
         assert (averages.update[start:stop] >= 9 * size / 6 - (6 - size) / 6 - 1e-5).all()
 
 

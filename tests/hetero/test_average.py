@@ -1,6 +1,7 @@
 """The aggregator for training: the same bits as one round after the other, and as a mean."""
 
 import dataclasses
+import functools
 import inspect
 
 import jax
@@ -15,10 +16,12 @@ from mrsa_jax.hetero import _round, decode, encode, segment_average, segment_lay
 from mrsa_jax.quantize import following_range
 from mrsa_jax.secagg import Aggregator, ring_average
 
-LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)
+_layout = functools.cache(lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7))
 RANGE = (-1.0, 1.0)
-UPDATES = jnp.asarray(np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32))
-IDS = jnp.asarray([3, 4, 8, 20, 21, 50])
+_updates = functools.cache(
+    lambda: jnp.asarray(np.random.default_rng(0).uniform(-1.1, 1.0, (6, 7)).astype(np.float32))
+)
+_ids = functools.cache(lambda: jnp.asarray([3, 4, 8, 20, 21, 50]))
 
 
 @pytest.mark.parametrize(
@@ -32,21 +35,21 @@ IDS = jnp.asarray([3, 4, 8, 20, 21, 50])
 )
 def test_rejects_impossible_aggregators(change, message):
     with pytest.raises(mj.ConfigurationError, match=message):
-        segment_average(**({"layout": LAYOUT, "value_range": RANGE} | change))
+        segment_average(**({"layout": _layout(), "value_range": RANGE} | change))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"weights": np.ones(6, int)}, "`weights` must be left out"),
-        ({"survivors": jnp.ones(6, "int32")}, "`survivors` must be bool"),
-        ({"survivors": jnp.ones((4, 6), bool)}, "`survivors` must have one row, or V0 to V4"),
-        ({"updates": jnp.zeros((6, 8))}, r"`updates` must have the shape \(6, 7\)"),
+        ({"survivors": np.ones(6, "int32")}, "`survivors` must be bool"),
+        ({"survivors": np.ones((4, 6), bool)}, "`survivors` must have one row, or V0 to V4"),
+        ({"updates": np.zeros((6, 8))}, r"`updates` must have the shape \(6, 7\)"),
     ],
 )
 def test_rejects_what_is_no_round(change, message):
-    average = segment_average(LAYOUT, RANGE)
-    arguments = {"updates": UPDATES, "members": IDS, "survivors": jnp.ones(6, bool)} | change
+    average = segment_average(_layout(), RANGE)
+    arguments = {"updates": _updates(), "members": _ids(), "survivors": jnp.ones(6, bool)} | change
     with pytest.raises((mj.ConfigurationError, TypeError), match=message):
         # annotations would reject the second and third under the suite's hook
         inspect.unwrap(type(average).aggregate)(
@@ -55,7 +58,7 @@ def test_rejects_what_is_no_round(change, message):
 
 
 def test_is_an_aggregator():
-    average = segment_average(LAYOUT, RANGE)
+    average = segment_average(_layout(), RANGE)
     assert isinstance(average, Aggregator)
     assert average.num_participants == 6
     leaves, tree = jax.tree.flatten(average)
@@ -75,14 +78,14 @@ PATTERNS = [[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 1, 1], [1, 1, 0, 0, 1, 1], [0, 0, 1
 
 
 def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
-    sets = segment_average(LAYOUT, RANGE, fidelity="sets")
+    sets = segment_average(_layout(), RANGE, fidelity="sets")
     state = pad_state = sets.init()
-    padded = segment_average(LAYOUT, RANGE, key_material=b"any")
+    padded = segment_average(_layout(), RANGE, key_material=b"any")
     for index, here in enumerate(PATTERNS):
         key = jax.random.key(index)
         alive = jnp.asarray(here, bool)
-        out, state = sets.aggregate(key, state, UPDATES, IDS, alive)
-        other, pad_state = padded.aggregate(key, pad_state, UPDATES, IDS, alive)
+        out, state = sets.aggregate(key, state, _updates(), _ids(), alive)
+        other, pad_state = padded.aggregate(key, pad_state, _updates(), _ids(), alive)
         equal(out, other)
         kept = {0: range(6), 1: [2, 3, 4, 5], 2: [0, 1, 4, 5], 3: []}[index]
         # 1 of two is left in pattern 1: with its group alone it would be an input
@@ -96,16 +99,16 @@ def test_rounds_have_the_same_bits_with_and_without_pads_and_are_means():
         assert int(out.status) == mj.Status.OK
         assert int(out.total_weight) == len(kept)
         assert set(np.asarray(out.components)[list(kept)].tolist()) == {min(kept)}
-        codes = np.asarray(encode(key, UPDATES, LAYOUT, RANGE, IDS)[0])
-        inside = [[i for i in block.members if i in kept] for block in LAYOUT.blocks]
+        codes = np.asarray(encode(key, _updates(), _layout(), RANGE, _ids())[0])
+        inside = [[i for i in block.members if i in kept] for block in _layout().blocks]
         totals = [
             codes[rows, block.start : block.stop].sum(axis=0)
-            for rows, block in zip(inside, LAYOUT.blocks, strict=True)
+            for rows, block in zip(inside, _layout().blocks, strict=True)
         ]
-        mean = decode(totals, [len(rows) for rows in inside], LAYOUT, RANGE)
+        mean = decode(totals, [len(rows) for rows in inside], _layout(), RANGE)
         assert np.array_equal(out.update, mean)
         assert out.counts.tolist() == [len(rows) for rows in inside]
-        sent = np.asarray(UPDATES)[np.asarray(here, bool)]
+        sent = np.asarray(_updates())[np.asarray(here, bool)]
         assert float(out.clipped_fraction) == pytest.approx((np.abs(sent) > 1).mean(), abs=1e-6)
     assert int(state.round_index) == len(PATTERNS)
 
@@ -117,9 +120,9 @@ def test_equal_levels_in_one_group_are_the_ring_average():
     ring = ring_average(mj.quantize.stochastic(1025, 1.0), 4, 300)
     alive = jnp.asarray([True, True, False, True])
     key = jax.random.key(0)
-    plain, _ = ring.aggregate(key, ring.init(), updates, IDS[:4], alive)
+    plain, _ = ring.aggregate(key, ring.init(), updates, _ids()[:4], alive)
     average = segment_average(layout, RANGE)
-    out, _ = average.aggregate(key, average.init(), updates, IDS[:4], alive)
+    out, _ = average.aggregate(key, average.init(), updates, _ids()[:4], alive)
     # roundings are drawn apart: each within a step of the mean
     mean = np.asarray(updates, np.float64)[[0, 1, 3]].mean(axis=0)
     step = 2 / 1024
@@ -130,19 +133,21 @@ def test_equal_levels_in_one_group_are_the_ring_average():
 
 
 def test_absent_updates_are_not_read():
-    average = segment_average(LAYOUT, RANGE)
+    average = segment_average(_layout(), RANGE)
     alive = jnp.asarray([True, True, True, True, False, False])
-    one, _ = average.aggregate(jax.random.key(0), average.init(), UPDATES, IDS, alive)
-    broken = UPDATES.at[4:].set(jnp.nan)
-    two, _ = average.aggregate(jax.random.key(0), average.init(), broken, IDS.at[4:].set(0), alive)
+    one, _ = average.aggregate(jax.random.key(0), average.init(), _updates(), _ids(), alive)
+    broken = _updates().at[4:].set(jnp.nan)
+    two, _ = average.aggregate(
+        jax.random.key(0), average.init(), broken, _ids().at[4:].set(0), alive
+    )
     equal(one, two)
 
 
 def test_losses_within_the_round():
-    average = segment_average(LAYOUT, RANGE, threshold=4)
+    average = segment_average(_layout(), RANGE, threshold=4)
     survivors = np.ones((5, 6), bool)
     survivors[3:, :2] = False
-    arguments = (jax.random.key(0), average.init(), UPDATES, IDS)
+    arguments = (jax.random.key(0), average.init(), _updates(), _ids())
     out, _ = average.aggregate(*arguments, jnp.asarray(survivors))
     assert int(out.status) == mj.Status.OK
     assert np.asarray(out.summed).tolist() == survivors[3].tolist()
@@ -161,18 +166,18 @@ def test_losses_within_the_round():
 
 def test_the_range_follows_the_update():
     rule = following_range(2.0, floor=1e-3)
-    average = segment_average(LAYOUT, RANGE, clip_rule=rule)
+    average = segment_average(_layout(), RANGE, clip_rule=rule)
     state = average.init()
     assert float(state.half_width) == 1.0
     alive = jnp.ones(6, bool)
-    out, after = average.aggregate(jax.random.key(0), state, UPDATES * 0.1, IDS, alive)
+    out, after = average.aggregate(jax.random.key(0), state, _updates() * 0.1, _ids(), alive)
     wide = max(2 * float(jnp.abs(out.update).max()), 1e-3)
     assert float(after.half_width) == pytest.approx(wide)
-    narrow, _ = average.aggregate(jax.random.key(0), after, UPDATES * 0.1, IDS, alive)
-    fixed = segment_average(LAYOUT, (-wide, wide))
-    same, _ = fixed.aggregate(jax.random.key(0), fixed.init(), UPDATES * 0.1, IDS, alive)
+    narrow, _ = average.aggregate(jax.random.key(0), after, _updates() * 0.1, _ids(), alive)
+    fixed = segment_average(_layout(), (-wide, wide))
+    same, _ = fixed.aggregate(jax.random.key(0), fixed.init(), _updates() * 0.1, _ids(), alive)
     np.testing.assert_allclose(narrow.update, same.update, atol=1e-6)
-    none, kept = average.aggregate(jax.random.key(0), after, UPDATES, IDS, jnp.zeros(6, bool))
+    none, kept = average.aggregate(jax.random.key(0), after, _updates(), _ids(), jnp.zeros(6, bool))
     assert int(none.status) == mj.Status.TOO_FEW_SURVIVORS
     assert float(kept.half_width) == float(after.half_width)
 
@@ -184,9 +189,9 @@ def test_slots_may_be_clients():
     asked = [8, 1, 3, 0, 4, 7]
     members = jnp.asarray([*asked, 0, 0, 0])
     alive = jnp.arange(9) < 6
-    updates = jnp.concatenate([UPDATES, jnp.full((3, 7), jnp.nan)])
+    updates = jnp.concatenate([_updates(), jnp.full((3, 7), jnp.nan)])
     out, _ = average.aggregate(jax.random.key(4), average.init(), updates, members, alive)
-    by_id = jnp.zeros((9, 7)).at[jnp.asarray(asked)].set(UPDATES)
+    by_id = jnp.zeros((9, 7)).at[jnp.asarray(asked)].set(_updates())
     here = jnp.zeros(9, bool).at[jnp.asarray(asked)].set(True)
     plain = segment_average(layout, RANGE)
     same, _ = plain.aggregate(jax.random.key(4), plain.init(), by_id, jnp.arange(9), here)
@@ -201,7 +206,7 @@ def test_robust_rule_and_attackers():
     layout = segment_layout("groups", [2, 2, 2], [3, 3, 3], 2)
     updates = jnp.asarray(np.repeat(np.float32([[0, 1], [0, 1], [0, 1]]), 2, axis=0))
     attack = hetero.scaling(np.arange(60) == 20, -1e6)
-    arguments = (updates, IDS, jnp.ones(6, bool))
+    arguments = (updates, _ids(), jnp.ones(6, bool))
     for rule, expected in (
         (None, [0.0, 2 / 3]), (hetero.coordinate_median(), [0.0, 1.0]),
     ):  # fmt: skip
@@ -219,8 +224,8 @@ def test_attackers_see_those_who_send():
     attack = hetero.collusion(np.arange(60) == 3, "inner_product", 1.0)
     average = segment_average(layout, RANGE, byzantine=attack)
     alive = jnp.asarray([True, True, True, True, True, False])
-    updates = (UPDATES * 0.5).at[5].set(jnp.nan)
-    out, _ = average.aggregate(jax.random.key(0), average.init(), updates, IDS, alive)
+    updates = (_updates() * 0.5).at[5].set(jnp.nan)
+    out, _ = average.aggregate(jax.random.key(0), average.init(), updates, _ids(), alive)
     honest = np.asarray(updates, np.float64)[1:5].mean(axis=0)
     np.testing.assert_allclose(out.update, 0.6 * honest, atol=1e-5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from fractions import Fraction
 
@@ -18,14 +19,14 @@ from mrsa_jax._errors import ConfigurationError
 
 WHO = np.asarray([False, True, False, True, False])
 ATTACKS = {
-    "wrong_pads": hetero.wrong_pads(WHO),
-    "sign_flip": hetero.sign_flip(WHO, 2.0),
-    "scaling": hetero.scaling(WHO, -3.0),
-    "little_is_enough": hetero.collusion(WHO, strength=1.0),
-    "inner_product": hetero.collusion(WHO, "inner_product", 0.5),
-    "gaussian_blocks": hetero.gaussian_blocks(WHO),
+    "wrong_pads": lambda: hetero.wrong_pads(WHO),
+    "sign_flip": lambda: hetero.sign_flip(WHO, 2.0),
+    "scaling": lambda: hetero.scaling(WHO, -3.0),
+    "little_is_enough": lambda: hetero.collusion(WHO, strength=1.0),
+    "inner_product": lambda: hetero.collusion(WHO, "inner_product", 0.5),
+    "gaussian_blocks": lambda: hetero.gaussian_blocks(WHO),
 }
-KEY = jax.random.key(5)
+_key = functools.cache(lambda: jax.random.key(5))
 
 
 def updates(seed: int = 0) -> np.ndarray:
@@ -53,14 +54,14 @@ def test_misuse_is_named(build, message):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_honest_clients_and_untouched_blocks_are_left_alone(name):
-    attack, own = ATTACKS[name], jnp.asarray(updates())
+    attack, own = ATTACKS[name](), jnp.asarray(updates())
     mine = attack.mine(jnp.arange(5))
     np.testing.assert_array_equal(mine, WHO)
     codes = jnp.asarray(np.arange(20).reshape(5, 4) % 9, jnp.uint32)
-    values = attack.corrupt_updates(KEY, own, mine)
-    residues = attack.corrupt_residues(KEY, codes, jnp.uint32(9), mine)
-    average = attack.corrupt_average(KEY, own[0], jnp.bool_(True))
-    untouched = attack.corrupt_average(KEY, own[0], jnp.bool_(False))
+    values = attack.corrupt_updates(_key(), own, mine)
+    residues = attack.corrupt_residues(_key(), codes, jnp.uint32(9), mine)
+    average = attack.corrupt_average(_key(), own[0], jnp.bool_(True))
+    untouched = attack.corrupt_average(_key(), own[0], jnp.bool_(False))
     np.testing.assert_array_equal(values[~WHO], own[~WHO])
     np.testing.assert_array_equal(residues[~WHO], codes[~WHO])
     np.testing.assert_array_equal(untouched, own[0])
@@ -74,10 +75,12 @@ def test_honest_clients_and_untouched_blocks_are_left_alone(name):
     place = {"wrong_pads": 1, "gaussian_blocks": 2}.get(name, 0)
     assert changed == tuple(number == place for number in range(3))
     nobody = jnp.zeros(5, bool)
-    np.testing.assert_array_equal(attack.corrupt_updates(KEY, own, nobody), own)
-    np.testing.assert_array_equal(attack.corrupt_residues(KEY, codes, jnp.uint32(9), nobody), codes)
+    np.testing.assert_array_equal(attack.corrupt_updates(_key(), own, nobody), own)
+    np.testing.assert_array_equal(
+        attack.corrupt_residues(_key(), codes, jnp.uint32(9), nobody), codes
+    )
     jitted = jax.jit(lambda a, k, u, m: a.corrupt_updates(k, u, m))
-    np.testing.assert_allclose(jitted(attack, KEY, own, mine), values, rtol=1e-6)
+    np.testing.assert_allclose(jitted(attack, _key(), own, mine), values, rtol=1e-6)
 
 
 def test_updates_by_hand():
@@ -85,7 +88,7 @@ def test_updates_by_hand():
     who = np.asarray(mine)
 
     def last(attack: hetero.Byzantine) -> list[float]:
-        return attack.corrupt_updates(KEY, own, mine)[2].tolist()
+        return attack.corrupt_updates(_key(), own, mine)[2].tolist()
 
     assert last(hetero.sign_flip(who)) == [-10.0, -4.0]
     assert last(hetero.scaling(who, 0.0)) == [0.0, 0.0]
@@ -93,7 +96,7 @@ def test_updates_by_hand():
     assert last(hetero.collusion(who, strength=1.5)) == [0.5, -3.0]
     assert last(hetero.collusion(who, "inner_product", 2.0)) == [-4.0, 0.0]
     everybody = jnp.ones(3, bool)
-    kept = hetero.collusion(np.ones(3, bool)).corrupt_updates(KEY, own, everybody)
+    kept = hetero.collusion(np.ones(3, bool)).corrupt_updates(_key(), own, everybody)
     np.testing.assert_array_equal(kept, own)
 
 
@@ -102,7 +105,7 @@ def test_colluders_agree_and_slots_follow_ids():
     members = jnp.asarray([3, 0, 1, 4])
     mine = attack.mine(members)
     assert mine.tolist() == [True, False, True, False]
-    sent = np.asarray(attack.corrupt_updates(KEY, jnp.asarray(updates()[:4]), mine))
+    sent = np.asarray(attack.corrupt_updates(_key(), jnp.asarray(updates()[:4]), mine))
     np.testing.assert_array_equal(sent[0], sent[2])
 
 
@@ -110,8 +113,8 @@ def test_attacks_combine():
     both = dataclasses.replace(hetero.sign_flip(WHO), on_residues=hetero.UniformResidues())
     own, mine = jnp.asarray(updates()), jnp.asarray(WHO)
     codes = jnp.full((5, 4), 200, jnp.uint32)
-    np.testing.assert_array_equal(both.corrupt_updates(KEY, own, mine)[1], -own[1])
-    assert (np.asarray(both.corrupt_residues(KEY, codes, jnp.uint32(100), mine))[1] < 100).all()
+    np.testing.assert_array_equal(both.corrupt_updates(_key(), own, mine)[1], -own[1])
+    assert (np.asarray(both.corrupt_residues(_key(), codes, jnp.uint32(100), mine))[1] < 100).all()
 
 
 def chi_square_limit(cells: int) -> float:
@@ -126,7 +129,7 @@ def test_wrong_pads_are_uniform_residues(modulus):
     width, cells = 18_000, 9
     codes, mine = jnp.zeros((2, width), jnp.uint32), jnp.asarray([False, True])
     attack = hetero.wrong_pads(np.asarray([False, True]))
-    sent = attack.corrupt_residues(KEY, codes, jnp.uint32(modulus % 2**32), mine)
+    sent = attack.corrupt_residues(_key(), codes, jnp.uint32(modulus % 2**32), mine)
     drawn = np.asarray(sent[1], np.uint64)
     assert drawn.max() < modulus
     edges = [-(-cell * modulus // cells) for cell in range(cells + 1)]
@@ -140,7 +143,7 @@ def test_residues_do_not_depend_on_the_round_size():
     draws = [
         np.asarray(
             attack.corrupt_residues(
-                KEY, jnp.zeros((n, 4), jnp.uint32), jnp.uint32(1000), jnp.ones(n, bool)
+                _key(), jnp.zeros((n, 4), jnp.uint32), jnp.uint32(1000), jnp.ones(n, bool)
             )
         )
         for n in (2, 5)
@@ -154,7 +157,7 @@ def test_gaussian_blocks_have_the_papers_deviation():
     width = 40_000
     attack = hetero.gaussian_blocks(WHO, 0.1)
     average = jnp.full(width, 7.0, jnp.float32)
-    noise = np.asarray(attack.corrupt_average(KEY, average, jnp.bool_(True)), np.float64) / 0.1
+    noise = np.asarray(attack.corrupt_average(_key(), average, jnp.bool_(True)), np.float64) / 0.1
     assert abs(noise.mean()) < 4.9 / width**0.5
     assert abs((noise**2).mean() - 1) < 4.9 * (2 / width) ** 0.5
 
@@ -290,7 +293,7 @@ def test_a_round_with_one_attacker_is_saved_by_the_median(name):
     the honest averages' spread; wrong pads and their model ruin the mean."""
     who = np.zeros(20, bool)
     who[6] = True
-    attack = dataclasses.replace(ATTACKS[name], is_byzantine=jnp.asarray(who))
+    attack = dataclasses.replace(ATTACKS[name](), is_byzantine=jnp.asarray(who))
     layout = hetero.segment_layout("mc", [4] * 5, [256] * 5, 50)
     assert hetero.tolerated_byzantine(layout.matrix, weights=[4] * 5).anywhere == 1
     draws = np.random.default_rng(0).normal(size=(20, 50))

@@ -1,6 +1,7 @@
 """Codes and their decoding: by the documented draws, in exact fractions, and by statistics."""
 
 import fractions
+import functools
 import math
 
 import jax
@@ -12,12 +13,14 @@ import mrsa_jax as mj
 from mrsa_jax.hetero import _row_kernels as kernels
 from mrsa_jax.hetero import decode, encode, segment_layout, weighted_mean
 
-LAYOUT = segment_layout("mc", [2, 3, 2], [2, 5, 9], dim=11)  # widths 4, 4, 3
+_layout = functools.cache(
+    lambda: segment_layout("mc", [2, 3, 2], [2, 5, 9], dim=11)
+)  # widths 4, 4, 3
 RANGE = (-1.0, 3.0)
 
 
-def updates_of(layout=LAYOUT, seed=0, low=-1.0, high=3.0):
-    rng = np.random.default_rng(seed)
+def updates_of(layout=None, seed=0, low=-1.0, high=3.0):
+    rng, layout = np.random.default_rng(seed), layout or _layout()
     return rng.uniform(low, high, (layout.num_participants, layout.dim)).astype(np.float32)
 
 
@@ -36,7 +39,7 @@ def updates_of(layout=LAYOUT, seed=0, low=-1.0, high=3.0):
 def test_rejects_what_cannot_be_encoded(change, message):
     arguments = {"updates": updates_of(), "value_range": RANGE, "members": None} | change
     with pytest.raises(mj.ConfigurationError, match=message):
-        encode(jax.random.key(0), layout=LAYOUT, **arguments)
+        encode(jax.random.key(0), layout=_layout(), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -51,26 +54,26 @@ def test_rejects_what_cannot_be_encoded(change, message):
     ],
 )
 def test_rejects_what_cannot_be_decoded(change, message):
-    totals = [[0] * (block.stop - block.start) for block in LAYOUT.blocks]
+    totals = [[0] * (block.stop - block.start) for block in _layout().blocks]
     if "first" in change:
         totals[0] = [change["first"]] * 4
     arguments = {"totals": totals, "counts": [0] * len(totals)}
     arguments |= {name: value for name, value in change.items() if name != "first"}
     with pytest.raises(mj.ConfigurationError, match=message):
-        decode(**arguments, layout=LAYOUT, value_range=RANGE)
+        decode(**arguments, layout=_layout(), value_range=RANGE)
 
 
 def test_levels_are_kept_and_what_is_outside_is_clipped():
-    levels = LAYOUT.levels_of()
+    levels = _layout().levels_of()
     codes = np.random.default_rng(3).integers(0, np.repeat(levels, [4, 4, 3], axis=0).T)
     steps = 4.0 / (np.repeat(levels, [4, 4, 3], axis=0).T - 1)
     exact = (codes * steps - 1.0).astype(np.float32)  # binary fractions: K - 1 = 1, 4, 8
-    got, clipped = encode(jax.random.key(1), exact, LAYOUT, RANGE)
+    got, clipped = encode(jax.random.key(1), exact, _layout(), RANGE)
     assert np.array_equal(got, codes)
     assert not clipped.any()
     wild = exact.copy()
     wild[2, :3], wild[5] = [99.0, -99.0, np.inf], np.float32(-np.inf)
-    got, clipped = encode(jax.random.key(1), wild, LAYOUT, RANGE)
+    got, clipped = encode(jax.random.key(1), wild, _layout(), RANGE)
     top = np.repeat(levels, [4, 4, 3], axis=0).T - 1
     assert got[2, :3].tolist() == [top[2, 0], 0, top[2, 2]]
     assert not got[5].any()
@@ -83,16 +86,16 @@ def test_draws_are_those_documented(chunk, monkeypatch):
     jax.clear_caches()  # the chunk is read while tracing
     members = [7, 3, 11, 100, 0, 5, 8]
     updates, key = updates_of(seed=1), jax.random.key(5)
-    codes = encode(key, updates, LAYOUT, RANGE, members)[0]
+    codes = encode(key, updates, _layout(), RANGE, members)[0]
     length = min(4, chunk)  # of the widest segment
     for slot, member in enumerate(members):
-        for segment, (start, stop) in enumerate(LAYOUT.bounds):
+        for segment, (start, stop) in enumerate(_layout().bounds):
             own = jax.random.fold_in(jax.random.fold_in(key, member), segment)
             words = np.concatenate([
                 jax.random.bits(jax.random.fold_in(own, part), (length,), jnp.uint32)
                 for part in range(-(-4 // length))
             ])[: stop - start]  # fmt: skip
-            top = np.float32(LAYOUT.levels_of()[segment, slot] - 1)
+            top = np.float32(_layout().levels_of()[segment, slot] - 1)
             scaled = (updates[slot, start:stop] + np.float32(1)) / (np.float32(4) / top)
             floor = np.floor(scaled)
             up = words < ((scaled - floor) * np.float32(2**32)).astype(np.uint32)
@@ -102,9 +105,9 @@ def test_draws_are_those_documented(chunk, monkeypatch):
 
 def test_a_client_is_coded_the_same_wherever_it_sits():
     other = segment_layout("mc", [[6, 1], [0, 2, 4], [3, 5]], [2, 5, 9], dim=11)
-    seat = np.asarray([6, 1, 0, 2, 4, 3, 5])  # of the clients of LAYOUT, in `other`
+    seat = np.asarray([6, 1, 0, 2, 4, 3, 5])  # of the clients of the layout, in `other`
     updates = updates_of(seed=2)
-    here = encode(jax.random.key(2), updates, LAYOUT, RANGE)[0]
+    here = encode(jax.random.key(2), updates, _layout(), RANGE)[0]
     moved = np.empty_like(updates)
     moved[seat] = updates
     members = np.empty(7, np.int32)
@@ -131,16 +134,16 @@ def exact_mean(layout, totals, counts, value_range):
 @pytest.mark.parametrize("value_range", [(-1.0, 3.0), (-0.5, 0.5), (1000.0, 1001.0)])
 def test_decoding_in_fractions(value_range):
     rng = np.random.default_rng(0)
-    counts = [int(rng.integers(0, len(block.members) + 1)) for block in LAYOUT.blocks]
+    counts = [int(rng.integers(0, len(block.members) + 1)) for block in _layout().blocks]
     totals = [
         rng.integers(0, count * (block.num_levels - 1) + 1, block.stop - block.start)
-        for count, block in zip(counts, LAYOUT.blocks, strict=True)
+        for count, block in zip(counts, _layout().blocks, strict=True)
     ]
-    got = np.asarray(decode(totals, counts, LAYOUT, value_range), np.float64)
-    exact = np.asarray(exact_mean(LAYOUT, totals, counts, value_range))
+    got = np.asarray(decode(totals, counts, _layout(), value_range), np.float64)
+    exact = np.asarray(exact_mean(_layout(), totals, counts, value_range))
     scale = max(map(abs, value_range))
     np.testing.assert_allclose(got, exact, atol=3e-7 * scale, rtol=0)
-    ruled = decode(totals, counts, LAYOUT, value_range, combine=weighted_mean())
+    ruled = decode(totals, counts, _layout(), value_range, combine=weighted_mean())
     np.testing.assert_allclose(ruled, exact, atol=1e-6 * scale, rtol=0)
 
 
@@ -154,9 +157,9 @@ def test_many_levels_near_zero_do_not_cancel():
 
 
 def test_nobody_summed_decodes_to_zeros():
-    totals = [np.zeros(block.stop - block.start, int) for block in LAYOUT.blocks]
+    totals = [np.zeros(block.stop - block.start, int) for block in _layout().blocks]
     for rule in (None, weighted_mean()):
-        assert not decode(totals, [0] * len(totals), LAYOUT, RANGE, rule).any()
+        assert not decode(totals, [0] * len(totals), _layout(), RANGE, rule).any()
 
 
 def test_a_rule_sees_averages_and_counts():
@@ -201,16 +204,16 @@ def test_unbiased_with_the_variance_of_theorem_2():
 
 def test_coding_and_decoding_inside_a_users_program():
     updates, key = jnp.asarray(np.stack([updates_of(seed=s) for s in (0, 1)])), jax.random.key(3)
-    codes, clipped = jax.jit(jax.vmap(lambda own: encode(key, own, LAYOUT, RANGE)))(updates)
+    codes, clipped = jax.jit(jax.vmap(lambda own: encode(key, own, _layout(), RANGE)))(updates)
     totals = [
         codes[:, list(block.members), block.start : block.stop].sum(axis=1, dtype=jnp.uint32)
-        for block in LAYOUT.blocks
+        for block in _layout().blocks
     ]
-    counts = jnp.asarray([len(block.members) for block in LAYOUT.blocks])
-    means = jax.vmap(lambda own: decode(own, counts, LAYOUT, RANGE, weighted_mean()))(totals)
+    counts = jnp.asarray([len(block.members) for block in _layout().blocks])
+    means = jax.vmap(lambda own: decode(own, counts, _layout(), RANGE, weighted_mean()))(totals)
     for r in range(2):
-        one = encode(key, updates[r], LAYOUT, RANGE)
+        one = encode(key, updates[r], _layout(), RANGE)
         assert np.array_equal(codes[r], one[0])
         assert np.array_equal(clipped[r], one[1])
-        again = decode([own[r] for own in totals], counts, LAYOUT, RANGE, weighted_mean())
+        again = decode([own[r] for own in totals], counts, _layout(), RANGE, weighted_mean())
         np.testing.assert_allclose(means[r], again, atol=1e-6)

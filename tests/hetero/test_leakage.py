@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
+import jax
 import numpy as np
 import pytest
 
@@ -22,8 +24,8 @@ from mrsa_jax.hetero import (
 )
 from mrsa_jax.hetero._leakage import SegmentLeakage, SumLeakage
 
-PAIRS = segment_layout("mc", [2, 2, 2], [2, 4, 8], 7)
-OTHER = segment_layout("mc", [2, 2], [2, 4], 6)
+PAIRS = partial(segment_layout, "mc", [2, 2, 2], [2, 4, 8], 7)
+OTHER = partial(segment_layout, "mc", [2, 2], [2, 4], 6)
 
 
 @pytest.mark.parametrize(
@@ -54,19 +56,20 @@ OTHER = segment_layout("mc", [2, 2], [2, 4], 6)
     ],
 )
 def test_rejects(arguments, options, message) -> None:
+    arguments = jax.tree.map(lambda leaf: leaf() if callable(leaf) else leaf, arguments)
     with pytest.raises(mj.ConfigurationError, match=message):
         segment_participation(*arguments, **options)
 
 
 def test_rejects_an_effort_that_is_none() -> None:
-    history = segment_participation(PAIRS, num_rounds=1)
+    history = segment_participation(PAIRS(), num_rounds=1)
     with pytest.raises(mj.ConfigurationError, match="`effort`"):
         segment_leakage(history, effort=-1.0)
 
 
 def test_rows_by_hand() -> None:
     """MC with three groups: row l pairs i with l + 1 - i mod 3."""
-    history = segment_participation(PAIRS, [[1] * 6, [1, 1, 1, 0, 1, 1]])
+    history = segment_participation(PAIRS(), [[1] * 6, [1, 1, 1, 0, 1, 1]])
     assert history.bounds == ((0, 3), (3, 5), (5, 7))
     assert np.allclose(history.shares, [3 / 7, 2 / 7, 2 / 7])
     both = [  # segment 0: {0, 1}, {2}; 1: {0, 2}, {1}; 2: {0}, {1, 2}
@@ -92,8 +95,8 @@ def test_all_five_rows_are_read_by_the_fourth() -> None:
     rows = np.ones((2, 5, 6), bool)
     rows[1, 3:, 3] = False  # V3 and V4
     rows[0, 4, 2] = False  # lost after its input arrived: it is in the sum
-    one = segment_participation(PAIRS, rows)
-    other = segment_participation(PAIRS, rows[:, 3])
+    one = segment_participation(PAIRS(), rows)
+    other = segment_participation(PAIRS(), rows[:, 3])
     for a, b in zip(one.participation, other.participation, strict=True):
         assert np.array_equal(a, b)
     assert one.participation[0][0].all() == other.participation[0][0].all()
@@ -102,10 +105,10 @@ def test_all_five_rows_are_read_by_the_fourth() -> None:
 
 def test_what_failed_was_not_learnt() -> None:
     failed = int(mj.Status.UNRELIABLE)
-    history = segment_participation(PAIRS, status=[0, failed, 0])
+    history = segment_participation(PAIRS(), status=[0, failed, 0])
     assert history.rounds[0].tolist() == [0, 0, 2, 2]
     assert history.plain.any(axis=1).tolist() == [True, False, True]
-    history = segment_participation(PAIRS, status=[[0, failed, 0, 0, failed, failed]])
+    history = segment_participation(PAIRS(), status=[[0, failed, 0, 0, failed, failed]])
     assert [rows.sum() for rows in history.participation] == [4, 6, 0]
     assert history.plain.all()
     found = segment_leakage(history)
@@ -117,14 +120,14 @@ def test_what_failed_was_not_learnt() -> None:
 
 def test_clients_of_the_slots_and_skipped_rounds() -> None:
     history = segment_participation(
-        [PAIRS, None, PAIRS],
+        [PAIRS(), None, PAIRS()],
         members=[[9, 7, 5, 3, 1, 0], [], [0, 1, 2, 3, 4, 5]],
         num_clients=11,
     )
     assert history.participation[0].shape == (4, 11)
     assert np.flatnonzero(history.participation[0][0]).tolist() == [3, 5, 7, 9]
     assert history.rounds[0].tolist() == [0, 0, 2, 2]
-    same = segment_participation(PAIRS, members=[4, 5, 6, 7, 8, 9], num_rounds=2)
+    same = segment_participation(PAIRS(), members=[4, 5, 6, 7, 8, 9], num_rounds=2)
     assert same.participation[0].shape == (4, 10)
     assert not same.participation[0][:, :4].any()
 
@@ -343,14 +346,15 @@ def test_some_segments_fall_before_others() -> None:
 
 
 N, K, T, ROUNDS = 24, 12, 4, 80
-WITH_BLOCKS = mj.selection.batch_partitioning(N, K, T)
 
 
 @pytest.mark.parametrize("ranked", [False, True])
 def test_blocks_that_are_split_lose_their_guarantee(ranked: bool) -> None:
     """Batch partitioning with T = 4: blocks cut by groups hide in their pieces only."""
     cohorts = np.asarray(
-        mj.selection.rollout(0, WITH_BLOCKS, mj.availability.independent(0.05), ROUNDS)
+        mj.selection.rollout(
+            0, mj.selection.batch_partitioning(N, K, T), mj.availability.independent(0.05), ROUNDS
+        )
     )
     pieces = np.arange(N) // 2 % 3  # pairs: every block of four lies in two groups
 

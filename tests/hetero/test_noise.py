@@ -1,5 +1,6 @@
 """Noise in blocks of unequal quantizers: every integer accounted for, real messages alike."""
 
+import functools
 import math
 
 import jax
@@ -12,22 +13,26 @@ from mrsa_jax.hetero import decode, encode, segment_average, segment_layout
 
 RANGE = (-1.0, 1.0)
 N, D, BITS = 6, 31, 14
-LAYOUT = segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=D, modulus_bits=BITS)
-KEY = jax.random.key(4)
-NOISE = mj.dp.skellam(0.25)
-UPDATES = jnp.asarray(np.random.default_rng(0).uniform(-0.3, 0.3, (N, D)).astype(np.float32))
+_layout = functools.cache(
+    lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=D, modulus_bits=BITS)
+)
+_key = functools.cache(lambda: jax.random.key(4))
+_noise = functools.cache(lambda: mj.dp.skellam(0.25))
+_updates = functools.cache(
+    lambda: jnp.asarray(np.random.default_rng(0).uniform(-0.3, 0.3, (N, D)).astype(np.float32))
+)
 LOST = np.ones((5, N), bool)
 LOST[3:, 5] = False
 
 
 def terms_of(noise) -> np.ndarray:
     """Return codes and noise as plain integers, each drawn by the path that a seed means."""
-    codes, _ = encode(KEY, UPDATES, LAYOUT, RANGE)
+    codes, _ = encode(_key(), _updates(), _layout(), RANGE)
     drawn = np.zeros((N, D), np.int64)
-    for segment, (start, stop) in enumerate(LAYOUT.bounds):
+    for segment, (start, stop) in enumerate(_layout().bounds):
         for slot in range(N):
-            step = 2.0 / (int(LAYOUT.levels_of()[segment, slot]) - 1)
-            key = mj._streams.fold(KEY, slot, segment, 0, int(mj._streams.Stream.NOISE))
+            step = 2.0 / (int(_layout().levels_of()[segment, slot]) - 1)
+            key = mj._streams.fold(_key(), slot, segment, 0, int(mj._streams.Stream.NOISE))
             own = noise.on(float(np.float32(step)))
             drawn[slot, start:stop] = own.sample(key, (stop - start,))
     return np.asarray(codes, np.int64) + drawn
@@ -35,30 +40,30 @@ def terms_of(noise) -> np.ndarray:
 
 def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
     averages = [
-        segment_average(LAYOUT, RANGE, fidelity=fidelity, noise=NOISE)
+        segment_average(_layout(), RANGE, fidelity=fidelity, noise=_noise())
         for fidelity in ("array", "sets")
     ]
     alive = jnp.asarray(LOST)
     members = jnp.arange(N)
-    outs = [own.aggregate(KEY, own.init(), UPDATES, members, alive)[0] for own in averages]
-    traced = jax.jit(lambda own, key: own.aggregate(key, own.init(), UPDATES, members, alive)[0])
-    outs.append(traced(averages[1], KEY))
+    outs = [own.aggregate(_key(), own.init(), _updates(), members, alive)[0] for own in averages]
+    traced = jax.jit(lambda own, key: own.aggregate(key, own.init(), _updates(), members, alive)[0])
+    outs.append(traced(averages[1], _key()))
     for out in outs[1:]:
         jax.tree.map(np.testing.assert_array_equal, outs[0], out)
 
-    terms, counts = terms_of(NOISE), np.asarray(outs[0].counts)
+    terms, counts = terms_of(_noise()), np.asarray(outs[0].counts)
     summed = np.asarray(outs[0].summed)
     assert summed.sum() >= 4
-    residues, _ = encode(KEY, UPDATES, LAYOUT, RANGE, noise=NOISE)
+    residues, _ = encode(_key(), _updates(), _layout(), RANGE, noise=_noise())
     assert np.array_equal(residues, terms % 2**BITS)
     graph = ~np.eye(N, dtype=bool)
-    real = mj.protocol.run(np.asarray(residues), graph, LOST, 4, plan=LAYOUT.plan)
+    real = mj.protocol.run(np.asarray(residues), graph, LOST, 4, plan=_layout().plan)
     assert real.status == mj.Status.OK
 
     exact = np.zeros(D)
     learned = np.asarray(outs[0].learned)
-    place = dict.fromkeys(range(LAYOUT.num_segments), 0)
-    for number, block in enumerate(LAYOUT.blocks):
+    place = dict.fromkeys(range(_layout().num_segments), 0)
+    for number, block in enumerate(_layout().blocks):
         here = [slot for slot in block.members if summed[slot]]
         total = terms[here, block.start : block.stop].sum(axis=0)
         width = block.stop - block.start
@@ -70,7 +75,7 @@ def test_all_ways_to_sum_agree_and_are_codes_and_noise() -> None:
             len(here) * -1.0 + total * 2.0 / (block.num_levels - 1)
         ) / summed.sum()
     assert np.abs(np.asarray(outs[0].update) - exact).max() < 1e-5
-    again = decode(real.totals, counts, LAYOUT, RANGE, has_noise=True)
+    again = decode(real.totals, counts, _layout(), RANGE, has_noise=True)
     assert np.array_equal(again, outs[0].update)
     assert outs[0].wrapped == 0
 
@@ -80,9 +85,9 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
     noise = mj.dp.discrete_gaussian(7.0)
     updates = jnp.ones((6, 3000))
     own = segment_average(tight, RANGE, noise=noise, fidelity="sets")
-    out, _ = own.aggregate(KEY, own.init(), updates, jnp.arange(6), jnp.ones(6, bool))
-    residues, _ = encode(KEY, updates, tight, RANGE, noise=noise)
-    plain, _ = encode(KEY, updates, tight, RANGE)
+    out, _ = own.aggregate(_key(), own.init(), updates, jnp.arange(6), jnp.ones(6, bool))
+    residues, _ = encode(_key(), updates, tight, RANGE, noise=noise)
+    plain, _ = encode(_key(), updates, tight, RANGE)
     wrapped = 0
     for block in tight.blocks:
         # of noise so small that a term alone stays near its code
@@ -100,9 +105,9 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
     for extra in ({"combine": rule}, {"byzantine": attack}):
         outs = []
         for fidelity in ("array", "sets"):
-            average = segment_average(LAYOUT, RANGE, noise=NOISE, fidelity=fidelity, **extra)
+            average = segment_average(_layout(), RANGE, noise=_noise(), fidelity=fidelity, **extra)
             out, _ = average.aggregate(
-                KEY, average.init(), UPDATES, jnp.arange(N), jnp.ones(N, bool)
+                _key(), average.init(), _updates(), jnp.arange(N), jnp.ones(N, bool)
             )
             outs.append(out)
         jax.tree.map(np.testing.assert_array_equal, *outs)
@@ -110,18 +115,18 @@ def test_wraps_and_robust_rules_and_attackers() -> None:
 
 
 def test_clip_norm_bounds_what_a_client_changes() -> None:
-    average = segment_average(LAYOUT, RANGE, noise=NOISE, clip_norm=0.5, fidelity="sets")
-    plain = segment_average(LAYOUT, RANGE, noise=NOISE, fidelity="sets")
+    average = segment_average(_layout(), RANGE, noise=_noise(), clip_norm=0.5, fidelity="sets")
+    plain = segment_average(_layout(), RANGE, noise=_noise(), fidelity="sets")
     assert plain.sensitivity == math.inf
-    steps = 2.0 / (LAYOUT.levels_of() - 1.0)
-    lengths = np.asarray([stop - start for start, stop in LAYOUT.bounds])
+    steps = 2.0 / (_layout().levels_of() - 1.0)
+    lengths = np.asarray([stop - start for start, stop in _layout().bounds])
     worst = 0.5 + np.sqrt((lengths[:, None] * steps**2).sum(axis=0)).max()
     assert worst <= average.sensitivity <= worst * 1.001
     # short updates as they are, long ones at the norm
     everybody = jnp.ones(N, bool)
-    short = UPDATES * 0.1
+    short = _updates() * 0.1
     outs = [
-        own.aggregate(KEY, own.init(), short, jnp.arange(N), everybody)[0]
+        own.aggregate(_key(), own.init(), short, jnp.arange(N), everybody)[0]
         for own in (average, plain)
     ]
     assert np.array_equal(outs[0].update, outs[1].update)
@@ -130,11 +135,11 @@ def test_clip_norm_bounds_what_a_client_changes() -> None:
     rows = [np.full(D, 1e30), np.eye(D)[3] * 9, random.normal(size=D), np.full(D, 0.01),
             np.where(np.arange(D) % 2, np.nan, 1.0)]  # fmt: skip
     zeros = average.aggregate(
-        KEY, average.init(), UPDATES.at[1].set(0.0), jnp.arange(N), everybody
+        _key(), average.init(), _updates().at[1].set(0.0), jnp.arange(N), everybody
     )[0]
     for row in rows:
         out = average.aggregate(
-            KEY, average.init(), UPDATES.at[1].set(jnp.asarray(row, jnp.float32)),
+            _key(), average.init(), _updates().at[1].set(jnp.asarray(row, jnp.float32)),
             jnp.arange(N), everybody,
         )[0]  # fmt: skip
         change = N * np.linalg.norm(np.asarray(out.update - zeros.update, np.float64))
@@ -145,18 +150,22 @@ def test_clip_norm_bounds_what_a_client_changes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"layout": segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)}, "must have rings of 2"),
         (
-            {"noise": mj.dp.skellam(1e8)},
+            {"layout": lambda: segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7)},
+            "must have rings of 2",
+        ),
+        (
+            {"noise": lambda: mj.dp.skellam(1e8)},
             "`modulus_bits` must leave room for noise: .* chance of 1 .*; got 14",
         ),
-        ({"clip_rule": mj.quantize.following_range(4.0)}, "`clip_rule` must be left out"),
+        ({"clip_rule": lambda: mj.quantize.following_range(4.0)}, "`clip_rule` must be left out"),
         ({"clip_norm": 0.0}, "`clip_norm` must lie in"),
         ({"clip_norm": 1.0, "value_range": (0.5, 1.0)}, "`value_range` must hold 0"),
     ],
 )
 def test_refuses_what_breaks_the_account(change, message) -> None:
+    change = {name: value() if callable(value) else value for name, value in change.items()}
     with pytest.raises(mj.ConfigurationError, match=message):
-        segment_average(**({"layout": LAYOUT, "value_range": RANGE, "noise": NOISE} | change))
+        segment_average(**({"layout": _layout(), "value_range": RANGE, "noise": _noise()} | change))
     with pytest.raises(mj.ConfigurationError, match="`modulus_bits` must leave room"):
         segment_layout("mc", [2, 2, 2], [2, 5, 9], dim=7, modulus_bits=3)

@@ -18,12 +18,12 @@ from mrsa_jax import hetero
 from mrsa_jax._errors import ConfigurationError
 
 RULES = {
-    "weighted_mean": hetero.weighted_mean(),
-    "coordinate_median": hetero.coordinate_median(),
-    "plain_median": hetero.coordinate_median(weighted=False),
-    "trimmed_mean": hetero.trimmed_mean(0.2),
-    "geometric_median": hetero.geometric_median(60),
-    "krum": hetero.krum(1, 2),
+    "weighted_mean": lambda: hetero.weighted_mean(),
+    "coordinate_median": lambda: hetero.coordinate_median(),
+    "plain_median": lambda: hetero.coordinate_median(weighted=False),
+    "trimmed_mean": lambda: hetero.trimmed_mean(0.2),
+    "geometric_median": lambda: hetero.geometric_median(60),
+    "krum": lambda: hetero.krum(1, 2),
 }
 ROBUST = [name for name in RULES if name != "weighted_mean"]
 BLOCKS, DIM = 6, 3  # one shape, compiled once
@@ -74,7 +74,7 @@ def test_every_rule_is_in_the_table():
     public = [inspect.unwrap(getattr(hetero, name)) for name in hetero.__all__ if name.islower()]
     factories = [own for own in public if own.__module__.endswith("hetero._robust")]
     built = {own.__globals__[own.__annotations__["return"]] for own in factories}
-    assert {type(rule) for rule in RULES.values()} == built
+    assert {type(rule()) for rule in RULES.values()} == built
 
 
 def test_weighted_median_by_hand():
@@ -238,7 +238,7 @@ def good_ranges(values: np.ndarray, is_bad: np.ndarray) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("name", ["plain_median", "coordinate_median", "trimmed_mean"])
 def test_no_scale_lets_a_minority_out_of_the_good_range(name, num_bad):
     """Nor do weights: their sums reach beyond float32 where each is within."""
-    rule = hetero.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]
+    rule = hetero.trimmed_mean(1 / 3) if name == "trimmed_mean" else RULES[name]()
     values, weights, is_bad = hostile_cases(num_bad)
     found = np.asarray(jax.vmap(rule)(jnp.asarray(values), jnp.asarray(weights)))
     low, high = good_ranges(values, is_bad)
@@ -359,7 +359,7 @@ def test_krum_never_takes_a_far_block_or_an_absent_one():
 @pytest.mark.parametrize("name", RULES)
 def test_contract(name):
     """Absent blocks may hold anything; jit and vmap change nothing; order of blocks neither."""
-    rule, (values, weights) = RULES[name], sample(7)
+    rule, (values, weights) = RULES[name](), sample(7)
     assert isinstance(rule, hetero.RobustRule)
     expected = rule(values, weights)
     assert expected.shape == (DIM,)
@@ -384,7 +384,7 @@ def test_contract(name):
 
 @pytest.mark.parametrize("name", ROBUST)
 def test_blocks_that_are_not_finite_are_left_out(name):
-    rule, (values, weights) = RULES[name], sample(8)
+    rule, (values, weights) = RULES[name](), sample(8)
     spoilt, gone = values.copy(), weights.copy()
     spoilt[0] = [np.nan, np.inf, -np.inf]
     gone[0] = 0.0
@@ -398,7 +398,7 @@ def test_infinite_weights_count_as_absent(name):
     for infinite in (np.inf, np.nan):
         spoilt, gone = weights.copy(), weights.copy()
         spoilt[1], gone[1] = infinite, 0.0
-        np.testing.assert_array_equal(RULES[name](values, spoilt), RULES[name](values, gone))
+        np.testing.assert_array_equal(RULES[name]()(values, spoilt), RULES[name]()(values, gone))
 
 
 def test_the_mean_has_no_defence():
@@ -412,7 +412,7 @@ def test_the_mean_has_no_defence():
 @pytest.mark.parametrize("name", RULES)
 def test_equal_blocks_come_back(name):
     row = np.asarray([0.25, -3.0, 1e-3], np.float32)
-    found = RULES[name](np.tile(row, (BLOCKS, 1)), np.asarray([1, 2, 0, 4, 5, 6]))
+    found = RULES[name]()(np.tile(row, (BLOCKS, 1)), np.asarray([1, 2, 0, 4, 5, 6]))
     np.testing.assert_allclose(np.asarray(found), row, rtol=3e-7)
 
 

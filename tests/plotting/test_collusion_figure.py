@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import matplotlib.pyplot as plt
@@ -14,8 +15,8 @@ from mrsa_jax.privacy import collusion_risk
 
 P = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 1, 1, 0, 1]], bool)
 FRACTIONS = [0.4, 0.0, 0.2]
-SUMS = collusion_risk(0, P, FRACTIONS, 200)
-BOTH = collusion_risk(0, P[::-1], FRACTIONS, 200, degree=2, threshold=1)
+_sums = functools.cache(lambda: collusion_risk(0, P, FRACTIONS, 200))
+_both = functools.cache(lambda: collusion_risk(0, P[::-1], FRACTIONS, 200, degree=2, threshold=1))
 
 
 def test_rejects_what_it_cannot_show() -> None:
@@ -24,19 +25,21 @@ def test_rejects_what_it_cannot_show() -> None:
         with pytest.raises(mj.ConfigurationError, match="`results` must map labels to chances of"):
             plot_exposure_routes(results)
     with pytest.raises(mj.ConfigurationError, match="`who` must be a known choice of clients"):
-        inspect.unwrap(plot_exposure_routes)({"mine": SUMS}, who="all")  # type: ignore[arg-type]
+        inspect.unwrap(plot_exposure_routes)({"mine": _sums()}, who="all")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("who", ["each", "any"])
 def test_lines_are_the_rates_in_order(who: str) -> None:
-    ax = plot_exposure_routes({"Random": SUMS, "mine": BOTH}, who=who)  # type: ignore[arg-type]
+    ax = plot_exposure_routes({"Random": _sums(), "mine": _both()}, who=who)  # type: ignore[arg-type]
     lines = ax.get_lines()
     assert [line.get_color() for line in lines] == [scheme_colour("Random")] * 2 + [
         scheme_colour("mine")
     ] * 3
     order = np.argsort(FRACTIONS)
     for line, route in zip(
-        lines, (SUMS.either, SUMS.sums, BOTH.either, BOTH.sums, BOTH.neighbours), strict=True
+        lines,
+        (_sums().either, _sums().sums, _both().either, _both().sums, _both().neighbours),
+        strict=True,
     ):
         assert route is not None
         np.testing.assert_allclose(line.get_xdata(), [0.0, 20.0, 40.0])
@@ -53,6 +56,6 @@ def test_lines_are_the_rates_in_order(who: str) -> None:
 
 
 def test_sums_alone_need_no_routes() -> None:
-    ax = plot_exposure_routes({"mine": SUMS})
+    ax = plot_exposure_routes({"mine": _sums()})
     assert len(ax.get_lines()) == 1
     plt.close("all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 
 import numpy as np
@@ -11,26 +12,26 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 from mrsa_jax.privacy import PolicyPrivacy, policy_privacy, strong_privacy
 
-SELECTOR = mj.selection.batch_partitioning(12, 6, 3)
-ONLINE = mj.availability.independent(0.05)
+_selector = functools.cache(lambda: mj.selection.batch_partitioning(12, 6, 3))
+_online = functools.cache(lambda: mj.availability.independent(0.05))
 RATES = [0.0, 0.05]
 
 
 def test_settings_that_make_no_sense() -> None:
     plain = inspect.unwrap(policy_privacy)
     with pytest.raises(ConfigurationError, match="`policies` must be known policies: ignore"):
-        plain(0, SELECTOR, ONLINE, RATES, 5, 2, blocks=3, policies=("drop",))
+        plain(0, _selector(), _online(), RATES, 5, 2, blocks=3, policies=("drop",))
     with pytest.raises(ConfigurationError, match="`step_dropout_rate` must lie in"):
-        plain(0, SELECTOR, ONLINE, [1.5], 5, 2, blocks=3)
+        plain(0, _selector(), _online(), [1.5], 5, 2, blocks=3)
     with pytest.raises(ConfigurationError, match="`step_dropout_rates` must be a vector"):
-        plain(0, SELECTOR, ONLINE, [[0.1]], 5, 2, blocks=3)
+        plain(0, _selector(), _online(), [[0.1]], 5, 2, blocks=3)
     with pytest.raises(ConfigurationError, match="`blocks` must be a block size, or 12"):
-        plain(0, SELECTOR, ONLINE, [0.1], 5, 2, blocks=[0, 1])
+        plain(0, _selector(), _online(), [0.1], 5, 2, blocks=[0, 1])
 
 
 @pytest.fixture(scope="module")
 def found() -> PolicyPrivacy:
-    return policy_privacy(0, SELECTOR, ONLINE, RATES, 40, 3, blocks=3)
+    return policy_privacy(0, _selector(), _online(), RATES, 40, 3, blocks=3)
 
 
 def test_only_ignoring_loses_the_target(found: PolicyPrivacy) -> None:
@@ -61,7 +62,7 @@ def test_it_is_what_the_rollouts_say(found: PolicyPrivacy) -> None:
         for r, rate in enumerate(RATES):
             steps = mj.availability.independent_steps(rate)
             played = mj.selection.rollout_rounds(
-                0, SELECTOR, ONLINE, steps, 40, policy=policy, blocks=3, num_trials=3
+                0, _selector(), _online(), steps, 40, policy=policy, blocks=3, num_trials=3
             )
             P, asked = np.asarray(played.participation), np.asarray(played.survivors)[:, :, 0]
             for b in range(3):

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ ONES = {
     "gradient_bound": 1.0,
     "squared_distance": 1.0,
 }
-UNIT = convex_constants(**ONES)
+UNIT = partial(convex_constants, **ONES)
 
 
 def _raw(function: Callable) -> Callable:
@@ -74,15 +75,16 @@ def test_misuse_of_constants(changes: dict, message: str) -> None:
         ((8, 4, 2, 9, 4.0, UNIT), {"local_steps": 0}, "`local_steps` must be at least 1; got 0"),
         ((8, 4, 2, 9, 4.0, UNIT), {"form": "correct"}, "did you mean 'corrected'"),
         (
-            (8, 4, 2, 9, 4.0, convex_constants(**ONES, client_minima=[0.0, -1.0])),
+            (8, 4, 2, 9, 4.0, partial(convex_constants, **ONES, client_minima=[0.0, -1.0])),
             {},
             "`constants` must hold .* got '2 client minima, 8 clients'",
         ),
     ],
 )
 def test_misuse_of_the_bound(arguments: tuple, options: dict, message: str) -> None:
+    *sizes, constants = arguments
     with pytest.raises(ConfigurationError, match=message):
-        _raw(convergence_bound)(*arguments, **options)
+        _raw(convergence_bound)(*sizes, constants(), **options)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def _simulate(n: int, selector: object, **options: object) -> object:
     ("cardinality", "printed"), [(12.0, 0.0617293646), (6.0, 0.1158779301), (1.2, 0.3885318833)]
 )
 def test_published_sanity_values(cardinality: float, printed: float) -> None:
-    value = convergence_bound(120, 12, 1, 100, cardinality, UNIT, form="printed")
+    value = convergence_bound(120, 12, 1, 100, cardinality, UNIT(), form="printed")
     assert value == pytest.approx(printed, abs=5e-11)
 
 
@@ -136,16 +138,16 @@ def test_printed_takes_jensen_the_wrong_way() -> None:
     rates = (2.0 * alpha_beta + 4.0) / (8.0 + executed - 1.0)
     exact = stats.binom(100, 0.1).pmf(executed) @ rates
     assert exact == pytest.approx(0.4012, abs=5e-5)
-    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT) == pytest.approx(exact, rel=1e-12)
+    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT()) == pytest.approx(exact, rel=1e-12)
     # No round is skipped: both forms agree. Every round is: the start's bound remains.
     both = [
-        convergence_bound(120, 12, 1, 100, 12.0, UNIT, form=f) for f in ("printed", "corrected")
+        convergence_bound(120, 12, 1, 100, 12.0, UNIT(), form=f) for f in ("printed", "corrected")
     ]
     assert both[0] == both[1]
-    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT) == pytest.approx(rates[0], rel=1e-14)
+    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT()) == pytest.approx(rates[0], rel=1e-14)
     for c in (0.5, 3.0, 9.0):
         printed, right = (
-            convergence_bound(120, 12, 1, 50, c, UNIT, form=f) for f in ("printed", "corrected")
+            convergence_bound(120, 12, 1, 50, c, UNIT(), form=f) for f in ("printed", "corrected")
         )
         assert printed < right
 
@@ -186,7 +188,7 @@ def test_everybody_draws_without_variance() -> None:
     """K = N (also T = N): beta is 0 in both forms."""
     for t in (1, 3, 6):
         for form in ("printed", "corrected"):
-            value = convergence_bound(6, 6, t, 10, 6.0, UNIT, form=form)
+            value = convergence_bound(6, 6, t, 10, 6.0, UNIT(), form=form)
             assert value == pytest.approx((2.0 + 4.0) / 17.0, rel=1e-14)
 
 

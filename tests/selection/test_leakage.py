@@ -19,20 +19,20 @@ from mrsa_jax.selection import (
 
 N, K, T, ROUNDS = 24, 6, 3, 150
 AVAILABILITY = {
-    "independent": independent(0.1),
-    "markov": markov(0.1, 12.0),
-    "cyclic": cyclic([0.0, 0.3]),
-    "diurnal": diurnal(0.2, 0.2, 12, np.arange(N) // 6 * 3),
-    "replay": replay(np.random.default_rng(1).random((40, N)) < 0.9, start="random"),
+    "independent": lambda: independent(0.1),
+    "markov": lambda: markov(0.1, 12.0),
+    "cyclic": lambda: cyclic([0.0, 0.3]),
+    "diurnal": lambda: diurnal(0.2, 0.2, 12, np.arange(N) // 6 * 3),
+    "replay": lambda: replay(np.random.default_rng(1).random((40, N)) < 0.9, start="random"),
 }
 WITH_BLOCKS = {
-    "batch_partitioning": batch_partitioning(N, K, T),
-    "separated": minimum_separation(batch_partitioning(N, K, T), 2),
+    "batch_partitioning": lambda: batch_partitioning(N, K, T),
+    "separated": lambda: minimum_separation(batch_partitioning(N, K, T), 2),
 }
 WITHOUT = {
-    "power_of_choice": power_of_choice(N, K, 12),
-    "separated": minimum_separation(uniform(N, K), 3),
-    "poisson": poisson(N, np.linspace(0.1, 0.4, N)),
+    "power_of_choice": lambda: power_of_choice(N, K, 12),
+    "separated": lambda: minimum_separation(uniform(N, K), 3),
+    "poisson": lambda: poisson(N, np.linspace(0.1, 0.4, N)),
 }
 
 
@@ -42,7 +42,7 @@ WITHOUT = {
 )
 def test_blocks_keep_the_target(name: str, model: str) -> None:
     """Whatever the availability: columns are equal within blocks, and nobody is exposed."""
-    history = rollout_trials(1, WITH_BLOCKS[name], AVAILABILITY[model], ROUNDS, 2)
+    history = rollout_trials(1, WITH_BLOCKS[name](), AVAILABILITY[model](), ROUNDS, 2)
     assert history.any(axis=(1, 2)).all()
     for trial in np.asarray(history):
         strong = mj.privacy.strong_privacy(trial)
@@ -54,8 +54,8 @@ def test_blocks_keep_the_target(name: str, model: str) -> None:
 @pytest.mark.parametrize("name", WITHOUT)
 def test_schemes_without_blocks_expose_everybody(name: str) -> None:
     """After several times N rounds the server has every client's update."""
-    selector: Selector = WITHOUT[name]
-    history = np.asarray(rollout_trials(2, selector, AVAILABILITY["markov"], ROUNDS, 1))[0]
+    selector: Selector = WITHOUT[name]()
+    history = np.asarray(rollout_trials(2, selector, AVAILABILITY["markov"](), ROUNDS, 1))[0]
     first = mj.privacy.first_exposure(history)
     assert (first >= 0).all()
     assert first.max() >= N - 1  # full rank needs N sums

@@ -20,16 +20,22 @@ def picks(targets=(1, 2, 3)):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("make", "message"),
     [
-        (([], [], []), "`seeds` must be as many as the other lists, and at least one; got 0"),
-        (([1], picks((2,)), []), "`seeds` must be as many as the other lists"),
-        (([1, 2], [uniform(12, 6), uniform(10, 5)], [independent(0.1)] * 2), "of one program"),
+        (
+            lambda: ([], [], []),
+            "`seeds` must be as many as the other lists, and at least one; got 0",
+        ),
+        (lambda: ([1], picks((2,)), []), "`seeds` must be as many as the other lists"),
+        (
+            lambda: ([1, 2], [uniform(12, 6), uniform(10, 5)], [independent(0.1)] * 2),
+            "of one program",
+        ),
     ],
 )
-def test_misuse(arguments, message):
+def test_misuse(make, message):
     with pytest.raises(mj.ConfigurationError) as caught:
-        rollout_many(*arguments, 4, num_trials=2)
+        rollout_many(*make(), 4, num_trials=2)
     assert message in str(caught.value)
 
 

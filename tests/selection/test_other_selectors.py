@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from mrsa_jax.selection import (
     uniform,
 )
 
-ALWAYS = independent(0.0)
+_always = functools.cache(lambda: independent(0.0))
 
 
 def _raw(function: Callable) -> Callable:
@@ -180,7 +181,7 @@ def test_more_candidates_chase_losses() -> None:
         scheme = power_of_choice(
             n, k, d, initial_loss=1.0, final_loss=np.repeat([0.05, 0.8], 10), decay=0.8
         )
-        history = np.asarray(rollout(0, scheme, ALWAYS, 400))
+        history = np.asarray(rollout(0, scheme, _always(), 400))
         shares.append(history[:, 10:].sum() / history.sum())
     assert abs(shares[0] - 0.5) < 5 * math.sqrt(0.25 / 800)  # d = K is uniform
     assert min(shares[1:]) > 0.65
@@ -200,9 +201,11 @@ def test_long_runs_do_not_underflow() -> None:
 
 @pytest.mark.parametrize("b", [1, 2, 4])
 @pytest.mark.parametrize(
-    "inner", [uniform(12, 3), bernoulli(12, 0.4), batch_partitioning(12, 4, 2)], ids=str
+    ("make", "sizes"),
+    [(uniform, (12, 3)), (bernoulli, (12, 0.4)), (batch_partitioning, (12, 4, 2))],
 )
-def test_separation_holds(inner: selection.Selector, b: int) -> None:
+def test_separation_holds(make: Callable, sizes: tuple[float, ...], b: int) -> None:
+    inner = make(*sizes)
     history = np.asarray(rollout_trials(1, minimum_separation(inner, b), independent(0.2), 60, 4))
     for trial in history:
         for column in trial.T:

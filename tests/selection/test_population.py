@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections import Counter
@@ -28,7 +29,7 @@ from mrsa_jax.selection import (
 )
 
 POLICIES = ("keep", "refill", "reform")
-ALWAYS = independent(0.0)
+_always = functools.cache(lambda: independent(0.0))
 
 
 def _raw(function: Callable) -> Callable:
@@ -50,7 +51,10 @@ def _raw(function: Callable) -> Callable:
         (lambda: _raw(form_blocks)([[0, 1], [1]], 1), "`members` must be"),
         (lambda: _raw(form_blocks)([[1, 1]], 0), "`privacy_target` must be at least 1; got 0"),
         (lambda: _raw(form_blocks)([[1, 1]], 1, "reforn"), "did you mean 'reform'"),
-        (lambda: _roll([[1, 1]], 3, 2, ALWAYS), "`cohort_size` must be a multiple of `privacy_tar"),
+        (
+            lambda: _roll([[1, 1]], 3, 2, _always()),
+            "`cohort_size` must be a multiple of `privacy_tar",
+        ),
         (lambda: _roll([[1, 1]], 2, 2, independent([0.1])), "`dropout_rate` must be one rate or 2"),
         (lambda: _roll([[1, 1]], 2, 2, 0.1), "`availability` must have"),
     ],
@@ -142,7 +146,7 @@ def test_blocks_by_hand() -> None:
 def test_nobody_ever_there() -> None:
     for policy in POLICIES:
         assert (form_blocks(np.zeros((3, 4), bool), 2, policy) == -1).all()
-        history = rollout_population(0, np.zeros((3, 4), bool), 2, 2, ALWAYS, policy=policy)
+        history = rollout_population(0, np.zeros((3, 4), bool), 2, 2, _always(), policy=policy)
         assert not history.any()
 
 
@@ -205,7 +209,7 @@ def test_cohorts_are_whole_blocks_of_available_members(policy: str) -> None:
     members = changing_population(1, 14, 60, arrival_rate=0.4, departure_rate=0.03)
     labels = form_blocks(members, 2, policy)
     # Everybody is online: exactly the rounds with K/T whole blocks work.
-    history = np.asarray(rollout_population(5, members, 6, 2, ALWAYS, policy=policy))
+    history = np.asarray(rollout_population(5, members, 6, 2, _always(), policy=policy))
     assert history.shape == members.shape
     for row, own in zip(history, labels, strict=True):
         sizes = Counter(own[own >= 0].tolist())
@@ -225,7 +229,7 @@ def test_least_used_blocks_come_first() -> None:
     """Four blocks, one a round: everybody once in four rounds, newcomers first after that."""
     members = np.ones((9, 10), bool)
     members[:4, 8:] = False
-    history = np.asarray(rollout_population(0, members, 2, 2, ALWAYS, fairness="greedy"))
+    history = np.asarray(rollout_population(0, members, 2, 2, _always(), fairness="greedy"))
     assert (history[:4, :8].sum(0) == 1).all()
     assert history[4, 8:].all()
     assert (history.sum(0)[:8].max() - history.sum(0)[:8].min()) <= 1
@@ -291,7 +295,7 @@ def test_one_leaver_by_hand() -> None:
     members = np.array([[1, 1, 1, 1, 0]] * 6 + [[1, 0, 1, 1, 1]] * 6)
     seen = {
         policy: np.unique(
-            np.asarray(rollout_population(0, members, 2, 2, ALWAYS, policy=policy)), axis=0
+            np.asarray(rollout_population(0, members, 2, 2, _always(), policy=policy)), axis=0
         )
         .astype(int)
         .tolist()
@@ -324,7 +328,7 @@ def test_reforming_breaks_weak_privacy_too() -> None:
     members[20:, 1] = False
     members[40:, 4] = False
     kept, anew = (
-        np.asarray(rollout_population(1, members, 4, 2, ALWAYS, policy=policy))
+        np.asarray(rollout_population(1, members, 4, 2, _always(), policy=policy))
         for policy in ("keep", "reform")
     )
     assert _weak_by_enumeration(kept) >= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import jax
@@ -32,16 +33,16 @@ from mrsa_jax.selection import (
 
 RATES = [0.1, 0.2, 0.3, 0.4, 0.5]
 SELECTORS = {
-    "uniform": uniform(12, 4),
-    "weighted": weighted(12, 4),
-    "partition": partition(12, 4),
-    "batch_partitioning": batch_partitioning(12, 4, 2),
-    "greedy": batch_partitioning(12, 4, 2, "greedy"),
-    "any": batch_partitioning(12, 4, 2, "uniform"),
-    "bernoulli": bernoulli(12, 0.4),
+    "uniform": lambda: uniform(12, 4),
+    "weighted": lambda: weighted(12, 4),
+    "partition": lambda: partition(12, 4),
+    "batch_partitioning": lambda: batch_partitioning(12, 4, 2),
+    "greedy": lambda: batch_partitioning(12, 4, 2, "greedy"),
+    "any": lambda: batch_partitioning(12, 4, 2, "uniform"),
+    "bernoulli": lambda: bernoulli(12, 0.4),
 }
 SELECTOR = SELECTORS["batch_partitioning"]
-ONLINE = independent(np.resize(RATES, 12))
+ONLINE = partial(independent, np.resize(RATES, 12))
 
 
 def limit_work(monkeypatch: pytest.MonkeyPatch, kind: str, item_bytes: int) -> None:
@@ -54,13 +55,17 @@ def limit_work(monkeypatch: pytest.MonkeyPatch, kind: str, item_bytes: int) -> N
         ((0, SELECTOR, ONLINE, 0), "`num_rounds` must be at least 1; got 0"),
         ((0, SELECTOR, ONLINE, 5.0), "`num_rounds` must be an integer; got 5.0"),
         ((0, SELECTOR, ONLINE, 2**31), r"`num_rounds` must be below 2\*\*31"),
-        ((0, SELECTOR, independent([0.1, 0.2]), 5), "`dropout_rate` must be one rate or 12"),
+        (
+            (0, SELECTOR, partial(independent, [0.1, 0.2]), 5),
+            "`dropout_rate` must be one rate or 12",
+        ),
         ((-1, SELECTOR, ONLINE, 5), "`seed` must lie in"),
         ((0, "uniform", ONLINE, 5), "`selector` must have .* got 'uniform'"),
         ((0, SELECTOR, 0.3, 5), "`availability` must have .* got 0.3"),
     ],
 )
 def test_misuse(arguments: tuple, message: str) -> None:
+    arguments = tuple(one() if callable(one) else one for one in arguments)
     with pytest.raises(ConfigurationError, match=message):
         inspect.unwrap(rollout)(*arguments)
     for many in (rollout_trials, rollout_metrics):
@@ -72,32 +77,32 @@ def test_misuse(arguments: tuple, message: str) -> None:
 def test_misuse_of_trials(trials: object) -> None:
     for many in (rollout_trials, rollout_metrics):
         with pytest.raises(ConfigurationError, match="`num_trials` must be"):
-            inspect.unwrap(many)(0, SELECTOR, ONLINE, 5, trials)
+            inspect.unwrap(many)(0, SELECTOR(), ONLINE(), 5, trials)
 
 
 @pytest.mark.parametrize("name", SELECTORS)
 def test_a_trial_does_not_depend_on_its_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    selector = SELECTORS[name]
-    many = rollout_trials(6, selector, ONLINE, 30, 7)
+    selector = SELECTORS[name]()
+    many = rollout_trials(6, selector, ONLINE(), 30, 7)
     assert many.shape == (7, 30, 12)
     assert many.dtype == jnp.bool_
-    assert (many[0] == rollout(6, selector, ONLINE, 30)).all()
-    assert (many[:3] == rollout_trials(6, selector, ONLINE, 30, 3)).all()
+    assert (many[0] == rollout(6, selector, ONLINE(), 30)).all()
+    assert (many[:3] == rollout_trials(6, selector, ONLINE(), 30, 3)).all()
     limit_work(monkeypatch, "selection", 4 * 24)  # two trials in a chunk
-    assert (many == rollout_trials(6, selector, ONLINE, 30, 7)).all()
+    assert (many == rollout_trials(6, selector, ONLINE(), 30, 7)).all()
     assert len(np.unique(np.asarray(many).reshape(7, -1), axis=0)) == 7
-    assert (many[:, :11] == rollout_trials(6, selector, ONLINE, 11, 7)).all()
+    assert (many[:, :11] == rollout_trials(6, selector, ONLINE(), 11, 7)).all()
 
 
 def test_integer_and_key_are_the_same_seed() -> None:
-    a = rollout(7, SELECTOR, ONLINE, 10)
-    assert (a == rollout(jax.random.key(7), SELECTOR, ONLINE, 10)).all()
-    assert (a != rollout(8, SELECTOR, ONLINE, 10)).any()
+    a = rollout(7, SELECTOR(), ONLINE(), 10)
+    assert (a == rollout(jax.random.key(7), SELECTOR(), ONLINE(), 10)).all()
+    assert (a != rollout(8, SELECTOR(), ONLINE(), 10)).any()
 
 
 def test_scalar_rate_equals_equal_rates() -> None:
-    a = rollout(7, SELECTOR, independent(0.25), 20)
-    assert (a == rollout(7, SELECTOR, independent([0.25] * 12), 20)).all()
+    a = rollout(7, SELECTOR(), independent(0.25), 20)
+    assert (a == rollout(7, SELECTOR(), independent([0.25] * 12), 20)).all()
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -105,8 +110,8 @@ def test_streamed_metrics_equal_those_of_the_history(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_work(monkeypatch, "selection", 4 * 24)
-    history = rollout_trials(1, SELECTORS[name], ONLINE, 25, 5)
-    streamed = rollout_metrics(1, SELECTORS[name], ONLINE, 25, 5)
+    history = rollout_trials(1, SELECTORS[name](), ONLINE(), 25, 5)
+    streamed = rollout_metrics(1, SELECTORS[name](), ONLINE(), 25, 5)
     assert (streamed.fairness_gap == fairness_gap(history)).all()
     assert (streamed.aggregation_cardinality == aggregation_cardinality(history)).all()
     assert (streamed.skipped == ~history.any(-1)).all()
@@ -156,20 +161,23 @@ def test_rates_and_seeds_stack_under_vmap() -> None:
     models = [independent([p] * 12) for p in (0.0, 0.2, 0.5)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
     keys = jax.random.split(jax.random.key(2), 3)
-    mapped = jax.vmap(lambda m, key: rollout(key, SELECTOR, m, 15))(stacked, keys)
+    mapped = jax.vmap(lambda m, key: rollout(key, SELECTOR(), m, 15))(stacked, keys)
     for row, model, key in zip(mapped, models, keys, strict=True):
-        assert (row == rollout(key, SELECTOR, model, 15)).all()
+        assert (row == rollout(key, SELECTOR(), model, 15)).all()
 
 
 @pytest.mark.usefixtures("wide_kernels")
 def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "selection", 4 * 12)  # a thread for each trial
-    plain = {name: np.asarray(rollout_trials(5, s, ONLINE, 20, 2)) for name, s in SELECTORS.items()}
+    plain = {
+        name: np.asarray(rollout_trials(5, s(), ONLINE(), 20, 2)) for name, s in SELECTORS.items()
+    }
     with jax.enable_x64(True):
-        for name, selector in SELECTORS.items():
-            wide = rollout_trials(5, selector, ONLINE, 20, 2)
+        for name, make in SELECTORS.items():
+            selector = make()
+            wide = rollout_trials(5, selector, ONLINE(), 20, 2)
             assert (np.asarray(wide) == plain[name]).all()
-            metrics = rollout_metrics(5, selector, ONLINE, 20, 2)
+            metrics = rollout_metrics(5, selector, ONLINE(), 20, 2)
             assert metrics.fairness_gap.dtype == jnp.float32
             assert metrics.counts.dtype == jnp.int32
 
@@ -177,10 +185,10 @@ def test_x64_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_chunks_work_under_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_work(monkeypatch, "results", 12 * 5)  # one trial of five rounds
     keys = jax.random.split(jax.random.key(2), 2)
-    selector = SELECTORS["bernoulli"]
-    mapped = jax.vmap(lambda key: rollout_trials(key, selector, ONLINE, 5, 3))(keys)
+    selector = SELECTORS["bernoulli"]()
+    mapped = jax.vmap(lambda key: rollout_trials(key, selector, ONLINE(), 5, 3))(keys)
     for row, key in zip(mapped, keys, strict=True):
-        assert (row == rollout_trials(key, selector, ONLINE, 5, 3)).all()
+        assert (row == rollout_trials(key, selector, ONLINE(), 5, 3)).all()
 
 
 class _RoundRobin:

@@ -268,8 +268,11 @@ def test_skip_rule(available: list[int], works: bool) -> None:
     assert (np.asarray(after.counts - state.counts) == np.asarray(cohort)).all()
 
 
-@pytest.mark.parametrize("selector", [uniform(4, 4), weighted(4, 4), batch_partitioning(4, 4, 1)])
-def test_exactly_enough_and_one_too_few(selector: selection.Selector) -> None:
+@pytest.mark.parametrize(
+    ("make", "sizes"), [(uniform, (4, 4)), (weighted, (4, 4)), (batch_partitioning, (4, 4, 1))]
+)
+def test_exactly_enough_and_one_too_few(make: Callable, sizes: tuple[int, ...]) -> None:
+    selector = make(*sizes)
     everybody, _ = _select(selector, as_key(1), selector.init(), jnp.ones(4, bool))
     assert bool(everybody.all())
     nobody, _ = _select(selector, as_key(1), selector.init(), jnp.asarray([True] * 3 + [False]))

@@ -13,9 +13,9 @@ import pytest
 import xarray as xr
 
 from mrsa_jax import ConfigurationError, study
+from mrsa_jax.study._accessor import register
 
-if not hasattr(xr.Dataset, "mrsa"):  # as every study does
-    study.from_histories({"any": np.ones((1, 2), bool)})
+register()  # as every study does
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -13,7 +14,7 @@ import mrsa_jax as mj
 from mrsa_jax import ConfigurationError
 
 N, K = 12, 4
-ONLINE = mj.availability.independent(0.2)
+_online = functools.cache(lambda: mj.availability.independent(0.2))
 
 
 class NoPytree:
@@ -27,14 +28,14 @@ class NoPytree:
 def test_what_is_no_selector_is_named() -> None:
     uniform = mj.selection.uniform(N, K)
     with pytest.raises(ConfigurationError, match="`schemes` must map labels to selectors"):
-        mj.study.compare({}, ONLINE, rounds=3, trials=2)
+        mj.study.compare({}, _online(), rounds=3, trials=2)
     with pytest.raises(ConfigurationError, match="`selector` must be a pytree"):
-        mj.study.compare({"mine": NoPytree()}, ONLINE, rounds=3, trials=2)
+        mj.study.compare({"mine": NoPytree()}, _online(), rounds=3, trials=2)
     other = mj.selection.uniform(N + 1, K)
     with pytest.raises(ConfigurationError, match=r"one number of clients; got .*'b': 13"):
-        mj.study.compare({"a": uniform, "b": other}, ONLINE, rounds=3, trials=2)
+        mj.study.compare({"a": uniform, "b": other}, _online(), rounds=3, trials=2)
     with pytest.raises(ConfigurationError, match="`trials` must be at least 1; got 0"):
-        mj.study.compare({"a": uniform}, ONLINE, rounds=3, trials=0)
+        mj.study.compare({"a": uniform}, _online(), rounds=3, trials=0)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_histories_are_judged_as_they_are() -> None:
 
 def test_they_have_tables_pictures_pages_and_papers(tmp_path: pathlib.Path) -> None:
     chosen = {"worst off": mj.selection.power_of_choice(N, K, 8)}
-    found = mj.study.compare(chosen, ONLINE, rounds=5, trials=2)
+    found = mj.study.compare(chosen, _online(), rounds=5, trials=2)
     assert "cho2020client" in found.mrsa.cite()
     page = found.mrsa.report(tmp_path / "page.html").read_text()
     assert "worst off" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -15,7 +16,7 @@ from mrsa_jax import ConfigurationError
 from mrsa_jax.live import Gate, Recorder, flower
 
 NODES = range(301, 313)  # a node's index is its number less 301: new ones are taken in order
-SELECTOR = mj.selection.batch_partitioning(12, 6, 3)
+_selector = functools.cache(lambda: mj.selection.batch_partitioning(12, 6, 3))
 
 
 @pytest.fixture
@@ -28,10 +29,14 @@ def _recorder(path: pathlib.Path) -> Recorder:
 
 
 def _play(path: pathlib.Path, network: Network, num_rounds: int, kind: Any = Keeps,
-          selector: Any = SELECTOR, **settings: Any) -> None:  # fmt: skip
+          selector: Any = None, **settings: Any) -> None:  # fmt: skip
     """Run a server from its start to its end."""
     with _recorder(path) as recorder:
-        run(network, flower.select(kind(path), recorder, selector, **settings), num_rounds)
+        run(
+            network,
+            flower.select(kind(path), recorder, selector or _selector(), **settings),
+            num_rounds,
+        )
 
 
 def _asked(path: pathlib.Path) -> list[list[int]]:
@@ -52,7 +57,7 @@ def test_a_strategy_that_wants_others_than_the_cohort_is_told(
 ) -> None:
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
     with _recorder(path) as recorder, pytest.raises(ConfigurationError, match=name):
-        run(Network(NODES), flower.select(kind(path, **settings), recorder, SELECTOR), 1)
+        run(Network(NODES), flower.select(kind(path, **settings), recorder, _selector()), 1)
 
 
 def test_a_strategy_that_asks_a_part_of_the_cohort_is_told(path: pathlib.Path) -> None:
@@ -61,7 +66,7 @@ def test_a_strategy_that_asks_a_part_of_the_cohort_is_told(path: pathlib.Path) -
             return super().configure_fit(*args, **named)[::2]
 
     with _recorder(path) as recorder, pytest.raises(ConfigurationError, match="fraction_fit must"):
-        run(Network(NODES), flower.select(Half(path), recorder, SELECTOR), 1)
+        run(Network(NODES), flower.select(Half(path), recorder, _selector()), 1)
     assert lines(path) == []
 
 
@@ -77,17 +82,17 @@ def test_a_log_of_another_selection_is_told(path: pathlib.Path) -> None:
     with _recorder(other) as recorder:
         recorder.record(1, ["301"])
         with pytest.raises(ConfigurationError, match=r"in line 2 of .* whom the server asked"):
-            flower.select(Keeps(other), recorder, SELECTOR)
+            flower.select(Keeps(other), recorder, _selector())
         path.with_name("recorded.clients").write_text("[]")
         with pytest.raises(ConfigurationError, match=r"recorded\.clients` must be a register"):
-            flower.select(Keeps(other), recorder, SELECTOR)
+            flower.select(Keeps(other), recorder, _selector())
 
 
 def test_a_log_whose_register_is_gone_is_told(path: pathlib.Path) -> None:
     _play(path, Network(NODES), 1)
     path.with_name("log.jsonl.clients").unlink()
     with _recorder(path) as recorder, pytest.raises(ConfigurationError, match=r"line 2 of .*log"):
-        flower.select(Keeps(path), recorder, SELECTOR)
+        flower.select(Keeps(path), recorder, _selector())
 
 
 # --- who is asked ---------------------------------------------------------------------------------
@@ -96,7 +101,7 @@ def test_a_log_whose_register_is_gone_is_told(path: pathlib.Path) -> None:
 @INTERFACES
 def test_with_everybody_there_it_is_the_rollout(path: pathlib.Path, kind: Any) -> None:
     _play(path, Network(NODES), 8, kind, seed=7)
-    history = mj.selection.rollout(7, SELECTOR, mj.availability.independent(0.0), 8)
+    history = mj.selection.rollout(7, _selector(), mj.availability.independent(0.0), 8)
     assert _asked(path) == [np.flatnonzero(row).tolist() for row in np.asarray(history)]
 
 
@@ -223,7 +228,7 @@ def test_blocks_keep_t_where_losses_split_them(path: pathlib.Path) -> None:
     for policy in ("ignore", "drop_block"):
         log = path.with_name(policy)
         with _recorder(log) as recorder:
-            strategy = flower.select(Keeps(log), recorder, SELECTOR)
+            strategy = flower.select(Keeps(log), recorder, _selector())
             workflow = flower.SecAggPlus(1.0, 2, blocks=policy, max_weight=10.0)  # type: ignore[arg-type]
             serve(Network(NODES, losses, size=1), strategy, workflow, num_rounds)
         found[policy] = mj.privacy.weak_privacy(_participation(log))

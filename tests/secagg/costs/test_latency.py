@@ -185,12 +185,12 @@ def test_the_slowest_of_exponential_clients(num_clients: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "cumulative"),
+    ("make", "cumulative"),
     [
-        (exponential_tail(0.5, 2.0), lambda x: 1 - np.exp(-np.maximum(x - 2, 0) / 0.5)),
-        (pareto(2.5, 1.5), lambda x: 1 - np.minimum(1.5 / x, 1) ** 2.5),
+        (lambda: exponential_tail(0.5, 2.0), lambda x: 1 - np.exp(-np.maximum(x - 2, 0) / 0.5)),
+        (lambda: pareto(2.5, 1.5), lambda x: 1 - np.minimum(1.5 / x, 1) ** 2.5),
         (
-            lognormal(0.8, 3.0),
+            lambda: lognormal(0.8, 3.0),
             lambda x: np.array(
                 [0.5 * math.erfc(-math.log(v / 3) / 0.8 / math.sqrt(2)) for v in x.ravel()]
             ),
@@ -198,11 +198,12 @@ def test_the_slowest_of_exponential_clients(num_clients: int) -> None:
     ],
 )
 def test_slowdowns_have_their_distribution(
-    slowdown: Slowdown, cumulative: typing.Callable[[np.ndarray], np.ndarray]
+    make: typing.Callable[[], Slowdown], cumulative: typing.Callable[[np.ndarray], np.ndarray]
 ) -> None:
     """Dvoretzky-Kiefer-Wolfowitz: the empirical law of 20,000 draws is off by more than
     sqrt(log(2e6) / 40,000) = .019 with chance at most 1e-6.
     """
+    slowdown = make()
     draws = np.sort(np.asarray(slowdown.sample(jax.random.key(1), 20_000)).astype(float))
     steps = np.arange(1, len(draws) + 1) / len(draws)
     assert np.abs(cumulative(draws) - steps).max() < math.sqrt(math.log(2e6) / 40_000)

@@ -143,7 +143,11 @@ def test_bad_arguments_are_named(argument, value, rule):
     [
         ("graph", np.ones((6, 6), bool), "must be a graph model"),
         ("steps", 0.1, "must be a step dropout model"),
-        ("steps", mj.availability.independent_steps([0.1] * 5), "must be for the graph's 6"),
+        (
+            "steps",
+            lambda: mj.availability.independent_steps([0.1] * 5),
+            "must be for the graph's 6",
+        ),
         ("thresholds", [2, 2], "must be an integer of at least 1"),
         ("num_trials", -1, "must lie in"),
     ],
@@ -157,7 +161,9 @@ def test_bad_models_are_named(argument, value, rule):
         "num_trials": 4,
     }
     with pytest.raises(mj.ConfigurationError, match=rf"`{argument}` {rule}"):
-        inspect.unwrap(mj.secagg.failure_rates_of)(**good | {argument: value})
+        inspect.unwrap(mj.secagg.failure_rates_of)(
+            **good | {argument: value() if callable(value) else value}
+        )
 
 
 # ---------------------------------------------------------------- round by round
