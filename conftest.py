@@ -52,6 +52,7 @@ install_import_hook("mrsa_jax", "beartype.beartype")
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from jax._src import xla_bridge  # noqa: E402  # no public function asks without starting one
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -146,6 +147,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         names = {file, item.nodeid, f"{file}::{rest.partition('[')[0]}"}
         if names & _LONG:
             item.add_marker("long")
+
+
+# ---- what collection may start: no device, which costs each worker seconds and memory
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    had_backend = xla_bridge.backends_are_initialized()
+    report = yield
+    if xla_bridge.backends_are_initialized() and not had_backend and report.passed:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} makes JAX values when it is imported: make them in the test, in a "
+            "fixture, or in a function under functools.cache; NumPy arrays are free"
+        )
+    return report
 
 
 # ---- what a default test may cost

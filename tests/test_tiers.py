@@ -85,3 +85,21 @@ def test_too_dear_a_test_fails_the_session(tmp_path: pathlib.Path) -> None:
     assert "test_with_a_dear_child" in told
     assert "test_cheap" not in told
     assert "test_compiles_a_loop" not in told
+
+
+def test_a_file_that_makes_jax_values_at_its_import_is_an_error(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("pyproject.toml", "conftest.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copy(ROOT / "tests" / "long.txt", tmp_path / "tests")
+    for name, value in (("a_numpy", "numpy.ones(2)"), ("b_jax", "jax.numpy.ones(2)"), ("c", "1")):
+        code = f"import jax, numpy\n\nVALUE = {value}\n\n\ndef test_one():\n    pass\n"
+        (tmp_path / "tests" / f"test_{name}.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n0", "--collect-only", "tests"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert "tests/test_b_jax.py makes JAX values when it is imported" in done.stdout
+    assert "3 tests collected, 1 error" in done.stdout
