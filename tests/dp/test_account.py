@@ -258,7 +258,7 @@ def test_one_by_one_is_amplified() -> None:
     assert f"{averaged.delta(1.0)[0]:.1e}" == "1.3e-02"
     np.testing.assert_allclose(averaged.delta(1.0)[:1], 0.1 * _delta(np.ones(1), 1.0), rtol=1e-6)
 
-    for rounds, noise in ((30, 1.0), (300, 5.0)):
+    for rounds, noise in ((30, 3.0), (300, 5.0)):
         coins = selection.poisson(4, [0.05, 0.5, 0.05, 0.0])
         online = availability.independent([0.0, 0.2, 0.0, 0.3])
         best = account(coins, online, rounds, noise, adversary="models")
