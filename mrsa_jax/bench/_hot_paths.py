@@ -127,7 +127,7 @@ def _weak_bounds(quick: bool) -> Work:
     weights = jnp.ones((count, groups), jnp.int32)
     projection = Struct((2, 3, groups), jnp.uint32)
     arguments = (rows, codes, weights, projection, fields(PRIMES))
-    return Work([Call(bounds, arguments, {"binary": False, "tile": count})], count)
+    return Work([Call(bounds.in_full, arguments, {"binary": False, "tile": count})], count)
 
 
 # ---- pads and shares
@@ -236,7 +236,9 @@ def _selection(quick: bool) -> Work:
     online = availability.independent(0.1).for_clients(clients)
     indices = Struct((trials,), jnp.uint32)
     static = {"num_rounds": rounds}
-    call = Call(_rollout._roll_chunk, (jax.random.key(0), indices, selector, online), static)
+    call = Call(
+        _rollout._roll_chunk.in_full, (jax.random.key(0), indices, selector, online), static
+    )
     return Work([call], trials * rounds)
 
 

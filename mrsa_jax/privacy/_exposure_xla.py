@@ -18,14 +18,14 @@ from jaxtyping import Array, Int32, UInt8, UInt32
 
 from mrsa_jax._device import map_tiles
 from mrsa_jax._prime import Field, companion, scale, subtract
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._tracing import quick_for_little, varying_like
 
 # uint32 [primes, rounds, clients], each round's row in the form; int32 [primes, rounds], the round
 # that changed it last
 _Form = tuple[Array, Array]
 
 
-@functools.partial(jax.jit, static_argnames=("tile",))
+@quick_for_little(lambda rows, *_: rows.size, static_argnames=("tile",))
 def first_rounds(
     rows: UInt32[Array, "batch primes rounds clients"] | UInt8[Array, "batch 1 rounds clients"],
     of: Field,

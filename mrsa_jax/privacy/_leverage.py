@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float64
 from mrsa_jax._arrays import on_device
 from mrsa_jax._device import at_once, is_traced, map_tiles, platform
 from mrsa_jax._errors import require
-from mrsa_jax._tracing import one_program, varying_like
+from mrsa_jax._tracing import one_program, quick_for_little, varying_like
 from mrsa_jax.modular import rank_trajectory
 from mrsa_jax.privacy._exposure import first_exposure
 from mrsa_jax.privacy._leverage_wide import Wide
@@ -214,7 +214,10 @@ def as_floats(histories: np.ndarray | Array, *, is_scaled: bool) -> np.ndarray |
     return np.asarray(rows, np.float64).reshape(histories.shape)
 
 
-@jax.jit(static_argnames=("by_blocks", "tile", "quantiles", "last_only", "of_rest"))
+@quick_for_little(
+    lambda rows, *_: rows.size,
+    static_argnames=("by_blocks", "tile", "quantiles", "last_only", "of_rest"),
+)
 def _shares(
     rows: Float64[Array, "batch rounds clients"],
     is_new: Bool[Array, "batch rounds"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -13,9 +12,10 @@ from jaxtyping import Array, Int32, Key
 from mrsa_jax._checks import check_integer, check_size
 from mrsa_jax._selector import Selector
 from mrsa_jax._streams import as_key, trial_key
+from mrsa_jax._tracing import quick_for_little
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import counts_by_loops, runs_loops
-from mrsa_jax.selection._rollout import _check, _in_chunks, _play, _start
+from mrsa_jax.selection._rollout import _check, _entries, _in_chunks, _play, _start
 
 
 def rollout_counts(
@@ -62,7 +62,7 @@ def rollout_counts(
     return _in_chunks(_counts_chunk, key, (selector, bound), rounds, trials, 1, first=start)
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+@quick_for_little(_entries, static_argnames=("num_rounds",))
 def _counts_chunk(
     key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
 ) -> Int32[Array, "trials clients"]:

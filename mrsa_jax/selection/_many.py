@@ -6,7 +6,6 @@ program, several of them in a call where each has few trials; trials are dealt o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._mesh import checked_mesh
 from mrsa_jax._selector import Selector
 from mrsa_jax._streams import as_key
-from mrsa_jax._tracing import needs_values, program_of
+from mrsa_jax._tracing import needs_values, program_of, quick_for_little
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection import _rollout
 
@@ -117,7 +116,9 @@ def _stacked(
     return np.concatenate(parts)[: len(keys)]
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+@quick_for_little(
+    lambda keys, *of: keys.size * _rollout._entries(keys, *of), static_argnames=("num_rounds",)
+)
 def _roll_cells(
     keys: Key[Array, " cells"], trials: Array, selectors: Any, availabilities: Any, num_rounds: int
 ) -> Bool[Array, "cells trials rounds clients"]:

@@ -32,7 +32,7 @@ from mrsa_jax._html import brief, telling
 from mrsa_jax._mesh import checked_mesh, spread
 from mrsa_jax._selector import Selector, check_selector
 from mrsa_jax._streams import Stream, as_key, fold, round_key, trial_key
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._tracing import LITTLE, quick_for_little, varying_like
 from mrsa_jax.availability import Availability
 from mrsa_jax.selection._by_loops import history_by_loops, runs_loops
 from mrsa_jax.selection._metrics import Running
@@ -215,6 +215,8 @@ def _in_chunks(
     `row_bytes` is what a trial's round adds to the result. With a mesh each device runs a chunk.
     """
     num_clients = schemes[0].num_clients
+    if num_trials * num_rounds * num_clients > LITTLE:
+        run = run.in_full  # type: ignore[attr-defined]
     workers, shares = _workers((key, schemes)), 1
     if mesh is not None:
         workers, shares = 1, mesh.size
@@ -353,14 +355,22 @@ def _history(key: Array, selector: Any, availability: Any, num_rounds: int) -> A
     return lax.scan(step, start, jnp.arange(num_rounds, dtype=jnp.uint32))[1]
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+@quick_for_little(
+    lambda key, selector, online, rounds: selector.num_clients * rounds,
+    static_argnames=("num_rounds",),
+)
 def _roll(
     key: Key[Array, ""], selector: Any, availability: Any, num_rounds: int
 ) -> Bool[Array, "rounds clients"]:
     return _history(key, selector, availability, num_rounds)
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+def _entries(key: Array, trials: Array, selector: Any, online: Any, *rest: Any) -> int:
+    """Return how many entries the histories of a chunk have."""
+    return trials.size * selector.num_clients * rest[-1]
+
+
+@quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll_chunk(
     key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
 ) -> Bool[Array, "trials rounds clients"]:
@@ -368,7 +378,7 @@ def _roll_chunk(
     return jnp.moveaxis(_history(keys, selector, availability, num_rounds), -1, 0)
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+@quick_for_little(_entries, static_argnames=("num_rounds",))
 def _metrics_chunk(
     key: Key[Array, ""], trials: Array, selector: Any, availability: Any, num_rounds: int
 ) -> RolloutMetrics:

@@ -31,9 +31,9 @@ from mrsa_jax._round_rules import (
 )
 from mrsa_jax._selector import Selector, with_counts
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
-from mrsa_jax._tracing import needs_values, varying_like
+from mrsa_jax._tracing import needs_values, quick_for_little, varying_like
 from mrsa_jax.availability import Availability, StepDropout
-from mrsa_jax.selection._rollout import _in_chunks, _play, _start
+from mrsa_jax.selection._rollout import _entries, _in_chunks, _play, _start
 
 
 class RoundHistory(NamedTuple):
@@ -306,7 +306,7 @@ def _check_places(rule: RoundRule, survivors: Array) -> None:
                 most, f"{largest} members")  # fmt: skip
 
 
-@functools.partial(jax.jit, static_argnames=("num_rounds",))
+@quick_for_little(_entries, static_argnames=("num_rounds",))
 def _roll(
     key: Key[Array, ""],
     trials: Array,

@@ -32,7 +32,7 @@ from mrsa_jax._prime import (
     subtract,
     sum_residues,
 )
-from mrsa_jax._tracing import varying_like
+from mrsa_jax._tracing import quick_for_little, varying_like
 
 # Weights are at most 2**26 clients; sums of four stay below 2**31.
 NEVER = 1 << 28
@@ -65,7 +65,7 @@ class _Classes(NamedTuple):
     number: Array  # int32: active classes
 
 
-@functools.partial(jax.jit, static_argnames=("binary", "tile"))
+@quick_for_little(lambda rows, *_: rows.size, static_argnames=("binary", "tile"))
 def bounds(
     rows: UInt32[Array, "trials primes rounds groups"],
     codes: Int32[Array, "trials rounds groups"],
