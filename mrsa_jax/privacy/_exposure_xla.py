@@ -64,6 +64,7 @@ def joined(
 
 def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clients"]:
     primes = of.prime.shape[0]
+    of = varying_like(of, rows)
     _, rounds, clients = rows.shape
     form = jnp.broadcast_to(rows.astype(jnp.uint32), (primes, rounds, clients))
     start = varying_like((form, jnp.zeros((primes, rounds), jnp.int32)), rows)
@@ -82,10 +83,12 @@ def _one_history(rows: Array, *, of: Field, skips: bool) -> Int32[Array, " clien
 
 def _next_round(index: Array, form: _Form, *, of: Field) -> _Form:
     """Take a round into the form, if anything is left of its row."""
-    places = jnp.broadcast_to(index, of.prime.shape)
+    # outside the branches: JAX cannot map one that spreads over a mesh what is the same there
+    places = varying_like(jnp.broadcast_to(index, of.prime.shape), form)
+    is_due = varying_like(jnp.ones(of.prime.shape, jnp.bool_), form)
 
     def taken() -> _Form:
-        steps = jax.vmap(_step)(form[0], places, jnp.ones_like(places, jnp.bool_), of)
+        steps = jax.vmap(_step)(form[0], places, is_due, of)
         # a branch of its own, so that its factors are not computed again for each entry
         return lax.cond(jnp.any(steps.is_touched), lambda: _taken(form, steps, of), lambda: form)
 

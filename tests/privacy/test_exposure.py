@@ -327,3 +327,14 @@ def test_inside_a_callers_transformations(form):
     with mj.use_form(form):
         assert jax.jit(jax.vmap(first_exposure))(batch).tolist() == expected
         assert jax.jit(each)(batch).tolist() == expected
+
+
+def test_histories_of_a_device_may_be_mapped():
+    """Over a mesh, and each device maps its own; what varies over the mesh is checked."""
+    batch = np.random.default_rng(6).random((4, 5, 6)) < 0.3
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    own = jax.shard_map(
+        jax.vmap(first_exposure), mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d")
+    )
+    with mj.use_form("xla"):
+        assert jax.jit(own)(jnp.asarray(batch)).tolist() == first_exposure(batch).tolist()
