@@ -48,14 +48,14 @@ check: $(VENV)/.test
 smoke: $(VENV)/.test
 	$(BIN)/python -m pytest -q @tests/smoke.txt
 
-# no test of it costs more than a processor second with empty caches
+# a test of it may cost a processor second with empty caches: what costs more is named, far more fails
 test: $(VENV)/.test
 	$(PYTEST) --costs
 
 # the tests of tests/long.txt: dear oracles, notebooks, the site, how-to pages, commands as processes;
 # those of the kernels with programs as users get them, all others with programs made quickly
 LONG := -m "long and not slow" --durations=20
-KERNELS := $(addprefix tests/,hetero modular quantize secagg)
+KERNELS := $(addprefix tests/,hetero modular quantize secagg test_quick_programs.py)
 test-long: $(VENV)/.test
 	MRSA_JAX_OPTIMISED=1 $(PYTEST) $(LONG) $(KERNELS)
 	$(PYTEST) $(LONG) $(KERNELS:%=--ignore=%)

@@ -19,20 +19,6 @@ from typing import Any
 _ROOT = pathlib.Path(__file__).resolve().parent
 # A script starts background commands with interrupts ignored; what tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Most of a test's time goes into compiling: XLA does the least it can, in half the time. What users
-# get is tested where the variable is set: the kernels' dear tests, and the slow ones.
-_QUICK = (
-    "--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true",
-    "--xla_cpu_use_fusion_emitters=false",
-)  # fmt: skip
-_OPTIMISED = os.environ.get("MRSA_JAX_OPTIMISED", "") not in ("", "0")
-os.environ["XLA_FLAGS"] = " ".join(
-    (
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_force_host_platform_device_count=2",
-        *(() if _OPTIMISED else _QUICK),
-    )
-).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Notebooks run at a small size; at full size in the slow tests.
@@ -53,6 +39,18 @@ import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from jax._src import xla_bridge  # noqa: E402  # no public function asks without starting one
+
+from mrsa_jax._tracing import QUICK  # noqa: E402
+
+# Most of a test's time goes into compiling: XLA does the least it can, in half the time. What users
+# get is tested where the variable is set: the kernels' dear tests, and the slow ones.
+_FLAGS = {"xla_force_host_platform_device_count": 2}
+if os.environ.get("MRSA_JAX_OPTIMISED", "") in ("", "0"):
+    _FLAGS |= QUICK
+# read when the first device starts
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), *(f"--{name}={int(own)}" for name, own in _FLAGS.items())]
+).strip()
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

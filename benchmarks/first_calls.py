@@ -1,7 +1,8 @@
 """First calls of public functions at a new size, from empty caches.
 
-Prints the processor seconds of each and how many programs JAX compiled for it; loops that numba
-compiles are in the seconds only. `python benchmarks/first_calls.py [NAME ...]`
+Prints the processor seconds of each, how many programs JAX compiled for it, and what a second call
+takes; loops that numba compiles are in the seconds only.
+`python benchmarks/first_calls.py [NAME ...]`
 """
 
 from __future__ import annotations
@@ -93,9 +94,11 @@ def main() -> None:
     for name in sys.argv[1:] or CALLS:
         before, begin = programs.count, time.process_time()
         jax.block_until_ready(CALLS[name]())
-        print(
-            f"{name:16} {time.process_time() - begin:7.2f} s {programs.count - before:4d} programs"
-        )
+        first, compiled = time.process_time() - begin, programs.count - before
+        begin = time.perf_counter()
+        jax.block_until_ready(CALLS[name]())
+        again = 1e3 * (time.perf_counter() - begin)
+        print(f"{name:16} {first:7.2f} s {compiled:4d} programs, again {again:8.1f} ms")
 
     print(f"{'all':16} {time.process_time() - start:7.2f} s {programs.count:4d} programs")
 

@@ -52,6 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     _tracing._quick_options.cache_clear()
 
 
+# By default the suite compiles everything quickly: `make test-long` runs this one with both ways.
 @pytest.mark.parametrize("name", FOUND)
 def test_both_ways_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_tracing, "LITTLE", sys.maxsize)
@@ -78,7 +79,7 @@ def test_little_is_compiled_quickly_and_much_in_full(asked: list[Any]) -> None:
     assert int(triple(much)[-1]) == 3
     assert asked == [None]
     assert int(triple(much[1:])[-1]) == 3
-    assert asked[-1] == _tracing._QUICK
+    assert asked[-1] == _tracing.QUICK
     assert triple.in_full(much[1:]).shape == (_tracing.LITTLE,)
 
 
@@ -95,7 +96,7 @@ def test_options_that_xla_no_longer_has_are_left_out(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _tracing._quick_options.cache_clear()
-    monkeypatch.setattr(_tracing, "_QUICK", {"xla_no_such_option": True})
+    monkeypatch.setattr(_tracing, "QUICK", {"xla_no_such_option": True})
     triple = quick_for_little(lambda values: values.size)(_tripled)
     assert triple(jnp.arange(3, dtype=jnp.int32)).tolist() == [0, 3, 6]
     assert asked[-1] == {}
