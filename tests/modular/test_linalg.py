@@ -1,5 +1,6 @@
 """Ranks and row spaces against elimination over the exact rationals."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -17,7 +18,9 @@ from mrsa_jax._prime import NUM_PRIMES, PRIMES, draw_primes, enough_primes, erro
 from mrsa_jax.modular import (
     _blocked,
     _cores,
+    _linalg,
     _open_ranks,
+    _ranks,
     is_in_row_space,
     rank,
     rank_trajectory,
@@ -116,19 +119,46 @@ def test_primes_that_are_known_beforehand_deceive_nobody():
     assert is_in_row_space([[1, 1]], [[1, 1 + p]]).tolist() == [False]
 
 
-def test_a_rank_that_drops_modulo_the_small_prime_is_raised():
-    small = _blocked.SMALL_PRIME
-    assert int(rank(np.diag([small, 1, 1]))) == 3
-    batch = np.stack([np.diag([1, 1]), np.diag([small, 1]), np.diag([PRIMES[0], small]),
-                      np.zeros((2, 2), int), np.ones((2, 2), int)])  # fmt: skip
-    assert rank(batch).tolist() == [2, 2, 2, 0, 1]
+SMALL_PRIMES = pytest.mark.parametrize(
+    ("form", "small"), [("loops", _ranks.SMALL), ("xla", _blocked.SMALL_PRIME)]
+)
 
 
-def test_small_prime_arithmetic_is_exact_on_its_largest_residues():
+@SMALL_PRIMES
+def test_a_rank_that_drops_modulo_the_small_prime_is_raised(form, small):
+    cases = [np.diag([small, 1, 1]), np.diag([1, 1, 1]), np.diag([PRIMES[0], small, 1]),
+             np.diag([PRIMES[0] * small, 1, 0]), np.ones((3, 3), int)]  # fmt: skip
+    with mj.use_form(form):
+        assert rank(np.stack(cases)).tolist() == [3, 3, 3, 2, 1]
+
+
+def test_a_prime_that_lowers_the_rank_has_no_say_in_the_row_space():
+    """A vector is in it if all primes of the largest rank say so: every case of three primes."""
+    ranks, verdicts = (
+        np.array(list(itertools.product(values, repeat=3))) for values in ([1, 2, 3], [0, 1])
+    )
+    left, right = np.repeat(ranks, len(verdicts), axis=0), np.tile(verdicts, (len(ranks), 1))
+    expected = [
+        all(said for of, said in zip(own, says, strict=True) if of == max(own))
+        for own, says in zip(left.tolist(), right.tolist(), strict=True)
+    ]
+    found = jax.jit(_linalg.decide)(left.T.astype(np.int32), right.T.astype(bool))
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("small", [3, _blocked.SMALL_PRIME, _ranks.SMALL])
+def test_inverses_modulo_small_primes(small):
+    found = prime_field.inverses(small).astype(np.int64)
+    assert found[0] == 0
+    assert (np.arange(small) * found % small).tolist() == [0, *[1] * (small - 1)]
+
+
+@SMALL_PRIMES
+def test_small_prime_arithmetic_is_exact_on_its_largest_residues(form, small):
     # every entry is +-(p // 2) or +-1: products reach the largest values there are
-    small = _blocked.SMALL_PRIME
     rng = np.random.default_rng(4)
-    matrices = rng.choice([-1443, 1443, 1, -1, 1442], (20, 9, 9))
+    half = small // 2
+    matrices = rng.choice([-half, half, 1, -1, half - 1], (20, 9, 9))
     matrices[:, 5] = matrices[:, 1] + matrices[:, 3]
     expected = []
     for matrix in matrices:
@@ -145,8 +175,11 @@ def test_small_prime_arithmetic_is_exact_on_its_largest_residues():
                     ]
                 found += 1
         expected.append(found)
-    flags = _blocked.independent_rows(jnp.asarray(matrices, jnp.int32), None, 9)
-    assert flags.sum(axis=1).tolist() == expected
+    if form == "loops":
+        assert _cores.compiled_ranks(matrices).tolist() == expected
+    else:
+        flags = _blocked.independent_rows(jnp.asarray(matrices, jnp.int32), None, 9)
+        assert flags.sum(axis=1).tolist() == expected
 
 
 @pytest.mark.parametrize("form", ["loops", "xla"])
@@ -200,15 +233,27 @@ def check_field_operations(prime):
     companions = prime_field.companion(b, field)
     assert companions.tolist() == [int(y) * 2**32 // prime for y in right]
     assert prime_field.scale(a, b, companions, field).tolist() == product
-    rows = left[:4000].reshape(4, 1000)
-    sums = prime_field.sum_residues(jnp.asarray(rows, jnp.uint32), field)
-    assert sums.tolist() == [sum(map(int, row)) % prime for row in rows]
-    full = jnp.full((1, 2**16), prime - 1, jnp.uint32)
-    assert prime_field.sum_residues(full, field).tolist() == [(prime - 1) * 2**16 % prime]
     inverses = [pow(int(x), prime - 2, prime) for x in left]
     assert prime_field.inverse(a, field).tolist() == inverses
     several = jax.jit(prime_field.batch_inverse)(a[:4050].reshape(45, 90), field)
     assert several.ravel().tolist() == inverses[: several.size]
+
+
+def test_sums_of_up_to_65536_residues():
+    """Sums beyond a word, and some next to multiples of one, where it depends on the carry."""
+    rng = np.random.default_rng(5)
+    total = jax.jit(prime_field.sum_residues)
+    for prime in PRIMES:
+        rows = rng.integers(0, prime, (6, 2**16))
+        rows[0], rows[1] = prime - 1, 0
+        rows[2, 1000:] = 0
+        for row, bottom in zip(rows[3:], (0, 1, 2**32 - 1), strict=True):
+            row[:5] = 0
+            lacks = (bottom - int(row.sum())) % 2**32
+            row[:5] = [lacks // 5] * 4 + [lacks - lacks // 5 * 4]
+            assert int(row.sum()) % 2**32 == bottom
+        sums = total(rows.astype(np.uint32), prime_field.field(prime))
+        assert sums.tolist() == [sum(row) % prime for row in rows.tolist()]
 
 
 matrices = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(
