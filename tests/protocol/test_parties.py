@@ -288,6 +288,26 @@ def test_client_refuses_to_unmask_itself_alone(count):
     clients[0].unmask(SurvivorList(3, 2, (0, 1)).to_bytes())  # nothing had been handed out
 
 
+@pytest.mark.parametrize("threshold", [3, 4])
+def test_client_refuses_lists_below_its_threshold(threshold):
+    """Of shares before it sends its input, and of survivors before it unmasks."""
+    clients, server = parties(threshold=threshold)
+    shares = ShareList.from_bytes(play(clients, server, 2)[0])
+    refusal = rf"told that {threshold - 1} of it .* fewer than its threshold of {threshold}"
+    few, enough = (
+        dataclasses.replace(shares, ciphertexts=shares.ciphertexts[:others]).to_bytes()
+        for others in (threshold - 2, threshold - 1)
+    )
+    with pytest.raises(TooFewSurvivorsError, match=refusal):
+        clients[0].masked_input(few)
+    clients[0].masked_input(enough)
+    for count in (threshold - 1, N):  # whatever is said of others
+        request = SurvivorList(3, count, tuple(range(threshold - 1)))
+        with pytest.raises(TooFewSurvivorsError, match=refusal):
+            clients[0].unmask(request.to_bytes())
+    clients[0].unmask(SurvivorList(3, threshold, tuple(range(threshold))).to_bytes())
+
+
 HALVES = segment_plan(
     [Block((0, 1), 0, 3, MODULUS), Block((2, 3), 0, 3, MODULUS),
      Block((0, 1, 2, 3), 3, 6, MODULUS)],
