@@ -162,9 +162,9 @@ def test_gaussian_blocks_have_the_papers_deviation():
     assert abs((noise**2).mean() - 1) < 4.9 * (2 / width) ** 0.5
 
 
-def spoils(matrix: np.ndarray, bad: set[int], share: Fraction | None, weights: list[int] | None):
-    """Say by definition whether groups with attackers in them lose some row."""
-    for row in hetero.blocks_of(matrix):
+def spoils(rows: list, bad: set[int], share: Fraction | None, weights: list[int] | None) -> bool:
+    """Say by definition whether groups with attackers in them lose some row of blocks."""
+    for row in rows:
         weighs = [sum(weights[g] for g in b) if weights else 1 for b in row]
         spoilt = sum(w for b, w in zip(row, weighs, strict=True) if bad & set(b))
         if 2 * spoilt >= sum(weighs) if share is None else spoilt > share * sum(weighs):
@@ -177,11 +177,12 @@ def brute_force(
     sizes: list[int] | None = None,
 ) -> tuple[int, int]:  # fmt: skip
     """Return both counts by trying all placements of attackers on groups."""
+    rows = hetero.blocks_of(matrix)
     groups = [g for g in range(matrix.shape[1]) if weights is None or weights[g] > 0]
     anywhere, together, safe = 0, 0, True
     for count in range(1, len(groups) + 1):
         for chosen in itertools.combinations(groups, count):
-            if spoils(matrix, set(chosen), share, weights):
+            if spoils(rows, set(chosen), share, weights):
                 safe = False
             else:
                 together = max(together, sum(sizes[g] if sizes else 1 for g in chosen))
@@ -217,7 +218,7 @@ def test_tolerance_of_small_matrices_by_brute_force():
         assert found.certified
         assert (found.anywhere, found.together) == brute_force(matrix)
         assert len(found.best_groups) == found.together
-        assert not spoils(matrix, set(found.best_groups), None, None)
+        assert not spoils(hetero.blocks_of(matrix), set(found.best_groups), None, None)
 
 
 @pytest.mark.parametrize("share", [Fraction(1, 5), Fraction(1, 3), Fraction(2, 5)])

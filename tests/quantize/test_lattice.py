@@ -23,32 +23,50 @@ def sylvester(length: int) -> np.ndarray:
     return matrix
 
 
-def test_transform_is_the_matrix_and_undone() -> None:
+def test_transform_is_the_matrix() -> None:
     random = np.random.default_rng(0)
     for power in (0, 1, 2, 5, 8):
         values = random.integers(-999, 999, 2**power)
-        found = hadamard(jnp.asarray(values, jnp.float32))
+        found = jax.jit(hadamard)(values.astype(np.float32))
         assert np.array_equal(found, sylvester(2**power) @ values)  # integers: exact
-    values = jnp.asarray(random.integers(-99, 99, 77), jnp.float32)
+
+
+def test_rotation_is_undone() -> None:
+    values = np.random.default_rng(0).integers(-99, 99, 77).astype(np.float32)
+
+    @jax.jit
+    def there_and_back(values, words):
+        turned = rotate(values, words)
+        return turned, rotate_back(turned, words, 77), norm(values)
+
     words = sign_words(5, 128)
-    turned = rotate(values, words)
+    turned, back, length = there_and_back(values, words)
     assert turned.shape == (128,)
-    assert np.array_equal(rotate_back(turned, words, 77), 128 * values)
-    assert not np.array_equal(turned, rotate(values, sign_words(6, 128)))
-    exact = math.sqrt(sum(int(one) ** 2 for one in values))
-    assert float(norm(values)) == pytest.approx(exact, rel=1e-6)
+    assert np.array_equal(back, 128 * values)
+    assert not np.array_equal(turned, there_and_back(values, sign_words(6, 128))[0])
+    assert float(length) == pytest.approx(math.sqrt((values.astype(int) ** 2).sum()), rel=1e-6)
+
+
+def test_decoding_is_the_transposed_rotation() -> None:
+    """A^T A = step^2 I for the matrix A of decoded unit vectors, and encoding is A / step^2."""
+    own = lattice(0.25, 20.0, 10, key=3)
+    matrix = np.asarray(own.decode(np.eye(16, dtype=np.uint32), 1), np.float64)
+    np.testing.assert_allclose(matrix.T @ matrix, 0.25**2 * np.eye(10), atol=1e-7)
+    assert np.allclose(abs(matrix), 0.25 / 4)
+    values = np.random.default_rng(6).normal(size=10).astype(np.float32)
+    np.testing.assert_allclose(own.scaled(values), matrix @ values / 0.25**2, atol=1e-4)
 
 
 def test_squares_are_added_up_exactly() -> None:
     random = np.random.default_rng(1)
-    for size in (1, 255, 256, 257, 70_000):
+    program = jax.jit(squared_norm)
+    for size in (257, 2**17):
         for top in (2, 2**12, 2**13, 2**24):
-            sizes = np.minimum(random.integers(0, top, size), 2**24 - 1)
+            sizes = random.integers(0, top, size)
             sizes[0] = top - 1
-            high, low = squared_norm(jnp.asarray(sizes, jnp.uint32))
-            exact = sum(one * one for one in sizes.tolist())
-            assert int(high) * 2**32 + int(low) == exact
-    high, low = squared_norm(jnp.full(2**17, 2**24 - 1, jnp.uint32))  # passes 2**64
+            high, low = program(sizes.astype(np.uint32))
+            assert int(high) * 2**32 + int(low) == (sizes.astype(np.uint64) ** 2).sum()
+    high, low = program(np.full(2**17, 2**24 - 1, np.uint32))  # passes 2**64
     assert (int(high), int(low)) == (2**32 - 1, 2**32 - 1)
 
 

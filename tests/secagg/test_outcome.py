@@ -230,16 +230,17 @@ def test_totals_that_are_known_stand_in_an_unreliable_round() -> None:
 
 
 def test_one_block_is_judged_as_theorems_1_and_2_say() -> None:
-    rng = np.random.default_rng(1)
-    seen = set()
-    for graph, alive, limits in zip(*oracle.random_rounds(rng, 6, 120), strict=True):
-        outcome = plan_outcome(graph, alive, limits, complete_plan(6, 1, 8))
-        alive = oracle.without_refusals(graph, alive, limits, [set(range(6))])
-        few = alive[3].sum() < 2
-        reliable = secagg.is_reliable(graph, alive, limits)
-        assert outcome.is_private == secagg.is_private(graph, alive, limits)
-        assert np.array_equal(outcome.learned, secagg.learned_sets(graph, alive, limits))
-        assert outcome.is_reliable == (reliable if not few else not alive[3].any())
+    graphs, given, limits = oracle.random_rounds(np.random.default_rng(1), 6, 40)
+    cases = list(zip(graphs, given, limits, strict=True))
+    alive = np.stack([oracle.without_refusals(*case, [set(range(6))]) for case in cases])
+    verdicts = (f(graphs, alive, limits) for f in (secagg.is_reliable, secagg.is_private))
+    plan, seen = complete_plan(6, 1, 8), set()
+    for case, left, reliable, private in zip(cases, alive, *verdicts, strict=True):
+        outcome = plan_outcome(*case, plan)
+        few = left[3].sum() < 2
+        assert outcome.is_private == private
+        assert np.array_equal(outcome.learned, secagg.learned_sets(case[0], left, case[2]))
+        assert outcome.is_reliable == (reliable if not few else not left[3].any())
         wanted = Status.OK if reliable else Status.UNRELIABLE
         assert outcome.status == (Status.TOO_FEW_SURVIVORS if few else wanted)
         assert outcome.block_status.tolist() == [int(outcome.status)]
