@@ -76,6 +76,8 @@ def save_figure(
                 date = {"svg": "Date", "pdf": "CreationDate"}[one]
                 drawn.savefig(place, dpi=_PIXELS, metadata={"Title": told, date: None})
             written.append(place)
+            if callable(figure):
+                drawn.set_layout_engine("none")  # laid out once: it costs as much as drawing
     return tuple(written)
 
 

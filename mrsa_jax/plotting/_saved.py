@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mrsa_jax.plotting import _study
 from mrsa_jax.plotting._drift import plot_bits, plot_drift
 from mrsa_jax.plotting._epsilon import plot_epsilon, plot_learning_epsilon
-from mrsa_jax.plotting._files import save_figure
+from mrsa_jax.plotting._files import FORMATS, save_figure
 from mrsa_jax.plotting._hidden import overstatement_data, plot_hidden_among, plot_overstatement
 from mrsa_jax.plotting._study import quantile_of
 
@@ -40,7 +40,7 @@ _FIGURES: dict[str, tuple[str, Callable[..., Axes]]] = {
 
 
 def save_study_figures(
-    results: xr.Dataset, directory: str | pathlib.Path
+    results: xr.Dataset, directory: str | pathlib.Path, *, formats: Sequence[str] = FORMATS
 ) -> dict[str, pathlib.Path]:
     """Write each figure that the results have data for as PNG, its data as CSV beside it.
 
@@ -50,6 +50,7 @@ def save_study_figures(
     Args:
         results: Data set of a study.
         directory: Existing folder.
+        formats: As of `save_figure`, PNG first.
 
     Returns:
         Name of each figure -> path of its PNG, in reading order.
@@ -59,7 +60,8 @@ def save_study_figures(
     for name, (shows, plot) in _FIGURES.items():
         if shows not in results or not np.isfinite(results[shows]).any():
             continue
-        path, *_ = save_figure(functools.partial(plot, results), folder / name, apart=True)
+        draw = functools.partial(plot, results)
+        path, *_ = save_figure(draw, folder / name, formats=formats, apart=True)
         data = _DATA[name](results) if name in _DATA else _figure_data(results, shows)
         data.to_csv(folder / f"{name}.csv")
         written[name] = path

@@ -83,7 +83,7 @@ class DemoConfig(Shown):
     (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
-    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    training: TrainingConfig = TrainingConfig(model="logistic")
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)

@@ -125,14 +125,23 @@ def parse_toml(text: str, argument: str, path: pathlib.Path | None = None) -> di
 
 def from_dict(cls: type[ConfigT], content: dict[str, Any], where: str) -> ConfigT:
     """Return a configuration of plain values; `where` is the path of its table, with a dot."""
+    return cls(**_fields(cls, content, where))
+
+
+def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     values = {}
     for name, value in content.items():
         dotted = f"{where}{name}"
         if name not in hints:
             raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
-        values[name] = read_value(hints[name], value, dotted)
-    return cls(**values)
+        usual = getattr(cls, name, None)  # a table whose defaults here are not those of its type
+        if dataclasses.is_dataclass(usual) and isinstance(value, dict):
+            own = _fields(type(usual), value, f"{dotted}.")
+            values[name] = dataclasses.replace(usual, **own)
+        else:
+            values[name] = read_value(hints[name], value, dotted)
+    return values
 
 
 def without_none(hint: Any) -> Any:

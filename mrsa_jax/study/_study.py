@@ -16,6 +16,7 @@ from mrsa_jax._errors import ConfigurationError, nearest
 from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _tracking, _trial
 from mrsa_jax.study._config import (
     Config,
+    DemoConfig,
     SimulateConfig,
     TrainConfig,
     config_hash,
@@ -207,7 +208,9 @@ def _save(
     folder.manifest.update(results.attrs)  # how trainings went, which no result depends on
     folder.write_results(results)
     (folder.path / "config.toml").write_text(to_toml(without_wishes(config)), encoding="utf-8")
-    plotting.save_study_figures(results, folder.path)
+    # a demo's are for screens alone: `report --column` draws for print
+    screens: dict[str, Any] = {"formats": ("png",)} if isinstance(config, DemoConfig) else {}
+    plotting.save_study_figures(results, folder.path, **screens)
     page = _report.study_page(folder.manifest, results)
     (folder.path / "report.html").write_text(page, encoding="utf-8")
     return saved

@@ -139,10 +139,11 @@ def together(config: TrainConfig, machine: Machine) -> int:
 def memory_bytes(config: TrainConfig, machine: Machine, count: int) -> int:
     """Return the peak memory of trainings before they run, as `mrsa-jax train` states one's."""
     config = _on(config, machine)
-    mesh = _build.build_mesh(config.resources)
     dataset, clients = _build.build_clients(config.seed, config.data, config.population.num_clients)
     model = _build.build_model(config.training, dataset)
     dim = federated.num_parameters(model, dataset.input_shape)
+    work = _build.work_of_round(config.population, clients, dim)
+    mesh = _build.build_mesh(config.resources, work)
     estimate = federated.memory_estimate(
         model,
         clients,

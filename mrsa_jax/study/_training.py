@@ -308,17 +308,18 @@ def _setting(
     progress: Progress,
     build: Callable[..., Any] = _build.build_clients,
 ) -> _Setting:
-    mesh = _build.build_mesh(config.resources)
     dataset, clients = build(config.seed, config.data, config.population.num_clients)
     model = _build.build_model(config.training, dataset)
+    dim = federated.num_parameters(model, dataset.input_shape)
+    work = _build.work_of_round(config.population, clients, dim)
     return _Setting(
         config=config,
         dataset=dataset,
         clients=clients,
         model=model,
         trainer=_build.build_trainer(config.training, model),
-        dim=federated.num_parameters(model, dataset.train_inputs.shape[1:]),
-        mesh=mesh,
+        dim=dim,
+        mesh=_build.build_mesh(config.resources, work),
         progress=progress,
     )
 

@@ -62,6 +62,9 @@ def test_clients_share_all_devices_unless_fewer_or_bounded_memory_is_asked_for()
         assert (mesh.axis_names, mesh.size) == (("clients",), 2)
     assert build_mesh(ResourceConfig(devices=1)) is None
     assert build_mesh(ResourceConfig(memory_gib=1.0)) is None
+    assert build_mesh(ResourceConfig(), work=2.0**23) is not None
+    assert build_mesh(ResourceConfig(), work=2.0**23 - 1) is None
+    assert build_mesh(ResourceConfig(devices=2), work=1.0) is not None
 
 
 def test_rates_by_label_need_the_clients() -> None:

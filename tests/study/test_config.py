@@ -253,7 +253,7 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
     path = tmp_path / "study.toml"
     path.write_text(
         'rounds = 7\nschemes = ["uniform"]\n[population]\nnum_clients = 24\n'
-        'dropout_rates = [0, 0.25]\n[data]\ndirectory = "somewhere"\n'
+        'dropout_rates = [0, 0.25]\n[data]\ndirectory = "somewhere"\n[training]\nmomentum = 0.5\n'
     )
     config = load_config(DemoConfig, path)
     assert config == dataclasses.replace(
@@ -262,6 +262,7 @@ def test_a_file_sets_what_it_names_and_keeps_the_rest(tmp_path: pathlib.Path) ->
         schemes=("uniform",),
         population=PopulationConfig(num_clients=24, dropout_rates=(0.0, 0.25)),
         data=DataConfig(directory=pathlib.Path("somewhere")),
+        training=dataclasses.replace(DemoConfig().training, momentum=0.5),  # a demo's own model
     )
 
 

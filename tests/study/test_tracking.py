@@ -31,7 +31,7 @@ BY_TEST = ("accuracy", "loss", "epsilon_mean", "epsilon_worst")
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the figures out: they take longer than the trainings."""
-    monkeypatch.setattr("mrsa_jax.plotting.save_study_figures", lambda *_: {})
+    monkeypatch.setattr("mrsa_jax.plotting.save_study_figures", lambda *_, **__: {})
 
 
 class _Stops(study.Progress):
