@@ -36,6 +36,8 @@ SIX_SCHEMES = (
     "batch_partitioning:3",
 )
 
+_SOFTMAX = TrainingConfig(model="logistic")  # a demo is to take a minute
+
 # Fields that say where results go, how they are made and shown, not what is studied.
 _PRESENTATION = ("out", "json", "overwrite", "resume", "checkpoint_every", "resources",
                  "recipe_file", "track")  # fmt: skip
@@ -83,7 +85,7 @@ class DemoConfig(Shown):
     (--plugin)."""
     population: PopulationConfig = PopulationConfig()
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
-    training: TrainingConfig = TrainingConfig(model="logistic")
+    training: TrainingConfig = _SOFTMAX
     aggregation: AggregationConfig = dataclasses.field(default_factory=AggregationConfig)
     protocol: ProtocolConfig = dataclasses.field(default_factory=ProtocolConfig)
     hetero: SegmentConfig = dataclasses.field(default_factory=SegmentConfig)

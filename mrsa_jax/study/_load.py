@@ -136,7 +136,8 @@ def _fields(cls: type[Any], content: dict[str, Any], where: str) -> dict[str, An
         if name not in hints:
             raise ConfigurationError(f"`{dotted}` is not a field; {nearest(name, hints)}")
         usual = getattr(cls, name, None)  # a table whose defaults here are not those of its type
-        if dataclasses.is_dataclass(usual) and isinstance(value, dict):
+        if isinstance(value, dict) and dataclasses.is_dataclass(usual):
+            assert not isinstance(usual, type)
             own = _fields(type(usual), value, f"{dotted}.")
             values[name] = dataclasses.replace(usual, **own)
         else:
