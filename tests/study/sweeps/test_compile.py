@@ -125,7 +125,7 @@ def test_simulations_compile_once_a_group(losses, tmp_path):
 def test_trainings_compile_once_a_group(tmp_path):
     jax.clear_caches()  # of tests that train the same model in this process
     _, first = compiled(TRAIN + ONE_TRAINING, tmp_path / "one")
-    for name in ("sharded", "_roll", "_step", "evaluation"):
+    for name in ("cohort_updates", "_roll", "_step", "evaluation"):
         assert first[name] == 1, name
     plan, found = compiled(TRAIN + TRAININGS, tmp_path / "many")
     assert [len(group.numbers) for group in plan.groups] == [6]
@@ -133,7 +133,7 @@ def test_trainings_compile_once_a_group(tmp_path):
     other = TRAININGS.replace("\n[[zip]]", "\ntraining.batch_size = [10, 20]\n[[zip]]")
     plan, found = compiled(TRAIN + other, tmp_path / "more")
     assert [len(group.numbers) for group in plan.groups] == [6, 6]
-    assert found["sharded"] == 1  # 10 is the default
+    assert found["cohort_updates"] == 1  # 10 is the default
     assert found["_step"] == 0  # the server does not know of batches
 
 
