@@ -6,199 +6,14 @@ the pointer, or under the cursor that the arrow keys move.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from typing import NamedTuple
 
 from mrsa_jax._html import Markup, tidy
 from mrsa_jax.plotting import scheme_colour, scheme_dashes
-
-STYLE = """
-.chart { margin: 0; min-width: 0; } .chart h3 { margin: .3rem 0 0; font-size: 1rem; }
-.axis { color: var(--soft); font-size: .8rem; margin: 0; max-width: none; }
-.axis.below { text-align: right; }
-.plot { position: relative; height: 13.5rem; margin: .55rem .7rem 1.5rem 3.4rem; }
-.large .plot { height: 21rem; }
-.plot:focus-visible { outline: 2px solid var(--link); outline-offset: 6px; }
-.plot svg { display: block; max-width: none; overflow: visible; }
-.plot text { fill: var(--soft); font-size: 12px; } .plot .up, text.rule { text-anchor: end; }
-.plot .on, .plot .empty { text-anchor: middle; }
-.plot line { stroke: var(--line); } .plot line.rule { stroke: var(--bad); stroke-dasharray: 2 4; }
-.plot text.rule { fill: var(--bad); stroke: var(--paper); stroke-width: 3px; paint-order: stroke;
-                  stroke-linejoin: round; }
- .plot line.cursor { stroke: var(--soft); }
-.plot path { fill: none; stroke: var(--c); stroke-width: 2.2; stroke-linejoin: round;
-             stroke-linecap: round; stroke-dasharray: var(--d); vector-effect: non-scaling-stroke; }
-.plot .thin path { stroke-width: 1; } .plot .thick path { stroke-width: 3.4; }
-.plot .solid path { stroke-dasharray: none; } .plot .dashed path { stroke-dasharray: 7 4; }
-.plot path.band { fill: var(--c); stroke: none; opacity: .15; }
-.plot circle { fill: var(--c); stroke: var(--paper); stroke-width: .8; }
-.plot circle.near { stroke: var(--ink); stroke-width: 2; }
-.tip { position: absolute; top: 0; z-index: 2; pointer-events: none; max-width: 100%;
-       background: var(--paper); color: var(--ink); border: 1px solid var(--line);
-       border-radius: .35rem; padding: .3rem .55rem; font-size: .8rem; line-height: 1.4;
-       box-shadow: 0 2px 8px rgba(0,0,0,.25); overflow-wrap: anywhere; }
-.tip div { display: flex; gap: .45rem; align-items: baseline; }
-.dot { flex: none; width: .65rem; height: .65rem; border-radius: 50%; background: var(--c); }
-.lines { list-style: none; margin: .8rem 0; padding: 0; }
-.lines li { display: grid; grid-template-columns: minmax(13rem, 22rem) 9.5rem 1fr;
-            gap: .1rem .9rem; align-items: baseline; padding: .35rem 0; margin: 0;
-            border-bottom: 1px solid var(--line); }
-.lines label { display: flex; gap: .55rem; align-items: center; font-weight: 600; min-width: 0; }
-.lines label span { min-width: 0; overflow-wrap: anywhere; }
-.key { flex: none; width: 2.4rem; height: .9rem; } .key line { stroke: var(--c);
-       stroke-width: 3; stroke-dasharray: var(--d); } .key circle { fill: var(--c); }
-.lines input { flex: none; width: 1.05rem; height: 1.05rem; margin: 0; accent-color: var(--link); }
-.keys { display: flex; flex-wrap: wrap; gap: .15rem .9rem; font-size: .9rem; margin: .4rem 0 1rem; }
-.keys .item { display: inline-flex; gap: .4rem; align-items: center; padding: .2rem 0;
-              min-width: 0; overflow-wrap: anywhere; } label.item { cursor: pointer; }
-.badge { display: inline-block; border-radius: 1rem; padding: .02rem .65rem; font-size: .85rem;
-         font-weight: 600; white-space: nowrap; justify-self: start; }
-.good { color: var(--good); background: var(--good-g); }
-.fair { color: var(--fair); background: var(--fair-g); }
-.bad { color: var(--bad); background: var(--bad-g); }
-.told { color: var(--link); background: var(--shade); }
-@media (max-width: 46rem) {
-  .lines li { grid-template-columns: 1fr auto; } .lines .words { grid-column: 1 / -1; }
-  .plot { margin-left: 2.9rem; } .large .plot { height: 16rem; } }
-@media print { .plot { break-inside: avoid; } .large .plot { height: 9cm; } .plot { height: 5cm; }
-  .key, .plot, .dot, .badge { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
-"""
-"""The look of charts and of the legend; colours of text are a page's."""
-
-SCRIPT = """
-(function () {
-  function short(v) {
-    if (Number.isInteger(v)) { return v.toLocaleString('en-US'); }
-    var a = Math.abs(v);
-    return a >= 1e4 || a < 1e-4 ? Number(v.toPrecision(4)).toExponential().replace('e+', 'e')
-                                : String(Number(v.toPrecision(4)));
-  }
-  function points(path) {
-    var found = [], x = 0, y = 0;
-    path.getAttribute('d').replace(/([MHV])([^MHV]*)/g, function (_, kind, rest) {
-      var n = rest.trim().split(/\\s+/).map(Number);
-      if (kind === 'H') { x = n[0]; found.push([x, y, 1]); }
-      else if (kind === 'V') { y = n[0]; found[found.length - 1][1] = y; }
-      else {
-        for (var k = 0; k < n.length; k += 2) { x = n[k]; y = n[k + 1]; found.push([x, y, k > 0]); }
-      }
-    });
-    return found;
-  }
-  function at(own, x, step) {
-    for (var k = own.length - 1; k >= 0; k--) {
-      if (own[k][0] > x) { continue; }
-      if (own[k][0] === x || step && own[k + 1] && own[k + 1][2]) { return own[k][1]; }
-      var a = own[k], b = own[k + 1];
-      return b && b[2] ? a[1] + (b[1] - a[1]) * (x - a[0]) / (b[0] - a[0]) : null;
-    }
-    return null;
-  }
-  function seen(one) { return getComputedStyle(one).display !== 'none'; }
-  document.querySelectorAll('.plot').forEach(function (plot) {
-    var inner = plot.querySelector('svg svg'), box = inner.viewBox.baseVal;
-    var logs = plot.dataset.log, whole = 'whole' in plot.dataset, tip = null, cursor = null, now;
-    var lines = [].map.call(inner.querySelectorAll('g[data-s]'), function (g) {
-      var path = g.querySelector('path:not(.band)');
-      return { g: g, own: points(path), step: /[HV]/.test(path.getAttribute('d')) };
-    });
-    var dots = [].slice.call(plot.querySelectorAll('circle'));
-    var xs = [];
-    lines.forEach(function (l) { l.own.forEach(function (p) { xs.push(p[0]); }); });
-    xs = xs.sort(function (a, b) { return a - b; }).filter(function (x, k) {
-      return !k || x !== xs[k - 1];
-    });
-    function back(v, axis) { return logs.indexOf(axis) < 0 ? v : Math.pow(10, v); }
-    function hide() {
-      if (tip) { tip.remove(); cursor.remove(); tip = cursor = null; }
-      dots.forEach(function (d) { d.classList.remove('near'); });
-    }
-    function row(css, text) {
-      var div = document.createElement('div'), dot = document.createElement('span');
-      if (css) { dot.className = 'dot ' + css; div.appendChild(dot); }
-      div.appendChild(document.createTextNode(text));
-      tip.appendChild(div);
-    }
-    function open(share) {
-      hide();
-      tip = document.createElement('div');
-      tip.className = 'tip'; tip.setAttribute('role', 'status');
-      plot.appendChild(tip);
-      cursor = document.createElementNS(inner.namespaceURI, 'line');
-      cursor.setAttribute('class', 'cursor'); cursor.setAttribute('y2', '100%');
-      cursor.setAttribute('x1', 100 * share + '%'); cursor.setAttribute('x2', 100 * share + '%');
-      if (lines.length) { plot.querySelector('svg').appendChild(cursor); }
-      tip.style[share > .5 ? 'left' : 'right'] = '0';
-    }
-    function show(x) {
-      now = x;
-      open((x - box.x) / box.width);
-      row('', plot.dataset.x + ' ' + short(back(x, 'x')));
-      lines.forEach(function (l) {
-        var y = seen(l.g) ? at(l.own, x, l.step) : null;
-        if (y === null) { return; }
-        var name = l.g.dataset.n ? ', ' + l.g.dataset.n : '';
-        row(l.g.classList[0], l.g.dataset.s + name + ': ' + short(back(y, 'y')));
-      });
-    }
-    function showDot(dot) {
-      var words = dot.querySelector('title');
-      now = dot;
-      open(parseFloat(dot.getAttribute('cx')) / 100);
-      dot.classList.add('near');
-      row(dot.classList[0], words ? words.textContent : '');
-    }
-    plot.addEventListener('pointermove', function (event) {
-      var r = plot.getBoundingClientRect(), best = null, least = Infinity;
-      if (!lines.length) {
-        dots.filter(seen).forEach(function (d) {
-          var c = d.getBoundingClientRect();
-          var far = Math.hypot(c.x + c.width / 2 - event.clientX,
-                               c.y + c.height / 2 - event.clientY);
-          if (far < least) { least = far; best = d; }
-        });
-        if (best && least < 60) { showDot(best); } else { hide(); }
-        return;
-      }
-      var x = box.x + box.width * Math.min(1, Math.max(0, (event.clientX - r.x) / r.width));
-      if (whole && logs.indexOf('x') < 0) { x = Math.round(x); }
-      else {
-        xs.forEach(function (one) {
-          if (Math.abs(one - x) < least) { least = Math.abs(one - x); best = one; }
-        });
-        x = best;
-      }
-      if (x !== null) { show(Math.min(xs[xs.length - 1], Math.max(xs[0], x))); }
-    });
-    plot.addEventListener('pointerleave', hide);
-    plot.addEventListener('blur', hide);
-    plot.addEventListener('keydown', function (event) {
-      var step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], k;
-      if (event.key === 'Escape') { hide(); }
-      if (!step) { return; }
-      event.preventDefault();
-      if (!lines.length) {
-        var row = dots.filter(seen).sort(function (a, b) {
-          return parseFloat(a.getAttribute('cx')) - parseFloat(b.getAttribute('cx'));
-        });
-        k = row.indexOf(now);
-        if (row.length) {
-          showDot(row[k < 0 ? 0 : Math.min(row.length - 1, Math.max(0, k + step))]);
-        }
-        return;
-      }
-      if (typeof now !== 'number') { return show(xs[step > 0 ? 0 : xs.length - 1]); }
-      if (whole && logs.indexOf('x') < 0) {
-        return show(Math.min(xs[xs.length - 1], Math.max(xs[0], now + step)));
-      }
-      k = xs.indexOf(now) + step;
-      show(xs[Math.min(xs.length - 1, Math.max(0, k))]);
-    });
-  });
-})();
-"""
-"""What answers the pointer and the arrow keys; text is only ever added as text."""
 
 PAPER = {"light": "#ffffff", "dark": "#16181c"}
 """What a page is drawn on."""
@@ -207,6 +22,16 @@ _LEAST = {"light": 2.0, "dark": 4.5}  # contrast of a line; the palette itself h
 _OWN = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6B6ECF", "#8C6D31")
 _DASHES = ("", "7 4", "8 3 2 3", "2 4", "11 3", "8 3 2 3 2 3")
 _WIDTH = 2.2  # of a line, as the style has it
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return a style sheet or a script that pages carry inside.
+
+    Args:
+        name: A file of `study/assets`. Scripts only ever add text as text.
+    """
+    return (resources.files("mrsa_jax.study") / "assets" / name).read_text(encoding="utf-8")
 
 
 class Series(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mrsa_jax._html import number, tidy
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart import drawn
-from mrsa_jax.study._chart_look import Series
+from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._cost import ALL, HEADINGS, cost_charts, heading, shown_scale
 
 if TYPE_CHECKING:
@@ -25,77 +25,6 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 2000
 _LEFT_SIDE = ' class="t"'  # where words stand
-
-_STYLE = """
-#ID .pictures { display: grid; gap: 1.2rem 2rem;
-                grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); }
-#ID circle { cursor: pointer; }
-#ID .scroll { overflow: auto; max-height: 30rem; margin-top: 1rem; }
-#ID table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-#ID th, #ID td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
-                 border-bottom: 1px solid rgba(128,128,128,.35); font-weight: normal; }
-#ID .t { text-align: left; }
-#ID th button { font: inherit; font-weight: 600; color: inherit; background: none; border: 0;
-                padding: .35rem 0; cursor: pointer; }
-#ID th[aria-sort=ascending] button::after { content: " \\2191"; }
-#ID th[aria-sort=descending] button::after { content: " \\2193"; }
-#ID tr.on > * { background: rgba(0,114,178,.22); }
-#ID circle.on { stroke: currentColor; stroke-width: 3; }
-#ID circle.off { opacity: .2; }
-@media print { #ID .scroll { max-height: none; overflow: visible; } #ID table { font-size: 7pt; }
-               #ID th, #ID td { white-space: normal; padding: .1rem .25rem; } }
-"""
-
-_ALONE = """
-#ID { font: 14px/1.4 system-ui, sans-serif; --soft: currentColor; --ink: currentColor;
-      --line: rgba(128,128,128,.4); --paper: Canvas; --link: #0072B2; }
-#ID circle { stroke: currentColor; } #ID .tip { color: CanvasText; }
-"""
-"""What is a page's own elsewhere; a notebook's ground is light or dark whatever the system says."""
-
-_SCRIPT = """
-(function () {
-  document.querySelectorAll('#ID').forEach(function (box) {
-    if (box.dataset.ready) { return; }
-    box.dataset.ready = 'yes';
-    var body = box.querySelector('tbody'), pinned = null;
-    var marks = Array.prototype.slice.call(box.querySelectorAll('[data-i]'));
-    function light(i) {
-      marks.forEach(function (mark) {
-        mark.classList.toggle('on', i !== null && mark.dataset.i === i);
-        mark.classList.toggle('off', i !== null && mark.dataset.i !== i);
-      });
-    }
-    marks.forEach(function (mark) {
-      mark.addEventListener('mouseenter', function () { light(mark.dataset.i); });
-      mark.addEventListener('mouseleave', function () { light(pinned); });
-      mark.addEventListener('focus', function () { light(mark.dataset.i); });
-      mark.addEventListener('blur', function () { light(pinned); });
-      mark.addEventListener('click', function () {
-        pinned = pinned === mark.dataset.i ? null : mark.dataset.i;
-        light(pinned);
-      });
-    });
-    box.querySelectorAll('th button').forEach(function (button, column) {
-      button.addEventListener('click', function () {
-        var head = button.parentElement;
-        var down = head.getAttribute('aria-sort') === 'descending';
-        box.querySelectorAll('thead th').forEach(function (one) {
-          one.removeAttribute('aria-sort');
-        });
-        head.setAttribute('aria-sort', down ? 'ascending' : 'descending');
-        var sign = down ? 1 : -1;
-        Array.prototype.slice.call(body.rows).sort(function (a, b) {
-          var x = a.cells[column].dataset.v, y = b.cells[column].dataset.v;
-          if (x === undefined || y === undefined) { return (x === undefined) - (y === undefined); }
-          var p = Number(x), q = Number(y);
-          return sign * (isNaN(p) || isNaN(q) ? x.localeCompare(y) : p - q);
-        }).forEach(function (row) { body.appendChild(row); });
-      });
-    });
-  });
-})();
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +73,9 @@ def explorer(table: pd.DataFrame, names: Sequence[str]) -> Explorer:
     plots = "".join(drawn(chart, places) for chart in charts.values())
     legend = _chart_look.keys(series, is_switch=False) if plots else ""
     content = f'<div class="pictures">{plots}</div>{legend}' + _rows(table, names)
-    style = f"{_ALONE}#ID {{ {_chart_look.STYLE}{_chart_look.day_colours(series)} }}"
-    return Explorer(_with_script(content, style, _chart_look.SCRIPT * bool(plots)))
+    look = f"\n{asset('chart.css')}{_chart_look.day_colours(series)}"
+    style = f"\n{asset('notebook.css')}#ID {{ {look} }}"
+    return Explorer(_with_script(content, style, f"\n{asset('chart.js')}" * bool(plots)))
 
 
 def linked(
@@ -180,8 +110,8 @@ def _rows(
 
 def _with_script(content: str, style: str, script: str) -> str:
     own = f"mrsa-{zlib.crc32(content.encode()):08x}"
-    inner = f"<script>{_SCRIPT.replace('ID', own)}{script}</script>"
-    look = f"<style>{(_STYLE + style).replace('ID', own)}</style>"
+    inner = f"<script>\n{asset('explorer.js').replace('ID', own)}{script}</script>"
+    look = f"<style>\n{(asset('explorer.css') + style).replace('ID', own)}</style>"
     return f'<div id="{own}">{look}{content}{inner}</div>'
 
 

@@ -21,90 +21,13 @@ from mrsa_jax._errors import require, writing
 from mrsa_jax._html import settings_rows, shown, tidy
 from mrsa_jax.study import _chart_look
 from mrsa_jax.study._chart import Chart, drawn
-from mrsa_jax.study._chart_look import Series
+from mrsa_jax.study._chart_look import Series, asset
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._vector import drawing_colours, read_drawing
 
 _MOST_ROWS = 400
 _TALL = 25  # rows of a table that scrolls inside the page
 _READ, _MOST = 0.62, 0.9  # of a picture's pixels: its smallest text has 11, and 16, screen pixels
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --soft: #565656; --paper: #fff; --line: #d9d9d9;
-        --shade: #f4f5f7; --link: #0057a8; --mark: #8a3c00; --good: #0a5c32; --good-g: #e0f3e8;
-        --fair: #6b4300; --fair-g: #fdf0d6; --bad: #9c1010; --bad-g: #fde8e6; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --soft: #b0b3b8; --paper: #16181c; --line: #3a3f47; --shade: #22262d;
-          --link: #8ec1ff; --mark: #ffb27a; --good: #86e3ad; --good-g: #12361f;
-          --fair: #ffd28a; --fair-g: #3b2d10; --bad: #ffa8a1; --bad-g: #451b18; } }
-* { box-sizing: border-box; }
-body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; color: var(--ink);
-       background: var(--paper); max-width: 72rem; margin: 0 auto; padding: 1rem;
-       overflow-wrap: break-word; -webkit-text-size-adjust: 100%; }
-a { color: var(--link); }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: .6rem 0 .2rem; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; padding-top: .4rem;
-     border-top: 1px solid var(--line); } h2, h3 { scroll-margin-top: 3.2rem; }
-main > section:first-child h2 { margin-top: .8rem; border-top: 0; }
-h3 { font-size: 1rem; margin: 1.3rem 0 .3rem; }
-.verdict { font-size: 1.1rem; margin: .3rem 0; }
-.lead, .note { color: var(--soft); margin: .2rem 0; } .note { font-size: .9rem; }
-nav { position: sticky; top: 0; z-index: 3; background: var(--paper); margin: .6rem 0 0;
-      border-bottom: 1px solid var(--line); overflow-x: auto; scrollbar-width: thin; }
-nav ul { list-style: none; padding: 0; margin: 0; display: flex; gap: 1.1rem; }
-nav li { margin: 0; white-space: nowrap; }
-nav a { display: inline-block; padding: .45rem 0; }
-@media (min-width: 46rem) { nav ul { flex-wrap: wrap; gap: 0 1.1rem; } }
-p, .lead { max-width: 60rem; }
-.wide { overflow-x: auto; margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; }
-.tall { max-height: 34rem; overflow: auto; } .tall thead th { position: sticky; top: 0; }
-.wide:focus-visible { outline: 2px solid var(--link); }
-table { border-collapse: collapse; width: 100%; font-size: .9rem;
-        font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding: .45rem .7rem; color: var(--soft); }
-th, td { padding: .4rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
-         vertical-align: top; overflow-wrap: normal; white-space: nowrap; }
-td.text, tbody th.text, .settings td, .settings th { white-space: normal; }
-thead th { background: var(--shade); white-space: nowrap; vertical-align: bottom; }
-tbody tr:last-child > * { border-bottom: 0; }
-th.text, td.text, th:first-child, td:first-child { text-align: left; font-weight: inherit; }
-thead th.text, thead th:first-child { font-weight: 600; }
-td.long { min-width: 14rem; } tbody th.text { min-width: 9rem; }
-.changed { color: var(--mark); font-weight: 700; }
-.settings { display: grid; gap: 0 1.5rem;
-            grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); }
-.settings td, .settings th { text-align: left; overflow-wrap: anywhere; }
-.settings th { width: 45%; }
-figure { margin: 0; break-inside: avoid; } figcaption { font-size: .9rem; color: var(--soft); }
-.figures { display: grid; gap: 1.8rem 2rem;
-           grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); }
-.opening { display: grid; gap: 1.2rem 2rem; } .opening > * { min-width: 0; }
-@media (min-width: 60rem) { .opening.two { grid-template-columns: 3fr 2fr; } }
-.picture { overflow-x: auto; } .picture:focus-visible { outline: 2px solid var(--link); }
-img { display: block; width: min(100%, var(--most)); height: auto; background: #fff;
-      border-radius: .3rem; }
-pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem;
-      border-radius: .4rem; }
-li { margin: .35rem 0; } summary { cursor: pointer; padding: .4rem 0; }
-@media screen and (max-width: 34rem) { body { font-size: 15px; } h1 { font-size: 1.35rem; }
-  .picture img { width: max(100%, var(--least)); max-width: none; } }
-@media print {
-  :root { color-scheme: light; --ink: #000; --soft: #333; --paper: #fff; --line: #bbb;
-          --shade: #f4f4f4; --link: #000; --mark: #000; }
-  body { max-width: none; padding: 0; font-size: 10pt; } nav, .screen { display: none; }
-  .wide, .picture { overflow: visible; border: 0; max-height: none; } table { font-size: 8pt; }
-  th, td { padding: .2rem .35rem; white-space: normal; }
-  .note, figcaption { font-size: 8.5pt; }
-  thead th { white-space: normal; } td.long, tbody th.text { min-width: 0; }
-  thead { display: table-header-group; } tr, figure, li { break-inside: avoid; }
-  h2, h3, caption { break-after: avoid; }
-  .figures { display: block; } figure { margin-bottom: 1rem; } img { max-height: 11cm;
-             width: auto; max-width: 100%; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; break-inside: auto; }
-  details::details-content { content-visibility: visible; display: block; height: auto; }
-}
-"""
-"""The look of every report."""
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
@@ -150,12 +73,13 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{tidy(title)}</title><style>{STYLE}{_chart_look.STYLE}"
+        f"<title>{tidy(title)}</title><style>"
+        f"\n{asset('report.css')}\n{asset('chart.css')}"
         f"{_chart_look.colours(series)}{drawing_colours(body)}</style></head>\n<body>"
         f"<header><h1>{tidy(title)}</h1>{lines}</header>\n"
         f'<nav aria-label="Sections" tabindex="0"><ul>{links}</ul></nav>\n'
         f"<main>{body}</main>"
-        + f"<script>{_chart_look.SCRIPT}</script>" * ('class="plot"' in body)
+        + f"<script>\n{asset('chart.js')}</script>" * ('class="plot"' in body)
         + "</body></html>\n"
     )
 

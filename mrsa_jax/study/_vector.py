@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 
 from mrsa_jax._html import tidy
-from mrsa_jax.study._chart_look import PAPER, seen_on
+from mrsa_jax.study._chart_look import PAPER, asset, seen_on
 
 _MOST_BYTES = 1_000_000
 _MOST_DEPTH = 40
@@ -38,13 +38,6 @@ _VALUE = re.compile(r"[\w.,%\s-]*")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 _LONG = re.compile(r"-?\d+\.\d{2,}")
 _FONT = re.compile(r"(?:^|[\s:])([\d.]+)px")
-
-STYLE = """
-.drawn svg { display: block; width: 100%; height: auto; fill: var(--ink);
-             stroke-linejoin: round; stroke-linecap: butt; }
-@media print { .drawn svg { min-width: 0 !important; } }
-"""
-"""The look of such drawings, on a page that has any."""
 
 
 def read_drawing(path: pathlib.Path, name: str) -> str | None:
@@ -177,7 +170,7 @@ def drawing_colours(body: str) -> str:
         for theme in ("light", "dark")
     )
     return (
-        f"{STYLE}.drawn {{ {day} }}\n"
+        f"\n{asset('drawing.css')}.drawn {{ {day} }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ .drawn {{ {night} }} }}\n"
     )
 
