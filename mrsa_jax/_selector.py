@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
 from jaxtyping import Array, Bool, Int32, Key
 
 from mrsa_jax._errors import require
+from mrsa_jax._own_rows import check_pytree
 
 
 class SelectorState(NamedTuple):
@@ -72,12 +72,7 @@ def check_selector(selector: Any) -> Selector:
     """Return a selector, or raise saying what it lacks to be one."""
     is_selector = isinstance(selector, Selector)
     require(is_selector, "selector", "must have `num_clients`, `init` and `select`", selector)
-    rule = (
-        "must be a pytree, so that its numbers pass through compiled programs: put "
-        "@jax.tree_util.register_dataclass over @dataclasses.dataclass(frozen=True) before its "
-        'class, and `= dataclasses.field(metadata={"static": True})` behind its sizes'
-    )
-    require(not jax.tree_util.all_leaves([selector]), "selector", rule, selector)
+    check_pytree(selector, "selector")
     return selector
 
 

@@ -32,6 +32,7 @@ ORDER = (
     "_cores",
     "_sources",
     "_plugins",
+    "_own_rows",
     "_compile_cache",
     "_device",
     "_tracing",

@@ -836,10 +836,10 @@ NO_ARRAYS = {
         LIMBS MOST_POINTS SHAMIR_PRIME Ring check_modulus ring_of
     """,
     "graphs": """
-        GraphModel complete secagg_plus_parameters
+        GraphModel complete register secagg_plus_parameters
     """,
     "availability": """
-        Availability StepDropout
+        Availability StepDropout register
     """,
     "selection": """
         Fairness RoundHistory Scheme Selector SelectorState enumerate_family family_size

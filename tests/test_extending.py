@@ -15,12 +15,27 @@ import pytest
 
 import mrsa_jax as mj
 from mrsa_jax import cli
+from mrsa_jax.availability import _registry as availability
 from mrsa_jax.graphs import GraphModel
+from mrsa_jax.graphs import _registry as graphs
 from mrsa_jax.selection import Selector
 from mrsa_jax.selection._registry import ROWS
 
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def _file(name: str) -> str:
+    """Write a user's file of the page into the working folder, with its study, and return it."""
+    stem = name.removesuffix(".py")
+    for rows in (ROWS, graphs.ROWS, availability.ROWS):
+        rows.pop(stem, None)
+    (block,) = (block for block in BLOCKS if f'.register("{stem}"' in block)
+    pathlib.Path(name).write_text(block)
+    for toml in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL):
+        if f"{stem}.toml" in toml:
+            pathlib.Path(f"{stem}.toml").write_text(toml)
+    return block
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -31,7 +46,7 @@ def figures_close() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, Any]:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 8
     found: dict[str, Any] = {"__name__": "__main__"}
     # a user's settings, not the suite's strict ones
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -77,7 +92,7 @@ def test_a_user_s_file_goes_through_every_command(
     ROWS.pop("longest_waiting", None)
     pathlib.Path("waiting.py").write_text(BLOCKS[0])
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) < 35
-    (toml,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    (toml,) = re.findall(r"```toml\n(command[^\n]*# study.toml.*?)```", TEXT, re.DOTALL)
     pathlib.Path("study.toml").write_text(toml)
     assert cli.main(["sweep", "study.toml", "--dry-run"]) == 2
     assert "got 'longest_waiting'" in capsys.readouterr().err
@@ -91,11 +106,65 @@ def test_a_user_s_file_goes_through_every_command(
     assert results.mrsa.plot("exposed_clients", x="dropout_rates", hue="scheme").get_lines()
     assert cli.main(["report", "results/sweep"]) == 0
     assert "Longest waiting" in pathlib.Path("results/sweep/report.html").read_text()
-    (commands,) = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
-    for line in commands.splitlines():
+    _check_commands("waiting")
+
+
+def test_a_user_s_availability_is_swept_and_reported(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = _file("outages.py")
+    assert len([line for line in text.splitlines() if line.strip()]) <= 25
+    assert cli.main(["simulate", "--availability", "outages:0.5"]) == 2
+    assert "`availability` must be a known model; got 'outages:0.5'" in capsys.readouterr().err
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        assert cli.main(["sweep", "outages.toml", "--plugin", "outages.py"]) == 0
+    results = mj.study.open_study("results/sweep").load()
+    skipped = results["skipped_rounds"].squeeze()
+    assert (skipped.sel(availability="independent") <= 1).all()
+    assert (abs(skipped.sel(availability="outages:0.5") - 20) <= 10).all()  # 3 deviations of 40
+    assert cli.main(["report", "results/sweep"]) == 0
+    assert "outages:0.5" in pathlib.Path("results/sweep/report.html").read_text()
+
+
+def _check_commands(word: str) -> None:
+    """Parse and check the page's commands that name a file."""
+    commands = re.findall(rf"^mrsa-jax .*{word}.*$", TEXT, re.MULTILINE)
+    assert commands
+    for line in commands:
         config = cli._parse(shlex.split(line)[1:])
-        if hasattr(config, "population"):
+        if hasattr(config, "num_clients") or hasattr(config, "population"):
             mj.study.validate(config)
+
+
+def test_a_user_s_graph_is_simulated_swept_and_reported(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = _file("cliques.py")
+    assert len([line for line in text.splitlines() if line.strip()]) <= 25
+    assert cli.main(["secagg", "--graph", "cliques:4"]) == 2
+    assert "`graph` must be a known graph; got 'cliques'" in capsys.readouterr().err
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        command = "secagg --plugin cliques.py --graph cliques:4 --num-clients 12 --fidelity sets"
+        assert cli.main(command.split()) == 0
+        said = capsys.readouterr().out
+        assert "12 clients, cliques (4), t = 3" in said
+        assert "A curious server learns 3 sums over part of the 12 clients" in " ".join(
+            said.split()
+        )
+        assert cli.main(["sweep", "cliques.toml", "--plugin", "cliques.py"]) == 0
+    results = mj.study.open_study("results/sweep").load()
+    assert (results["not_private_rate"].sel(graph="cliques:4") == 1).all()
+    assert (results["not_private_rate"].sel(graph="complete") == 0).all()
+    assert results.mrsa.plot("not_private_rate", x="step_dropout_rate", hue="graph").get_lines()
+    assert cli.main(["report", "results/sweep"]) == 0
+    assert "cliques:4" in pathlib.Path("results/sweep/report.html").read_text()
+    _check_commands("cliques")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +205,8 @@ def test_settings_cannot_name_code(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_graph(names: dict[str, Any]) -> None:
-    model = names["Cliques"](np.int32(4), 12)
-    assert isinstance(model, GraphModel)
-    graph = np.asarray(names["cliques"])
+    assert isinstance(names["cliques"](12, 4), GraphModel)
+    graph = np.asarray(names["graph"])
     assert (graph == graph.T).all()
     assert (graph.sum(axis=1) == 3).all()
     assert names["is_private"] is False

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import math
-import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mrsa_jax._errors import ConfigurationError, MrsaError, require, shortened
-from mrsa_jax._plugins import loading
-from mrsa_jax._sources import code_of
-from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row, label_of_words
+from mrsa_jax._errors import require
+from mrsa_jax._own_rows import made, own_row
+from mrsa_jax.selection._registry import BUILT_IN, ROWS, Row
 
 if TYPE_CHECKING:
     from mrsa_jax._selector import Selector
@@ -53,71 +47,25 @@ def register(
         >>> mj.study.run(study).mrsa.table()[["scheme", "strong_privacy"]].values.tolist()
         [['Pairs', 2]]
     """
-    good = isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) is not None
-    require(good, "name", "must be lower-case letters, digits and underscores", name)
-    require(name not in BUILT_IN, "name", "must be none of the package's own schemes", name)
-    require(callable(factory), "factory", "must be a function of N, K and parameters", factory)
-    fields, least, most = _parameters(factory)
-    good = label is None or isinstance(label, str) or callable(label)
-    require(good, "label", "must be text or a function that returns it", label)
-    keys = (papers,) if isinstance(papers, str) else tuple(papers)
-    require(all(isinstance(key, str) for key in keys), "papers", "must be text", papers)
+    given = ("the number of clients", "the cohort size")
+    own = own_row(name, factory, label, papers, argument="scheme", nouns="schemes", given=given,
+                  taken=BUILT_IN)  # fmt: skip
 
-    def read(text: str, rest: list[str]) -> tuple[Any, ...]:
-        form = ":".join([name, *map(str.upper, fields)])
-        require(least <= len(rest) <= most, "scheme", f"must be written {form}", text)
-        return tuple(map(_value, rest))
+    def build(num_clients: int, cohort_size: int, *parameters: Any) -> Any:
+        from mrsa_jax._selector import check_selector
+
+        found = made(factory, "a selector", num_clients, cohort_size, *parameters)
+        selector = check_selector(found)
+        rule = f"must make a selector over {num_clients} clients"
+        require(selector.num_clients == num_clients, "factory", rule, selector.num_clients)
+        return selector
 
     ROWS[name] = Row(
-        lambda n, k, *parameters: _built(factory, n, k, *parameters),
-        label if callable(label) else label_of_words(label or name),
-        read,
-        fields,
-        lambda n, k, scheme: _built(factory, n, k, *scheme.parameters),
-        lambda n, k, *parameters: not hasattr(_built(factory, n, k, *parameters), "cohort_size"),
-        lambda n, k, *parameters: getattr(
-            _built(factory, n, k, *parameters), "depends_on_data", None
+        build,
+        check=lambda n, k, scheme: build(n, k, *scheme.parameters),
+        varies=lambda n, k, *parameters: not hasattr(build(n, k, *parameters), "cohort_size"),
+        depends_on_data=lambda n, k, *parameters: getattr(
+            build(n, k, *parameters), "depends_on_data", None
         ),
-        keys,
-        code_of(factory, sys._getframe(1).f_globals.get("__name__", "__main__"), loading()),
+        **own,
     )
-
-
-def _built(factory: Callable[..., Any], num_clients: int, cohort_size: int, *values: Any) -> Any:
-    """Return what a user's factory makes, checked."""
-    from mrsa_jax._selector import check_selector
-
-    try:
-        selector = check_selector(factory(num_clients, cohort_size, *values))
-    except MrsaError:
-        raise
-    except Exception as error:  # a user's code raises what it likes
-        got = ", ".join(map(shortened, (num_clients, cohort_size, *values)))
-        raise ConfigurationError(
-            f"`factory` must make a selector; of ({got}) it raised {type(error).__name__}: {error}"
-        ) from error
-    own, rule = selector.num_clients, f"must make a selector over {num_clients} clients"
-    require(own == num_clients, "factory", rule, own)
-    return selector
-
-
-def _parameters(factory: Callable[..., Any]) -> tuple[tuple[str, ...], int, int | float]:
-    """Return the names of a factory's parameters behind N and K; how many it needs, and takes."""
-    own = list(inspect.signature(factory).parameters.values())
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in own)
-    places = [p for p in own if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    needed = [p for p in own if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
-    rule = "must take the number of clients, the cohort size and parameters by their place"
-    require((len(places) >= 2 or takes_any) and not needed, "factory", rule, factory)
-    behind = places[2:]
-    least = sum(p.default is p.empty for p in behind)
-    return tuple(p.name for p in behind), least, math.inf if takes_any else len(behind)
-
-
-def _value(text: str) -> Any:
-    """Return text as an integer or a finite real number where it is one."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            if math.isfinite(kind(text)):
-                return kind(text)
-    return text

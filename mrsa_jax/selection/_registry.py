@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._own_rows import label_of_words, written
 from mrsa_jax.selection._checks import Fairness, check_grids
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class Scheme:
     @property
     def written(self) -> str:
         """The scheme as flags and files write it."""
-        return ":".join([self.name, *map(_written, self.parameters)])
+        parts = (getattr(own, "written", None) or written(own) for own in self.parameters)
+        return ":".join([self.name, *parts])
 
     @property
     def label(self) -> str:
@@ -148,21 +150,6 @@ class Scheme:
         return tuple(ROWS)
 
     @staticmethod
-    def papers_of(name: str) -> tuple[str, ...] | None:
-        """Return the papers behind a name, as keys or BibTeX; None if there is no such scheme."""
-        return ROWS[name].papers if name in ROWS else None
-
-    @staticmethod
-    def code_of(text: str) -> dict[str, str]:
-        """Return digests of a user's code that a text names, by scheme and module."""
-        return {
-            f"scheme {name}, {module}": digest
-            for name in text.split(":")
-            if name in ROWS
-            for module, digest in ROWS[name].code().items()
-        }
-
-    @staticmethod
     def filled(text: str, values: dict[str, Any]) -> str:
         """Return a scheme's text with parameters that are given apart, as axes of a sweep are.
 
@@ -192,12 +179,6 @@ class Scheme:
         text = ":".join([name, *rest])
         Scheme.parse(text)
         return text
-
-
-def _written(parameter: Any) -> str:
-    if isinstance(parameter, Scheme):
-        return parameter.written
-    return f"{parameter:g}" if isinstance(parameter, float) else str(parameter)
 
 
 def _hint(text: str) -> str:
@@ -348,16 +329,6 @@ def _blocks_label(words: str) -> Callable[..., str]:
     def label(target: int | None = None, fairness: str = "") -> str:
         rule = f", {fairness}" if fairness else ""
         return words + (f" (T={target}{rule})" if target is not None else "")
-
-    return label
-
-
-def label_of_words(words: str) -> Callable[..., str]:
-    """Return the label of words and, in parentheses, parameters."""
-
-    def label(*parameters: Any) -> str:
-        shown = [p.label if isinstance(p, Scheme) else _written(p) for p in parameters]
-        return f"{words} ({', '.join(shown)})" if shown else words
 
     return label
 

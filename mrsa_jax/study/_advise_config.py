@@ -13,7 +13,7 @@ from mrsa_jax._flags import Count, File, Folder, Name, Number
 from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
 from mrsa_jax._untrusted import start_of
-from mrsa_jax.study._availability import parse_availability
+from mrsa_jax.availability._registry import parse_availability
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._validate import check_seed
 

@@ -10,8 +10,8 @@ from typing import Any
 from mrsa_jax._checks import POSITIVE, check_blind, check_integer, check_least, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
+from mrsa_jax.availability._registry import parse_availability
 from mrsa_jax.study import _attack_config as setting
-from mrsa_jax.study._availability import parse_availability
 from mrsa_jax.study._config import parse_scheme
 from mrsa_jax.study._validate import check_seed, check_sizes
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from mrsa_jax import availability, data, federated, graphs, quantize, secagg, selection
+from mrsa_jax import availability, data, federated, quantize, secagg, selection
 from mrsa_jax._device import platform
 from mrsa_jax._errors import ConfigurationError, require
 from mrsa_jax._selector import block_size_of, cohort_size_of
 from mrsa_jax._streams import Stream, as_key, fold
-from mrsa_jax.study._availability import AVAILABILITY, parse_availability
+from mrsa_jax.availability._registry import ROWS, parse_availability
+from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.study._config import (
     AggregationConfig,
     DataConfig,
@@ -27,6 +28,7 @@ from mrsa_jax.study._config import (
     TrainingConfig,
 )
 from mrsa_jax.study._mechanism import build_bounded
+from mrsa_jax.study._protocol_config import graph_of, least_safe_threshold
 
 if TYPE_CHECKING:
     import optax  # type: ignore[import-untyped]
@@ -66,14 +68,6 @@ PARTITIONS: dict[str, Callable[..., data.ClientData]] = {
 }
 """Splits of a data set over clients by name."""
 
-GRAPHS: dict[str, Callable[[int, ProtocolConfig], graphs.GraphModel]] = {
-    "complete": lambda n, config: graphs.complete(n),
-    "erdos_renyi": lambda n, config: graphs.erdos_renyi(n, _edge_chance(n, config)),
-    "harary": lambda n, config: graphs.harary(n, config.degree or 0),
-    "random_regular": lambda n, config: graphs.random_regular(n, config.degree or 0),
-}
-"""Assignment graphs by name, over the slots of a round."""
-
 CLIP_RULES: dict[str, Callable[[AggregationConfig], quantize.ClipRule | None]] = {
     "fixed": lambda config: None,
     "last_max": lambda config: _following(config, "max"),
@@ -105,9 +99,8 @@ def guaranteed_privacy(
     target = selector.num_clients if k == selector.num_clients else block
     loses = protocol.step_dropout_rate > 0
     stated = 1 if loses and protocol.split_policy != "abort" else _stated(selector)
-    is_whole = protocol.graph == "complete" or (
-        protocol.graph == "harary" and (protocol.degree or 0) >= 2 and not loses
-    )
+    row = Graph.parse(protocol.graph).row
+    is_whole = row.is_complete or (row.is_connected(protocol.degree or 0) and not loses)
     if not is_whole or (loses and protocol.split_policy == "ignore"):
         return 1
     if segments is None or segments.is_plain or k is None:
@@ -163,7 +156,7 @@ def build_online(
         )
         return np.rint(build_rates(seed, shares) * count).astype(np.int32)
 
-    return AVAILABILITY[name].build(rates, given, places, *parameters)
+    return ROWS[name].build(rates, given, places, *parameters)
 
 
 def expected_cardinality(
@@ -262,34 +255,6 @@ def _following(config: AggregationConfig, statistic: Any) -> quantize.ClipRule:
     )
 
 
-def _edge_chance(n: int, config: ProtocolConfig) -> float:
-    """Return the chance of an edge: as configured, or CCESA's p* if there is one."""
-    if config.connection_probability is not None:
-        return config.connection_probability
-    total = 1 - (1 - config.step_dropout_rate) ** 4
-    name = "connection_probability"
-    rule = "must be given: CCESA's p* needs a cohort of 3 and a total dropout rate below 0.5"
-    require(n >= 3 and total < 0.5, name, rule, n, total)
-    chance = secagg.connection_probability(n, total)
-    rule = (
-        f"must be given (or the cohort be larger, or the graph complete): CCESA's p* for {n} "
-        f"clients and a total dropout rate of {total:.3g} is above 1"
-    )
-    require(chance <= 1, name, rule, round(chance, 3))
-    return chance
-
-
-def _least_safe_threshold(n: int, config: ProtocolConfig) -> int:
-    """Return the least t at which the unmasking attack fails: 2 t > |Adj(i)| + 1.
-
-    For random degrees that of Remark 4, which fails for every client but for a negligible chance.
-    """
-    if config.graph == "erdos_renyi":
-        return secagg.share_threshold(n, _edge_chance(n, config))
-    degree = n - 1 if config.degree is None else config.degree
-    return (degree + 1) // 2 + 1
-
-
 def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg.GraphRule | None:
     """Return what the server learns from a round; None where it is simply the cohort's sum.
 
@@ -301,25 +266,24 @@ def build_rule(protocol: ProtocolConfig, selector: selection.Selector) -> secagg
         return None
     size, block = sizes_of(selector)
     n = selector.num_clients if size is None else size
-    free = protocol.graph == "complete" and protocol.threshold is None
+    free = Graph.parse(protocol.graph).row.is_complete and protocol.threshold is None
     rule = (
         "must be complete, with no threshold given, where cohorts differ in size (a selector that "
         "asks K clients or nobody says so by an attribute `cohort_size`)"
     )
     require(free or size is not None, "graph", rule, protocol.graph)
-    graph = GRAPHS[protocol.graph](n, protocol)
-    threshold = protocol.threshold
+    graph, threshold = graph_of(protocol, n), protocol.threshold
     if threshold is not None:
-        least = _least_safe_threshold(n, protocol)
+        least = least_safe_threshold(graph, n)
         rule = (
             f"must be at least {least}, or CCESA's Appendix F attack could unmask single clients "
             "(--allow-unmasking-risk accepts that)"
         )
         require(threshold >= least or protocol.allow_unmasking_risk, "threshold", rule, threshold)
-    elif protocol.graph == "erdos_renyi":
-        threshold = _least_safe_threshold(n, protocol)
+    elif graph.degree(n) is None:
+        threshold = least_safe_threshold(graph, n)
     return secagg.graph_rule(
-        graph,
+        graph.build(n),
         selector.num_clients,
         threshold=threshold,
         policy=protocol.split_policy,

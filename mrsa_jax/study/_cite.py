@@ -8,11 +8,15 @@ are all the same here.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mrsa_jax._errors import ConfigurationError, nearest
-from mrsa_jax.study._config import parse_scheme, scheme_names, scheme_papers, to_dict
+from mrsa_jax.availability import _registry as availability
+from mrsa_jax.graphs import _registry as graphs
+from mrsa_jax.selection import _registry as schemes
+from mrsa_jax.study._config import to_dict
 from mrsa_jax.study._papers import PAPERS, Paper, read_bibtex, software
 
 _Found = tuple[str, str, str]  # a paper's key, what it stands for, the value that names it
@@ -25,12 +29,14 @@ _PROTOCOL = "secure aggregation"
 _MODEL = "model"
 _DATA = "data"
 
+_ROWS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "scheme": (_SELECTION, schemes.ROWS),
+    "graph": (_PROTOCOL, graphs.ROWS),
+    "availability": ("who is online", availability.ROWS),
+}
+"""What the rows of a registry stand for, by the setting that names one; each has its papers."""
+
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
-    # graphs of a round's protocol
-    "complete": (_PROTOCOL, _SECAGG),
-    "erdos_renyi": (_PROTOCOL, ("choi2020communication", *_SECAGG)),
-    "harary": (_PROTOCOL, ("bell2020secure", "harary1962maximum", *_SECAGG)),
-    "random_regular": (_PROTOCOL, ("bell2020secure", *_SECAGG)),
     # the papers and protocols by their names
     "multiround": ("multi-round privacy", (_MULTIROUND,)),
     "secagg": (_PROTOCOL, _SECAGG),
@@ -59,8 +65,6 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
 """What a word stands for and its papers: what `cite` understands as text."""
 
 _SETTINGS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
-    "graph": {name: _NAMES[name] for name in ("complete", "erdos_renyi", "harary",
-                                              "random_regular")},
     "dataset": {name: row for name, row in _NAMES.items() if row[0] == _DATA},
     "paper": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
     "target": {name: _NAMES[name] for name in ("multiround", "ccesa", "heterosag")},
@@ -105,10 +109,6 @@ _CLASSES: dict[str, tuple[str, tuple[str, ...]]] = {
     "BlockSelection": (_SELECTION, (_MULTIROUND,)),
     "BernoulliSelection": (_SELECTION, (_MULTIROUND,)),
     "PowerOfChoice": (_SELECTION, ("cho2020client",)),
-    "Complete": _NAMES["complete"],
-    "ErdosRenyi": _NAMES["erdos_renyi"],
-    "Harary": _NAMES["harary"],
-    "RandomRegular": _NAMES["random_regular"],
     "SecAggPlusParameters": _NAMES["secagg_plus"],
     "RingAverage": (_PROTOCOL, (*_SECAGG, "rfc8439")),
     "SegmentAverage": _NAMES["heterosag"],
@@ -232,19 +232,16 @@ def _of(spec: Any) -> Iterator[_Found]:
 
 
 def _of_text(text: str) -> Iterator[_Found]:
-    known = _scheme_row(text)
-    if known is None and text not in _NAMES:
-        hint = nearest(text, [*scheme_names(), *_NAMES])
+    name, *rest = text.split(":")
+    known = [(what, rows[name]) for what, rows in _ROWS.values() if name in rows]
+    if not known and text not in _NAMES:
+        hint = nearest(text, [*(name for _, rows in _ROWS.values() for name in rows), *_NAMES])
         raise ConfigurationError(f"`spec` must be a known name; got {text!r}; {hint}")
-    if ":" in text:
-        parse_scheme(text)  # says what is wrong with its numbers
-    yield from _row(known or _NAMES[text], text)
-
-
-def _scheme_row(text: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return what a scheme's text stands for, and its papers; None if it is no scheme."""
-    papers = scheme_papers(text.split(":")[0])
-    return None if papers is None else (_SELECTION, papers)
+    for what, row in known[:1]:
+        if rest:
+            row.read(text, rest)  # says what is wrong with its numbers
+        yield from _row((what, row.papers), text)
+    yield from _row(_NAMES.get(text, ("", ())), text)
 
 
 def _row(row: tuple[str, Iterable[str]], value: str) -> Iterator[_Found]:
@@ -303,8 +300,12 @@ def _of_fields(config: Mapping[str, Any]) -> Iterator[_Found]:
 def _of_field(name: str, value: Any) -> Iterator[_Found]:
     """Yield the papers of one setting's value, or of one value of an axis."""
     last = name.rsplit(".", 1)[-1]
-    if last in ("scheme", "schemes") and isinstance(value, str):
-        yield from _row(_scheme_row(value) or (_SELECTION, (_MULTIROUND,)), value)  # or a label
+    if last.removesuffix("s") in _ROWS and isinstance(value, str):
+        what, rows = _ROWS[last.removesuffix("s")]
+        name = value.split(":")[0]
+        usual = (_MULTIROUND,) if rows is schemes.ROWS else ()  # of a scheme's label
+        papers = rows[name].papers if name in rows else usual
+        yield from _row((what, papers), value)
     elif last == "proximal" and isinstance(value, int | float) and value > 0:
         yield "li2020federated", "FedProx", ""
     elif last == "clip_norm" and isinstance(value, int | float):
@@ -324,13 +325,20 @@ def _of_results(results: Any) -> Iterator[_Found]:
             yield from _of_field("scheme", label)
 
 
+def _of_class(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return what a class stands for, and its papers; a graph's is called after its row."""
+    what, rows = _ROWS["graph"]
+    row = rows.get(re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    return _CLASSES.get(name, ("", ())) if row is None else (what, row.papers)
+
+
 def papers_of_value(value: Any) -> Iterator[_Found]:
     """Yield the papers of a scheme that is a value, and of the schemes inside it."""
     name = type(value).__name__
-    found = list(_row(_CLASSES[name], name)) if name in _CLASSES else []
+    found = list(_row(_of_class(name), name))
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
-        if dataclasses.is_dataclass(inner) and type(inner).__name__ in _CLASSES:
+        if dataclasses.is_dataclass(inner) and _of_class(type(inner).__name__)[1]:
             found += papers_of_value(inner)
         elif field.name == "method" and isinstance(inner, str):
             for names in ("method", "methods"):

@@ -22,7 +22,7 @@ from mrsa_jax.study._training_config import DataConfig, ResourceConfig, Training
 
 # what all of this family takes of schemes, it takes from here
 parse_scheme, scheme_label, with_fields = Scheme.parse, Scheme.label_of, Scheme.filled
-scheme_names, scheme_papers = Scheme.names, Scheme.papers_of
+scheme_names = Scheme.names
 
 TrackerName = Literal["json_lines", "tensorboard", "wandb"]
 AssignmentName = Literal["shuffled", "cyclic", "sorted", "by_label"]
@@ -61,7 +61,7 @@ class PopulationConfig(Shown):
     average; cyclic: each client goes through the rates, one a round, from its own on;
     diurnal:AMPLITUDE:PERIOD: a wave around the one rate, clients spread over the period;
     replay:FILE[:random|:absent]: as a .npy file of booleans [rounds, clients] has it, from its
-    first row or a random one, and again or not at all after its last."""
+    first row or a random one, and again or not at all after its last; or your own (--plugin)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,17 @@ from typing import Any
 
 from mrsa_jax._sources import digest_of
 from mrsa_jax._version import __version__
-from mrsa_jax.selection import Scheme
-from mrsa_jax.study._availability import parse_availability
+from mrsa_jax.availability import _registry as availability
+from mrsa_jax.graphs import _registry as graphs
+from mrsa_jax.selection import _registry as schemes
 from mrsa_jax.study._config import studied, to_dict
+
+_FAMILIES: dict[str, Mapping[str, Any]] = {
+    "scheme": schemes.ROWS,
+    "graph": graphs.ROWS,
+    "availability": availability.ROWS,
+}
+"""Registries that a user's own code may have a row of, by what its names are called."""
 
 _ALIKE: tuple[tuple[str, ...], ...] = ()
 """Versions of the package that compute the same results, to the bit, a group each.
@@ -41,9 +49,15 @@ def made_by(
     found = {"mrsa_jax": __version__}
     for table in _tables(studied(to_dict(config))):
         for text in _texts(table):
-            found |= Scheme.code_of(text)
+            found |= {
+                f"{family} {name}, {module}": own
+                for family, rows in _FAMILIES.items()
+                for name in text.split(":")
+                if name in rows
+                for module, own in rows[name].code().items()
+            }
             if text.startswith("replay:"):
-                (path, _) = parse_availability(text, ())[1]
+                (path, _) = availability.parse_availability(text, ())[1]
                 found[f"availability {path.name}"] = f"{digest(path)} {path.name}"
         if "directory" in table and "dataset" in table:
             from mrsa_jax.data._sources import source_files  # imports JAX
@@ -95,7 +109,7 @@ def changes(theirs: Any, ours: Mapping[str, str]) -> tuple[str, ...]:
                 found.append(f"mrsa_jax is {now} now and was {was}")
         elif was.split(" ")[0] != now.split(" ")[0]:
             (_, _, file), what = (now or was).partition(" "), name.partition(",")[0]
-            what = what if what.startswith("scheme ") else what.split(" ")[0]
+            what = what if what.startswith(("scheme ", "graph ")) else what.split(" ")[0]
             verb = "has changed" if was and now else "is read now" if now else "is not read now"
             found.append(f"{file} {verb} ({what})")
     return tuple(dict.fromkeys(found))

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from mrsa_jax._checks import POSITIVE, check_number
 from mrsa_jax._errors import require
 from mrsa_jax._html import Shown
+from mrsa_jax.graphs._registry import Graph
 
 FidelityName = Literal["array", "sets"]
-GraphName = Literal["complete", "erdos_renyi", "harary", "random_regular"]
 SplitPolicyName = Literal["ignore", "abort", "drop_block"]
 ClipRuleName = Literal["fixed", "last_max", "last_rms"]
 NoiseName = Literal["skellam", "discrete_gaussian"]
@@ -20,8 +20,9 @@ NoiseName = Literal["skellam", "discrete_gaussian"]
 class ProtocolConfig(Shown):
     """Who shares pads with whom, and what becomes of rounds in which clients are lost."""
 
-    graph: GraphName = "complete"
-    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
+    graph: str = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
+    (--plugin)."""
     connection_probability: float | None = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p* for the cohort, if below 1."""
     degree: int | None = None
@@ -40,7 +41,7 @@ class ProtocolConfig(Shown):
     @property
     def is_plain(self) -> bool:
         """Whether every round's sum is learnt: nobody is lost, and everybody shares pads."""
-        same = self.graph == "complete" and self.threshold is None
+        same = Graph.parse(self.graph).row.is_complete and self.threshold is None
         return same and self.step_dropout_rate == 0
 
 
@@ -93,13 +94,69 @@ def validate_graph(config: Any) -> None:
         ConfigurationError: Naming the first argument that breaks a rule.
     """
     chance, graph = config.connection_probability, config.graph
+    setting = Graph.parse(graph).row.setting
     if chance is not None:
-        own = graph == "erdos_renyi"
+        own = setting == "connection_probability"
         require(own, "connection_probability", "must be left out but for erdos_renyi", graph)
         check_number(chance, "connection_probability", "must lie in (0, 1]", POSITIVE, 1.0)
-    regular = graph in ("harary", "random_regular")
     rule = "must be given for harary and random_regular, and for no other graph"
+    regular = setting == "degree"
     require(regular == (config.degree is not None), "degree", rule, config.degree, graph)
+
+
+def graph_of(config: Any, num_clients: int) -> Graph:
+    """Return the graph of a round, with its number: CCESA's p* where the chance is left open.
+
+    Args:
+        config: Settings of the protocol, or of one round of secure aggregation.
+        num_clients: Slots of the round, n.
+
+    Raises:
+        ConfigurationError: If there is no such graph, or p* is needed and above 1.
+    """
+    graph = Graph.parse(config.graph)
+    if not graph.row.setting:
+        return graph
+    number = getattr(config, graph.row.setting)
+    if number is None:
+        number = _paper_chance(num_clients, total_dropout_rate(config))
+    return Graph(graph.row, (number,))
+
+
+def least_safe_threshold(graph: Graph, num_clients: int) -> int:
+    """Return the least t at which CCESA's Appendix F attack fails: 2 t > |Adj(i)| + 1.
+
+    For random degrees that of Remark 4, which fails for every client but for a negligible chance.
+    """
+    from mrsa_jax.secagg import share_threshold  # imports JAX
+
+    degree = graph.degree(num_clients)
+    if degree is not None:
+        return (degree + 1) // 2 + 1
+    assert graph.chance is not None
+    return share_threshold(num_clients, graph.chance)
+
+
+def total_dropout_rate(config: Any) -> float:
+    """Return the chance to leave in one of the four steps."""
+    lost = getattr(config, "dropped_before_unmasking", 0.0)
+    return float(1.0 - (1.0 - config.step_dropout_rate) ** 4 * (1.0 - lost))
+
+
+def _paper_chance(n: int, total: float) -> float:
+    """Return p* of eq. (5)."""
+    from mrsa_jax.secagg import connection_probability  # imports JAX
+
+    name = "connection_probability"
+    rule = "must be given: CCESA's p* needs 3 clients and a total dropout rate below 0.5"
+    require(n >= 3 and total < 0.5, name, rule, n, round(total, 4))
+    chance = connection_probability(n, total)
+    rule = (
+        f"must be given (or the clients be more, or --graph complete): CCESA's p* for {n} clients "
+        f"and a total dropout rate of {total:.3g} is above 1"
+    )
+    require(chance <= 1, name, rule, round(chance, 4))
+    return chance
 
 
 _WITHOUT_NORM = "must be left out with `clip_norm`, which bounds whole updates instead"

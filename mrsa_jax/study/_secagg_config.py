@@ -10,7 +10,7 @@ from mrsa_jax._errors import require
 from mrsa_jax._flags import Count, Number
 from mrsa_jax._html import Shown
 from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax.study._protocol_config import GraphName, validate_graph
+from mrsa_jax.study._protocol_config import validate_graph
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +43,9 @@ class SecaggConfig(Shown):
     modulus: Count = None
     """R, in place of --modulus-bits: a power of two, or any integer below 2**31."""
 
-    graph: GraphName = "complete"
-    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+)."""
+    graph: str = "complete"
+    """complete (SecAgg), erdos_renyi (CCESA), harary or random_regular (SecAgg+), or your own
+    (--plugin)."""
 
     connection_probability: Number = None
     """Chance of an edge, for --graph erdos_renyi; None: CCESA's p*, if at most 1."""

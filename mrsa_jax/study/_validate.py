@@ -15,7 +15,8 @@ from mrsa_jax._checks import (
 )
 from mrsa_jax._errors import require
 from mrsa_jax._status import FEWEST_IN_A_SUM
-from mrsa_jax.study._availability import parse_availability
+from mrsa_jax.availability._registry import ROWS, parse_availability
+from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
@@ -82,7 +83,7 @@ def _validate_population(population: PopulationConfig) -> None:
         check_chance(rate, "dropout_rates")
     name, _ = parse_availability(population.availability, population.dropout_rates)
     rule = "must be independent or markov with rates by label"
-    alike = population.assignment != "by_label" or name in ("independent", "markov")
+    alike = population.assignment != "by_label" or ROWS[name].is_by_client
     require(alike, "availability", rule, population.availability)
 
 
@@ -136,7 +137,8 @@ def _validate_segments(config: DemoConfig | TrainConfig, varies: bool) -> None:
     rule = "must be left out with segments: their mean has no weights"
     require(not weighted, "weighted", rule, weighted)
     graph, policy = protocol.graph, protocol.split_policy
-    require(graph == "complete", "graph", "must be complete with segments", graph)
+    is_complete = Graph.parse(graph).row.is_complete
+    require(is_complete, "graph", "must be complete with segments", graph)
     return require(policy == "ignore", "split_policy", "must be ignore with segments", policy)
 
 

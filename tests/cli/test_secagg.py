@@ -69,7 +69,7 @@ def _json(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any
         (["--graph", "erdos_renyi"], "must be given (or the clients be more, or --graph complete)"),
         (
             ["--graph", "erdos_renyi", "--step-dropout-rate", "0.3"],
-            "for a total dropout rate below one half; here they are 8 and 0.76",
+            "needs 3 clients and a total dropout rate below 0.5; got 8 and 0.7599",
         ),
         # 2 t = 8 <= 7 + 1 for all 8
         (["--threshold", "4"], "`threshold` must be at least 5 in this graph, or CCESA's App"),

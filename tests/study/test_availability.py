@@ -78,7 +78,7 @@ def test_every_model_of_the_package_has_a_name(tmp_path: pathlib.Path) -> None:
         name for name in own.__all__
         if inspect.isfunction(inspect.unwrap(getattr(own, name))) and "steps" not in name
     }  # fmt: skip
-    assert factories - {"assign_rates"} == named  # steps are --step-dropout-rate
+    assert factories - {"assign_rates", "register"} == named  # steps are --step-dropout-rate
     for config, wanted, rates in rows.values():
         model, known = _build.build_online(7, config)
         assert jax.tree.structure(model) == jax.tree.structure(wanted)

@@ -25,7 +25,6 @@ from mrsa_jax.study import (
 )
 from mrsa_jax.study._build import (
     CLIP_RULES,
-    GRAPHS,
     MODELS,
     PARTITIONS,
     build_clients,
@@ -178,7 +177,6 @@ def test_servers_of_all_rates_share_their_update() -> None:
 def test_names_are_those_of_the_registry() -> None:
     hints = typing.get_type_hints(ProtocolConfig) | typing.get_type_hints(AggregationConfig)
     names = {field: typing.get_args(hint) for field, hint in hints.items()}
-    assert names["graph"] == tuple(GRAPHS)
     assert names["clip_rule"] == tuple(CLIP_RULES)
     assert names["noise"] == typing.get_args(Kind)
     assert names["split_policy"] == typing.get_args(SplitPolicy)

@@ -9,6 +9,7 @@ import numpy as np
 from mrsa_jax import protocol, secagg
 from mrsa_jax._errors import require
 from mrsa_jax._status import Status
+from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.secagg._admission import heeded, signing
 from mrsa_jax.study._findings import Findings
 from mrsa_jax.study._progress import Progress, stages
@@ -244,7 +245,7 @@ def _sentences(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
 def _comparisons(config: SecaggConfig, report: dict[str, Any]) -> list[str]:
     """Set bytes and modelled seconds beside those of a plain sum and of SecAgg."""
     lines, sizes = [], report["bytes"]
-    is_secagg = config.graph == "complete"
+    is_secagg = Graph.parse(config.graph).row.is_complete
     if sizes["fedavg"]:
         ratio = sizes["round"] / sizes["complete_graph"]
         beside = "" if is_secagg else f", {ratio:.3g} times those over the complete graph (SecAgg)"

@@ -9,11 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from mrsa_jax import availability, graphs, secagg
-from mrsa_jax._errors import require
+from mrsa_jax import availability
 from mrsa_jax._streams import Stream, as_key, round_key, trial_key
+from mrsa_jax.graphs._registry import Graph
 from mrsa_jax.modular import check_modulus
 from mrsa_jax.study._config import secret_seed
+from mrsa_jax.study._protocol_config import graph_of, least_safe_threshold, total_dropout_rate
 from mrsa_jax.study._secagg_config import SecaggConfig
 
 _OFFSET = 0x5EC  # keeps the inputs' generator apart from others of the same seed
@@ -25,17 +26,15 @@ class Setting:
 
     Attributes:
         config: The flags.
+        named: The graph with its number.
         graph: How a round's graph is drawn.
-        chance: p of an Erdős–Rényi graph, 1.0 of the complete one, None of the others.
-        is_default_chance: Whether it is the paper's p*.
         threshold: t.
         modulus: R.
     """
 
     config: SecaggConfig
+    named: Graph
     graph: Any
-    chance: float | None
-    is_default_chance: bool
     threshold: int
     modulus: int
 
@@ -46,29 +45,30 @@ class Setting:
         Raises:
             ConfigurationError: If there is no such graph, or p* is above 1.
         """
-        n, p, k = config.num_clients, config.connection_probability, config.degree
+        n, t = config.num_clients, config.threshold
         if config.modulus is not None:
             ring = check_modulus(config.modulus)
         else:
             ring = 2 ** (16 if config.modulus_bits is None else config.modulus_bits)
-        graph: Any
-        chance: float | None = None
-        if config.graph == "complete":
-            graph, chance, least = graphs.complete(n), 1.0, n // 2 + 1
-        elif config.graph == "erdos_renyi":
-            chance = _paper_chance(config) if p is None else p
-            graph, least = graphs.erdos_renyi(n, chance), secagg.share_threshold(n, chance)
-        else:
-            assert k is not None  # checked with the other flags
-            graph, least = getattr(graphs, config.graph)(n, k), (k + 1) // 2 + 1
-        t = least if config.threshold is None else config.threshold
-        is_default = config.graph == "erdos_renyi" and p is None
-        return cls(config, graph, chance, is_default, t, ring)
+        named = graph_of(config, n)
+        t = least_safe_threshold(named, n) if t is None else t
+        return cls(config, named, named.build(n), t, ring)
+
+    @property
+    def chance(self) -> float | None:
+        """P of an Erdős–Rényi graph, 1.0 of the complete one, None of the others."""
+        return self.named.chance
+
+    @property
+    def is_default_chance(self) -> bool:
+        """Whether it is the paper's p*."""
+        is_random = self.named.row.setting == "connection_probability"
+        return is_random and self.config.connection_probability is None
 
     @property
     def total_dropout_rate(self) -> float:
         """Chance to leave in one of the four steps."""
-        return _total_dropout(self.config)
+        return total_dropout_rate(self.config)
 
     def adjacency(self) -> np.ndarray:
         """Return the graph of trial 0, bool[n, n]."""
@@ -102,15 +102,8 @@ class Setting:
 
     def title(self) -> str:
         """Name the graph and its numbers."""
-        config = self.config
-        shape = {
-            "complete": "complete graph (SecAgg)",
-            "erdos_renyi": f"Erdős–Rényi graph (CCESA), p = {self.chance or 0:.4g}"
-            + (", the paper's p*" if self.is_default_chance else ""),
-            "harary": f"{config.degree}-regular Harary graph (SecAgg+)",
-            "random_regular": f"random {config.degree}-regular graph (SecAgg+)",
-        }[config.graph]
-        return f"{config.num_clients} clients, {shape}, t = {self.threshold}"
+        shape = self.named.label + (", the paper's p*" if self.is_default_chance else "")
+        return f"{self.config.num_clients} clients, {shape}, t = {self.threshold}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the setting as JSON has it."""
@@ -134,27 +127,3 @@ def finite(value: float) -> float | None:
 def log10(natural: float) -> float:
     """Return a logarithm to base 10 from a natural one."""
     return natural / math.log(10.0)
-
-
-def _total_dropout(config: SecaggConfig) -> float:
-    stays = (1.0 - config.step_dropout_rate) ** 4 * (1.0 - config.dropped_before_unmasking)
-    return 1.0 - stays
-
-
-def _paper_chance(config: SecaggConfig) -> float:
-    """Return p* of eq. (5)."""
-    n, total = config.num_clients, _total_dropout(config)
-    name = "connection_probability"
-    inside = n >= 3 and total < 0.5
-    rule = (
-        "must be given: CCESA's p* exists from 3 clients on and for a total dropout rate below "
-        f"one half; here they are {n} and {total:.3g}"
-    )
-    require(inside, name, rule)
-    chance = secagg.connection_probability(n, total)
-    rule = (
-        f"must be given (or the clients be more, or --graph complete): CCESA's p* for {n} clients "
-        f"and a total dropout rate of {total:.3g} is above 1"
-    )
-    require(chance <= 1, name, rule, round(chance, 4))
-    return chance

@@ -1,6 +1,7 @@
 """Availability models by name, a row each: how flags and files write who is online when.
 
-`name:parameters`, as schemes are. Nothing here imports JAX before a model is built.
+`name:parameters`, as schemes are; a user's own (`register`) is a row like the package's. Nothing
+here imports JAX before a model is built.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._own_rows import check_pytree, made, own_row
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from mrsa_jax.availability import Availability
+    from mrsa_jax.availability._types import Availability
 
 
 @dataclasses.dataclass(frozen=True)
-class _Row:
+class Row:
     """What a name stands for.
 
     Attributes:
@@ -29,11 +31,17 @@ class _Row:
             raises where they do not fit the rates.
         build: (each client's rate float32[N], rates as given, each client's place among as many as
             asked for, *parameters) -> model, and each client's rate in the long run.
+        is_by_client: Whether each client may have a rate of its own, as where these go by label.
+        papers: Keys of papers, or BibTeX entries.
+        code: () -> digests of a user's code, by module; the package's own has its version.
     """
 
     form: str
     read: Callable[[list[str], Sequence[float]], tuple[Any, ...] | None]
     build: Callable[..., tuple[Availability, np.ndarray]]
+    is_by_client: bool = False
+    papers: tuple[str, ...] = ()
+    code: Callable[[], dict[str, str]] = dict
 
 
 def parse_availability(text: str, dropout_rates: Sequence[float]) -> tuple[str, tuple[Any, ...]]:
@@ -41,7 +49,7 @@ def parse_availability(text: str, dropout_rates: Sequence[float]) -> tuple[str, 
 
     Args:
         text: `independent`, `markov:ROUNDS`, `cyclic`, `diurnal:AMPLITUDE:PERIOD` or
-            `replay:FILE[:random|:absent]`.
+            `replay:FILE[:random|:absent]`, or one that `register` has added.
         dropout_rates: That it is to have.
 
     Raises:
@@ -53,10 +61,10 @@ def parse_availability(text: str, dropout_rates: Sequence[float]) -> tuple[str, 
         ('markov', (5.0,))
     """
     name, *rest = str(text).split(":")
-    if name not in AVAILABILITY:
-        hint = nearest(name, AVAILABILITY)
+    if name not in ROWS:
+        hint = nearest(name, ROWS)
         raise ConfigurationError(f"`availability` must be a known model; got {text!r}; {hint}")
-    row = AVAILABILITY[name]
+    row = ROWS[name]
     try:
         found = row.read(rest, dropout_rates)
     except ValueError as error:
@@ -104,42 +112,42 @@ def _recorded(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...] | None
 
 
 def _independent(each: Any, rates: Sequence[float], places: Any) -> Any:
-    from mrsa_jax import availability
+    from mrsa_jax.availability._independent import independent
 
-    return availability.independent(each), each
+    return independent(each), each
 
 
 def _markov(each: Any, rates: Sequence[float], places: Any, rounds: float) -> Any:
-    from mrsa_jax import availability
+    from mrsa_jax.availability._markov import markov
 
-    return availability.markov(each, rounds), each
+    return markov(each, rounds), each
 
 
 def _cyclic(each: Any, rates: Sequence[float], places: Any) -> Any:
     import numpy as np
 
-    from mrsa_jax import availability
+    from mrsa_jax.availability._cyclic import cyclic
 
-    return availability.cyclic(list(rates), places(len(rates))), np.full_like(each, np.mean(rates))
+    return cyclic(list(rates), places(len(rates))), np.full_like(each, np.mean(rates))
 
 
 def _diurnal(each: Any, rates: Sequence[float], places: Any, amplitude: float, period: int) -> Any:
-    from mrsa_jax import availability
+    from mrsa_jax.availability._cyclic import diurnal
 
-    return availability.diurnal(rates[0], amplitude, period, places(period)), each
+    return diurnal(rates[0], amplitude, period, places(period)), each
 
 
 def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, mode: str) -> Any:
     import numpy as np
 
-    from mrsa_jax import availability
+    from mrsa_jax.availability._replay import replay
 
     try:
         trace = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         words = f"{path}: {str(error)[:200]}"
         raise ConfigurationError(f"`availability` must name a sound .npy file; {words}") from error
-    model = availability.replay(
+    model = replay(
         trace,
         beyond="absent" if mode == "absent" else "repeat",
         start="random" if mode == "random" else "first",
@@ -147,11 +155,59 @@ def _replay(each: Any, rates: Sequence[float], places: Any, path: pathlib.Path, 
     return model, 1 - trace.astype(bool).mean(axis=0, dtype=np.float32)
 
 
-AVAILABILITY: dict[str, _Row] = {
-    "independent": _Row("independent", _no_parameters, _independent),
-    "markov": _Row("markov:ROUNDS, the mean length of an absence, at least 1", _absence, _markov),
-    "cyclic": _Row("cyclic", _no_parameters, _cyclic),
-    "diurnal": _Row("diurnal:AMPLITUDE:PERIOD", _wave, _diurnal),
-    "replay": _Row("replay:FILE, replay:FILE:random or replay:FILE:absent", _recorded, _replay),
-}
+def register(
+    name: str, factory: Callable[..., Availability], *, papers: str | Sequence[str] = ()
+) -> None:
+    """Add an availability model of your own, which flags, files, sweeps and `cite` then know.
+
+    It is written `name`, or `name:3:0.5` where the factory takes parameters behind the rates. On
+    the command line, `--plugin FILE.py` runs the file that registers it. Registering a name again
+    replaces it.
+
+    Args:
+        name: Lower-case letters, digits and underscores; none of the package's own.
+        factory: `(dropout_rates, *parameters) -> model`, an `Availability` that is a pytree; the
+            rates are float32[N], one for each client. If the model has no `dropout_rates` itself,
+            results say that these were met.
+        papers: BibTeX entries for `cite`, or keys of papers that it knows.
+
+    Raises:
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take rates.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> register("always", lambda rates: mj.availability.independent(0 * rates))
+        >>> population = mj.study.PopulationConfig(availability="always")
+        >>> study = mj.study.SimulateConfig(rounds=9, trials=2, population=population)
+        >>> int(mj.study.run(study)["skipped"].sum())
+        0
+    """
+    own = own_row(name, factory, None, papers, argument="availability", nouns="models",
+                  given=("each client's dropout rate",), taken=BUILT_IN)  # fmt: skip
+
+    def build(each: Any, rates: Sequence[float], places: Any, *parameters: Any) -> Any:
+        from mrsa_jax.availability._types import Availability
+
+        model = made(factory, "an availability model", each, *parameters)
+        rule = "must make a model, with `for_clients`, `init` and `sample`"
+        require(isinstance(model, Availability), "factory", rule, model)
+        check_pytree(model, "availability")
+        return model.for_clients(len(each)), getattr(model, "dropout_rates", each)
+
+    def read(rest: list[str], rates: Sequence[float]) -> tuple[Any, ...]:
+        parameters: tuple[Any, ...] = own["read"](":".join([name, *rest]), rest)
+        return parameters
+
+    ROWS[name] = Row("", read, build, True, own["papers"], own["code"])
+
+
+ROWS: dict[str, Row] = {
+    "independent": Row("independent", _no_parameters, _independent, is_by_client=True),
+    "markov": Row("markov:ROUNDS, the mean length of an absence, at least 1", _absence, _markov,
+                  is_by_client=True),
+    "cyclic": Row("cyclic", _no_parameters, _cyclic),
+    "diurnal": Row("diurnal:AMPLITUDE:PERIOD", _wave, _diurnal),
+    "replay": Row("replay:FILE, replay:FILE:random or replay:FILE:absent", _recorded, _replay),
+}  # fmt: skip
 """Models by the name that flags and files use."""
+BUILT_IN = tuple(ROWS)

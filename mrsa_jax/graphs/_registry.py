@@ -1,0 +1,201 @@
+"""Assignment graphs by name, a row each: what flags, files, titles and citations know of them.
+
+A graph is written `name`, its number being a setting of its own, a user's own (`register`)
+`name:parameters`. Nothing here imports JAX before a graph is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mrsa_jax._errors import ConfigurationError, nearest, require
+from mrsa_jax._own_rows import check_pytree, made, own_row
+
+if TYPE_CHECKING:
+    from mrsa_jax.graphs._types import GraphModel
+
+_SECAGG = ("bonawitz2017practical", "shamir1979share")
+
+
+def _nothing(text: str, rest: list[str]) -> tuple[Any, ...]:
+    name = text.split(":")[0]
+    require(not rest, "graph", f"must be plain {name!r} (its number is a setting)", text)
+    return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What a name stands for.
+
+    Attributes:
+        build: (num_clients, *parameters) -> the model.
+        label: parameters -> what titles call it.
+        setting: The setting that is its parameter, `degree` or `connection_probability`.
+        degree: (num_clients, *parameters) -> the most neighbours of a client; None if only chance
+            bounds them.
+        chance: parameters -> p of the G(n, p) that it is, which CCESA's theorems are about; None
+            of others.
+        is_complete: Whether all are joined with all, whoever is lost.
+        is_connected: degree -> whether it never falls apart while nobody is lost.
+        read: What is written, and its parts behind the name -> parameters; there are none.
+        fields: Names of the parameters.
+        papers: Keys of papers, or BibTeX entries.
+        code: () -> digests of a user's code, by module; the package's own has its version.
+    """
+
+    build: Callable[..., Any]
+    label: Callable[..., str]
+    setting: str = ""
+    degree: Callable[..., int | None] = lambda n, *parameters: None
+    chance: Callable[..., float | None] = lambda *parameters: None
+    is_complete: bool = False
+    is_connected: Callable[[int], bool] = lambda degree: False
+    read: Callable[[str, list[str]], tuple[Any, ...]] = _nothing
+    fields: tuple[str, ...] = ()
+    papers: tuple[str, ...] = _SECAGG
+    code: Callable[[], dict[str, str]] = dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """An assignment graph as named in settings.
+
+    Attributes:
+        row: What is known of its name.
+        parameters: What follows the name, read, or its setting.
+    """
+
+    row: Row
+    parameters: tuple[Any, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> Graph:
+        """Read a graph as written in flags and files.
+
+        Raises:
+            ConfigurationError: For an unknown name (naming the nearest), or parameters that its
+                factory does not take.
+
+        Examples:
+            >>> Graph.parse("complete").label
+            'complete graph (SecAgg)'
+        """
+        name, *rest = str(text).split(":")
+        if name not in ROWS:
+            hint = nearest(name, ROWS)
+            raise ConfigurationError(f"`graph` must be a known graph; got {name!r}; {hint}")
+        return Graph(ROWS[name], ROWS[name].read(text, rest))
+
+    @property
+    def label(self) -> str:
+        """What titles call it."""
+        return self.row.label(*self.parameters)
+
+    @property
+    def chance(self) -> float | None:
+        """Chance of an edge, where edges are independent and alike."""
+        return self.row.chance(*self.parameters)
+
+    def build(self, num_clients: int) -> GraphModel:
+        """Return the model over the clients of a round."""
+        model: GraphModel = self.row.build(num_clients, *self.parameters)
+        return model
+
+    def degree(self, num_clients: int) -> int | None:
+        """Return how many neighbours a client has at most; None if only chance bounds them."""
+        return self.row.degree(num_clients, *self.parameters)
+
+
+def register(
+    name: str,
+    factory: Callable[..., GraphModel],
+    *,
+    label: str | Callable[..., str] | None = None,
+    papers: str | Sequence[str] = (),
+) -> None:
+    """Add an assignment graph of your own, which flags, files, sweeps and `cite` then know.
+
+    It is written `name`, or `name:3:0.5` where the factory takes parameters behind n. On the
+    command line, `--plugin FILE.py` runs the file that registers it. Registering a name again
+    replaces it.
+
+    Args:
+        name: Lower-case letters, digits and underscores; none of the package's own.
+        factory: `(num_clients, *parameters) -> model`, a `GraphModel` that is a pytree. An
+            attribute `degree`, the most neighbours of a client, lowers the threshold that is
+            safe from CCESA's Appendix F attack; without it, that is the complete graph's.
+        label: What titles show, followed by the parameters in parentheses; or what makes all of
+            it from the parameters; `name` when None.
+        papers: BibTeX entries for `cite`, or keys of papers that it knows.
+
+    Raises:
+        ConfigurationError: If the name is taken or ill-formed, or the factory cannot take n.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> register("ring", lambda n: mj.graphs.harary(n, 2), label="ring")
+        >>> protocol = mj.study.ProtocolConfig(graph="ring", step_dropout_rate=0.01)
+        >>> mj.study.validate(mj.study.SimulateConfig(protocol=protocol))
+    """
+    given = ("the number of clients",)
+    own = own_row(name, factory, label, papers, argument="graph", nouns="graphs", given=given,
+                  taken=BUILT_IN)  # fmt: skip
+
+    def build(num_clients: int, *parameters: Any) -> Any:
+        from mrsa_jax.graphs._types import GraphModel
+
+        model = made(factory, "a graph", num_clients, *parameters)
+        is_graph = isinstance(model, GraphModel)
+        require(is_graph, "factory", "must make a graph, with `num_clients` and `sample`", model)
+        check_pytree(model, "graph")
+        rule = f"must make a graph over {num_clients} clients"
+        require(model.num_clients == num_clients, "factory", rule, model.num_clients)
+        return model
+
+    def degree(num_clients: int, *parameters: Any) -> int:
+        return int(getattr(build(num_clients, *parameters), "degree", num_clients - 1))
+
+    ROWS[name] = Row(build, degree=degree, **own)
+
+
+def _of(module: str, name: str) -> Callable[..., Any]:
+    """Return what builds a graph of the package; what makes graphs imports JAX."""
+    return lambda *arguments: getattr(import_module(f"{__package__}.{module}"), name)(*arguments)
+
+
+ROWS: dict[str, Row] = {
+    "complete": Row(
+        _of("_random", "complete"),
+        lambda: "complete graph (SecAgg)",
+        degree=lambda n: n - 1,
+        chance=lambda: 1.0,
+        is_complete=True,
+    ),
+    "erdos_renyi": Row(
+        _of("_random", "erdos_renyi"),
+        lambda chance: f"Erdős–Rényi graph (CCESA), p = {chance:.4g}",
+        "connection_probability",
+        chance=lambda chance: float(chance),
+        papers=("choi2020communication", *_SECAGG),
+    ),
+    "harary": Row(
+        _of("_harary", "harary"),
+        lambda degree: f"{degree}-regular Harary graph (SecAgg+)",
+        "degree",
+        degree=lambda n, degree: int(degree),
+        is_connected=lambda degree: degree >= 2,
+        papers=("bell2020secure", "harary1962maximum", *_SECAGG),
+    ),
+    "random_regular": Row(
+        _of("_random_regular", "random_regular"),
+        lambda degree: f"random {degree}-regular graph (SecAgg+)",
+        "degree",
+        degree=lambda n, degree: int(degree),
+        papers=("bell2020secure", *_SECAGG),
+    ),
+}
+"""Every graph by the name that flags and files use."""
+BUILT_IN = tuple(ROWS)
