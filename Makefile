@@ -30,8 +30,8 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/.made
 	$(UV) -e .
 	@touch $@
 
-$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.made
-	$(UV) -e '.[test]'
+$(VENV)/.test: pyproject.toml papers/pyproject.toml constraints.txt | $(VENV)/.made
+	$(UV) -e '.[test]' -e ./papers
 	@touch $@ $(VENV)/.run
 
 # byte code is kept whatever the environment says: each command would pay seconds for it anew
@@ -75,7 +75,7 @@ LOWEST_TESTS ?= tests/cli tests/study tests/contracts tests/dp tests/live tests/
 LOWEST_UV := VIRTUAL_ENV=$(abspath $(LOWEST)) $(BIN)/uv pip install --quiet
 test-lowest: $(VENV)/.made
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]'
+	$(LOWEST_UV) --resolution lowest-direct -e '.[dask,tensorboard]' -e ./papers
 	$(LOWEST_UV) beartype google-crc32c hypothesis ipykernel mpmath nbmake psutil pytest pytest-xdist
 	JAX_COMPILATION_CACHE_DIR=$(abspath .cache/jax-lowest) \
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow" $(LOWEST_TESTS)

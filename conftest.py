@@ -33,7 +33,7 @@ os.environ.setdefault("PYTHONWARNINGS", "ignore:Error reading persistent compila
 from jaxtyping import install_import_hook  # noqa: E402
 
 # Every annotated shape and dtype of the package is checked while the suite runs.
-install_import_hook("mrsa_jax", "beartype.beartype")
+install_import_hook(["mrsa_jax", "mrsa_papers"], "beartype.beartype")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402

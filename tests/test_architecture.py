@@ -30,6 +30,7 @@ ORDER = (
     "_binomial",
     "_gaussian",
     "_cores",
+    "_papers",
     "_sources",
     "_plugins",
     "_own_rows",
@@ -79,7 +80,6 @@ ORDER = (
     "plotting",
     "study",
     "live",
-    "reproduce",
     "bench",
     "cli",
     "__main__",
@@ -91,7 +91,7 @@ ROOMS = {
     "federated": ("conv", "programs", ""),
     "study": ("", "secagg", "attack", "audit", "advice", "sweeps"),
     "live": ("", "fedjax", "flower", "nvflare", "pfl"),
-    "reproduce": ("harness", "multiround", "ccesa", "heterosag", ""),
+    "mrsa_papers": ("harness", "multiround", "ccesa", "heterosag", ""),
 }
 # Too slow, or absent on accelerator machines: never imported by a module's top level.
 LATE = {
@@ -110,6 +110,7 @@ LATE = {
     "zarr",
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+PAPERS = sorted((ROOT.parent / "papers" / "mrsa_papers").rglob("*.py"))
 
 
 @functools.cache
@@ -145,11 +146,12 @@ def _top_level(tree: ast.Module) -> ast.Module:
 
 
 def _up(path: pathlib.Path, tree: ast.Module) -> list[str]:
-    """Return what a module imports from families after its own."""
+    """Return what a module imports from families after its own, or from the papers' project."""
     own = _family(path)
     parts = [name.split(".") for name in _imports(tree)]
     families = {name[1] for name in parts if name[0] == "mrsa_jax" and len(name) > 1} - {own}
-    return [f"{path}: {name}" for name in families if ORDER.index(name) >= ORDER.index(own)]
+    up = [f"{path}: {name}" for name in families if ORDER.index(name) >= ORDER.index(own)]
+    return up + [f"{path}: {name[0]}" for name in parts if name[0] == "mrsa_papers"]
 
 
 def _arrows(paths: list[pathlib.Path], base: pathlib.Path = ROOT.parent) -> dict[str, set[str]]:
@@ -204,7 +206,12 @@ def test_imports_go_down() -> None:
     found = [line for path in MODULES for line in _up(path, _tree(path))]
     found += _arrows_up({name: there for name, there in arrows.items() if "." in name})
     found += _circles(arrows)
-    found += [line for path in MODULES for line in _too_early(path, _tree(path))]
+    papers = _arrows(PAPERS, ROOT.parent / "papers")
+    found += _arrows_up(
+        {f".{own}": {f".{name}" for name in there} for own, there in papers.items()}
+    )
+    found += _circles(papers)
+    found += [line for path in [*MODULES, *PAPERS] for line in _too_early(path, _tree(path))]
     assert not found
 
 
@@ -218,6 +225,7 @@ def test_violations_are_seen(tmp_path: pathlib.Path) -> None:
     tree = ast.parse("import scipy\ndef f():\n    from mrsa_jax.study import run")
     path = ROOT / "modular" / "_ring.py"
     assert _up(path, tree) == [f"{path}: study"]
+    assert _up(path, ast.parse("import mrsa_papers")) == [f"{path}: mrsa_papers"]
     assert _too_early(path, tree) == [f"{path} loads scipy"]
     texts = {
         "__init__": "",
@@ -252,7 +260,8 @@ def test_import_is_cheap_and_help_needs_no_jax() -> None:
     done = _run(
         "import sys, mrsa_jax\nassert 'jax' not in sys.modules\n"
         "from mrsa_jax.cli import main\nstatus = main(['--help'])\n"
-        "heavy = {'jax', 'numpy', 'flax', 'matplotlib', 'xarray'} & set(sys.modules)\n"
+        "never = {'jax', 'numpy', 'flax', 'matplotlib', 'xarray', 'mrsa_papers'}\n"
+        "heavy = never & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else status)"
     )
     assert done.returncode == 0, done.stderr
@@ -397,7 +406,7 @@ def _missing(path: pathlib.Path, modules: Collection[str]) -> list[str]:
     for_types = {id(line) for guard in guards for line in guard.body}
     doors, missing = {}, []
     for node in nodes:
-        is_own = isinstance(node, ast.ImportFrom) and str(node.module).startswith("mrsa_jax")
+        is_own = isinstance(node, ast.ImportFrom) and str(node.module).startswith("mrsa_")
         if not is_own or (id(node) in for_types and path.stem != "__init__"):
             continue
         for name in node.names:
@@ -423,8 +432,9 @@ def test_names_of_doors_exist(tmp_path: pathlib.Path) -> None:
         _ = mrsa_jax.nothing
     packages = {m.name for m in pkgutil.iter_modules([str(ROOT)]) if m.ispkg}
     assert packages - {"cli"} <= set(mrsa_jax.__all__)
-    modules = _arrows(MODULES).keys()
-    assert not [(str(path), name) for path in MODULES for name in _missing(path, modules)]
+    modules = _arrows(MODULES).keys() | _arrows(PAPERS, ROOT.parent / "papers").keys()
+    paths = [*MODULES, *PAPERS]
+    assert not [(str(path), name) for path in paths for name in _missing(path, modules)]
     wrong = tmp_path / "wrong.py"
     wrong.write_text("from mrsa_jax import study\nfrom mrsa_jax.study import runn\nstudy.sweeep()")
     assert _missing(wrong, modules) == ["mrsa_jax.study.runn", "study.sweeep"]

@@ -70,7 +70,6 @@ _ALL = {
     "secagg": _Command("secagg", _COMPILES),
     "attack least-squares": _Command("attack least-squares"),
     "attack gradients": _Command("attack gradients"),
-    "reproduce": _Command("reproduce multiround.fig4a --fast"),
     "bench": _Command("bench pads --quick"),
     "report": _Command("report ../study", (), before="simulate --rounds 8 --trials 2 --out study"),
     "data": _Command("data list", ()),

@@ -7,6 +7,8 @@ target, 130 interrupted, 141 no longer read.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from mrsa_jax._errors import (
     nearest,
     require,
 )
+from mrsa_jax._papers import from_papers
 from mrsa_jax._plugins import load_plugins
 from mrsa_jax.cli._advise import run_advise
 from mrsa_jax.cli._attack import AttackCommand, defaults, run_attack
@@ -30,7 +33,6 @@ from mrsa_jax.cli._bench import BenchConfig, run_bench
 from mrsa_jax.cli._console import Bars, error_console, escape, outlets, use_cores
 from mrsa_jax.cli._data import DataConfig, run_data
 from mrsa_jax.cli._report import ReportConfig, run_report
-from mrsa_jax.cli._reproduce import ReproduceCommand, run_reproduce
 from mrsa_jax.cli._run import INTERRUPTED, words_of
 from mrsa_jax.cli._secagg import run_secagg
 from mrsa_jax.cli._study import run_study
@@ -41,6 +43,7 @@ from mrsa_jax.study import KINDS, TrainConfig, load_config
 __all__ = ["INTERRUPTED", "Bars", "main"]
 
 BROKEN_PIPE = 141  # what a shell says of a program that SIGPIPE ended
+_OF_PAPERS = "mrsa_jax.commands"  # the entry point: settings of `reproduce`, and what runs it
 _MISUSE = (ConfigurationError, DataNotFoundError, OutputExistsError)
 
 
@@ -48,6 +51,17 @@ class _Command(NamedTuple):
     config: type  # whose docstring is the command's own help, its first line that of all commands
     run: Callable[[Any], int]  # configuration -> exit status
     defaults: Callable[[pathlib.Path | None, list[str]], Any] | None = None  # by --config and words
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reproduce:
+    """Remake the papers' tables and figures and judge them; needs `mrsa-jax-papers`."""
+
+
+def _run_reproduce(config: Any) -> int:
+    _, run = from_papers(_OF_PAPERS)
+    status: int = run(config)
+    return status
 
 
 _COMMANDS: dict[str, _Command] = {
@@ -60,7 +74,7 @@ _COMMANDS: dict[str, _Command] = {
     "train": _Command(KINDS["train"].config, run_study),
     "attack": _Command(AttackCommand, run_attack, defaults),
     "sweep": _Command(SweepCommand, run_sweep_command),
-    "reproduce": _Command(ReproduceCommand, run_reproduce),
+    "reproduce": _Command(_Reproduce, _run_reproduce),
     "bench": _Command(BenchConfig, run_bench),
     "report": _Command(ReportConfig, run_report),
     "data": _Command(DataConfig, run_data),
@@ -141,16 +155,17 @@ def _say_error(text: str) -> None:
 
 def _left_behind(config: Any) -> str:
     """Say what an interrupted command leaves in its folder."""
-    if isinstance(config, ReproduceCommand) and (config.out / "items").is_dir():
-        return f"finished items are kept in {config.out}; the same command makes the rest"
+    out = getattr(config, "out", None)
+    if isinstance(out, pathlib.Path) and (out / "items").is_dir():  # of `reproduce`
+        return f"finished items are kept in {out}; the same command makes the rest"
     if isinstance(config, TrainConfig) and (config.out / "run.json").is_file():
         return f"--resume continues it from its newest checkpoint in {config.out}"
     return "nothing half-written was left behind"
 
 
 def _command_of(config: Any) -> _Command:
-    (command,) = (known for known in _COMMANDS.values() if isinstance(config, known.config))
-    return command
+    found = (known for known in _COMMANDS.values() if isinstance(config, known.config))
+    return next(found, _COMMANDS["reproduce"])  # whose settings are of another project
 
 
 def _parse(words: list[str]) -> Any:
@@ -171,13 +186,17 @@ def _parse(words: list[str]) -> Any:
             f"`command` must be a known command; got {words[0]!r}; {nearest(words[0], _COMMANDS)}"
         )
     settings = {name: command.config() for name, command in _COMMANDS.items()}
+    is_asked = words[:1] == ["reproduce"]
+    if is_asked or (words and words[0].startswith("--tyro-")):  # completion shows all flags
+        with contextlib.suppress(*() if is_asked else (ConfigurationError,)):
+            settings["reproduce"] = from_papers(_OF_PAPERS)[0]()
     chosen = _COMMANDS.get(words[0]) if words else None
     if path is not None and chosen is None:
         raise ConfigurationError("`config` must follow a command, as in: demo --config FILE")
     if chosen is not None and chosen.defaults is not None:
         settings[words[0]] = chosen.defaults(path, words[1:])
     elif chosen is not None and path is not None:
-        settings[words[0]] = load_config(chosen.config, path)
+        settings[words[0]] = load_config(type(settings[words[0]]), path)
     parser: Any = tyro.conf.OmitArgPrefixes[_union(settings, words[:1])]  # type: ignore[misc]
     try:
         return tyro.cli(parser, prog="mrsa-jax", description=_DESCRIPTION, args=words)
@@ -191,8 +210,8 @@ def _parse(words: list[str]) -> Any:
 
 def _union(settings: dict[str, Any], chosen: list[str]) -> Any:
     result: Any = None
-    for name, command in _COMMANDS.items():
-        words = words_of(command.config, in_full=chosen == [name])
+    for name in _COMMANDS:
+        words = words_of(type(settings[name]), in_full=chosen == [name])
         mark = tyro.conf.subcommand(name, default=settings[name], description=words)
         member: Any = Annotated[type(settings[name]), mark]
         result = member if result is None else result | member

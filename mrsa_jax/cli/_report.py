@@ -51,11 +51,9 @@ class ReportConfig:
 def run_report(config: ReportConfig) -> int:
     """Write the page and return the exit status."""
     require(config.folder.is_dir(), "folder", "must be a folder", str(config.folder))
-    from mrsa_jax.reproduce import ReproduceConfig
     from mrsa_jax.study import report
 
-    known = {"reproduce": ReproduceConfig}
-    saved = report(config.folder, config.out, column=config.column, known=known)
+    saved = report(config.folder, config.out, column=config.column)
     if config.open:
         import webbrowser
 

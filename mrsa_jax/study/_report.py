@@ -194,7 +194,6 @@ def whole_page(
     settings: Section | None = None,
     title: str = "",
     series: Sequence[Series] = (),
-    known: Mapping[str, type] | None = None,
     spec: Any = None,
 ) -> str:
     """Return a page whose last sections are what every study has.
@@ -206,12 +205,11 @@ def whole_page(
         settings: The section of settings, where it is not that of one command.
         title: What the heading says of the command.
         series: What is drawn on it, in the order of its legend.
-        known: As of `defaults_of`.
         spec: What papers are behind, as of `cite`; the manifest when None.
     """
     command = str(manifest.get("command", "study"))
     common = [
-        settings or settings_section(manifest.get("config", {}), defaults_of(command, known)),
+        settings or settings_section(manifest.get("config", {}), defaults_of(command)),
         provenance_section(manifest),
         papers_section(manifest if spec is None else spec),
     ]
@@ -238,21 +236,19 @@ TITLES = {
     "train": "training with secure aggregation",
     "sweep": "a grid of studies",
     "audit": "what a participation log leaks, and proof",
-    "reproduce": "a paper's tables and figures, remade and judged",
 }
 """What a page's heading says of its command."""
 
 
-def defaults_of(command: str, known: Mapping[str, type] | None = None) -> dict[str, Any] | None:
+def defaults_of(command: str) -> dict[str, Any] | None:
     """Return those settings of a command that have a default, if its configuration is known.
 
     Args:
         command: Its name in a study's provenance.
-        known: Configurations of further commands, by that name.
     """
-    cls = _KINDS[command].config if command in _KINDS else (known or {}).get(command)
-    if cls is None:
+    if command not in _KINDS:
         return None
+    cls = _KINDS[command].config
     return {name: v for name, v in plain_settings(cls()).items() if v is not tyro.MISSING}
 
 

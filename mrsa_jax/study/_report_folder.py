@@ -14,6 +14,7 @@ from typing import Any
 
 from mrsa_jax._checks import check_known
 from mrsa_jax._errors import ConfigurationError, require
+from mrsa_jax._papers import from_papers
 from mrsa_jax.study import _figures, _report
 from mrsa_jax.study._cite import papers_behind
 from mrsa_jax.study._page import write_page
@@ -45,7 +46,6 @@ def report(
     out: str | os.PathLike[str] | None = None,
     *,
     column: str | None = None,
-    known: Mapping[str, type] | None = None,
 ) -> SavedReport:
     """Write a page of HTML about a folder that a command wrote; it needs nothing beside it.
 
@@ -57,16 +57,15 @@ def report(
         out: File to write; `report.html` in the folder when None.
         column: Width of figures (PNG, and SVG and PDF in `figures/`): "single", 3.5 in, or
             "double", 7.16 in; None leaves them as they are. A sweep gets figures only so.
-        known: Configurations by command that are not the studies' own, as of `reproduce`, whose
-            defaults the settings are compared with.
 
     Returns:
         Where the page is, the papers in it, and what was drawn.
 
     Raises:
         ConfigurationError: If the folder is none of these, is half-written or of another schema,
-            or the page cannot be written; or with `column`, if no figure is drawn from numbers in
-            the folder, as those of reproduce and of images.
+            or the page cannot be written; of a reproduction, if `mrsa-jax-papers` is not
+            installed; or with `column`, if no figure is drawn from numbers in the folder, as those
+            of reproduce and of images.
 
     Examples:
         >>> report("no such folder")
@@ -81,7 +80,7 @@ def report(
     require(good, "out", "must be a file in an existing folder", str(target))
     if column is not None:
         check_known(column, "column", ("single", "double"), "a known width")
-    manifest, text = _page_of(own, known or {})
+    manifest, text = _page_of(own)
     figures: tuple[pathlib.Path, ...] = ()
     if column is not None:
         from mrsa_jax.study._redraw import redraw
@@ -92,14 +91,12 @@ def report(
     return SavedReport(target, str(manifest.get("command", "")), papers, figures)
 
 
-def _page_of(folder: pathlib.Path, known: Mapping[str, type]) -> tuple[dict[str, Any], str]:
+def _page_of(folder: pathlib.Path) -> tuple[dict[str, Any], str]:
     """Return a folder's provenance and its page."""
     verdicts = folder / "verdicts.json"
     if verdicts.is_file():
         content = read_part(verdicts, "items", "manifest")
-        from mrsa_jax.study._report_reproduce import reproduction_page
-
-        return content["manifest"], reproduction_page(folder, content, known)
+        return content["manifest"], from_papers("mrsa_jax.pages")(folder, content)
     manifest = read_json(folder / _MANIFEST)
     if manifest is None:
         raise ConfigurationError(_no_study(folder))

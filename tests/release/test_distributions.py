@@ -103,6 +103,19 @@ def test_the_wheel_holds_the_package_from_either_source(
     _run(UV, "tool", "run", "--from", "twine==7.0.0", "twine", "check", "--strict", *built.values())
 
 
+def test_the_papers_are_a_wheel_of_their_own(tmp_path: pathlib.Path) -> None:
+    _run(UV, "build", "--wheel", "--out-dir", tmp_path, ROOT / "papers")
+    (wheel,) = tmp_path.glob("mrsa_jax_papers-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (place,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        points = archive.read(place).decode()
+    tracked = {name for name in _tracked() if name.startswith("papers/mrsa_papers/")}
+    assert held == {name.removeprefix("papers/") for name in tracked}
+    assert "[mrsa_jax.commands]" in points
+    assert "[mrsa_jax.pages]" in points
+
+
 def _python(minor: int) -> str:
     """Return a Python of this version that starts, or skip."""
     versions = pathlib.Path.home() / ".pyenv" / "versions"
@@ -162,7 +175,13 @@ def test_a_clone_and_its_address_install(
         _run(installed / "pip", "uninstall", "--yes", "mrsa_jax", cwd=tmp_path)
         _run(installed / "pip", "install", "--quiet", "--no-deps", *way, cwd=tmp_path)
         assert _run(installed / "mrsa-jax", "--version", cwd=tmp_path).split()[0] == said.split()[0]
-    _run(installed / "pip", "check", cwd=tmp_path)
+    for way in ([str(clone / "papers")], ["-e", str(clone / "papers")]):
+        _run(installed / "pip", "install", "--quiet", "--no-deps", *way, cwd=tmp_path)
+        assert "heterosag.matrices" in _run(
+            installed / "mrsa-jax", "reproduce", "--list", cwd=tmp_path
+        )
+        _run(installed / "pip", "check", cwd=tmp_path)
+        _run(installed / "pip", "uninstall", "--yes", "mrsa-jax-papers", cwd=tmp_path)
 
 
 def test_the_image_builds_from_what_it_copies(tmp_path: pathlib.Path) -> None:
@@ -182,4 +201,5 @@ def test_the_image_builds_from_what_it_copies(tmp_path: pathlib.Path) -> None:
     assert step.startswith("python -m pip wheel")
     words = step.replace("/wheels", str(tmp_path / "wheels")).split()[1:]
     _run(sys.executable, *words, cwd=tmp_path)
-    assert len(list((tmp_path / "wheels").glob("mrsa_jax-*.whl"))) == 1
+    names = sorted(path.name.partition("-")[0] for path in (tmp_path / "wheels").iterdir())
+    assert names == ["mrsa_jax", "mrsa_jax_papers"]

@@ -30,6 +30,7 @@ ELSEWHERE = {"tensorflow": "tensorflow-cpu"}
 # what a dependency needs without declaring it
 FOR_OTHERS = {"importlib-resources"}
 SOURCES = sorted((ROOT / "mrsa_jax").rglob("*.py"))
+PAPERS = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def _imported(text: str) -> set[str]:
@@ -45,7 +46,7 @@ def _imported(text: str) -> set[str]:
             if looks and node.args and isinstance(node.args[0], ast.Constant):
                 names.add(str(node.args[0].value))
     tops = {name.split(".")[0] for name in names}
-    return tops - sys.stdlib_module_names - {"mrsa_jax", "__future__"}
+    return tops - sys.stdlib_module_names - {"mrsa_jax", "mrsa_papers", "__future__"}
 
 
 @functools.cache
@@ -88,6 +89,14 @@ def test_every_imported_package_is_declared() -> None:
     assert _undeclared(wrong, declared - {"pillow"}) == {"nowhere", "PIL"}
 
 
+def test_the_papers_declare_what_they_import() -> None:
+    paths = (ROOT / "papers" / "mrsa_papers").rglob("*.py")
+    used = set().union(*(_imported(path.read_text(encoding="utf-8")) for path in paths))
+    declared = _names(PAPERS["dependencies"]) - {"mrsa-jax"}
+    assert _undeclared(used, declared) == set()
+    assert declared == set().union(*map(_distributions, used))
+
+
 def test_every_declared_package_is_used() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     words = set(re.findall(r"[\"']([A-Za-z_0-9]+)[\"']", text))  # what is looked for by name
@@ -119,7 +128,8 @@ def test_hints_to_install_come_from_one_place() -> None:
         for path in SOURCES
         for hint in re.findall(r"pip install ['\"]?([^\s'\"]+)", path.read_text(encoding="utf-8"))
     }
-    assert {hint for name, hint in hints if name != "_extras.py"} == {"-r"}  # peers' environments
+    # peers' environments, and the papers' project in a clone
+    assert {hint for name, hint in hints if name != "_extras.py"} == {"-r", "./papers"}
     assert how_to_install("dask") == f"pip install '{PROJECT['optional-dependencies']['dask'][0]}'"
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     lines = [
@@ -138,6 +148,8 @@ def test_versions_agree() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == version
     assert "version" in PROJECT["dynamic"]
+    assert PAPERS["version"] == version
+    assert f"mrsa_jax=={version}" in PAPERS["dependencies"]
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     assert headings[:2] == ["Unreleased", version]
     lowest, above = (3, 11), (3, 14)

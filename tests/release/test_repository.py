@@ -120,3 +120,4 @@ def test_completion_is_a_script_that_knows_the_commands() -> None:
 
     assert completed("rep") == {"reproduce", "report"}
     assert "--fail-below-hidden" in completed("audit", "--fail-b")
+    assert completed("reproduce", "--fas") == {"--fast"}

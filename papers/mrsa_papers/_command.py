@@ -1,0 +1,134 @@
+"""`mrsa-jax reproduce [PAPER[.ITEM] ...]`: remake the papers' tables and figures and judge them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from mrsa_jax._compile_cache import use_compile_cache
+from mrsa_jax._errors import require
+from mrsa_jax.cli._console import (
+    coloured,
+    drawn,
+    output_console,
+    print_json,
+    print_table,
+    print_words,
+    use_cores,
+)
+from mrsa_papers._catalog import ITEMS
+from mrsa_papers._config import ReproduceConfig, check_targets
+
+if TYPE_CHECKING:
+    from mrsa_papers._driver import SavedReproduction
+
+_WIDTH = 170  # of tables where there is no terminal
+_COLOURS = {
+    "as expected": "green",
+    "explained": "yellow",
+    "undecided": "yellow",
+    "missed": "bold red",
+    "holds after all": "cyan",
+    "no data": "bold red",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceCommand(ReproduceConfig):
+    """Remake the papers' tables and figures and judge them against what they printed."""
+
+    targets: tyro.conf.Positional[tuple[str, ...]] = ()
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
+    of their items, such as multiround.fig4a; all three papers when left out."""
+    list_items: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """Only list the items: what each is, how long it takes, whether it trains and on what."""
+
+
+def run_reproduce(command: ReproduceCommand) -> int:
+    """Remake the items; return 1 when one misses its tolerance unexpectedly, or has no data.
+
+    An undecided claim is no miss: it is listed and counted.
+    """
+    fields = dataclasses.fields(ReproduceConfig)
+    config = ReproduceConfig(**{field.name: getattr(command, field.name) for field in fields})
+    targets = check_targets(config.targets)  # before JAX is imported: misuse is answered at once
+    if command.list_items:
+        _list(targets, as_json=config.json)
+        return 0
+    require(0 <= config.seed < 2**32, "seed", "must lie in [0, 2**32)", config.seed)
+    use_compile_cache()
+    use_cores()
+    from mrsa_papers._driver import run_and_save
+
+    def show(saved: SavedReproduction) -> None:
+        print_json(saved.content) if config.json else _print_tables(saved)
+
+    saved, seconds = drawn(run_and_save, config, show)
+    if not config.json:
+        _say(f"Written in {seconds:.0f} s; open {saved.out / 'report.html'}")
+    return 0 if saved.is_as_expected else 1
+
+
+def _list(targets: Sequence[tuple[str, str]], *, as_json: bool) -> None:
+    items = [(f"{paper}.{name}", ITEMS[paper][name]) for paper, name in targets]
+    if as_json:
+        names = ("item", "title", "runtime", "trains", "data")
+        rows = [(name, own.title, own.runtime, own.trains, own.data_words) for name, own in items]
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        return
+    words = []
+    for name, own in items:
+        trains = f"yes, the paper on {own.data_words}" if own.data_words else "yes" * own.trains
+        words.append((name, own.title, own.runtime, trains))
+    _table(("Item", "What", "Full size takes", "Trains"), words)
+
+
+def _print_tables(saved: SavedReproduction) -> None:
+    """Print the claims (of whole papers those that differ), then one table over all items."""
+    from mrsa_papers._summary import judged, summary
+    from mrsa_papers._words import SUMMARY_HEADINGS, summary_cells, totals
+
+    config = saved.config
+    are_all_shown = bool(config.targets) and all("." in word for word in config.targets)
+    lines = []
+    for made in saved.items:
+        for one in judged(made, config):
+            check = one.check
+            if are_all_shown or one.standing != "as expected":
+                verdict = coloured(check.verdict, _COLOURS[one.standing])
+                why = check.note if one.standing == "no data" else one.why
+                words = (made.name, check.claim, check.paper, check.ours, check.tolerance)
+                lines.append((*words, verdict, why))
+    if lines:
+        _table(("Item", "Claim", "Paper", "Ours", "Tolerance", "Verdict", "Why"), lines)
+    rows = summary(saved.items, config)
+    _table(SUMMARY_HEADINGS, [summary_cells(row) for row in rows])
+    _say(totals(rows))
+    if saved.holds_after_all:
+        _say(f"Expected to differ, and holds after all: {', '.join(saved.holds_after_all)}")
+    if commits := _other_commits(saved):
+        _say(f"Items of other commits are kept ({', '.join(commits)}); --overwrite makes them anew")
+    if saved.missed:
+        _say(f"Missed without an explanation: {', '.join(saved.missed)}")
+
+
+def _other_commits(saved: SavedReproduction) -> list[str]:
+    """Return the commits, other than this run's, that made items which were kept."""
+    ours = saved.content["manifest"]["commit"]
+    theirs = [made.commit for made in saved.items if made.is_kept and made.commit is not None]
+    return [] if ours is None else [one for one in dict.fromkeys(theirs) if one != ours]
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    print_table(headings, rows, left=range(len(headings)), width=_WIDTH)
+
+
+def _say(text: str) -> None:
+    print_words(output_console(_WIDTH), text)
+
+
+COMMAND = (ReproduceCommand, run_reproduce)
+"""What `mrsa-jax` finds by this project's entry point."""

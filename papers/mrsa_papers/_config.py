@@ -1,0 +1,113 @@
+"""What to reproduce and where to write it: settings that load without JAX.
+
+`mrsa-jax reproduce --help` shows them and must answer at once, and so must a misspelt name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable
+
+from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_papers._catalog import ALIASES, ITEMS
+
+Target = tuple[str, str]
+"""A paper and the name of one of its items."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceConfig:
+    """Remake the papers' tables and figures and compare them with what they printed."""
+
+    targets: tuple[str, ...] = ()
+    """What to make: multiround (Multi-RoundSecAgg), ccesa (CCESA), heterosag (HeteroSAg), or one
+    of their items, such as multiround.fig4a; all three papers when left out."""
+    fast: bool = False
+    """Fewer trials, rounds and seeds: a check of everything in a quarter of an hour."""
+    seed: int = 0
+    """Seed of everything random."""
+    dataset: str = "mnist_5k"
+    """Data of the items that train (--list marks them): mnist_5k, olivetti, idx or cifar (with
+    --directory), or a prepared set, such as mnist, fashion_mnist, cifar10 or cifar100."""
+    directory: pathlib.Path | None = None
+    """Folder of the data set's files, where it needs one."""
+    out: pathlib.Path = pathlib.Path("results/reproduce")
+    """Folder for tables, figures with their data, and the report. Items that it holds already,
+    made with the same settings, data and version of the package, are taken from there."""
+    json: bool = False
+    """Print the verdicts as JSON on standard output."""
+    overwrite: bool = False
+    """Make items anew that --out holds already, and replace those of other settings."""
+
+
+def check_targets(targets: Iterable[str]) -> tuple[Target, ...]:
+    """Return the items to make, paper by paper, each in its paper's order.
+
+    Args:
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), or nothing for all; a figure's
+            name stands for the table that it belongs to (`"multiround.fig6"` for `table5`).
+
+    Raises:
+        ConfigurationError: For an unknown paper or item, naming the nearest known one.
+
+    Examples:
+        >>> check_targets(["multiround.fig6", "multiround.table1"])
+        (('multiround', 'table1'), ('multiround', 'table5'))
+        >>> len(check_targets([])) == sum(len(own) for own in ITEMS.values())
+        True
+    """
+    words = [targets] if isinstance(targets, str) else list(targets)
+    wanted = {_checked(word) for word in words or ITEMS}
+    return tuple(
+        (paper, item)
+        for paper in ITEMS
+        for item in ITEMS[paper]
+        if {(paper, item), (paper, "")} & wanted
+    )
+
+
+def _checked(word: str) -> Target:
+    """Return a paper and an item, or the empty name for all of its items."""
+    paper, dot, item = word.partition(".")
+    if paper not in ITEMS:
+        inside = [f"{own}.{paper}" for own in ITEMS if paper in (*ITEMS[own], *ALIASES[own])]
+        hint = (
+            f"did you mean {' or '.join(repr(name) for name in inside)}?"
+            if inside and not dot
+            else nearest(paper, ITEMS)
+        )
+        raise ConfigurationError(
+            f"`target` must be a known paper, or PAPER.ITEM; got {word!r}; {hint}"
+        )
+    if not dot:
+        return paper, ""
+    item = ALIASES[paper].get(item, item)
+    if item not in ITEMS[paper]:
+        known = [f"{paper}.{name}" for name in (*ITEMS[paper], *ALIASES[paper])]
+        raise ConfigurationError(
+            f"`target` must be a known item; got {word!r}; {nearest(word, known)}"
+        )
+    return paper, item
+
+
+def item_config(config: ReproduceConfig, target: Target) -> ReproduceConfig:
+    """Return the settings of one item alone: what it hangs on, and its own folder.
+
+    Items that train nothing are the same whatever the data set.
+
+    Examples:
+        >>> item_config(ReproduceConfig(dataset="mnist"), ("ccesa", "tableg2")).out.as_posix()
+        'results/reproduce/items/ccesa.tableg2'
+    """
+    name = ".".join(target)
+    usual = ReproduceConfig()
+    trains = ITEMS[target[0]][target[1]].trains
+    return dataclasses.replace(
+        config,
+        targets=(name,),
+        dataset=config.dataset if trains else usual.dataset,
+        directory=config.directory if trains else None,
+        out=config.out / "items" / name,
+        json=False,
+    )

@@ -1,0 +1,255 @@
+"""The one driver: remake the items that are asked for, and write them with their verdicts.
+
+An item is written as soon as it is made, so that an interruption loses none that was finished.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mrsa_jax._errors import DataNotFoundError, StoreError, require, writing
+from mrsa_jax.study import Progress, _store, report
+from mrsa_papers import _folder as folder
+from mrsa_papers._catalog import ITEMS
+from mrsa_papers._config import ReproduceConfig, Target, check_targets, item_config
+from mrsa_papers._folder import Made
+from mrsa_papers._overall import Overall
+from mrsa_papers._summary import Standing, judged, summary, verdicts
+from mrsa_papers._words import markdown
+from mrsa_papers.harness import Check, Context, Found, Item, Row, rows_to_frame, substitution
+from mrsa_papers.harness._items import on_other_data
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedReproduction:
+    """A reproduction that has run and is on disk, or is about to be.
+
+    Attributes:
+        config: What was asked for.
+        items: The items that were asked for, with their checks and data.
+    """
+
+    config: ReproduceConfig
+    items: tuple[Made, ...]
+
+    @property
+    def out(self) -> pathlib.Path:
+        """Its folder."""
+        return self.config.out
+
+    @functools.cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything as JSON has it."""
+        return {
+            "as_expected": self.is_as_expected,
+            "summary": [row._asdict() for row in summary(self.items, self.config)],
+            "items": verdicts(self.items, self.config),
+            "manifest": _store.provenance(self.config),
+        }
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Names of the items with a claim that differs and was not expected to."""
+        return self._having("missed")
+
+    @property
+    def without_data(self) -> tuple[str, ...]:
+        """Names of the items that were not made for want of data."""
+        return self._having("no data")
+
+    @property
+    def holds_after_all(self) -> tuple[str, ...]:
+        """Names of the items with a claim that was expected to differ and does not."""
+        return self._having("holds after all")
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether every item was made, and each miss is an expected one."""
+        return not self.missed and not self.without_data
+
+    def _having(self, what: Standing) -> tuple[str, ...]:
+        return tuple(
+            made.name
+            for made in self.items
+            if any(one.standing == what for one in judged(made, self.config))
+        )
+
+
+def remake(
+    targets: str | Iterable[str] = (),
+    *,
+    fast: bool = False,
+    seed: int = 0,
+    dataset: str = "mnist_5k",
+    directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Item]:
+    """Remake tables and figures of the papers and judge each against what the paper says.
+
+    Args:
+        targets: Papers (`"ccesa"`) and items (`"ccesa.fig2"`), as in `ITEMS`; nothing for all. A
+            figure's name stands for the table that it belongs to (`"multiround.fig6"`).
+        fast: Fewer trials, rounds and seeds and smaller models, which can show the order of
+            schemes but not how near they are: minutes in place of hours.
+        seed: Integer in [0, 2**32) of everything random.
+        dataset: What items that train are trained on, as `data.load` takes it; the papers' are
+            in `ITEMS`.
+        directory: Folder of the data set, where it needs one.
+        progress: Receives how far it is.
+
+    Returns:
+        One `Item` for each target, in the papers' order; its `verdict` is `"reproduced"`,
+        `"paper errs"` (ours differs and is proven right), `"undecided"`, `"differs"` or another of
+        `harness.Verdict`.
+
+    Raises:
+        ConfigurationError: For an unknown target or data set (naming the nearest), or a seed out
+            of range.
+        DataNotFoundError: If the data set is not on this machine.
+
+    Examples:
+        >>> (table,) = remake("multiround.table1")
+        >>> table.verdict  # 91389 is printed where C(40, 4) = 91390
+        'paper errs'
+
+    Source: the three papers; errata and open readings as docs/errata.md lists them.
+    """
+    wanted = check_targets(targets)
+    words = {} if progress is None else {"progress": progress}
+    context = Context(seed, fast, dataset=dataset, directory=directory, **words)
+    if any(ITEMS[paper][name].trains for paper, name in wanted):
+        _ = context.images  # data that are missing are named before any work
+    return [_item(target, context) for target in wanted]
+
+
+def function_of(paper: str, where: str) -> Callable[..., Any]:
+    """Return the function that a row names: a maker, or what draws a figure."""
+    module, name = where.split(".")
+    own = importlib.import_module(f"mrsa_papers.{paper}._{module}")
+    function: Callable[..., Any] = getattr(own, name)
+    return function
+
+
+def _item(target: Target, context: Context) -> Item:
+    """Make an item, its claims marked where it was trained on other data than the paper's."""
+    paper, name = target
+    row = ITEMS[paper][name]
+    found: Found = function_of(paper, row.maker)(context)
+    item = Item(name, row.title, *found)
+    return on_other_data(item) if all(_data_words(context, row)) else item
+
+
+def _data_words(context: Context, row: Row) -> tuple[str, str]:
+    """Return in words an item's data set in the paper, and what is in its place, if it trains."""
+    return ("", "") if row.data is None else substitution(context.images, row.data)
+
+
+def run_and_save(
+    config: ReproduceConfig,
+    progress: Progress | None = None,
+    show: Callable[[SavedReproduction], None] | None = None,
+) -> SavedReproduction:
+    """Remake the items that are asked for and write them to `config.out`, each when it is made.
+
+    For each item, in `items/PAPER.ITEM`, a PNG, an SVG and the CSV of what they show; for all of
+    them `verdicts.json`, `verdicts.md` and `report.html`, which needs nothing beside it. Items
+    that are there already, of the same settings, are taken as they are; an item whose data set
+    is not on this machine has the verdict `"no data"`.
+
+    Args:
+        config: Which items, at which size, and where to.
+        progress: Receives how far it is.
+        show: Receives all items before their summary is written, and those that were made where
+            one of them cannot be written.
+
+    Raises:
+        StoreError: If something cannot be written.
+        ConfigurationError: For an unknown target or data set, or an output that is no folder.
+        OutputExistsError: If the folder holds something else, or an item of other settings, other
+            data or another version of the package.
+    """
+    targets = check_targets(config.targets)
+    _check_dataset(config, targets)
+    context = Context(config.seed, config.fast, dataset=config.dataset, directory=config.directory)
+    folder.check_folder(config.out)
+    own = {target: item_config(config, target) for target in targets}
+    kept = {target for target in targets if folder.is_made(own[target])}
+    folder.check_unchanged({".".join(t): own[t] for t in targets if t in kept}, config.out)
+    rows = {(paper, name): ITEMS[paper][name] for paper, name in targets}
+    size = "fast_seconds" if config.fast else "seconds"
+    usual = {t: float(getattr(row, size)) for t, row in rows.items() if t not in kept}
+    overall = Overall(progress or context.progress, usual)
+    if kept:
+        overall.say(f"{len(kept)} items of an earlier run are kept (--overwrite starts anew)")
+    done: list[Made] = []
+    shown = show or (lambda _: None)
+    for paper, name in targets:
+        if not done or done[-1].paper != paper:
+            context = dataclasses.replace(context, progress=overall)  # with a cache of its own
+        target = (paper, name)
+        if target in kept:
+            done.append(folder.kept_item(own[target]))
+            continue
+        made = _make(target, context, overall)
+        try:
+            done.append(_written(own[target], target, made, overall))
+        except StoreError:
+            shown(SavedReproduction(config, (*done, made)))
+            raise
+    saved = SavedReproduction(config, tuple(done))
+    shown(saved)
+    with writing(config.out):
+        _write_summary(saved)
+    return saved
+
+
+def _make(target: Target, context: Context, overall: Overall) -> Made:
+    """Make an item; where its data are missing, say so instead."""
+    paper, name = target
+    row = ITEMS[paper][name]
+    overall.begin(target)
+    try:
+        words = _data_words(context, row)
+    except DataNotFoundError as error:
+        check = Check("all claims", "", "", "", "no data", str(error))
+        return Made(
+            paper, Item(name, row.title, (check,), rows_to_frame([]), ""), 0.0, row.data_words
+        )
+    start = time.perf_counter()
+    item = _item(target, context)
+    return Made(paper, item, time.perf_counter() - start, *words)
+
+
+def _written(config: ReproduceConfig, target: Target, made: Made, overall: Overall) -> Made:
+    """Write an item, but for one without data."""
+    paper, name = target
+    if not made.item.data.empty:
+        draw = function_of(paper, ITEMS[paper][name].figure)
+        made = folder.written_item(config, draw, made)
+    overall.end(made.item.verdict)
+    return made
+
+
+def _write_summary(saved: SavedReproduction) -> None:
+    """Write the verdicts and the report, each file whole or not at all."""
+    config, items, content = saved.config, saved.items, saved.content
+    config.out.mkdir(parents=True, exist_ok=True)
+    folder.write_file(config.out / "verdicts.md", markdown(items, config))
+    folder.write_file(config.out / "verdicts.json", json.dumps(content, indent=2) + "\n")
+    report(config.out)
+
+
+def _check_dataset(config: ReproduceConfig, targets: tuple[Target, ...]) -> None:
+    """Raise where a data set is chosen for items that need none."""
+    given = config.dataset != ReproduceConfig().dataset or config.directory is not None
+    trains = any(ITEMS[paper][name].trains for paper, name in targets)
+    rule = "must be left out where no item trains (--list marks those that do)"
+    require(trains or not given, "dataset", rule, config.dataset)

@@ -1,0 +1,130 @@
+"""Verdicts of many items in one table, and each claim against what was expected of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from mrsa_papers._catalog import ITEMS, PAPERS
+from mrsa_papers._config import ReproduceConfig
+from mrsa_papers._folder import Made
+from mrsa_papers.harness._items import VERDICTS, Check
+
+Standing = Literal["as expected", "explained", "undecided", "missed", "holds after all", "no data"]
+"""A verdict against what was expected. `explained`: an expected miss; `missed`: an unexpected one;
+`undecided`: neither a miss nor reproduced; `holds after all`: an expected miss that was
+reproduced."""
+
+
+class Judged(NamedTuple):
+    """A claim with its verdict, how that stands against what was expected, and why."""
+
+    check: Check
+    standing: Standing
+    why: str
+
+
+_REMARKS = {"missed": "Not expected.", "holds after all": "Was expected to differ, and holds. "}
+
+
+class SummaryRow(NamedTuple):
+    """What the table over all papers says of an item."""
+
+    paper: str
+    item: str
+    title: str
+    reproduced: int
+    on_other_data: int
+    our_reading: int
+    not_stated: int
+    paper_errs: int
+    undecided: int
+    differs: int
+    unexpected: int
+    seconds: float
+    data: str
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many claims have each of `VERDICTS`, the last (no data) left out."""
+        return (
+            self.reproduced, self.on_other_data, self.our_reading, self.not_stated,
+            self.paper_errs, self.undecided, self.differs,
+        )  # fmt: skip
+
+    @property
+    def verdicts(self) -> str:
+        """The numbers of its verdicts in words."""
+        counts = self.counts
+        if not sum(counts):
+            return "no data"
+        named = zip(counts, VERDICTS, strict=False)
+        words = ", ".join(f"{count} {verdict}" for count, verdict in named if count)
+        return words + (f" ({self.unexpected} not expected)" if self.unexpected else "")
+
+
+def judged(made: Made, config: ReproduceConfig) -> tuple[Judged, ...]:
+    """Return an item's claims beside what was expected of them."""
+    misses = ITEMS[made.paper][made.item.name].misses
+    fast, dataset = config.fast, config.dataset
+    known = {m.claim: m.why for m in misses if m.applies(fast=fast, dataset=dataset)}
+    result = []
+    for check in made.item.checks:
+        why = known.get(check.name)
+        how = standing(check, why)
+        result.append(Judged(check, how, _REMARKS.get(how, "") + (why or "")))
+    return tuple(result)
+
+
+def summary(items: Sequence[Made], config: ReproduceConfig) -> list[SummaryRow]:
+    """Return a row for each item."""
+    rows = []
+    for made in items:
+        found = [check.verdict for check in made.item.checks]
+        right, other, read, silent, wrong, open_, differ, _ = map(found.count, VERDICTS)
+        missed = sum(one.standing == "missed" for one in judged(made, config))
+        rows.append(SummaryRow(
+            PAPERS[made.paper], made.name, made.item.title, right, other, read, silent, wrong,
+            open_, differ, missed, round(made.seconds, 1), made.data_words,
+        ))  # fmt: skip
+    return rows
+
+
+def verdicts(items: Sequence[Made], config: ReproduceConfig) -> list[dict[str, Any]]:
+    """Return the items' claims and verdicts as plain JSON values."""
+    return [
+        made.content(verdict=made.item.verdict)
+        | {
+            "checks": [
+                dataclasses.asdict(one.check) | {"standing": one.standing, "why": one.why}
+                for one in judged(made, config)
+            ]
+        }
+        for made in items
+    ]
+
+
+def standing(check: Check, why: str | None) -> Standing:
+    """Return how a verdict stands against what was expected.
+
+    Args:
+        check: The claim.
+        why: Why it is expected to differ; None where it is expected to hold.
+
+    Examples:
+        >>> standing(Check("T", "12", "11", "exact", "differs"), None)
+        'missed'
+        >>> standing(Check("T", "12", "11", "exact", "differs"), "no such T exists")
+        'explained'
+    """
+    if check.verdict == "no data":
+        return "no data"
+    if check.verdict == "differs":
+        return "missed" if why is None else "explained"
+    if check.verdict == "undecided":
+        return "undecided"
+    if why is None:
+        return "as expected"
+    is_held = check.verdict in ("reproduced", "holds on other data")
+    return "holds after all" if is_held else "explained"

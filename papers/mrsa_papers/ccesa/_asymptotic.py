@@ -1,0 +1,200 @@
+"""CCESA's Theorems 3 and 4: which p suffices as n grows, by exact chances at each n.
+
+Choi, Sohn, Han, Moon, Section 4.3.1, Appendices C.4 and C.5. A limit cannot be computed; what can
+is the chance itself, at p on the printed threshold, for growing n, and each inequality of the
+proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrsa_jax import secagg
+from mrsa_jax.secagg.failures._binomial import log_pmf
+from mrsa_papers.ccesa._theory import COLOURS, TOTALS, step_rate
+from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness._figures import MARKERS, in_turn, legend
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Figure, pd
+
+_MANY = 0.6  # q_total beyond the theorem's reach
+_SLACKS = (0.0, 1.0)  # epsilon, by which p exceeds Theorem 4's threshold
+
+
+def reliable(context: Context) -> Found:
+    """Return Theorem 3: the chance of an unreliable round at its threshold, as n grows."""
+    sizes = tuple(10**k for k in range(2, 5 if context.fast else 7))
+    rows = []
+    for total in TOTALS:
+        for n in sizes:
+            q = step_rate(total)
+            p = secagg.reliable_connection_threshold(n, q)
+            t = secagg.share_threshold(n, p)
+            exact = secagg.exact_reliability_union_bound(n, p, q, t) / math.log(10)
+            proof = math.log10(n) - 2 * math.log10(n - 1)
+            rows.append({"q_total": total, "n": n, "p": p, "t": t, "log10": exact, "proof": proof})
+    data = rows_to_frame(rows)
+    above = data[data["log10"] > data["proof"]]
+    falls = [curve["log10"].to_numpy() for _, curve in data.groupby("q_total")]
+    checks = (
+        state(
+            "chance that a round is unreliable at the threshold, n P(X < t)",
+            above.empty,
+            paper="at most n/(n-1)^2, which tends to 0",
+            ours=f"at most 10^{(data['log10'] - data['proof']).max():.2f} of it",
+            tolerance=f"every q_total of Figure 3, n = 100 to {sizes[-1]:,}; exact binomial tails "
+            "at Remark 4's t",
+        ),
+        state(
+            "the same as n grows",
+            all(bool((np.diff(curve) < 0).all()) for curve in falls),
+            paper="tends to 0",
+            ours="; ".join(
+                f"q_total = {total:g}: 10^{curve[0]:.1f} to 10^{curve[-1]:.1f}"
+                for total, curve in zip(TOTALS, falls, strict=True)
+            ),
+            tolerance=f"falls from each power of ten to the next, up to {sizes[-1]:,}",
+            note="a limit itself cannot be computed; the bound above has it",
+        ),
+        _out_of_reach(),
+    )
+    return Found(
+        checks,
+        data,
+        "Union bound on the chance of an unreliable round over CCESA(n, p) at Theorem 3's "
+        "threshold and Remark 4's t, from exact binomial tails. Dashed: the proof's n/(n-1)^2.",
+    )
+
+
+def _out_of_reach() -> Check:
+    """Judge a q_total over one half, where the printed threshold is negative."""
+    n, p = 1000, 0.9
+    q = step_rate(_MANY)
+    kept = 1 - _MANY
+    threshold = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / ((n - 1) * (2 * kept - 1))
+    t = secagg.share_threshold(n, p)
+    # a client that nobody lost may still lack shares: its own and those of its neighbours
+    lost = _tail_from(n - 1, p * kept, t - 1)
+    return state(
+        f"p = {p:g} above the threshold at q_total = {_MANY:g}, n = {n}",
+        not (p > threshold and lost < 1e-6),
+        paper="reliable, as for every p above it",
+        ours=f"the threshold is {threshold:.3f}; a secret comes back with chance {lost:.1g}",
+        tolerance="chance above 1e-6",
+        otherwise="not stated",
+        note=f"the theorem gives no range of q; it needs (1 - q)^4 > 1/2, here {(1 - q) ** 4:.2g}",
+    )
+
+
+def _tail_from(n: int, chance: float, least: int) -> float:
+    """Return P(X >= least), X binomial."""
+    return float(np.exp(log_pmf(n, chance)[least:]).sum())
+
+
+def private(context: Context) -> Found:
+    """Return Theorem 4: the chance that G_3 is disconnected at its threshold, as n grows."""
+    sizes = (100, 200, 400) if context.fast else (100, 200, 400, 800, 1600, 3200)
+    rows = []
+    jobs = [(total, n) for total in (0.0, 0.1) for n in sizes]
+    for total, n in context.steps("Theorem 4: exact chances", jobs):
+        q = step_rate(total)
+        start = secagg.private_connection_threshold(n, q)
+        rows += [
+            {"q_total": total, "n": n, "epsilon": slack, "p": (1 + slack) * start,
+             "apart": math.exp(secagg.log_disconnection_probability(n, (1 + slack) * start, q)),
+             "far": _far(n, q)}
+            for slack in _SLACKS
+        ]  # fmt: skip
+    data = rows_to_frame(rows)
+    falls, stays = (_curves(data, slack) for slack in reversed(_SLACKS))
+    far = data["far"] * data["n"].astype(float) ** 2
+    checks = (
+        state(
+            "chance that G_3 is disconnected at 1 + epsilon = 2 times the threshold",
+            all(bool((np.diff(curve) < 0).all()) for curve in falls),
+            paper="tends to 0 (the proof's threshold has 1 + epsilon)",
+            ours=_ends(falls),
+            tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
+            note="a limit itself cannot be computed",
+        ),
+        state(
+            "chance that G_3 is disconnected at the printed threshold",
+            all(bool((np.diff(curve) < 0).all()) for curve in stays),
+            paper="tends to 0 for every p above it",
+            ours=_ends(stays),
+            tolerance=f"exact; falls from each n to the next, 100 to {sizes[-1]}",
+            otherwise="our reading",
+            note="it rises towards 1 - 1/e, the chance at log n / n: without the proof's epsilon p "
+            "may be as near to the threshold as one likes. Such rounds leak where shares come "
+            "back; at Remark 4's t hardly any do. Theorem 3's threshold is far above this one",
+        ),
+        state(
+            "(b): chance that |V_3| is further than sqrt(n log n) from its mean",
+            bool((far <= 2).all()),
+            paper="at most 2/n^2 (Hoeffding)",
+            ours=f"at most {far.max():.2g}/n^2",
+            tolerance="every n and q_total; exact binomial tails",
+        ),
+    )
+    return Found(
+        checks,
+        data,
+        "Exact chance that G_3, the graph on the clients that are summed, is disconnected: at "
+        "Theorem 4's threshold (solid) and at twice that (dashed). Dotted: 1 - 1/e.",
+    )
+
+
+def _far(n: int, q: float) -> float:
+    """Return the chance that V_3 misses its mean by more than sqrt(n log n)."""
+    kept = (1 - q) ** 3
+    distance = np.abs(np.arange(n + 1) - n * kept)
+    return float(np.exp(log_pmf(n, kept))[distance > math.sqrt(n * math.log(n))].sum())
+
+
+def _curves(data: pd.DataFrame, slack: float) -> list[np.ndarray]:
+    """Return the chances over n at one epsilon, for each q_total."""
+    own = data[data["epsilon"] == slack]
+    return [rows.sort_values("n")["apart"].to_numpy() for _, rows in own.groupby("q_total")]
+
+
+def _ends(curves: Sequence[np.ndarray]) -> str:
+    return "; ".join(f"{curve[0]:.3g} to {curve[-1]:.3g}" for curve in curves)
+
+
+def draw_reliable(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the union bound over n (columns q_total, n, log10, proof)."""
+    ax = figure.subplots()
+    for _, rows, look in in_turn(
+        data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        ax.plot(rows["n"], rows["log10"], ms=5, **look)
+    bound = data.drop_duplicates("n")
+    ax.plot(bound["n"], bound["proof"], color="#777777", ls="--", label="proof: n/(n-1)²")
+    ax.set_xscale("log")
+    ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
+    ax.set(xlabel="clients n (log axis)", ylabel="chance of an unreliable round, at most")
+    ax.set_title("Theorem 3 at its threshold")
+    legend(ax)
+
+
+def draw_private(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the chance of a disconnected graph over n (columns q_total, n, epsilon, apart)."""
+    ax = figure.subplots()
+    for _, rows, look in in_turn(
+        data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        for slack, line in zip(_SLACKS, ("-", "--"), strict=True):
+            own = rows[rows["epsilon"] == slack]
+            label = look["label"] if slack == 0 else ""
+            ax.plot(own["n"], own["apart"], ms=5, ls=line, **look | {"label": label})
+    ax.axhline(1 - 1 / math.e, color="#777777", ls=":", label="1 - 1/e")
+    ax.plot([], [], color="#444444", ls="--", label="at twice the threshold")
+    ax.set(xscale="log", yscale="log", xlabel="clients n (log axis)")
+    ax.set(ylabel="chance that G₃ is disconnected (log axis)")
+    ax.set_title("Theorem 4 at its threshold")
+    legend(ax)

@@ -1,0 +1,241 @@
+"""CCESA's Figures 2 and B.2: model inversion of what clients send, plain and padded.
+
+Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: softmax regression on the faces of 40 people,
+a person a client; an eavesdropper reads the clients' models off the line and looks for the face
+of each (Fredrikson et al. 2015). Open readings, stated in the item: p, the minibatch, the split
+into training and test images, which round is overheard.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from mrsa_jax import attacks, data, federated, quantize, secagg
+from mrsa_jax._arrays import on_device
+from mrsa_papers.ccesa import _wire as lines
+from mrsa_papers.ccesa._reliability import faces_trainer, one_class
+from mrsa_papers.ccesa._theory import bandwidth_share
+from mrsa_papers.harness import Context, image_as_cells, rows_to_frame, stretched
+from mrsa_papers.harness._figures import draw_image_grid
+from mrsa_papers.harness._items import Check, Found, state
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Figure, pd
+
+_CLIENTS, _ROUNDS, _SHOWN = 40, 50, 10
+_TOTAL = "sum of all"
+_PRINTED_SHARE = 0.4
+_SMOOTHNESS = 0.3  # weight of the total variation: Fredrikson et al. denoise for faces
+
+
+def inversion(context: Context) -> Found:
+    """Return Figures 2 and B.2: faces (or digits) from plain and padded local models."""
+    dataset = context.images
+    threshold = secagg.connection_probability(_CLIENTS, 0.0)
+    chances = (threshold, _PRINTED_SHARE)
+    seeds, rounds = (2, 10) if context.fast else (5, _ROUNDS)
+    rows: list[dict[str, Any]] = []
+    for seed in context.steps("model inversion: trainings and attacks", range(seeds)):
+        rows += _attacked(context, dataset, chances, seed, rounds)
+    frame = rows_to_frame(rows)
+    names = [lines.PLAIN, lines.SECAGG, *(lines.ccesa_name(chance) for chance in chances)]
+    guess = 1 / dataset.num_classes
+    total = frame[frame["scheme"] == _TOTAL]["identified"].astype(bool)
+    known = (
+        "from the sum of all, which every scheme gives the server and which is sent back to all, "
+        f"{int(total.sum())} of {len(total)} are identified"
+    )
+    checks = (
+        _seen(frame, lines.PLAIN, guess, "reveals the individual's identity", is_hidden=False),
+        *(
+            _seen(frame, name, guess, "no clue", is_hidden=True, note=known if k == 0 else "")
+            for k, name in enumerate(names[1:])
+        ),
+        _forty_percent(context),
+    )
+    clipped = float(frame["clipped"].max())
+    is_own = dataset.name == "olivetti"
+    return Found(
+        checks,
+        frame,
+        f"{dataset.name} ({'the' if is_own else 'in place of the'} AT&T faces"
+        + ("" if is_own else ", which cannot be fetched here: --dataset olivetti where they are")
+        + f"): {_CLIENTS} clients of one class and at most ten training images each, "
+        f"{dataset.num_classes} classes; softmax regression, 50 local epochs, rate 0.05, all of a "
+        f"client's images in a step (a reading). The models of round {rounds}, {lines.LEVELS} "
+        f"levels on +-{lines.CLIP:g} ({100 * clipped:.2g} % clipped), under real pads, are read "
+        f"off the line as if they had none. Of {seeds} seeds; a client counts as identified if "
+        "the image that its model gives for its class is most like that class's mean. p is lost: "
+        f"p* ({threshold:.3f}) and 0.4. Total variation weighs {_SMOOTHNESS:g}. Shown: a client "
+        "of each class, seed 0, each image from its darkest to its lightest pixel; r is the "
+        "correlation with the class's mean, a tick means identified.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _People:
+    """Who is looked for: the clients' classes, the classes' mean images, who is shown where."""
+
+    labels: np.ndarray
+    means: np.ndarray
+    shown: dict[int, int]  # client -> column of the figure
+
+
+def _attacked(
+    context: Context, dataset: data.Dataset, chances: Iterable[float], seed: int, rounds: int
+) -> list[dict[str, Any]]:
+    """Train, overhear the last round, invert what is read; a row for each client and scheme."""
+    key = context.key(seed)
+    clients = one_class(key, dataset)
+    model = federated.logistic(dataset.num_classes)
+    line = _overheard(key, dataset, clients, model, chances, rounds)
+    people = _people(dataset, clients, is_shown=seed == 0)
+    steps = 40 if context.fast else 100
+    attack = attacks.model_inversion(num_steps=steps, smoothness=_SMOOTHNESS)
+    rows = [] if seed else _originals(dataset, clients, people)
+    rows += _inverted(line, dataset, model, attack, people)
+    return [{"seed": seed, "clipped": line.clipped, **row} for row in rows]
+
+
+def _inverted(
+    line: lines.Wire,
+    dataset: data.Dataset,
+    model: Any,
+    attack: attacks.ModelInversion,
+    people: _People,
+) -> list[dict[str, Any]]:
+    """Invert what each scheme lets see, and the sum; a row for each client."""
+
+    def images(models: np.ndarray) -> np.ndarray:
+        shape, classes = dataset.input_shape, dataset.num_classes
+        view = attacks.ModelView(model, on_device(models), shape, classes)
+        return attack.run(None, view).images
+
+    rows: list[dict[str, Any]] = []
+    for name in line.uploads:
+        rows += _judged(name, images(line.read(name)), people)
+    count = len(people.labels)
+    everybody = np.broadcast_to(images(line.means(count)), (count, *people.means.shape))
+    return rows + _judged(_TOTAL, everybody, people)
+
+
+def _overheard(
+    key: Key[Array, ""],
+    dataset: data.Dataset,
+    clients: data.ClientData,
+    model: Any,
+    chances: Iterable[float],
+    rounds: int,
+) -> lines.Wire:
+    """Train all rounds but one; return what is sent in the last."""
+    trainer = faces_trainer(model)
+    dim = federated.num_parameters(model, dataset.input_shape)
+    average = secagg.ring_average(
+        quantize.stochastic(lines.LEVELS, lines.CLIP), _CLIENTS, dim, fidelity="sets"
+    )
+    asked = np.ones((rounds - 1, _CLIENTS), np.bool_)
+    before = federated.train(key, model, clients, asked, trainer=trainer, aggregator=average)
+    start = on_device(before.parameters, jnp.float32)
+    updates = federated.client_updates(key, model, start, clients, trainer, round_index=rounds - 1)
+    return lines.wire(key, start[None, :] + updates, chances, round_index=rounds - 1)
+
+
+def _people(dataset: data.Dataset, clients: data.ClientData, *, is_shown: bool) -> _People:
+    own = np.asarray(clients.labels)[np.asarray(clients.indices)[:, 0]]
+    labels = np.asarray(dataset.train_labels)
+    classes = range(dataset.num_classes)
+    means = np.stack([dataset.train_inputs[labels == c].mean(axis=0) for c in classes])
+    first = [int(np.flatnonzero(own == c)[0]) for c in classes][:_SHOWN] if is_shown else []
+    return _People(own, means, {client: column for column, client in enumerate(first)})
+
+
+def _originals(
+    dataset: data.Dataset, clients: data.ClientData, people: _People
+) -> list[dict[str, Any]]:
+    """Return a row with an image of each client who is shown, and one with its class's mean."""
+    indices = np.asarray(clients.indices)
+    kinds = (
+        ("training image", lambda client: dataset.train_inputs[indices[client, 0]]),
+        ("mean of the class", lambda client: people.means[people.labels[client]]),
+    )
+    return [
+        {"scheme": name, "client": client, "class": int(people.labels[client]),
+         "column": column, **image_as_cells(stretched(image(client)))}
+        for name, image in kinds for client, column in people.shown.items()
+    ]  # fmt: skip
+
+
+def _judged(name: str, images: np.ndarray, people: _People) -> list[dict[str, Any]]:
+    """Return for each client whether the image of its own class is most like that class."""
+    found = attacks.identified(images, people.means)
+    rows: list[dict[str, Any]] = []
+    for client, label in enumerate(people.labels.tolist()):
+        image = images[client, label]
+        row = {"scheme": name, "client": client, "class": label,
+               "identified": bool(found[client, label]),
+               "r": _likeness(image, people.means[label])}  # fmt: skip
+        if client in people.shown:
+            row |= {"column": people.shown[client], **image_as_cells(stretched(image))}
+        rows.append(row)
+    return rows
+
+
+def _likeness(image: np.ndarray, reference: np.ndarray) -> float:
+    """Return the correlation of two images' pixels; 0 where one has no contrast."""
+    one, other = (np.asarray(each, np.float64).ravel() for each in (image, reference))
+    one, other = one - one.mean(), other - other.mean()
+    size = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / size if size > 1e-12 else 0.0
+
+
+def _seen(
+    frame: pd.DataFrame, name: str, guess: float, paper: str, *, is_hidden: bool, note: str = ""
+) -> Check:
+    own = frame[frame["scheme"] == name]
+    counts = [(int(own["identified"].sum()), len(own))]
+    claim = f"clients identified from what is sent, {name}"
+    return lines.chance_check(claim, counts, guess, is_hidden=is_hidden, paper=paper, note=note)
+
+
+def _forty_percent(context: Context) -> Check:
+    """Judge the share of resources by Appendix D.1's count and by what its p can do at n = 40."""
+    n, p = _CLIENTS, _PRINTED_SHARE
+    trials = 1000 if context.fast else 20_000
+    share, enough = bandwidth_share(n, p), bandwidth_share(n, 0.7)
+    rule = secagg.share_threshold(n, p)
+    rates = {
+        t: secagg.failure_rates(context.seed, n, p, 0.0, t, trials)
+        for t in dict.fromkeys((rule, 21))
+    }
+    failed = ", ".join(
+        f"{rate.unreliable.count} of {trials} cannot be unmasked at t = {t}"
+        for t, rate in rates.items()
+    )
+    return state(
+        "CCESA with 40 % of SecAgg's resources, n = 40, q_total = 0",
+        any(rate.unreliable.upper < 0.5 for rate in rates.values()),
+        paper="required resources are only 40 % of those of SA",
+        ours=f"p = {p:g} ({100 * share:.1f} % by Appendix D.1): {failed}; "
+        f"{rates[rule].not_private.count} are not private",
+        tolerance="fewer than half of the rounds fail, nobody lost",
+        otherwise="our reading",
+        of_data=False,
+        note=f"resources are read as p, by Appendix D.1. t = {rule} is Remark 4's, 21 that of "
+        f"Figure B.1, whose p = 0.7 costs {100 * enough:.1f} %. Pads hide the models at p = 0.4 "
+        "too, but their sum is lost",
+    )
+
+
+def draw_inverted(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw what each scheme lets see of some clients' classes beside their images."""
+
+    def words(row: pd.Series) -> str:
+        return f"r = {round(row['r'], 2) + 0.0:.2f} {'✓' if row['identified'] else ''}"
+
+    draw_image_grid(figure, data, "scheme", "column", "r", words)

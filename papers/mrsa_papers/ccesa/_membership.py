@@ -1,0 +1,393 @@
+"""CCESA's Tables 3 and B.1: membership inference on what clients send, plain, padded and summed.
+
+Choi, Sohn, Han, Moon, Section 5.3 and Appendix B.2: is a sample among those that a client trained
+on (Shokri et al. 2017)? Open readings, stated in the item: the attack's model, p, the rounds, and
+that members are those of the client whose model is overheard.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from mrsa_jax import attacks, data, federated, secagg
+from mrsa_jax._arrays import on_device
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, host_generator, round_key
+from mrsa_papers.ccesa._guesses import Guesses, Method, curve_rows, score_rows
+from mrsa_papers.ccesa._wire import PLAIN, SECAGG, Wire, ccesa_name, chance_check, wire
+from mrsa_papers.harness import Check, Context, Found, is_data_of, rows_to_frame, state
+from mrsa_papers.harness._figures import LINES, in_turn, log_ticks
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Axes, Figure, pd
+
+_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_STYLES: tuple[Any, ...] = (*LINES, (0, (1, 1)))
+_LUCK = "#777777"
+
+# n_train: accuracy and precision of FedAvg, SecAgg and CCESA, in percent
+_PRINTED = {
+    5000: ((72.49, 70.41), (49.67, 49.78), (49.29, 49.48)),
+    10000: ((70.72, 65.82), (49.96, 49.97), (50.14, 50.07)),
+    15000: ((72.80, 65.89), (49.85, 49.91), (49.02, 49.16)),
+    50000: ((66.47, 60.62), (49.33, 49.10), (50.00, 50.00)),
+}
+_CLIENTS = 12
+_SUMS = (2, 4, 12)
+_AREA_CLOSE = 0.05  # of an area to 0.5: a tenth of the way to certainty
+_CHANCE = 0.5  # p: half of SecAgg's resources
+_LEAST = 5  # samples of a client
+_METHODS: dict[Method, str] = {
+    "shadow": "shadow models",
+    "loss": "loss threshold",
+    "likelihood_ratio": "likelihood ratio",
+}
+
+
+def members(context: Context) -> Found:
+    """Return Tables 3 and B.1: who can tell a client's samples from others."""
+    dataset = context.images
+    setting = _setting(context.fast, dataset)
+    jobs = itertools.product(setting.sizes, range(setting.seeds))
+    guesses: list[Guesses] = []
+    for job in context.steps("membership: clients, shadow models and attacks", jobs):
+        guesses += _attacked(context, setting, dataset, *job)
+    curves = curve_rows(guesses, "likelihood_ratio")
+    measures = (("scores", score_rows(guesses)), ("curve", curves))
+    frame = rows_to_frame(
+        row for measure, rows in measures for row in _labelled(measure, rows, setting, dataset)
+    )
+    scores = frame[frame["measure"] == "scores"]
+    return Found(tuple(_checks(scores)), frame, _caption(setting, dataset))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """How much is done; `sizes` gives the paper's n_train by the samples of a client here."""
+
+    sizes: dict[int, int]
+    seeds: int
+    epochs: int
+    shadows: int
+    ratio_shadows: int  # of the likelihood ratio, at the smallest set alone
+
+
+def _setting(fast: bool, dataset: data.Dataset) -> _Setting:
+    """Return training sets of the paper's shares of CIFAR-10's 50,000 samples."""
+    count = len(dataset.train_labels)
+    most = (count + len(dataset.test_labels)) // (_CLIENTS + 3)  # leaves others for the attack
+    sizes = {min(count * n // 50_000 // _CLIENTS, most): n for n in _PRINTED}
+    sizes = {size: n for size, n in sizes.items() if size >= _LEAST}
+    rule = f"must leave each of {_CLIENTS} clients {_LEAST} training samples"
+    require(len(sizes) > 0, "dataset", rule, dataset.name, f"{count} samples")
+    if fast:
+        sizes = dict(list(sizes.items())[:1])
+    return _Setting(
+        sizes,
+        seeds=2 if fast else 3,
+        epochs=20 if fast else 60,
+        shadows=_CLIENTS,
+        ratio_shadows=24 if fast else 96,
+    )
+
+
+def _attacked(
+    context: Context, setting: _Setting, dataset: data.Dataset, size: int, seed: int
+) -> list[Guesses]:
+    """Train clients of so many samples, overhear their first models, and attack them."""
+    key = jax.random.fold_in(context.key(seed), size)
+    model = federated.mlp(dataset.num_classes, hidden_sizes=(32,))
+    trainer = federated.local_sgd(model, 0.1, batch_size=10, num_epochs=setting.epochs)
+    names, view, num_others = _overheard(key, dataset, size, model, trainer)
+    places = _places(size, num_others)
+    guesses = []
+    for method in _METHODS:
+        is_ratio = method == "likelihood_ratio"
+        if is_ratio and size != min(setting.sizes):
+            continue
+        count = setting.ratio_shadows if is_ratio else setting.shadows
+        attack = attacks.membership(method, trainer, num_shadows=count, shadow_size=size)
+        got = attack.run(round_key(key, 0, Stream.ATTACK), view)
+        guesses += [
+            Guesses(size, name, method, np.take_along_axis(scores, places, 1), got.threshold)
+            for name, scores in zip(names, got.scores, strict=True)
+        ]
+    return guesses
+
+
+def _overheard(
+    key: Key[Array, ""],
+    dataset: data.Dataset,
+    size: int,
+    model: Any,
+    trainer: federated.LocalSGD,
+) -> tuple[tuple[str, ...], attacks.MembershipView, int]:
+    """Return what is seen, as names and as a view of the clients' samples and of others.
+
+    Training and test samples are dealt to the clients, to those who are asked about though nobody
+    trained on them (as many, where there are so many) and to the adversary.
+    """
+    inputs = jnp.concatenate([on_device(dataset.train_inputs), on_device(dataset.test_inputs)])
+    pair = (dataset.train_labels, dataset.test_labels)
+    labels = jnp.concatenate([on_device(each, jnp.int32) for each in pair])
+    order = host_generator(key, Stream.PARTITION).permutation(len(labels))
+    held = _CLIENTS * size
+    num_others = min(held, len(order) - held - 2 * size)
+    clients = data.ClientData(
+        inputs=inputs,
+        labels=labels,
+        indices=on_device(order[:held].reshape(_CLIENTS, size), jnp.int32),
+        sizes=jnp.full(_CLIENTS, size, jnp.int32),
+        num_classes=dataset.num_classes,
+    )
+    start = federated.initial_parameters(key, model, dataset.input_shape)
+    updates = federated.client_updates(key, model, start, clients, trainer)
+    seen = _seen(wire(key, start[None, :] + updates, (_CHANCE,)))
+    asked, own = np.split(order, [held + num_others])
+    view = attacks.MembershipView(
+        model,
+        on_device(np.stack(list(seen.values()))),
+        start,
+        dataset.input_shape,
+        dataset.num_classes,
+        inputs[asked],
+        labels[asked],
+        inputs[own],
+        labels[own],
+    )
+    return tuple(seen), view, num_others
+
+
+def _seen(line: Wire) -> dict[str, np.ndarray]:
+    """Return the models of each kind, [targets, d]: for each client its own or its sum's mean."""
+    models = {PLAIN: line.read(PLAIN)}
+    models |= {_sum_name(size): np.repeat(line.means(size), size, axis=0) for size in _SUMS}
+    hidden = (name for name in line.uploads if name != PLAIN)
+    return models | {name: line.read(name) for name in hidden}
+
+
+def _sum_name(size: int) -> str:
+    return f"sum of {size}"
+
+
+def sum_size(scheme: str) -> int:
+    """Return how many clients' models are in what is seen; 0 for padded ones.
+
+    Examples:
+        >>> sum_size("sum of 4"), sum_size("SecAgg")
+        (4, 0)
+    """
+    sizes = {PLAIN: 1} | {_sum_name(size): size for size in _SUMS}
+    return sizes.get(scheme, 0)
+
+
+def _places(size: int, num_others: int) -> Int[np.ndarray, "targets candidates"]:
+    """Return for each client the places of its own samples and of as many that nobody has."""
+    first = size * np.arange(_CLIENTS)[:, None]
+    own = first + np.arange(size)
+    return np.concatenate([own, _CLIENTS * size + own % num_others], axis=1)
+
+
+def _labelled(
+    measure: str, rows: list[dict[str, Any]], setting: _Setting, dataset: data.Dataset
+) -> Iterator[dict[str, Any]]:
+    """Yield rows with the names that tables show and what the paper prints of these data."""
+    columns = (PLAIN, SECAGG, ccesa_name(_CHANCE))
+    is_own = is_data_of(dataset, "cifar10")
+    for row in rows:
+        size, method, scheme = (row.pop(name) for name in ("size", "method", "scheme"))
+        own = setting.sizes[size]
+        has_print = is_own and method == "shadow" and scheme in columns
+        printed = _PRINTED[own][columns.index(scheme)] if has_print else (math.nan, math.nan)
+        yield {
+            "measure": measure, "n_train": _CLIENTS * size, "printed n_train": own,
+            "scheme": scheme, "method": _METHODS[method], **row,
+            "printed": printed[0], "printed precision": printed[1],
+        }  # fmt: skip
+
+
+# --- verdicts -----------------------------------------------------------------------------------
+
+
+def _checks(scores: pd.DataFrame) -> Iterator[Check]:
+    """Yield the claims of both tables, that on recall, and how all attacks fare under pads."""
+    own = scores[scores["method"] == _METHODS["shadow"]]
+    hidden = (SECAGG, ccesa_name(_CHANCE))
+    for what, hits, trials, printed in (
+        ("accuracy", "right", "trials", "printed"),
+        ("precision", "hits", "called", "printed precision"),
+    ):
+        for scheme in (PLAIN, *hidden):
+            rows = own[(own["scheme"] == scheme) & (own[trials] > 0)]
+            words = "random guess" if scheme in hidden else "better than a guess"
+            paper = ", ".join(f"{value:.2f} %" for value in rows[printed].dropna()) or words
+            is_first = what == "accuracy" and scheme == PLAIN
+            yield chance_check(
+                f"{what} of the attack, {scheme}",
+                list(zip(rows[hits].astype(int), rows[trials].astype(int), strict=True)),
+                0.5,
+                is_hidden=scheme in hidden,
+                paper=paper,
+                labels=[f"n_train = {n}: " for n in rows["n_train"]],
+                note=_sums_note(scores) if is_first else "",
+            )
+    yield _recall(own)
+    yield _areas(scores[scores["scheme"].isin(hidden)])
+
+
+def _sums_note(scores: pd.DataFrame) -> str:
+    """Say what the attacks make of sums, at the smallest training set."""
+    first = scores[scores["n_train"] == scores["n_train"].min()]
+    names = [PLAIN, *(_sum_name(size) for size in _SUMS)]
+    parts = [
+        f"{method}: "
+        + ", ".join(f"{rows.set_index('scheme').loc[name, 'auc']:.2f}" for name in names)
+        for method, rows in first.groupby("method", sort=False)
+    ]
+    ratio = first[first["method"] == _METHODS["likelihood_ratio"]].set_index("scheme")
+    found = ", ".join(f"{100 * ratio.loc[name, 'found at 0.1 %']:.1f} %" for name in names)
+    return (
+        f"area under the curve for T = 1, {', '.join(map(str, _SUMS))} at the smallest set: "
+        f"{'; '.join(parts)}. Members found at 0.1 % false positives by likelihood ratio: {found}"
+    )
+
+
+def _recall(own: pd.DataFrame) -> Check:
+    """Judge the recall that the two tables imply for FedAvg, with as many members as others.
+
+    With r found and f of the others called, accuracy is (1 + r - f) / 2 and precision r / (r + f).
+    """
+    implied = [
+        100 * (2 * accuracy - 100) / 100 / (1 - (100 - precision) / precision)
+        for (accuracy, precision), *_ in _PRINTED.values()
+    ]
+    ours = own[own["scheme"] == PLAIN]["recall"]
+    return state(
+        "recall of the attack, FedAvg, by Tables 3 and B.1",
+        min(implied) >= 90,
+        paper="close to 1",
+        ours=", ".join(f"{value:.1f} %" for value in implied),
+        tolerance="at least 90 %",
+        otherwise="paper errs",
+        of_data=False,
+        note="members and others are as many: accuracy (1 + r - f)/2 and precision r/(r + f) give "
+        f"the recall r. In our runs: {', '.join(f'{100 * value:.1f} %' for value in ours)}",
+    )
+
+
+def _areas(hidden: pd.DataFrame) -> Check:
+    """Judge all three attacks on padded models, whatever their thresholds."""
+    off = (hidden["auc"] - 0.5).abs()
+    half = hidden["auc half at 99.9 %"]
+    within = off <= half
+    is_narrow = bool((off + half <= _AREA_CLOSE).all())
+    worst = hidden.iloc[int(off.to_numpy().argmax())]
+    return state(
+        "area under the curve, padded, all attacks and training sets",
+        False if not within.all() else True if is_narrow else None,
+        paper="random guess",
+        ours=f"{within.sum()} of {len(hidden)} at chance; furthest {worst['auc']:.3f} "
+        f"+- {worst['auc half at 99.9 %']:.3f} ({worst['method']}, {worst['scheme']}, "
+        f"n_train = {worst['n_train']:.0f})",
+        tolerance="0.5 within the 99.9 % interval over models, and its ends within "
+        f"{_AREA_CLOSE:g} of it",
+    )
+
+
+def _caption(setting: _Setting, dataset: data.Dataset) -> str:
+    sizes = ", ".join(
+        f"{_CLIENTS * size} ({paper:,} in the paper)" for size, paper in setting.sizes.items()
+    )
+    return (
+        f"{dataset.name} (CIFAR-10 in the paper): {_CLIENTS} clients (10 in the paper; 12 make "
+        f"even sums), n_train = {sizes}: its shares of the data set. A network of 32 hidden units, "
+        f"{setting.epochs} local epochs, rate 0.1, batch 10: the clients overfit. Overheard are "
+        f"the models of the first round, {setting.seeds} seeds, each client attacked with its own "
+        f"samples and as many that nobody trained on. Shadow models: {setting.shadows} of the "
+        f"adversary's own samples, {setting.ratio_shadows} for the likelihood ratio (smallest "
+        f"n_train alone; about {setting.ratio_shadows // (2 * _CLIENTS)} saw each sample that is "
+        "asked about, so it is weaker than one of hundreds of models). Padded models are read as "
+        f"if they had no pads; CCESA at p = {_CHANCE:g} (at n = {_CLIENTS} p* is "
+        f"{secagg.connection_probability(_CLIENTS, 0.0):.2f}, no chance). "
+        "Thresholds are fitted to single models, so for sums read the area. Intervals: "
+        "Clopper-Pearson (left) and Student's over models (middle), 95 %; grey: where curves lie "
+        "by luck."
+    )
+
+
+def draw_members(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw accuracy by training set, areas by size of the sum, and curves on log axes."""
+    figure.set_size_inches(14.5, 4.3)
+    left, middle, right = figure.subplots(1, 3)
+    scores = data[data["measure"] == "scores"]
+    main = scores[scores["method"] == "shadow models"]
+    _draw_accuracy(left, main[main["scheme"].map(sum_size) <= 1])
+    sizes = scores["scheme"].map(sum_size)
+    smallest = scores["n_train"] == scores["n_train"].min()
+    sums = scores.assign(size=sizes)[(sizes > 0) & smallest]
+    _draw_areas(middle, sums)
+    _draw_roc(right, data[data["measure"] == "curve"])
+    left.set_title("Shadow models")
+    middle.set_title("Sums of T, smallest training set")
+    right.set_title("Likelihood ratio, smallest training set")
+
+
+def _draw_accuracy(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw the share of candidates told right for each size of the training set."""
+    count = data["scheme"].nunique()
+    sizes = sorted(data["n_train"].unique())
+    schemes = in_turn(data, "scheme", color=_COLOURS, marker=_MARKERS)
+    for k, (_, own, look) in enumerate(schemes):
+        rows = own.set_index("n_train").reindex(sizes)
+        places = np.arange(len(sizes)) + 0.2 * (k - (count - 1) / 2)
+        middle, low, high = (100 * rows[name] for name in ("accuracy", "lower", "upper"))
+        reach = [middle - low, high - middle]
+        ax.errorbar(places, middle, yerr=reach, ls="none", capsize=3, ms=6, lw=1.4, **look)
+        ax.plot(places, rows["printed"], ls="none", marker="_", ms=14, mew=2, color=look["color"],
+                alpha=0.55)  # fmt: skip
+    if data["printed"].notna().any():
+        ax.plot([], [], ls="none", marker="_", ms=12, mew=2, color=_LUCK, label="printed")
+    ax.axhline(50, color=_LUCK, lw=0.9, ls=":")
+    ax.set_xticks(range(len(sizes)), [str(size) for size in sizes])
+    ax.set(xlabel="training samples of all clients", ylabel="candidates told right (%)")
+    ax.set(ylim=(40, 102), xlim=(-0.5, len(sizes) - 0.5))
+    ax.grid(axis="x", visible=False)
+    ax.legend(loc="upper right")
+
+
+def _draw_areas(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw the area under the curve over how many clients are in a sum."""
+    for _, rows, look in in_turn(data, "method", color=_COLOURS, marker=_MARKERS, ls=_STYLES):
+        curve = rows.sort_values("size")
+        reach = [curve["auc"] - curve["auc low"], curve["auc high"] - curve["auc"]]
+        ax.errorbar(curve["size"], curve["auc"], yerr=reach, ms=6, lw=1.4, capsize=3, **look)
+    ax.axhline(0.5, color=_LUCK, lw=0.9, ls=":")
+    ax.set_xscale("log", base=2)
+    log_ticks(ax, data["size"])
+    ax.set(xlabel="clients in the sum, T", ylabel="area under the curve", ylim=(0.45, 1.02))
+    ax.legend(loc="upper right")
+
+
+def _draw_roc(ax: Axes, data: pd.DataFrame, lowest: float = 1e-3) -> None:
+    """Draw the share of members found over the share of others called members, on log axes."""
+    for _, rows, look in in_turn(data, "scheme", color=_COLOURS, ls=_STYLES):
+        curve = rows[(rows["fpr"] >= lowest) & (rows["tpr"] >= lowest)].sort_values("fpr")
+        ax.plot(curve["fpr"], curve["tpr"], **look)
+    if "chance low" in data:
+        band = data[data["scheme"] == data["scheme"].iloc[0]].sort_values("fpr")
+        ends = (band[name].clip(lower=lowest / 10) for name in ("chance low", "chance high"))
+        ax.fill_between(band["fpr"], *ends, color=_LUCK, alpha=0.2, lw=0)
+    ax.plot([lowest, 1], [lowest, 1], color=_LUCK, lw=0.9, ls=":", label="chance")
+    ax.set(xscale="log", yscale="log", xlim=(lowest, 1), ylim=(lowest, 1.15))
+    ax.set(xlabel="false positives (log axis)", ylabel="members found (log axis)")
+    ax.legend(loc="lower right")

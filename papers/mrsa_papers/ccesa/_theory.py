@@ -1,0 +1,242 @@
+"""Items of CCESA that are formulas: Figure 3, Table G.2, Remark 4 and Proposition 1.
+
+Choi, Sohn, Han, Moon, "Communication-Computation Efficient Secure Aggregation for Federated
+Learning". Printed values as the text has them; errata as docs/errata.md lists them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrsa_jax import secagg
+from mrsa_papers.harness import Check, Context, Found, rows_to_frame, state
+from mrsa_papers.harness._figures import MARKERS, beside, in_turn, legend
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Axes, Figure, pd
+
+SIZES = tuple(range(100, 1001, 100))
+TOTALS = (0.0, 0.01, 0.05, 0.1)
+
+# Table 2: n, q_total, t and p of CCESA.
+TABLE_2_PARAMETERS = (
+    (100, 0.0, 43, 0.6362),
+    (100, 0.1, 51, 0.7953),
+    (300, 0.0, 83, 0.4109),
+    (300, 0.1, 98, 0.5136),
+    (500, 0.0, 112, 0.3327),
+    (500, 0.1, 133, 0.4159),
+)
+
+
+# One colour for each q_total, in order.
+COLOURS = ("#000000", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#0072B2")
+_DASHES = {
+    "P_r, t rounded up": "-", "P_r, real t": ":", "P_r, exact union bound": "--", "P_p": "-",
+}  # fmt: skip
+
+
+def step_rate(total: float) -> float:
+    """Return q of one step from q_total = 1 - (1 - q)^4."""
+    return -math.expm1(0.25 * math.log1p(-total))
+
+
+def thresholds_of(n: int, total: float) -> tuple[float, float, int]:
+    """Return p*, q of one step, and Remark 4's t at p*."""
+    p = secagg.connection_probability(n, total)
+    return p, step_rate(total), secagg.share_threshold(n, p)
+
+
+def bandwidth_share(n: int, p: float) -> float:
+    """Return CCESA's additional bandwidth over SecAgg's, by Appendix D.1's count."""
+    return secagg.costs.ccesa_bandwidth_bits((n - 1) * p) / secagg.costs.secagg_bandwidth_bits(n)
+
+
+def error_bounds(context: Context) -> Found:
+    """Return Figure 3: the bounds of Theorems 5 and 6 at p = p*."""
+    rows = []
+    jobs = itertools.product(TOTALS, SIZES)
+    for total, n in context.steps("Figure 3: bounds at p*", jobs):
+        p, q, t = thresholds_of(n, total)
+        words = {"q_total": total, "n": n, "p": p, "t": t}
+        bounds = {
+            "P_r, t rounded up": secagg.reliability_bound(n, p, q, t),
+            "P_r, real t": secagg.reliability_bound(n, p, q, secagg.share_threshold_real(n, p)),
+            "P_r, exact union bound": secagg.exact_reliability_union_bound(n, p, q, t),
+            "P_p": secagg.privacy_bound(n, p, q),
+        }
+        rows += [words | {"bound": b, "log10": log / math.log(10)} for b, log in bounds.items()]
+    data = rows_to_frame(rows)
+    return Found(
+        (*_figure_3_checks(data), _simulated(context)),
+        data,
+        "Theorem 5 (unreliable) and Theorem 6 (not private) at the threshold connection "
+        "probability and Remark 4's t. Dotted: t before it is rounded up, with which the paper's "
+        "figure was most likely drawn.",
+    )
+
+
+def _figure_3_checks(data: pd.DataFrame) -> Iterator[Check]:
+    worst = data.loc[data.groupby("bound")["log10"].idxmax()].set_index("bound")
+    rounded = data[data["bound"] == "P_r, t rounded up"]
+    above = rounded[rounded["log10"] >= -2]
+    where = ", ".join(
+        f"{10 ** row['log10']:.4f} at q_total = {row['q_total']:g}" for _, row in above.iterrows()
+    )
+    only = set(above["n"]) or {"none"}
+    yield state(
+        "P_e^(p) over all n and q_total",
+        bool(worst["log10"]["P_p"] < -40),
+        paper="below 1e-40",
+        ours=f"at most 1e{worst['log10']['P_p']:.2f}",
+        tolerance="every point",
+    )
+    yield state(
+        "P_e^(r) with Remark 4's t before rounding",
+        bool(worst["log10"]["P_r, real t"] < -2),
+        paper="below 1e-2",
+        ours=f"at most {10 ** worst['log10']['P_r, real t']:.5f}",
+        tolerance="every point",
+    )
+    yield state(
+        "P_e^(r) with Remark 4's t",
+        above.empty,
+        paper="below 1e-2",
+        ours=f"above it at n = {', '.join(map(str, sorted(only)))}: {where}",
+        tolerance="every point",
+        otherwise="paper errs",
+        note="Theorem 5 evaluated at the t that Remark 4 prescribes and Table 2 uses; the "
+        "exact binomial tail, without Chernoff's step, is at most "
+        f"{10 ** worst['log10']['P_r, exact union bound']:.4f}",
+    )
+    yield _bounds_fall_with_p()
+
+
+def _simulated(context: Context) -> Check:
+    """Count unreliable rounds at n = 100, where the bound itself exceeds the claim."""
+    trials = 4_000 if context.fast else 40_000
+    found = []
+    for total in TOTALS:
+        rates = secagg.failure_rates(context.seed, 100, *thresholds_of(100, total), trials)
+        found.append(rates.unreliable)
+    counts = ", ".join(str(rate.count) for rate in found)
+    worst = max(rate.upper for rate in found)
+    return state(
+        "simulated P_e^(r) at n = 100 with Remark 4's t",
+        worst < 0.01,
+        paper="below 1e-2",
+        ours=f"{counts} of {trials} rounds for the four q_total: at most {worst:.4f}",
+        tolerance="upper ends of 95 % intervals",
+        note="the claim about the chance itself is true; only its bound is larger",
+    )
+
+
+def _bounds_fall_with_p() -> Check:
+    """Both bounds at p* and above, at fixed t, as the text says of Figure 3."""
+    rises = []
+    for n, total in ((100, 0.0), (100, 0.1), (400, 0.05)):
+        start, q, t = thresholds_of(n, total)
+        grid = np.linspace(start, 1.0, 9)[:-1]
+        for log in (
+            [secagg.reliability_bound(n, float(p), q, t) for p in grid],
+            [secagg.privacy_bound(n, float(p), q) for p in grid],
+        ):
+            rises.append(bool((np.diff(log) > 1e-9).any()))
+    return state(
+        "both bounds as functions of p, from p* on",
+        not any(rises),
+        paper="decreasing",
+        ours="never rise" if not any(rises) else "rise somewhere",
+        tolerance="3 pairs of n and q_total, 8 values of p, t fixed",
+    )
+
+
+def unmasking(context: Context) -> Found:
+    """Return Proposition 1: the chance of the unmasking attack at Remark 4's t."""
+    rows = []
+    for total, n in itertools.product(TOTALS, SIZES):
+        p, _, t = thresholds_of(n, total)
+        exact, bound = secagg.unmasking_bound(n, p, t), secagg.failures.proposition1_bound(n)
+        chances = {"exact": math.exp(exact), "bound": math.exp(bound)}
+        rows.append({"q_total": total, "n": n, "p": p, "t": t} | chances)
+    data = rows_to_frame(rows)
+    share = data["exact"] / data["bound"]
+    largest = data.iloc[int(share.to_numpy().argmax())]
+    complete = max(secagg.unmasking_bound(n, 1.0, n // 2 + 1) for n in SIZES)
+    checks = (
+        state(
+            "chance that some degree allows the attack, n P(|Adj| >= 2t - 1)",
+            bool((data["exact"] <= data["bound"]).all()),
+            paper="at most n/(n-1)^2",
+            ours=f"at most {float(share.max()):.3g} of it "
+            f"(n = {int(largest['n'])}, q_total = {largest['q_total']:g})",
+            tolerance="every point; exact binomial tail",
+        ),
+        state(
+            "the same on the complete graph at t = n/2 + 1",
+            complete == -math.inf,
+            paper="impossible",
+            ours="impossible" if complete == -math.inf else f"{math.exp(complete):.3g}",
+        ),
+    )
+    return Found(
+        checks,
+        data,
+        "Chance that some client has at least 2t - 1 neighbours, so that the attack "
+        "of Appendix F could collect both of its secrets: exact tails at p* and Remark 4's t, and "
+        "Hoeffding's bound n/(n-1)^2.",
+    )
+
+
+def draw_bounds(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw Theorem 5 with t rounded up and real, and Theorem 6 beside it."""
+    figure.set_size_inches(12.4, 4.2)
+    left, right = figure.subplots(1, 2)
+    reliability = ("P_r, t rounded up", "P_r, real t", "P_r, exact union bound")
+    _draw_bound(left, data, reliability, -2)
+    _draw_bound(right, data, ("P_p",), -40)
+    left.set_title("Unreliable: Theorem 5 at p*")
+    right.set_title("Not private: Theorem 6 at p*")
+    left.get_legend().remove()
+    handles, labels = left.get_legend_handles_labels()
+    right.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+def _draw_bound(ax: Axes, data: pd.DataFrame, bounds: Sequence[str], limit: int) -> None:
+    """Draw bounds on a chance of failure over n (columns q_total, n, bound, log10)."""
+    for _, curves, look in in_turn(
+        data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        rest = {"color": look["color"], "lw": 1.2}  # of all but the first bound
+        for name in bounds:
+            curve = curves[curves["bound"] == name].sort_values("n")
+            own = look | {"lw": 1.8} if name == bounds[0] else rest
+            ax.plot(curve["n"], curve["log10"], ls=_DASHES.get(name, "--"), ms=5, **own)
+    for name in bounds[1:]:
+        ax.plot([], [], color="#444444", lw=1.2, ls=_DASHES.get(name, "--"), label=name[5:])
+    ax.axhline(limit, color="#777777", lw=0.9, ls=(0, (1, 2)))
+    words = f"the paper's limit, $10^{{{limit:g}}}$"
+    beside(ax, words, (data["n"].max(), limit), (0, 3), ha="right", fontsize=8, color="#555555")
+    ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:g}}}$")
+    ax.set(xlabel="clients n", ylabel="bound on the chance (log axis)")
+    legend(ax)
+
+
+def draw_unmasking(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the chance of the unmasking attack over n (columns q_total, n, exact, bound)."""
+    ax = figure.subplots()
+    bound = data.drop_duplicates("n")
+    ax.plot(bound["n"], bound["bound"], color="#777777", ls="--", label="Proposition 1, n/(n-1)²")
+    for _, curve, look in in_turn(
+        data, "q_total", "exact, $q_{{total}}$ = {:g}", color=COLOURS, marker=MARKERS
+    ):
+        seen = curve["exact"].where(curve["exact"] > 0)  # no degree is high enough: not shown
+        ax.plot(curve["n"], seen, ms=5, lw=1.2, **look)
+    ax.set(yscale="log", xlabel="clients n", ylabel="chance of a round (log axis)")
+    ax.set_title("Some client has 2t - 1 neighbours or more")
+    legend(ax)

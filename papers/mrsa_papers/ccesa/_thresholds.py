@@ -1,0 +1,172 @@
+"""Items of CCESA on its two thresholds: Table G.2's p* and Remark 4's t.
+
+Printed values as the text has them; errata as docs/errata.md lists them.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import secagg
+from mrsa_papers.ccesa._theory import COLOURS, SIZES, TABLE_2_PARAMETERS, TOTALS
+from mrsa_papers.harness import Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness._figures import in_turn, legend
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Figure, pd
+
+# Table G.2: p* for each q_total over n = 100, ..., 1000, as printed.
+_TABLE_G2 = {
+    0.0: (0.636, 0.484, 0.411, 0.365, 0.333, 0.308, 0.289, 0.273, 0.260, 0.248),
+    0.01: (0.649, 0.494, 0.419, 0.373, 0.340, 0.315, 0.295, 0.280, 0.265, 0.254),
+    0.05: (0.707, 0.538, 0.457, 0.406, 0.370, 0.344, 0.321, 0.304, 0.289, 0.276),
+    0.1: (0.795, 0.605, 0.513, 0.456, 0.416, 0.385, 0.361, 0.341, 0.325, 0.311),
+}
+# Its entries that differ from eq. (5) in the third digit; no log base or rounding explains all.
+_MISPRINTS = {(0.01, 400), (0.01, 800), (0.05, 600), (0.05, 800), (0.1, 300)}
+
+
+_PRINTED = "#CC79A7"
+
+
+def threshold_probabilities(context: Context) -> Found:
+    """Return Table G.2: p* for 40 pairs of n and q_total."""
+    data = rows_to_frame(
+        {"q_total": total, "n": n, "printed": printed,
+         "ours": secagg.connection_probability(n, total), "50 digits": _in_decimals(n, total)}
+        for total in TOTALS for n, printed in zip(SIZES, _TABLE_G2[total], strict=True)
+    )  # fmt: skip
+    agree = (data["printed"] - data["ours"].round(3)).abs() < 1e-9
+    gap = float((data["ours"] - data["50 digits"]).abs().max())
+    checks = [
+        compare("largest gap to eq. (5) in 50-digit decimals", 0.0, gap, tolerance=1e-12),
+        compare(
+            "entries that equal eq. (5) rounded to three digits, of 40",
+            40,
+            int(agree.sum()),
+            truth=40 - len(_MISPRINTS),
+            note="the others are listed below",
+        ),
+    ]
+    for _, row in data[~agree].iterrows():
+        known = (row["q_total"], row["n"]) in _MISPRINTS
+        checks.append(
+            compare(
+                f"p* at q_total = {row['q_total']:g}, n = {int(row['n'])}",
+                row["printed"],
+                round(row["ours"], 5),
+                tolerance=0.0005,
+                truth=row["50 digits"] if known else None,
+                note="no base of the logarithm and no way of rounding explains all five",
+            )
+        )
+    return Found(tuple(checks), data, "Eq. (5), lines, and the printed values, crosses.")
+
+
+def _in_decimals(n: int, total: float) -> float:
+    """Return p* of eq. (5) in 50-digit decimals, apart from the library's own arithmetic."""
+    with decimal.localcontext() as settings:
+        settings.prec = 50
+        kept = 1 - decimal.Decimal(str(total))
+        size = decimal.Decimal(n)
+        left = size * (kept.ln() * decimal.Decimal("0.75")).exp() - (size * size.ln()).sqrt()
+        fewest = left.to_integral_value(decimal.ROUND_CEILING)
+        private = fewest.ln() / fewest
+        reliable = (3 * ((size - 1) * (size - 1).ln()).sqrt() - 1) / ((size - 1) * (2 * kept - 1))
+        return float(max(private, reliable))
+
+
+def share_thresholds(context: Context) -> Found:
+    """Return Remark 4's t and eq. (5)'s p as the paper uses them elsewhere."""
+    rows, checks = [], []
+    for n, total, t, p in TABLE_2_PARAMETERS:
+        own = secagg.connection_probability(n, total)
+        rows.append(_threshold_row("Table 2", n, total, p, t))
+        name = f"Table 2, n = {n}, q_total = {total:g}"
+        checks.append(compare(f"{name}: p*", p, round(own, 4)))
+        checks.append(compare(f"{name}: t", t, secagg.share_threshold(n, own)))
+    rows.append(_threshold_row("Figure 4", 1000, 0.1, 0.3106, None))
+    rows.append(_threshold_row("Figure B.1", 40, math.nan, 0.7, 21))
+    checks += [
+        compare(
+            "Figure 4, n = 1000, q_total = 0.1: p*",
+            0.3106,
+            round(secagg.connection_probability(1000, 0.1), 4),
+            note="Remark 4 gives t = 198 there",
+        ),
+        compare(
+            "Figure B.1, n = 40: t at p = 0.7",
+            21,
+            secagg.share_threshold(40, 0.7),
+            note="also n/2 + 1, the complete graph's",
+        ),
+        state(
+            "Figure B.1, n = 40, q_total = 0.1: p*",
+            secagg.connection_probability(40, 0.1) <= 1.0,
+            paper="a connection probability",
+            ours=f"{secagg.connection_probability(40, 0.1):.4f}",
+            tolerance="at most 1",
+            otherwise="not stated",
+            note="the figure's two q_total are lost; no graph meets Remark 1 at 0.1, where p* is "
+            "at most 1 from n = 55 on. At q_total = 0 it is "
+            f"{secagg.connection_probability(40, 0.0):.3f}",
+        ),
+    ]
+    return Found(
+        tuple(checks),
+        rows_to_frame(rows),
+        "t of Remark 4 (bars), the mean number of share holders left, (n - 1) p (1 - q)^4 + 1, "
+        "and half of all holders: t lies between them, so that shares suffice after dropouts and "
+        "two disjoint sets of holders do not.",
+    )
+
+
+def _threshold_row(where: str, n: int, total: float, p: float, printed: int | None) -> dict:
+    kept = 1.0 if math.isnan(total) else 1.0 - total
+    return {
+        "where": where, "n": n, "q_total": total, "p": p, "printed": printed,
+        "t": secagg.share_threshold(n, p), "holders left": (n - 1) * p * kept + 1,
+        "half of holders": ((n - 1) * p + 1) / 2,
+    }  # fmt: skip
+
+
+def draw_probabilities(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw p* over n, computed and printed (columns q_total, n, ours, printed)."""
+    ax = figure.subplots()
+    wrong = (data["printed"] - data["ours"].round(3)).abs() > 1e-9
+    for _, curve, look in in_turn(data, "q_total", "$q_{{total}}$ = {:g}", color=COLOURS):
+        ax.plot(curve["n"], curve["ours"], lw=1.4, **look)
+    ax.plot(data["n"], data["printed"], "x", color="#444444", ms=6, label="printed in Table G.2")
+    ringed = data[wrong]
+    ax.plot(ringed["n"], ringed["printed"], "o", mfc="none", mec=_PRINTED, ms=12,
+            label="third digit differs")  # fmt: skip
+    ax.set(xlabel="clients n", ylabel="connection probability p*", ylim=(0, 1))
+    ax.set_title("Threshold connection probability, eq. (5)")
+    legend(ax)
+
+
+def draw_thresholds(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw t between what survives and half of all holders, as shares of the holders' mean."""
+    ax = figure.subplots()
+    places = np.arange(len(data))[::-1]
+    holders = 2 * data["half of holders"]
+    ax.barh(places, data["t"] / holders, height=0.55, color="#56B4E9", label="t of Remark 4")
+    left = data["holders left"] / holders
+    ax.plot(left, places, "D", color="#009E73", ms=7, label="holders left after dropouts, mean")
+    ax.axvline(0.5, color=_PRINTED, lw=1.6, label="half: below it a liar learns both secrets")
+    for place, t in zip(places, data["t"], strict=True):
+        ax.text(0.02, place, f"t = {t}", va="center", fontsize=8.5)
+    ax.set_yticks(places, [_setting(row) for _, row in data.iterrows()])
+    ax.set(xlabel="share of a client's holders, (n - 1) p + 1", xlim=(0, 1.08))
+    ax.set_title("Enough shares come back, too few for two secrets")
+    ax.grid(axis="y", visible=False)
+    legend(ax)
+
+
+def _setting(row: Any) -> str:
+    total = "" if np.isnan(row["q_total"]) else f", $q_{{total}}$ = {row['q_total']:g}"
+    return f"{row['where']}: n = {row['n']}{total}"

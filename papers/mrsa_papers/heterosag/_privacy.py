@@ -1,0 +1,295 @@
+"""Items of HeteroSAg on privacy and robustness: Theorems 1, 3 and 4, and tolerated attackers.
+
+Elkordy, Avestimehr, "Secure Aggregation with Heterogeneous Quantization in Federated Learning".
+The privacy level by its definition: 1 less the largest share of segments whose sum over some
+union of groups the server knows. Errata as docs/errata.md lists them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import hetero
+from mrsa_papers.harness import Check, Context, Found, compare, rows_to_frame, state
+from mrsa_papers.harness._figures import WARNING, beside, panels
+from mrsa_papers.heterosag._matrices import EXAMPLE_5
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Axes, Figure, pd
+
+_SIZES = tuple(range(2, 16))
+
+
+def segments_known(matrix: np.ndarray, groups: Iterable[int]) -> int:
+    """Return of how many segments the server knows the sum over a union of groups.
+
+    Counted from the definition: the union must be a union of the row's blocks.
+    """
+    union = set(groups)
+    rows = hetero.blocks_of(matrix)
+    return sum(all(set(b) <= union or not set(b) & union for b in row) for row in rows)
+
+
+def _least_prime_factor(number: int) -> int:
+    return next(p for p in range(2, number + 1) if number % p == 0)
+
+
+@functools.cache
+def _truth(scheme: str, size: int, threshold: int | None) -> tuple[Fraction, tuple[int, ...]]:
+    """Return the true level and a union of groups that attains it, checked here again."""
+    matrix = hetero.segment_matrix(scheme, size, threshold)
+    report = hetero.privacy_report(matrix)
+    groups = tuple(int(group) for group in report.groups)
+    known = segments_known(matrix, groups)
+    level = Fraction(report.level)
+    if not report.certified or level != 1 - Fraction(known, size):
+        raise ArithmeticError(f"no certified privacy level for {scheme}, {size}, {threshold}")
+    return level, groups
+
+
+def levels(context: Context) -> Found:
+    """Return Theorem 1: the privacy level claimed and true, for 2 to 15 groups."""
+    cases = [(size, *own) for size in _SIZES for own in _schemes(size)]
+    rows: list[dict[str, Any]] = []
+    for size, scheme, threshold in context.steps("Theorem 1: privacy levels", cases):
+        claim = hetero.claimed_privacy_level(scheme, size, threshold)
+        true, groups = _truth(scheme, size, threshold)
+        rows.append({
+            "scheme": scheme.upper(), "G": size, "T": threshold, "claimed": float(claim),
+            "true": float(true), "claimed fraction": str(claim), "true fraction": str(true),
+            "groups": " ".join(map(str, groups)), "holds": claim == true,
+        })  # fmt: skip
+    data = rows_to_frame(rows)
+    return Found(
+        (
+            _part(data, "SC", (0, 1), "2/G"),
+            _part(data, "MC", (1,), "(G-1)/G for odd G"),
+            _part(data, "MC", (0,), "(G-2)/G for even G"),
+            _part(data, "HC", (0, 1), "(G-T)/G for 2 <= T <= G-2"),
+            *_printed_levels(),
+            _corrected(data),
+            _growing(data),
+        ),
+        data,
+        "Lines: Theorem 1. Marks: the level by its definition, each with a union of groups that "
+        "attains it, over which the segments that the server knows were counted again. MC reaches "
+        "its claim where G is prime (and at G = 4), HC where T is large enough.",
+    )
+
+
+def _part(data: pd.DataFrame, scheme: str, parities: tuple[int, ...], claim: str) -> Check:
+    own = data[(data["scheme"] == scheme) & data["G"].mod(2).isin(parities)]
+    wrong = own[~own["holds"]]
+    found, note = f"holds in all {len(own)} cases", ""
+    if len(wrong):
+        names = ", ".join(_case(row) for _, row in wrong.iterrows())
+        found = f"fails in {len(wrong)} of {len(own)}: {names}"
+        gaps = (wrong["claimed"] - wrong["true"]).abs().to_numpy()
+        worst = wrong.iloc[int(gaps.argmax())]
+        note = (
+            f"{_case(worst)}: of the groups {worst['groups'].replace(' ', ', ')} together the "
+            f"server knows {round((1 - worst['true']) * worst['G'])} segments; the proof looks at "
+            "one group and at pairs of groups only"
+        )
+    return state(
+        f"{scheme}: {claim}", wrong.empty, paper="every G", ours=found,
+        tolerance="exact, G = 2 to 15", otherwise="paper errs", note=note,
+    )  # fmt: skip
+
+
+def _case(row: pd.Series) -> str:
+    own = f"G = {int(row['G'])}"
+    if not np.isnan(row["T"]):
+        own += f", T = {int(row['T'])}"
+    return f"{own} ({row['true fraction']}, not {row['claimed fraction']})"
+
+
+def _printed_levels() -> Iterator[Check]:
+    for name, scheme, threshold, paper in (
+        ("Example 2, SC", "sc", None, 0.4),
+        ("Example 3, MC", "mc", None, 0.8),
+        ("Example 4, HC at T = 2", "hc", 2, 0.6),
+    ):
+        ours = float(_truth(scheme, 5, threshold)[0])
+        yield compare(f"{name}: privacy level", paper, ours, tolerance=1e-12)
+    matrix = hetero.segment_matrix("mc", 6)
+    level, known = _truth("mc", 6, None)[0], segments_known(matrix, (0, 2, 4))
+    yield state(
+        "Section IV-A: privacy level of the printed 6 x 6 matrix",
+        1 - Fraction(known, 6) == Fraction(2, 3),
+        paper="2/3",
+        ours=str(level),
+        otherwise="paper errs" if level == 1 - Fraction(known, 6) else "differs",
+        note="of the groups 0, 2 and 4 together the server knows segments 1, 3 and 5 of 6",
+    )
+
+
+def _corrected(data: pd.DataFrame) -> Check:
+    own = data[data["scheme"] == "MC"]
+    law = [1 - Fraction(1, _least_prime_factor(size)) for size in own["G"]]
+    known = [hetero.scheme_privacy_level("mc", int(size)) for size in own["G"]]
+    agree = [str(level) for level in law] == own["true fraction"].tolist()
+    return state(
+        "MC: 1 - 1/p, p the smallest prime factor of G (our correction)",
+        agree and law == known,
+        paper="(not in the paper)",
+        ours=f"{'equal' if agree else 'differs'} for G = 2 to 15",
+    )
+
+
+def _growing(data: pd.DataFrame) -> Check:
+    own = data[(data["scheme"] == "MC") & (data["G"] % 2 == 0)]
+    stays = bool((own["true"] == 0.5).all())
+    return state(
+        "Remark 2: MC's level approaches 1 as G grows",
+        not stays,
+        paper="for any G",
+        ours="1/2 for every even G" if stays else "grows",
+        tolerance="exact, G = 2 to 15",
+        otherwise="paper errs",
+        note="true along the primes: choose a prime number of groups",
+    )
+
+
+def levels_plus(context: Context) -> Found:
+    """Return Theorem 3: levels over subgroups, and Algorithm 6 against the base scheme."""
+    most = 7 if context.fast else 10
+    rows: list[dict[str, Any]] = []
+    runs, equal = 0, 0
+    for total in context.steps("Theorem 3: subgroups", range(2, most + 1)):
+        cuts = [counts for counts in _compositions(total) if len(counts) <= 4]
+        for counts, own in itertools.product(cuts, range(2, total - 1)):
+            runs += 1
+            ours = hetero.segment_matrix_plus("hc", counts, own)
+            equal += bool((_algorithm_6(counts, own) == ours).all())
+        for scheme, threshold in _schemes(total):
+            true, _ = _truth(scheme, total, threshold)
+            claim = hetero.claimed_privacy_level(scheme, total, threshold)
+            rows.append({
+                "scheme": scheme.upper() + "+", "Z": total, "T": threshold,
+                "claimed": float(claim), "true": float(true), "ways to cut": len(cuts),
+                "holds": claim == true,
+            })  # fmt: skip
+    data = rows_to_frame(rows)
+    return Found(
+        (
+            state(
+                "Algorithm 6 against the base scheme over Z subgroups",
+                runs == equal,
+                paper="HC+ over (g, d)",
+                ours=f"{equal} of {runs} equal",
+                tolerance="every entry, all ways to cut Z into up to four groups",
+                note="Algorithm 6 with d_T = z_T - Z_(g_T - 1), s starting at d and its lost "
+                "branch, s = s + 1; as printed it contradicts Example 5",
+            ),
+            *(_plus_part(data, scheme) for scheme in ("SC+", "MC+", "HC+")),
+            *_example_5_levels(),
+        ),
+        data,
+        "Levels depend on the number of subgroups Z alone: lines Theorem 3, marks the definition. "
+        f"Z = 2 to {most}; larger Z as in Theorem 1.",
+    )
+
+
+def _schemes(size: int) -> list[tuple[str, int | None]]:
+    """Return SC, MC, and HC with each of its thresholds."""
+    return [("sc", None), ("mc", None), *(("hc", own) for own in range(2, size - 1))]
+
+
+def _compositions(total: int) -> list[tuple[int, ...]]:
+    if total == 0:
+        return [()]
+    return [
+        (first, *rest) for first in range(1, total + 1) for rest in _compositions(total - first)
+    ]
+
+
+def _algorithm_6(counts: tuple[int, ...], threshold: int) -> np.ndarray:
+    """Run Algorithm 6 as it must have been meant, on pairs (g, d); -1 for '*'."""
+    total = sum(counts)
+    before = [0, *itertools.accumulate(counts)]  # before[g] = Z_(g-1)
+    column = {(g, d): before[g] + d for g, count in enumerate(counts) for d in range(count)}
+    matrix = np.full((total, total), -1, np.int32)
+    first = total - threshold - 1  # z_T
+    start = max(g for g in range(len(counts)) if before[g] <= first)
+    pair = (start, first - before[start])  # (g_T, d_T)
+    for (g, d), own in column.items():
+        if own == total - 1:
+            continue
+        if (g, d) < pair:
+            i, s = 0, d
+            for r in range(total - before[g] - d - 1):
+                if (d + r + 1) == before[g + i + 1] - before[g]:
+                    i, s = i + 1, 0
+                else:
+                    s = s + 1
+                row = (2 * (before[g] + d) + r) % total
+                matrix[row, [own, column[g + i, s]]] = own
+        else:
+            row = (before[start] + before[g] + d + pair[1]) % total
+            other = column[(g, d + 1) if d != counts[g] - 1 else (g + 1, 0)]
+            matrix[row, [own, other]] = own
+    return matrix
+
+
+def _plus_part(data: pd.DataFrame, scheme: str) -> Check:
+    own = data[data["scheme"] == scheme]
+    wrong = own[~own["holds"]]
+    claims = {"SC+": "2/Z", "MC+": "(Z-1)/Z odd, (Z-2)/Z even", "HC+": "(Z-T)/Z"}
+    names = ", ".join(
+        f"Z = {int(row['Z'])}" + ("" if np.isnan(row["T"]) else f", T = {int(row['T'])}")
+        for _, row in wrong.iterrows()
+    )
+    label = " (printed as that of MC+)" if scheme == "SC+" else ""
+    return state(
+        f"{scheme}: level {claims[scheme]}{label}", wrong.empty, paper="every Z",
+        ours="holds in all cases" if wrong.empty else f"fails at {names}",
+        otherwise="paper errs",
+        note="" if wrong.empty else "as Theorem 1; choose a prime number of subgroups",
+    )  # fmt: skip
+
+
+def _example_5_levels() -> Iterator[Check]:
+    printed = (("SC+", "sc", None, 0.4), ("MC+", "mc", None, 0.8), ("HC+, T = 2", "hc", 2, 0.6))
+    for name, scheme, threshold, paper in printed:
+        matrix = hetero.segment_matrix_plus(scheme, EXAMPLE_5, threshold)
+        ours = hetero.privacy_level(matrix)
+        yield compare(f"Example 5, {name}: privacy level", paper, ours, tolerance=1e-12)
+
+
+def draw_levels(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw SC, MC and HC side by side."""
+    figure.set_size_inches(13, 4)
+    panels(figure, data, "scheme", _draw_levels_of)
+
+
+def _draw_levels_of(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw privacy levels claimed and true over the number of groups, or of subgroups."""
+    size, many = ("G", "groups G") if "G" in data else ("Z", "subgroups Z")
+    ax.set_xticks(range(int(data[size].min()), int(data[size].max()) + 1))
+    if data["T"].notna().any():
+        looks = {True: ("o", "#0072B2", "claim holds"),
+                 False: ("X", WARNING, "claim too high (true level beside)")}  # fmt: skip
+        for holds, rows in data.groupby("holds"):
+            marker, colour, label = looks[bool(holds)]
+            ax.scatter(rows[size], rows["T"], s=34, marker=marker, color=colour, label=label)
+        for _, row in data[~data["holds"]].iterrows():
+            words, place = f"{row['true']:.2f}", (row[size], row["T"])
+            beside(ax, words, place, (0, 5), fontsize=6.5, ha="center")
+        ax.set(xlabel=f"number of {many}", ylabel="threshold T")
+        ax.set(ylim=(1.3, data["T"].max() + 2.2))
+        ax.legend(loc="upper left")
+        return
+    ax.plot(data[size], data["claimed"], color="#777777", lw=1.3, label="claimed")
+    for holds, rows in data.groupby("holds"):
+        ax.plot(rows[size], rows["true"], "o" if holds else "X", ms=7, ls="none",
+                color="#0072B2" if holds else WARNING,
+                label="true, as claimed" if holds else "true, not as claimed")  # fmt: skip
+    ax.set(xlabel=f"number of {many}", ylabel="privacy level", ylim=(-0.03, 1.03))
+    ax.legend(loc="best")

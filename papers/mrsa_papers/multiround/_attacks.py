@@ -1,0 +1,281 @@
+"""Figure 9 of Multi-RoundSecAgg, Figure 8 of its 2021 text, and two figures of our own beside them.
+
+So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: N = 40, K = 8, the sums of 40 consecutive rounds
+late in a training, solved by least squares. The 2021 text solves for the clients' models, the AAAI
+text for their updates: models differ little, so their relative error says little of a single one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import plotting
+from mrsa_papers.harness import Context, interval, is_data_of, rows_to_frame
+from mrsa_papers.harness._items import Check, Found, state
+from mrsa_papers.multiround import _windows as played
+from mrsa_papers.multiround._windows import RANDOM, RECOVERED, Plan, label_of
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Figure, pd
+
+SMALL = 0.05
+"""Mean relative squared error below which a server has the updates; the paper found 6.7e-3."""
+
+SLOW = 0.001
+FROZEN = "updates that do not change"
+SLOW_RATE = f"learning rate {SLOW:g} times as large in the window"
+OWN_RATE = "the training's own learning rate"
+
+_LARGE = 2**20  # parameters from which on windows are solved one at a time
+
+_UPDATES = Plan(
+    "lenet", "shards_with_shared", 50_000, 50, 0.03, True, 60, (40, 60), 3, (1, 2, 4), (1.0, SLOW)
+)
+_MODELS = Plan("cnn", "iid", 60_000, 100, 0.03, False, 40, (40,), 2, (1, 2))
+
+
+def updates_over_a_window(context: Context) -> Found:
+    """Return Figure 9: the error of each client's update, random selection against blocks."""
+    plan = _UPDATES
+    if context.fast:
+        plan = dataclasses.replace(plan, model="logistic", before=40, seeds=2, targets=(1, 2))
+    frame = _solved(context, plan, "Figure 9")
+    short, long = (_regimes(frame[frame["rounds"] == length]) for length in plan.lengths)
+    number, hidden = (_printed(context, "cifar10", own) for own in ("6.715e-3", "0.7829"))
+    checks = [_recovered(means, words, number) for words, means in short.items()]
+    for target in plan.targets[1:]:
+        checks += [_hidden(means, words, target, hidden) for words, means in short.items()]
+    moving = frame[(frame["rounds"] == plan.lengths[0]) & (frame["speed"] == 1.0)]
+    checks += [
+        _longer(short[OWN_RATE], long[OWN_RATE], plan.lengths),
+        _recovered(long[SLOW_RATE], f"{SLOW_RATE}, {plan.lengths[1]} rounds", number),
+        _regularised(_means(moving, "regularised"), plan.targets[1:]),
+        _exposed(frame),
+    ]
+    words = _caption(context, plan, frame) + (
+        " Updates that do not change: the sums that the server had seen, had every client sent "
+        "its first update again."
+    )
+    return Found(tuple(checks), frame, words)
+
+
+def _regimes(window: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+    """Return each scheme's mean errors where updates do not change, hardly do, and do."""
+    moving, slow = (window[window["speed"] == speed] for speed in (1.0, SLOW))
+    return {FROZEN: _means(slow, "frozen"), SLOW_RATE: _means(slow), OWN_RATE: _means(moving)}
+
+
+def models_of_2021(context: Context) -> Found:
+    """Return Figure 8 of the 2021 text: the same for the clients' models."""
+    plan = _MODELS
+    if context.fast:
+        plan = dataclasses.replace(plan, model="logistic", before=20)
+    frame = _solved(context, plan, "Figure 8 of 2021", of_models=True)
+    means, still, two = _means(frame), _means(frame, "frozen"), label_of(2)
+    guess = _means(frame, "unattacked")[RANDOM]
+    number = _printed(context, "mnist", "1.72e-3")
+    checks = (
+        *(
+            state(
+                f"mean error of random selection, {words}",
+                max(own[RANDOM]) < SMALL,
+                paper=f"{number}reconstructed",
+                ours=_words(own[RANDOM]),
+                tolerance="each seed under 0.05",
+            )
+            for words, own in (("models that do not change", still), (OWN_RATE, means))
+        ),
+        state(
+            "a small error of models shows that T = 1",
+            min(still[two]) > SMALL,
+            paper="so the server can reconstruct all local models, as T = 1",
+            ours=f"T = 2, models that do not change: {_words(still[two])}",
+            tolerance="each seed of T = 2 over 0.05",
+            otherwise="undecided" if context.fast else "paper errs",
+            note="models of a round are nearly one: the mean of a block is near each of its "
+            "clients' models, which T = 2 hides; the AAAI text measures updates instead",
+        ),
+        state(
+            "the attack finds models better than the global model does",
+            max(means[RANDOM]) < min(guess),
+            paper=f"{number}not discussed",
+            ours=f"least squares {_words(means[RANDOM])}; the global model in place of each "
+            f"client's {_words(guess)}",
+            tolerance="each seed",
+            note="everybody has the global model: an error above its own shows nothing of a "
+            "single client, and a small one needs no attack",
+        ),
+    )
+    words = _caption(context, plan, frame) + (
+        " Error: of the model that each client would send at the window's start. Dotted: the "
+        "error of the global model, which the server has anyway. The paper's mean is 1.72e-3."
+    )
+    return Found(checks, frame, words)
+
+
+def _solved(context: Context, plan: Plan, name: str, *, of_models: bool = False) -> pd.DataFrame:
+    """Return a row for each client, scheme, speed, length and seed.
+
+    Items that ask for the same plan share its trainings.
+    """
+
+    def made() -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        waiting: list[played.Window] = []
+        start: Any = None
+        jobs = itertools.product(range(plan.seeds), plan.speeds, plan.targets)
+        stage = f"{name}: windows of {plan.lengths[-1]} rounds"
+        for trial, speed, target in context.steps(stage, jobs):
+            if (speed, target) == (plan.speeds[0], plan.targets[0]):
+                start = played.trained_start(context, plan, trial)
+            window = played.played_window(context, plan, start, target, speed)
+            waiting.append(played.of_models(window) if of_models else window)
+            if target == plan.targets[-1] or len(start.parameters) >= _LARGE:
+                for length in plan.lengths:
+                    rows += played.rows_of(waiting, length, trial, start.accuracy)
+                waiting.clear()
+        return rows_to_frame(rows)
+
+    return context.once(("windows", plan, of_models), made)
+
+
+def _means(frame: pd.DataFrame, column: str = "error") -> dict[str, list[float]]:
+    """Return each scheme's mean over clients, a value a seed."""
+    table = frame.groupby(["scheme", "seed"], sort=False)[column].mean()
+    return {str(name): table[name].tolist() for name in frame["scheme"].unique()}
+
+
+def _words(values: list[float]) -> str:
+    return interval(values).text(".3g")
+
+
+def _printed(context: Context, known: str, number: str) -> str:
+    """Return a number of the paper's before its words, where ours is measured on the same data."""
+    return f"{number}: " * is_data_of(context.images, known)
+
+
+def _recovered(means: dict[str, list[float]], words: str, printed: str = "") -> Check:
+    values = means[RANDOM]
+    return state(
+        f"mean error of random selection, {words}",
+        max(values) < SMALL,
+        paper=f"{printed}the server reconstructs all updates",
+        ours=_words(values),
+        tolerance="each seed under 0.05",
+    )
+
+
+def _hidden(means: dict[str, list[float]], words: str, target: int, printed: str = "") -> Check:
+    values = means[label_of(target)]
+    return state(
+        f"mean error of T = {target}, {words}",
+        min(values) > (1 - 1 / target) / 2,
+        paper=f"{printed if target == 2 else ''}the server cannot",
+        ours=_words(values),
+        tolerance="each seed over half of 1 - 1/T",
+        note="1 - 1/T holds of unrelated updates of equal length; it is less where a block's "
+        "clients resemble each other, more where their lengths differ" if target == 2 else "",
+    )  # fmt: skip
+
+
+def _exposed(frame: pd.DataFrame) -> Check:
+    """Judge the privacy engine's prediction on updates that do not change."""
+    fallen = frame["frozen"] < RECOVERED
+    hidden = frame.loc[~frame["exposed"], "frozen"]
+    return state(
+        "who is predicted exposed is who is recovered, updates that do not change",
+        bool((fallen == frame["exposed"]).all()),
+        paper="where P has full rank, all updates follow",
+        ours=f"{int(fallen.sum())} of {len(frame)} recovered, {int(frame['exposed'].sum())} "
+        f"predicted; smallest error of the others {hidden.min():.2g}",
+        tolerance=f"exact; recovered: error under {RECOVERED:g}",
+    )
+
+
+def _longer(
+    short: dict[str, list[float]], long: dict[str, list[float]], lengths: tuple[int, ...]
+) -> Check:
+    ratios = np.array(short[RANDOM]) / np.array(long[RANDOM])
+    return state(
+        f"random selection, sums of {lengths[1]} rounds in place of N = {lengths[0]}",
+        bool((ratios > 1).all()),
+        paper="not discussed: a window of N rounds",
+        ours=f"{_words(long[RANDOM])} in place of {_words(short[RANDOM])}, by factors of "
+        f"{ratios.min():.2g} to {ratios.max():.2g}",
+        tolerance="a smaller error in each seed",
+        note="a square random matrix is nearly singular and multiplies what moves; some more "
+        "rounds help the server although updates move on in them",
+    )
+
+
+def _regularised(means: dict[str, list[float]], targets: tuple[int, ...]) -> Check:
+    random = np.array(means[RANDOM])
+    worst = min(float((np.array(means[label_of(t)]) - random).min()) for t in targets)
+    return state(
+        "a regularised server learns more of random selection than of blocks, moving updates",
+        worst > 0,
+        ours=", ".join(f"{name} {_words(values)}" for name, values in means.items()),
+        tolerance="in each seed, for each T",
+        note="the best linear estimate for updates that change by their own deviation",
+    )
+
+
+def _caption(context: Context, plan: Plan, frame: pd.DataFrame) -> str:
+    dataset = context.images
+    learnt = frame.groupby("rounds")["sums"].agg(["min", "max"])
+    sums = ", ".join(f"{low} to {high} of {w}" for w, (low, high) in learnt.iterrows())
+    fall = " falling to .16 of itself" if plan.decays else ""
+    speeds = ""
+    if len(plan.speeds) > 1:
+        rates = ", ".join(f"{speed:g}" for speed in plan.speeds)
+        speeds = f" Learning rate in the window: times {rates}."
+    return (
+        f"{_MODELS_IN_WORDS[plan.model]} on {dataset.name} (accuracy "
+        f"{100 * frame['accuracy'].mean():.0f} %), {plan.num_clients} clients "
+        f"({plan.split.replace('_', ' ')}), {plan.cohort_size} a round, dropout rates .1 to .5 "
+        f"shuffled over the clients by each seed, {plan.seeds} seeds. {plan.before} rounds of "
+        f"random selection at the rate {plan.rate:g}{fall}; from there every scheme goes on at a "
+        f"rate that stays.{speeds} Sums learnt: {sums} rounds. Motion: by how much of its length "
+        f"a client's update changes up to rounds {plan.lengths[-1] // 2} and {plan.lengths[-1]} of "
+        f"the window, root mean square. "
+        f"Rounding to the ring's codes adds {frame['rounding'].max():.1g} of a sum's length, "
+        f"clipping {100 * frame['clipped'].max():.2g} % of its entries at most."
+    )
+
+
+_MODELS_IN_WORDS = {"lenet": "LeNet", "cnn": "The CNN", "logistic": "Softmax regression"}
+
+
+def draw_errors(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw errors of clients by scheme: frozen, slow and moving, a row for each window."""
+    lengths = sorted(data["rounds"].unique())
+    speeds = sorted(data["speed"].unique())
+    figure.set_size_inches(4.6 * (1 + len(speeds)), 3.3 * len(lengths))
+    grid = figure.subplots(len(lengths), 1 + len(speeds), squeeze=False, sharex=True, sharey=True)
+    for axes, length in zip(grid, lengths, strict=True):
+        rows = data[data["rounds"] == length]
+        panels = [("updates that do not change", rows[rows["speed"] == speeds[0]], "frozen")]
+        for speed in speeds:
+            words = "own learning rate" if speed == 1 else f"learning rate x {speed:g}"
+            panels.append((words, rows[rows["speed"] == speed], "error"))
+        for ax, (words, own, column) in zip(axes, panels, strict=True):
+            plotting.plot_error_histogram(own, column=column, ax=ax)
+            ax.set_title(f"{length} rounds, {words}")
+            ax.set(xlabel=ax.get_xlabel() if length == lengths[-1] else "", ylabel="")
+        axes[0].set_ylabel("clients (%)")
+
+
+def draw_errors_of_models(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw errors of clients' models: frozen and moving, with that of the global model."""
+    figure.set_size_inches(10.4, 3.8)
+    panels = (("frozen", "models that do not change"), ("error", "models of the training"))
+    for ax, (column, words) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+        plotting.plot_error_histogram(data, column=column, ax=ax)
+        guess = data["unattacked"].mean()
+        ax.axvline(guess, color="#D55E00", ls=":", lw=1.6, label=f"global model: {guess:.2g}")
+        ax.legend(fontsize=8, loc="upper right")
+        ax.set_title(words)

@@ -1,0 +1,242 @@
+"""A figure of our own: who was predicted exposed is who was recovered.
+
+`privacy.first_exposure` is integer arithmetic on a history alone; the attack is floating point on
+sums of real updates that do not change. Beside it the error that each other client's leverage
+predicts. Multi-RoundSecAgg, Appendix H.2, has one history and one scheme of each kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mrsa_jax import attacks, federated, privacy, selection
+from mrsa_jax._streams import Stream, as_key, fold
+from mrsa_jax.availability import assign_rates, independent
+from mrsa_papers.harness import Check, Found, interval, state
+from mrsa_papers.harness._context import RATES, Context, rows_to_frame
+from mrsa_papers.harness._figures import SHADES, WARNING
+from mrsa_papers.harness._intervals import every
+from mrsa_papers.multiround import _windows as played
+from mrsa_papers.multiround._windows import RECOVERED, Plan, label_of, selector_of
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Axes, Figure, pd
+
+_PLAN = Plan("logistic", "shards", 60_000, 100, 0.03, False, 100, (40,), 1, (1,))
+_LOST = (0.0, 0.05)  # chance that a member of a cohort is lost before the sum
+_ERROR = "relative squared error of a client"
+_UNRELATED = 400  # entries of drawn updates
+
+
+class _Size(NamedTuple):
+    """How many histories."""
+
+    trials: int
+    rounds: tuple[int, ...]
+
+
+_FULL, _FAST = _Size(10, (24, 32, 38, 40, 48)), _Size(6, (24, 32, 40))
+
+
+def exposed_and_recovered(context: Context) -> Found:
+    """Return who is exposed by a history and who is recovered from its sums, client by client."""
+    size = _FAST if context.fast else _FULL
+    plan = dataclasses.replace(_PLAN, before=30) if context.fast else _PLAN
+    updates = _updates(context, plan, size.trials)
+    selectors = _selectors(plan)
+    jobs = itertools.product(selectors, _LOST)
+    rows: list[dict[str, Any]] = []
+    for name, lost in context.steps("Exposure: histories to attack", jobs):
+        histories = _histories(context, plan, selectors[name], lost, size)
+        rows += _rows(name, lost, histories, updates, size)
+    frame = rows_to_frame(rows)
+    checks = [_exact(frame, kind) for kind in updates]
+    checks += [_by_leverage(frame), *(_shared(frame, target) for target in (2, 4)), _blocks(frame)]
+    return Found(
+        tuple(checks),
+        frame,
+        f"{len(frame.groupby(['scheme', 'lost', 'rounds', 'seed']))} histories of N = "
+        f"{plan.num_clients}, K = {plan.cohort_size}: {', '.join(selectors)}; after "
+        f"{', '.join(map(str, size.rounds))} rounds; cohorts whole, or each member lost before the "
+        f"sum with chance {_LOST[1]:g}, which splits blocks. Trained updates: softmax regression "
+        f"on {context.images.name}, one sorted shard a client, {size.trials} seeds, at a model of "
+        f"{plan.before} rounds that does not move. Drawn updates: {_UNRELATED} independent normal "
+        "entries. Left: errors of those predicted exposed (modulo drawn primes) and of all others. "
+        "Right: error predicted by leverage against measured, of those not exposed.",
+    )
+
+
+def _selectors(plan: Plan) -> dict[str, selection.Selector]:
+    n, k = plan.num_clients, plan.cohort_size
+    return {
+        played.RANDOM: selection.uniform(n, k),
+        "Weighted random": selection.weighted(n, k),
+        "Bernoulli (0.1)": selection.bernoulli(n, 0.1),
+        **{label_of(target): selector_of(n, k, target) for target in (2, 4)},
+    }
+
+
+def _updates(context: Context, plan: Plan, trials: int) -> dict[str, np.ndarray]:
+    """Return updates [trials, N, d] by kind: of trained models, and drawn."""
+    rng = np.random.default_rng([context.seed, int(Stream.ATTACK)])
+    trained = []
+    for trial in range(trials):
+        start = played.trained_start(context, plan, trial)
+        found = federated.client_updates(
+            start.key, start.model, start.parameters, start.clients, start.trainer,
+            mesh=context.mesh,
+        )  # fmt: skip
+        trained.append(np.asarray(found, np.float64))
+    drawn = rng.normal(size=(trials, plan.num_clients, _UNRELATED))
+    return {"trained": np.stack(trained), "drawn": drawn}
+
+
+def _histories(
+    context: Context, plan: Plan, selector: selection.Selector, lost: float, size: _Size
+) -> np.ndarray:
+    """Return who is in the sum of each round, bool [trials, rounds, N]."""
+    key = as_key(context.seed)
+    rates = assign_rates(key, RATES, plan.num_clients)
+    whole = np.asarray(selection.rollout_trials(
+        fold(key, int(Stream.ATTACK)), selector, independent(rates), size.rounds[-1], size.trials
+    ))  # fmt: skip
+    rng = np.random.default_rng([context.seed, int(Stream.STEPS)])
+    return whole & (rng.random(whole.shape) >= lost)
+
+
+def _rows(
+    name: str, lost: float, histories: np.ndarray, updates: dict[str, np.ndarray], size: _Size
+) -> list[dict[str, Any]]:
+    """Attack the beginnings of some histories; return a row for each client of each."""
+    first = np.asarray(privacy.first_exposure(histories))
+    rows = []
+    for rounds in size.rounds:
+        learnt = histories[:, :rounds]
+        exposed = (first >= 0) & (first < rounds)
+        predicted = attacks.predicted_error(learnt)
+        errors = {
+            kind: attacks.streamed_errors(learnt, np.matmul(learnt.astype(np.float64), own), own)
+            for kind, own in updates.items()
+        }
+        rows += [
+            {"scheme": name, "lost": lost, "rounds": rounds, "seed": trial, "client": client,
+             "exposed": bool(exposed[trial, client]), "predicted": predicted[trial, client].item()}
+            | {kind: own[trial, client].item() for kind, own in errors.items()}
+            for trial, client in np.ndindex(exposed.shape)
+        ]  # fmt: skip
+    return rows
+
+
+def confusion(exposed: np.ndarray, recovered: np.ndarray) -> tuple[float, float]:
+    """Return precision and recall of a prediction; 1 where nothing was predicted, or recovered.
+
+    Examples:
+        >>> confusion(np.array([True, True, False]), np.array([True, False, False]))
+        (0.5, 1.0)
+    """
+    both = int((exposed & recovered).sum())
+    predicted, found = int(exposed.sum()), int(recovered.sum())
+    return (both / predicted if predicted else 1.0, both / found if found else 1.0)
+
+
+def _exact(frame: pd.DataFrame, kind: str) -> Check:
+    exposed, errors = frame["exposed"].to_numpy(), frame[kind].to_numpy()
+    precision, recall = confusion(exposed, errors < RECOVERED)
+    return state(
+        f"who is predicted exposed is who is recovered, {kind} updates",
+        precision == recall == 1 and 0 < int(exposed.sum()) < len(frame),
+        ours=f"precision {precision:.4g}, recall {recall:.4g} of {len(frame)} clients, "
+        f"{int(exposed.sum())} exposed; errors up to {errors[exposed].max(initial=0):.1g}, of the "
+        f"others from {errors[~exposed].min(initial=np.inf):.1g}",
+        tolerance=f"both 1; recovered: relative squared error under {RECOVERED:g}",
+        note="predicted from the history alone, modulo primes drawn at random",
+    )
+
+
+def _by_leverage(frame: pd.DataFrame) -> Check:
+    """Judge predicted errors, averaged over clients of like prediction, on drawn updates."""
+    hidden = frame[~frame["exposed"]]
+    levels = (hidden["predicted"] * 10).astype(int).clip(upper=9)
+    means = hidden.groupby(levels)[["predicted", "drawn", "trained"]].mean()
+    gaps = (means["drawn"] - means["predicted"]).abs()
+    trained = (means["trained"] - means["predicted"]).abs()
+    return state(
+        "1 - leverage is the mean error of those who are not exposed",
+        bool((gaps < 0.02).all()),
+        ours=f"drawn updates within {gaps.max():.2g}, trained ones within {trained.max():.2g}",
+        tolerance="drawn updates: within 0.02 for each tenth of the predicted error",
+        note="it is exact for unrelated updates of equal length; trained ones of a class resemble "
+        "each other, and their lengths differ",
+    )
+
+
+def _shared(frame: pd.DataFrame, target: int) -> Check:
+    """Judge the error of a block's mean in place of its T clients."""
+    is_whole = (frame["lost"] == 0) & (frame["rounds"] == frame["rounds"].max())
+    own = frame[is_whole & (frame["scheme"] == label_of(target))].groupby("seed")
+    drawn, trained = (interval(own[kind].mean()) for kind in ("drawn", "trained"))
+    wanted = 1 - 1 / target
+    return state(
+        f"blocks of T = {target}: mean error about 1 - 1/T, updates that do not change",
+        every((drawn.plus(-wanted).lies_within(0.02), trained.plus(-wanted).lies_within(0.2))),
+        paper="above 1 - 1/T (Figure 9)" if target == 2 else "not stated",
+        ours=f"drawn {drawn.text('.3g')}, trained {trained.text('.3g')}; 1 - 1/T = {wanted:g}",
+        tolerance="95 % intervals: drawn within 0.02, trained within 0.2",
+        note="exact for unrelated updates of equal length, so the paper's were not; the mean of a "
+        "long and a short update is far from the short one" if target == 2 else "",
+    )  # fmt: skip
+
+
+def _blocks(frame: pd.DataFrame) -> Check:
+    whole = frame[frame["scheme"].str.startswith("Multi")]
+    split = float(whole[whole["lost"] > 0]["exposed"].mean())
+    kept = int(whole[whole["lost"] == 0]["exposed"].sum())
+    return state(
+        "blocks expose nobody, unless their members are lost one by one",
+        kept == 0 and split > 0,
+        paper="T of Theorem 1 assumes that a block comes or stays away as one",
+        ours=f"{kept} exposed with whole blocks, {100 * split:.0f} % of the clients where "
+        f"each is lost with chance {_LOST[1]:g}",
+        tolerance="none with whole blocks, some with split ones",
+    )
+
+
+def draw_exposure(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw who was recovered by who was predicted exposed, and errors against leverage."""
+    figure.set_size_inches(11.5, 4.2)
+    left, right = figure.subplots(1, 2)
+    _draw_recovered(left, data)
+    _draw_predicted(right, data)
+    left.set_title("Trained updates that do not change")
+    right.set_title("Clients who are not exposed")
+
+
+def _draw_recovered(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw the errors of clients predicted exposed and of all others, as two histograms."""
+    bins = np.logspace(-33, 3, 73).tolist()
+    looks = ((True, "predicted exposed", WARNING), (False, "all others", SHADES[2]))
+    for exposed, words, colour in looks:
+        values = np.clip(data.loc[data["exposed"] == exposed, "trained"].dropna(), 1.1e-33, 0.9e3)
+        label = f"{words}: {len(values)}"
+        ax.hist(values, bins, color=colour, alpha=0.7, label=label, log=True)
+    ax.set(xscale="log", xlabel=_ERROR, ylabel="clients", ylim=(0.6, None))
+    ax.legend(fontsize=8, loc="upper center")
+
+
+def _draw_predicted(ax: Axes, data: pd.DataFrame) -> None:
+    """Draw measured against predicted errors of clients who are not exposed."""
+    hidden = data[~data["exposed"]]
+    shown = hidden.iloc[:: max(1, len(hidden) // 2500)]
+    for column, colour, marker in (("trained", SHADES[1], "o"), ("drawn", SHADES[4], "s")):
+        ax.plot(
+            shown["predicted"], shown[column], marker, color=colour, ms=2, alpha=0.35,
+            label=f"{column} updates", rasterized=True,
+        )  # fmt: skip
+    ax.plot([1e-3, 1], [1e-3, 1], color=WARNING, lw=1.2, label="measured = predicted")
+    ax.set(xscale="log", yscale="log", xlim=(1e-3, 1.15), ylim=(1e-4, 30))
+    ax.set(xlabel="predicted error, 1 \N{MINUS SIGN} leverage", ylabel=_ERROR)
+    ax.legend(fontsize=8, loc="upper left", markerscale=3)

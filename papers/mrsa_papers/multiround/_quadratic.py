@@ -1,0 +1,274 @@
+"""A strongly convex problem whose constants are all known, and federated averaging on it.
+
+The ground on which Theorem 2's bound is checked against what selection really does to training.
+Source: Multi-RoundSecAgg (AAAI version), Section 5.2, Assumptions 1 to 4, and Appendix B, eq. (12)
+to (15), with the cases of (15) in the right order (docs/errata.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float32, Key
+
+from mrsa_jax._arrays import number_or_vector, on_device
+from mrsa_jax._checks import check_size
+from mrsa_jax._errors import require
+from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax._tracing import varying_like
+from mrsa_jax.availability import Availability
+from mrsa_jax.selection import Selector, rollout_trials
+from mrsa_papers.multiround._bound import ConvexConstants, convex_constants
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class QuadraticProblem:
+    """Clients with quadratic losses on their own samples; build it with `quadratic_problem`.
+
+    L_i(x) = mean over samples c of client i of (x - c)' H_i (x - c) / 2, H_i diagonal;
+    L(x) = mean of L_i(x). A stochastic gradient is that of one sample, H_i (x - c).
+
+    Attributes:
+        curvatures: float32[N, d], the diagonals of H_i.
+        samples: float32[N, M, d].
+    """
+
+    curvatures: Array
+    samples: Array
+
+    @property
+    def optimum(self) -> np.ndarray:
+        """x*, the minimiser of L, float64[d]."""
+        h, c = _as_float64(self.curvatures, self.samples)
+        return (h * c.mean(axis=1)).sum(axis=0) / h.sum(axis=0)
+
+    def loss(self, x: ArrayLike) -> float:
+        """Return L(x) in float64."""
+        h, c = _as_float64(self.curvatures, self.samples)
+        point = np.asarray(x, np.float64)
+        return float((h[:, None] * (point - c) ** 2).mean(axis=(0, 1)).sum() / 2.0)
+
+    def gap(self, x: Float32[Array, " dim"]) -> Float32[Array, ""]:
+        """Return L(x) - L*, from the distance to x*, so that nothing cancels; traceable."""
+        h = jnp.mean(self.curvatures, axis=0)
+        weighted = jnp.sum(self.curvatures * jnp.mean(self.samples, axis=1), axis=0)
+        distance = x - weighted / jnp.sum(self.curvatures, axis=0)
+        return jnp.sum(h * distance * distance) / 2.0
+
+    def constants(
+        self, initial: ArrayLike | Sequence[float | int] | None = None
+    ) -> ConvexConstants:
+        """Return the constants of Theorem 2 for training from `initial` (default 0).
+
+        All are exact but G: with step sizes up to 1/rho no coordinate leaves the range of the
+        samples and the start, and G^2 is the largest mean squared gradient in that box.
+        """
+        h, c = _as_float64(self.curvatures, self.samples)
+        start = _start(initial, c.shape[-1]).astype(np.float64)
+        low = np.minimum(c.min(axis=(0, 1)), start)
+        high = np.maximum(c.max(axis=(0, 1)), start)
+        worst = np.maximum(((low - c) ** 2).mean(axis=1), ((high - c) ** 2).mean(axis=1))
+        deviations = (c - c.mean(axis=1, keepdims=True)) ** 2
+        minima = (h * deviations.mean(axis=1)).sum(axis=1) / 2.0
+        return convex_constants(
+            smoothness=float(h.max()),
+            strong_convexity=float(h.min()),
+            gradient_variance=(h**2 * deviations.mean(axis=1)).sum(axis=1),
+            gradient_bound=float(np.sqrt((h**2 * worst).sum(axis=1).max())),
+            squared_distance=float(((start - self.optimum) ** 2).sum()),
+            minimum=self.loss(self.optimum),
+            client_minima=minima,
+        )
+
+
+def quadratic_problem(
+    seed: int | Key[Array, ""],
+    num_clients: int,
+    dim: int,
+    *,
+    num_samples: int = 8,
+    curvature: tuple[float, float] = (1.0, 4.0),
+    spread: float = 1.0,
+    noise: float = 1.0,
+    block_size: int = 1,
+) -> QuadraticProblem:
+    """Return a random strongly convex problem with known constants.
+
+    Args:
+        seed: Integer or key.
+        num_clients: N >= 1.
+        dim: d >= 1.
+        num_samples: M >= 1 samples a client, at most 2^16.
+        curvature: (least, largest) diagonal entry of H_i, 0 < least <= largest; uniform between.
+        spread: Standard deviation of the clients' centres, >= 0: how unlike clients are.
+        noise: Standard deviation of a client's samples about its centre, >= 0.
+        block_size: Neighbours i // block_size share centre and curvature: the case in which
+            drawing whole blocks costs most. Divides N.
+
+    Returns:
+        The problem.
+
+    Raises:
+        ConfigurationError: If a number is outside its range.
+
+    Examples:
+        >>> problem = quadratic_problem(0, num_clients=6, dim=2)
+        >>> problem.loss(problem.optimum) == problem.constants().minimum
+        True
+    """
+    n, d = check_size(num_clients, "num_clients"), check_size(dim, "dim")
+    m, size = check_size(num_samples, "num_samples"), check_size(block_size, "block_size")
+    require(m <= 2**16, "num_samples", "must be at most 2**16", m)
+    require(n % size == 0, "num_clients", "must be a multiple of `block_size`", n, size)
+    ends = _float32(list(curvature), "curvature")
+    rule = "must be two numbers, the least positive and at most the largest"
+    require(bool(ends.size == 2 and 0.0 < ends[0] <= ends[-1]), "curvature", rule, curvature)
+    widths = [_float32(spread, "spread"), _float32(noise, "noise")]
+    for name, width in zip(("spread", "noise"), widths, strict=True):
+        good = width.ndim == 0 and float(width) >= 0.0
+        require(good, name, "must be one number, at least 0", width.tolist())
+    keys = jax.random.split(fold(as_key(seed), int(Stream.PARTITION)), 3)
+    blocks = (n // size, d)
+    least, most = jnp.float32(ends[0]), jnp.float32(ends[1])
+    h = jax.random.uniform(keys[0], blocks, jnp.float32) * (most - least) + least
+    centres = jax.random.normal(keys[1], blocks, jnp.float32) * jnp.float32(widths[0])
+    offsets = jax.random.normal(keys[2], (n, m, d), jnp.float32) * jnp.float32(widths[1])
+    samples = jnp.repeat(centres, size, axis=0)[:, None] + offsets
+    return QuadraticProblem(jnp.repeat(jnp.clip(h, least, most), size, axis=0), samples)
+
+
+def simulate_convergence(
+    seed: int | Key[Array, ""],
+    problem: QuadraticProblem,
+    selector: Selector,
+    availability: Availability,
+    num_rounds: int,
+    num_trials: int,
+    *,
+    local_steps: int = 1,
+    initial: ArrayLike | Sequence[float | int] | None = None,
+) -> Float32[Array, "trials points"]:
+    """Return L(x(t)) - L* of federated averaging after t = 0..J rounds of many trials.
+
+    In a round every client of the cohort takes E gradient steps on samples drawn uniformly from
+    its own, and their mean is the next model; a skipped round leaves it. Step sizes are Theorem
+    2's, 2 / (mu (gamma + j)) at executed step j, gamma = max(8 rho/mu, E). The mean over trials
+    estimates what `convergence_bound(..., form="corrected")` bounds.
+
+    Args:
+        seed: Integer or typed key; histories are those of `rollout_trials` with this seed.
+        problem: E.g. `quadratic_problem`.
+        selector: Whom the server asks.
+        availability: Who is online.
+        num_rounds: J >= 1.
+        num_trials: B >= 1.
+        local_steps: E >= 1.
+        initial: x(0), [d]; zeros by default.
+
+    Returns:
+        float32[B, J + 1].
+
+    Raises:
+        ConfigurationError: As `rollout_trials`; if the problem has another number of clients, E
+            is no positive integer, or x(0) not d finite numbers.
+
+    Examples:
+        >>> import mrsa_jax as mj
+        >>> problem = quadratic_problem(0, 4, 2, noise=0.0, spread=0.0)  # one common optimum
+        >>> gaps = simulate_convergence(
+        ...     0, problem, mj.selection.uniform(4, 2), mj.availability.independent(0.5), 30, 3,
+        ...     initial=[1.0, -1.0])
+        >>> bool((gaps[:, 0] > 0).all() and (gaps[:, 1:] <= gaps[:, :-1]).all())
+        True
+
+    Cost: N d E a round and trial: all clients' steps are taken, the cohort's kept.
+    """
+    steps = check_size(local_steps, "local_steps")
+    count, _, dim = problem.samples.shape
+    history = rollout_trials(seed, selector, availability, num_rounds, num_trials)
+    rule = "must have as many clients as `selector`"
+    require(count == history.shape[-1], "problem", rule, count, history.shape[-1])
+    start = on_device(_start(initial, dim))
+    return _train_trials(as_key(seed), problem, history, start, steps)
+
+
+class _Model(NamedTuple):
+    x: Array  # float32[d]
+    executed: Array  # int32[], local steps taken so far
+
+
+@functools.partial(jax.jit, static_argnames=("steps",))
+def _train_trials(
+    key: Key[Array, ""],
+    problem: QuadraticProblem,
+    history: Bool[Array, "trials rounds clients"],
+    start: Float32[Array, " dim"],
+    steps: int,
+) -> Float32[Array, "trials points"]:
+    trials = jnp.arange(history.shape[0], dtype=jnp.uint32)
+
+    def one(trial: Array, own: Array) -> Array:
+        return _train(trial_key(key, trial), problem, own, start, steps)
+
+    return jax.vmap(one)(trials, history)
+
+
+def _train(key: Array, problem: QuadraticProblem, history: Array, start: Array, steps: int) -> Any:
+    """Return L(x(t)) - L* for t = 0..J of one trial."""
+    mu, rho = jnp.min(problem.curvatures), jnp.max(problem.curvatures)
+    gamma = jnp.maximum(8.0 * rho / mu, jnp.float32(steps))
+    num_clients, num_samples, dim = problem.samples.shape
+
+    def round_(model: _Model, inputs: tuple[Array, Array]) -> tuple[_Model, Array]:
+        j, cohort = inputs
+        own = round_key(key, j, Stream.LOCAL_TRAINING)
+        local = jnp.broadcast_to(model.x, (num_clients, dim))
+        for step in range(steps):
+            words = client_words(fold(own, jnp.uint32(step)), num_clients)
+            index = (words % jnp.uint32(num_samples)).astype(jnp.int32)[:, None, None]
+            sample = jnp.take_along_axis(problem.samples, index, axis=1)[:, 0]
+            rate = 2.0 / (mu * (gamma + (model.executed + step).astype(jnp.float32)))
+            local = local - rate * problem.curvatures * (local - sample)
+        size = jnp.sum(cohort, dtype=jnp.int32)
+        total = jnp.sum(jnp.where(cohort[:, None], local, jnp.float32(0.0)), axis=0)
+        x = jnp.where(size > 0, total / jnp.maximum(size, 1).astype(jnp.float32), model.x)
+        executed = model.executed + jnp.where(size > 0, jnp.int32(steps), jnp.int32(0))
+        return _Model(x, executed), problem.gap(x)
+
+    rounds = jnp.arange(history.shape[0], dtype=jnp.uint32)
+    first = varying_like(_Model(start, jnp.int32(0)), key, problem, history, start)
+    _, gaps = lax.scan(round_, first, (rounds, history))
+    return jnp.concatenate([problem.gap(start)[None], gaps])
+
+
+def _as_float64(*arrays: Array) -> tuple[np.ndarray, ...]:
+    return tuple(np.asarray(array, np.float64) for array in arrays)
+
+
+def _float32(value: object, argument: str) -> np.ndarray:
+    """Return finite numbers as float64 that float32 does not turn into 0 or infinity."""
+    numbers = number_or_vector(value, argument)
+    sizes = np.abs(numbers)
+    limits = np.finfo(np.float32)
+    bad = numbers[(sizes > 0.0) & ~((sizes >= limits.tiny) & (sizes <= limits.max))]
+    rule = "must be 0 or from 1.2e-38 to 3.4e38 in size (float32)"
+    require(bad.size == 0, argument, rule, *bad[:1].tolist())
+    return numbers
+
+
+def _start(initial: ArrayLike | Sequence[float | int] | None, dim: int) -> np.ndarray:
+    """Return x(0) as float32[d], zeros if None."""
+    if initial is None:
+        return np.zeros(dim, np.float32)
+    start = _float32(initial, "initial")
+    require(start.shape == (dim,), "initial", f"must hold {dim} numbers", f"shape {start.shape}")
+    return start.astype(np.float32)

@@ -1,0 +1,239 @@
+"""Figures 4b, 4c and 5a of Multi-RoundSecAgg: fairness and cardinality over rounds, and T vs C.
+
+All three read the same rollouts: six schemes at N = 120, K = 12, over several assignments of the
+dropout rates to clients, because the paper does not state its own and C and F depend on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrsa_jax import plotting, selection
+from mrsa_jax.availability import assign_rates, independent
+from mrsa_papers.harness import Check, Found, rows_to_frame, schemes_for, state, targets_of
+from mrsa_papers.harness._context import RATES, Context
+from mrsa_papers.harness._figures import by_scheme, legend
+
+if TYPE_CHECKING:
+    from mrsa_papers.harness._figures import Axes, Figure, pd
+
+_BLOCKS = ("Multi-RoundSecAgg (T=6)", "Multi-RoundSecAgg (T=4)", "Multi-RoundSecAgg (T=3)")
+
+# "Almost the same C": the share of K by which C may fall short of random selection's.
+_ALMOST = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """F and C of one scheme under one way to assign the rates.
+
+    Attributes:
+        fairness: float32[A * B, J], trials of all assignments.
+        cardinality: float32[A * B, J].
+        expected: float64[A * B], expected C of each trial's assignment.
+    """
+
+    fairness: np.ndarray
+    cardinality: np.ndarray
+    expected: np.ndarray
+
+
+def rollouts(context: Context) -> dict[str, dict[str, Curves]]:
+    """Return the curves of every scheme: `"shuffled"` and `"cyclic"` -> label -> curves."""
+
+    def made() -> dict[str, dict[str, Curves]]:
+        found: dict[str, dict[str, Curves]] = {"shuffled": {}, "cyclic": {}}
+        jobs = itertools.product(found, schemes_for().items())
+        for how, (label, selector) in context.steps("Figures 4b, 4c, 5a: rollouts", jobs):
+            found[how][label] = _curves(context, selector, how)
+        return found
+
+    return context.once("rollouts", made)
+
+
+def _curves(context: Context, selector: Any, how: str) -> Curves:
+    trials, rounds = (6, 300) if context.fast else (20, 1000)
+    assignments = 1 if how == "cyclic" else 4 if context.fast else 20
+    parts, expected = [], []
+    for i in range(assignments):
+        seed = (context.seed + i) % 2**32
+        rates = np.asarray(assign_rates(seed, RATES, 120, how=how))  # type: ignore[arg-type]
+        parts.append(selection.rollout_metrics(seed, selector, independent(rates), rounds, trials))
+        mean, _ = selector.cardinality(rates.astype(np.float64))
+        expected += [float(mean)] * trials
+    fairness = np.concatenate([np.asarray(part.fairness_gap) for part in parts])
+    cardinality = np.concatenate([np.asarray(part.aggregation_cardinality) for part in parts])
+    return Curves(fairness, cardinality, np.array(expected))
+
+
+def fairness_over_rounds(context: Context) -> Found:
+    """Return Figure 4b: the fairness gap F over rounds."""
+    curves = rollouts(context)
+    rounds = curves["cyclic"]["Random"].fairness.shape[1]
+    ends = {
+        how: {label: float(curve.fairness[:, -1].mean()) for label, curve in found.items()}
+        for how, found in curves.items()
+    }
+    shuffled = ends["shuffled"]
+    checks = [_fairer(ends, label, rounds) for label in _BLOCKS]
+    checks.append(
+        state(
+            f"smallest F after {rounds} rounds",
+            min(shuffled, key=lambda label: shuffled[label]) == "Weighted random",
+            paper="weighted random, which picks the least used clients (Section 3.3)",
+            ours=", ".join(f"{label} {value:.3f}" for label, value in shuffled.items()),
+            tolerance="order of the means",
+        )
+    )
+    return Found(
+        tuple(checks),
+        _frame(curves["shuffled"], "fairness"),
+        "Most minus least often summed client, divided by the rounds. Mean over shuffled "
+        "assignments of the dropout rates; bands 5 % to 95 % of the trials, which differ in the "
+        "assignment too.",
+    )
+
+
+def _fairer(ends: dict[str, dict[str, float]], label: str, rounds: int) -> Check:
+    """Judge "a smaller fairness gap than random selection" under the assignment that fits."""
+    below = {how: found[label] < 0.95 * found["Random"] for how, found in ends.items()}
+    return state(
+        f"F of {label} after {rounds} rounds",
+        below["cyclic"] or below["shuffled"],
+        paper="smaller than random selection's",
+        ours="; ".join(
+            f"{how} rates {found[label]:.3f} against {found['Random']:.3f}"
+            for how, found in ends.items()
+        ),
+        tolerance="means 5 % apart, under one of two assignments",
+        note="the paper does not say which clients get which dropout rate; "
+        + ("both agree" if all(below.values()) else "only where every block mixes all rates"),
+    )
+
+
+def cardinality_over_rounds(context: Context) -> Found:
+    """Return Figure 4c: the aggregation cardinality C over rounds."""
+    curves = rollouts(context)["shuffled"]
+    ends = {label: float(curve.cardinality[:, -1].mean()) for label, curve in curves.items()}
+    rounds = curves["Random"].cardinality.shape[1]
+    checks = [
+        state(
+            "lowest C",
+            min(ends, key=lambda label: ends[label]) == "User partition",
+            paper="user partition",
+            ours=", ".join(f"{label} {value:.2f}" for label, value in ends.items()),
+            tolerance="order of the means",
+        )
+    ]
+    checks += [_as_expected(label, curve, rounds) for label, curve in curves.items()]
+    return Found(
+        tuple(checks),
+        _frame(curves, "cardinality"),
+        "Mean number of clients in a round's sum so far, skipped rounds counted as 0. Mean over "
+        "shuffled assignments of the dropout rates; bands 5 % to 95 % of the trials.",
+    )
+
+
+def _as_expected(label: str, curve: Curves, rounds: int) -> Check:
+    """Compare the simulated C with Theorem 1 for mixed rates (Poisson-binomial)."""
+    gap = float((curve.cardinality[:, -1] - curve.expected).mean())
+    share = float(np.clip(curve.expected.mean() / 12, 0.0, 1.0))
+    total, log = rounds * len(curve.expected), math.log(2 * 6 / 1e-6)
+    slack = 12 * (math.sqrt(2 * share * (1 - share) * log / total) + 2 * log / (3 * total))
+    return state(
+        f"C of {label} against its expectation",
+        abs(gap) <= slack,
+        paper="Theorem 1, extended to mixed rates",
+        ours=f"simulated minus expected {gap:+.4f}",
+        tolerance=f"{slack:.3f} (Bernstein's bound, chance 1e-6)",
+        note="C depends on who shares a block, so the expectation is per assignment",
+    )
+
+
+def tradeoff(context: Context) -> Found:
+    """Return Figure 5a: guaranteed T against average C."""
+    curves = rollouts(context)["shuffled"]
+    rows: list[dict[str, Any]] = []
+    for label, target in targets_of(schemes_for()).items():
+        ends = curves[label].cardinality[:, -1]
+        low, high = map(float, np.quantile(ends, (0.05, 0.95)))
+        own = {"C": float(ends.mean()), "C_low": low, "C_high": high}
+        rows.append({"scheme": label, "T": target} | own)
+    mean = {row["scheme"]: row["C"] for row in rows}
+    least = mean["Random"] - _ALMOST * 12
+    checks = [
+        state(
+            f"C of {label}",
+            mean[label] >= least,
+            paper="almost the same as random selection's",
+            ours=f"{mean[label]:.2f} against {mean['Random']:.2f}",
+            tolerance=f"{100 * _ALMOST:.0f} % of K",
+        )
+        for label in _BLOCKS[1:]
+    ]
+    rows.sort(key=lambda row: row["T"])
+    checks.append(
+        state(
+            "C against T over the six schemes",
+            bool((np.diff([row["C"] for row in rows]) <= 0.01).all()),
+            paper="the more privacy, the lower C",
+            ours=", ".join(f"T={row['T']}: {row['C']:.2f}" for row in rows),
+            tolerance="0.01 clients",
+        )
+    )
+    return Found(
+        tuple(checks),
+        rows_to_frame(rows),
+        "T that each scheme keeps for ever (figure 4a measures it) and the mean number of clients "
+        "in a sum; bars 5 % to 95 % of trials and assignments of the dropout rates.",
+    )
+
+
+def _frame(curves: dict[str, Curves], name: str) -> pd.DataFrame:
+    """Return mean and 5 % to 95 % band of a metric by scheme and round, thinned for the figure."""
+    import pandas as pd
+
+    parts = []
+    for label, curve in curves.items():
+        values = getattr(curve, name)
+        low, high = np.quantile(values, (0.05, 0.95), axis=0)
+        rounds = np.arange(1, values.shape[1] + 1)
+        table = {"scheme": label, "rounds": rounds, "mean": values.mean(axis=0).astype(float)}
+        own = pd.DataFrame(table | {"low": low, "high": high})
+        # all of the first hundred rounds are shown, then every fifth
+        parts.append(own[(own["rounds"] <= 100) | (own["rounds"] % 5 == 0)])
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw_fairness(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the fairness gap over rounds."""
+    title = "Most minus least often summed client, a round"
+    _draw_metric(figure.subplots(), data, name="fairness gap F", title=title, top=0.5)
+
+
+def draw_cardinality(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw the aggregation cardinality over rounds."""
+    name, title = "aggregation cardinality C (clients)", "Mean number of clients in a sum"
+    _draw_metric(figure.subplots(), data, name=name, title=title)
+
+
+def _draw_metric(
+    ax: Axes, data: pd.DataFrame, *, name: str, title: str, top: float | None = None
+) -> None:
+    """Draw a metric over rounds (columns scheme, rounds, mean, low, high), a band a scheme."""
+    for _, curve, look in by_scheme(data):
+        rounds, ends = curve["rounds"], (curve["low"], curve["high"])
+        ax.fill_between(rounds, *ends, color=look["color"], alpha=0.13, lw=0)
+        ax.plot(rounds, curve["mean"], **look)
+    ax.set(xlabel="rounds", ylabel=name, title=title, ylim=(0, top))
+    legend(ax)
+
+
+def draw_tradeoff(figure: Figure, data: pd.DataFrame) -> None:
+    """Draw T against C."""
+    plotting.plot_tradeoff(data, ax=figure.subplots())

@@ -1,0 +1,231 @@
+"""What Multi-RoundSecAgg's accuracy experiments share: settings, paired trainings, learning rates.
+
+So, Ali, Guler, Jiao, Avestimehr, Section 6, Appendices E to G. Schemes are paired: with the same
+seed they have the same dropout rates, split and initial model, and draw the same minibatches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from mrsa_jax import data, federated, quantize, secagg, selection
+from mrsa_jax.availability import assign_rates, independent
+from mrsa_papers.harness._context import RATES, Context, rows_to_frame, schemes_for
+from mrsa_papers.harness._experiment import Experiment, tests_of
+from mrsa_papers.harness._intervals import late_accuracy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GRID = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+"""Learning rates of which the paper takes the best for each scheme."""
+
+LATE = 0.2
+"""Share of the rounds, the last ones, over whose tests an accuracy is a mean: single rounds of
+non-IID training differ by ten points."""
+
+# 2**16 levels over 16 times the last mean update's largest entry: a step of 1/2048 of that entry,
+# while no client's update is 16 times as large as the mean of 12 or 24 that pull the same way.
+_LEVELS, _ROOM, _FIRST_CLIP = 2**16, 16.0, 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One panel of a figure: who trains what, on which split, for how long.
+
+    Attributes:
+        panel: Its name.
+        model: A model of `federated`: `"lenet"`, `"cnn"` (McMahan's), `"vgg11"`, or a smaller one.
+        split: `"iid"`, `"shards"` (one sorted shard each), `"shards_with_shared"` or
+            `"dirichlet"` (by class, concentration .5).
+        rounds: Rounds J, those that are skipped included.
+        every: Rounds between two tests.
+        batch: The paper's minibatch.
+        samples: Training samples of the paper's data set.
+        rate: Learning rate of all schemes; None to take the best of the grid for each.
+        decays: Whether the rate falls to .4 of itself after 400 and after 800 of 1000 rounds.
+        num_clients: N.
+        cohort_size: K.
+        dropouts: Which clients get which dropout rates of .1 to .5: `"shuffled"` over them, or by
+            `"label"` (clients of label 0 .1, of the last label .5).
+    """
+
+    panel: str
+    model: str
+    split: str
+    rounds: int
+    every: int
+    batch: int
+    samples: int
+    rate: float | None
+    decays: bool
+    num_clients: int = 120
+    cohort_size: int = 12
+    dropouts: Literal["shuffled", "label"] = "shuffled"
+
+    def minibatch(self, dataset: data.Dataset) -> int:
+        """Return the minibatch that keeps the paper's number of local steps.
+
+        Its own on its own data set; in proportion to the clients' samples on a smaller one.
+        """
+        return max(1, round(self.batch * len(dataset.train_labels) / self.samples))
+
+    @property
+    def schedule(self) -> federated.RateSchedule | None:
+        """The rate's factor by round: .4 of itself after 400 and again after 800 of 1000."""
+        if not self.decays:
+            return None
+        return federated.decay_at([self.rounds * share // 10 for share in (4, 8)], 0.4)
+
+    def clients(self, key: Key[Array, ""], dataset: data.Dataset) -> data.ClientData:
+        """Spread a data set over the clients."""
+        shared = functools.partial(data.shards_with_shared, shared_size=shared_size(dataset))
+        splits: dict[str, Callable[..., data.ClientData]] = {
+            "iid": data.iid, "shards": data.shards, "dirichlet": data.dirichlet_by_class,
+            "shards_with_shared": shared,
+        }  # fmt: skip
+        clients = splits[self.split](key, dataset, self.num_clients)
+        if clients.sizes.min() >= clients.sizes.max() - 1:
+            return clients
+        # the largest client is padded to a multiple of 64: most seeds share one program
+        spare = -clients.indices.shape[1] % 64
+        return dataclasses.replace(clients, indices=jnp.pad(clients.indices, ((0, 0), (0, spare))))
+
+    def history(
+        self, key: Key[Array, ""], selector: selection.Selector, clients: data.ClientData
+    ) -> np.ndarray:
+        """Return who takes part in which round; who has which dropout rate is the seed's own."""
+        own = (
+            data.label_dropout_rates(clients, RATES)
+            if self.dropouts == "label"
+            else assign_rates(key, RATES, self.num_clients)
+        )
+        return np.asarray(selection.rollout(key, selector, independent(own), self.rounds))
+
+    def experiment(self, context: Context, rate: float, batch: int | None = None) -> Experiment:
+        """Return the training at a learning rate, in minibatches of this size or its own."""
+        model = getattr(federated, self.model)(context.images.num_classes)
+        size = self.minibatch(context.images) if batch is None else batch
+        trainer = federated.local_sgd(model, rate, batch_size=size)
+        return Experiment(
+            context, model, self.clients, trainer, self.every, self.schedule, context.mesh
+        )
+
+
+def curves(context: Context, setting: Setting, seeds: int) -> pd.DataFrame:
+    """Return test accuracy over rounds of the six schemes, a row for each test of each seed.
+
+    Items that ask for the same setting share its trainings.
+    """
+
+    def made() -> pd.DataFrame:
+        rates = best_rates(context, setting, seeds)
+        whole = seeds * len(rates)
+        context.progress.stage(f"{setting.panel}: trainings", whole)
+        rows: list[dict[str, Any]] = []
+        for before, (scheme, rate) in enumerate(rates.items()):
+
+            def tell(done: int, all_rounds: int, before: int = before) -> None:
+                context.progress.update(seeds * before + seeds * done // all_rounds, whole)
+
+            rows += _train(context, setting, scheme, range(seeds), rate, tell)
+        return rows_to_frame(rows)
+
+    return context.once(("curves", seeds, setting), made)
+
+
+def best_rates(context: Context, setting: Setting, pilot: int) -> dict[str, float]:
+    """Return each scheme's learning rate: the setting's, or the best of the grid on seed `pilot`.
+
+    The grid is searched from its largest rate down, until a rate is worse than the best before
+    it: rates far below the best learn nothing in so few rounds. Other N and K, and other dropout
+    rates, take the rates found for N = 120, K = 12 and shuffled ones.
+    """
+    labels = list(schemes_for(setting.num_clients, setting.cohort_size))
+    if setting.rate is not None:
+        return dict.fromkeys(labels, setting.rate)
+    base = dataclasses.replace(
+        setting, panel="", num_clients=120, cohort_size=12, dropouts="shuffled"
+    )
+
+    def score(label: str, rate: float) -> float:
+        rows = rows_to_frame(_train(context, base, label, [pilot], rate))
+        return -1.0 if rows["diverged"].any() else float(late_accuracy(rows, share=LATE).iloc[0])
+
+    def made() -> dict[str, float]:
+        steps = context.steps(f"{setting.panel}: learning rates", labels)
+        return {own: largest_peak(GRID, functools.partial(score, own)) for own in steps}
+
+    return context.once(("rates", pilot, base), made)
+
+
+def largest_peak(grid: Sequence[float], score: Callable[[float], float]) -> float:
+    """Return the first value of the grid whose score is not below the next one's.
+
+    Values that fail altogether (a negative score) are passed over.
+
+    Examples:
+        >>> largest_peak((4.0, 3.0, 2.0), lambda rate: {4.0: -1.0, 3.0: 0.5, 2.0: 0.9}[rate])
+        2.0
+    """
+    best, best_score = grid[0], score(grid[0])
+    for rate in grid[1:]:
+        own = score(rate)
+        if own <= best_score and best_score >= 0:
+            break
+        best, best_score = rate, own
+    return best
+
+
+def shared_size(dataset: data.Dataset) -> int:
+    """Return the shared set's size: 200 of 50,000 in proportion, equally many of each class."""
+    each = 200 * len(dataset.train_labels) / 50_000 / dataset.num_classes
+    return max(1, round(each)) * dataset.num_classes
+
+
+def ring_of(cohort_size: int, dim: int) -> secagg.RingAverage:
+    """Return the secure aggregation of all these trainings: 32 bits, a range that follows."""
+    return secagg.ring_average(
+        quantize.stochastic(_LEVELS, _FIRST_CLIP),
+        cohort_size,
+        dim,
+        fidelity="sets",
+        clip_rule=quantize.following_range(_ROOM),
+    )
+
+
+def _train(
+    context: Context,
+    setting: Setting,
+    scheme: str,
+    trials: Sequence[int],
+    rate: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Train one scheme on some seeds; yield a row for each test."""
+    experiment = setting.experiment(context, rate)
+    clients = [experiment.clients(trial) for trial in trials]
+    selector = schemes_for(setting.num_clients, setting.cohort_size)[scheme]
+    histories = [
+        setting.history(context.key(trial), selector, own)
+        for trial, own in zip(trials, clients, strict=True)
+    ]
+    ring = ring_of(setting.cohort_size, experiment.dim)
+    results = experiment.train_seeds(trials, histories, ring, clients, progress)
+    for trial, history, result in zip(trials, histories, results, strict=True):
+        trained = np.cumsum(history.any(axis=1))
+        clipped = result.clipped_fraction[np.isfinite(result.clipped_fraction)]
+        for done, accuracy, loss in tests_of(result):
+            yield {
+                "panel": setting.panel, "scheme": scheme, "seed": trial, "rate": rate,
+                "round": done, "trained rounds": int(trained[done - 1]), "accuracy": accuracy,
+                "loss": loss, "diverged": result.diverged_round is not None,
+                "most clipped": float(clipped.max(initial=0.0)),
+            }  # fmt: skip

@@ -1,0 +1,287 @@
+"""Windows of a training, as a curious server sees them, and what least squares makes of them.
+
+So, Ali, Guler, Jiao, Avestimehr, Appendix H.2: the sums of consecutive rounds late in a training,
+eq. (33), solved for the clients' updates at its start, eq. (34). Windows of several schemes and
+learning rates start from one model, so that they differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from mrsa_jax import attacks, data, federated, privacy, quantize, secagg, selection
+from mrsa_jax._streams import fold
+from mrsa_jax.availability import assign_rates, independent
+from mrsa_papers.harness._context import RATES, Context
+from mrsa_papers.multiround._training import Setting, ring_of
+
+RANDOM = "Random"
+
+RECOVERED = 1e-12
+"""Relative squared error below which a client is recovered from sums that did not move: between
+the 1e-24 of an exact solution in float64 and the 1e-8 of clients who are all but exposed."""
+
+# A range twice that of the first updates, in steps of 2^-19 of it: what rounding adds is far below
+# what the updates move by, at any learning rate.
+_LEVELS, _ROOM = 2**20, 2.0
+
+# An attacker who knows that updates move, but not by how much.
+_REGULARISED = attacks.least_squares_attack(noise=1.0, prior="mean")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is trained, up to which window, and which windows follow.
+
+    Attributes:
+        model: Which model.
+        split: How the samples are spread.
+        samples: Training samples of the paper's data set.
+        batch: The paper's minibatch.
+        rate: Learning rate of the training.
+        decays: Whether it falls to .4 of itself at 40 % and 80 % of the rounds before the window;
+            within the window it stays.
+        before: Rounds before the window.
+        lengths: Rounds of the windows, ascending: each is the beginning of the next.
+        seeds: How many trainings.
+        targets: T of the schemes; 1 is random selection.
+        speeds: Factors on the learning rate within the window.
+        num_clients: N.
+        cohort_size: K.
+    """
+
+    model: str
+    split: str
+    samples: int
+    batch: int
+    rate: float
+    decays: bool
+    before: int
+    lengths: tuple[int, ...]
+    seeds: int
+    targets: tuple[int, ...]
+    speeds: tuple[float, ...] = (1.0,)
+    num_clients: int = 40
+    cohort_size: int = 8
+
+    @property
+    def setting(self) -> Setting:
+        """The training before the window."""
+        return Setting(
+            panel="", model=self.model, split=self.split, rounds=self.before, every=self.before,
+            batch=self.batch, samples=self.samples, rate=self.rate, decays=self.decays,
+            num_clients=self.num_clients, cohort_size=self.cohort_size,
+        )  # fmt: skip
+
+
+class Start(NamedTuple):
+    """A model late in a training, and everything that goes on from it."""
+
+    key: Key[Array, ""]
+    clients: data.ClientData
+    model: Any
+    trainer: federated.LocalSGD  # at the window's learning rate
+    parameters: np.ndarray  # f32 [d]
+    accuracy: float
+    is_diverged: bool
+
+
+class Window(NamedTuple):
+    """What a window shows, and what it hides."""
+
+    target: int
+    speed: float
+    participation: np.ndarray  # bool [rounds, N], rows of zeros where nothing was learnt
+    sums: np.ndarray  # f32 [rounds, d]
+    updates: np.ndarray  # f32 [N, d], what each client would send in the first round
+    parameters: np.ndarray  # f32 [d], the model then
+    motion: float  # by how much of its length a client's update changes, root mean square
+    rounding: float  # by how much the first sum misses the sum of its updates, relative
+    clipped: float  # largest share of a round's entries outside the quantizer's range
+    is_diverged: bool
+    known: np.ndarray | None = None  # f32 [d], of models: the global one
+
+    @property
+    def unattacked(self) -> np.ndarray:
+        """The error for each client of guessing what everybody knows: no update, or the model."""
+        size = np.square(self.updates, dtype=np.float64).sum(axis=1)
+        known = self.known if self.known is not None else np.float32(0)
+        own = np.square(self.updates - known, dtype=np.float64).sum(axis=1)
+        return own / np.where(size > 0, size, np.nan)
+
+
+def label_of(target: int) -> str:
+    """Return the scheme's name.
+
+    Examples:
+        >>> label_of(1), label_of(2)
+        ('Random', 'Multi-RoundSecAgg (T=2)')
+    """
+    return RANDOM if target == 1 else f"Multi-RoundSecAgg (T={target})"
+
+
+def selector_of(n: int, k: int, target: int) -> selection.Selector:
+    """Return random selection of K of N where T is 1, and else that of blocks of T."""
+    is_random = target == 1
+    return selection.uniform(n, k) if is_random else selection.batch_partitioning(n, k, target)
+
+
+def whole_minibatch(clients: data.ClientData, wanted: int) -> int:
+    """Return the minibatch nearest to the one wanted that divides the largest client's samples.
+
+    A shorter last minibatch gives its samples more weight, in each round to others: updates then
+    move even where the model does not.
+    """
+    size = int(clients.sizes.max())
+    divisors = [number for number in range(1, size + 1) if size % number == 0]
+    return min(divisors, key=lambda number: (abs(number - wanted), number))
+
+
+def trained_start(context: Context, plan: Plan, trial: int) -> Start:
+    """Train with random selection up to the window."""
+    key, setting = context.key(trial), plan.setting
+    clients = setting.clients(key, context.images)
+    batch = whole_minibatch(clients, setting.minibatch(context.images))
+    experiment = setting.experiment(context, plan.rate, batch)
+    history = _history(key, plan, 1)[: plan.before]
+    found = experiment.train(trial, history, ring_of(plan.cohort_size, experiment.dim), clients)
+    factor = 0.4**2 if plan.decays else 1.0
+    return Start(
+        key, clients, experiment.model, experiment.trainer.scaled(jnp.float32(factor)),
+        np.asarray(found.parameters), float(found.accuracy[-1]), found.diverged_round is not None,
+    )  # fmt: skip
+
+
+def _history(key: Key[Array, ""], plan: Plan, target: int) -> np.ndarray:
+    """Return who takes part in which round, before and in the longest window."""
+    selector = selector_of(plan.num_clients, plan.cohort_size, target)
+    available = independent(assign_rates(key, RATES, plan.num_clients))
+    return np.asarray(selection.rollout(key, selector, available, plan.before + plan.lengths[-1]))
+
+
+def played_window(context: Context, plan: Plan, start: Start, target: int, speed: float) -> Window:
+    """Train through the longest window and keep what the server learns."""
+    key, trainer = fold(start.key, plan.before), start.trainer.scaled(jnp.float32(speed))
+    rounds = _history(start.key, plan, target)[plan.before :]
+
+    def updates_at(parameters: np.ndarray, index: int) -> np.ndarray:
+        return np.asarray(federated.client_updates(
+            key, start.model, parameters, start.clients, trainer,
+            round_index=index, mesh=context.mesh,
+        ))  # fmt: skip
+
+    first = int(rounds.any(axis=1).argmax())
+    updates = updates_at(start.parameters, first)
+    clip = _ROOM * float(np.abs(updates).max(initial=1e-12))
+    seen = federated.train(
+        key, start.model, start.clients, rounds, trainer=trainer,
+        aggregator=secagg.ring_average(
+            quantize.stochastic(_LEVELS, clip), plan.cohort_size, updates.shape[1], fidelity="sets"
+        ),
+        initial_parameters=start.parameters, keep_aggregates=True, mesh=context.mesh,
+    )  # fmt: skip
+    learnt = np.asarray(seen.participation)
+    sums = np.zeros((len(learnt), updates.shape[1]), np.float32)
+    sums[learnt.any(axis=1)] = seen.aggregates
+    places = np.flatnonzero(learnt.any(axis=1))
+    steps = sums / np.maximum(learnt.sum(axis=1), 1)[:, None].astype(np.float32)
+    changes = []
+    for index in places[[-1, len(places) // 2]].tolist():
+        model = start.parameters + steps[:index].sum(axis=0)  # with which the round began
+        changes.append(_relative(updates_at(model, index) - updates, updates))
+    exact = learnt[first].astype(np.float32) @ updates
+    return Window(
+        target, speed, learnt, sums, updates, start.parameters, float(np.sqrt(np.mean(changes))),
+        float(np.sqrt(_relative((sums[first] - exact)[None], exact[None]))),
+        float(np.nanmax(seen.clipped_fraction)), seen.diverged_round is not None,
+    )  # fmt: skip
+
+
+def _relative(change: np.ndarray, whole: np.ndarray) -> float:
+    """Return the mean over rows of squared length over squared length, rows of zeros left out."""
+    size = np.square(whole, dtype=np.float64).sum(axis=1)
+    own = np.square(change, dtype=np.float64).sum(axis=1)
+    return float((own[size > 0] / size[size > 0]).mean())
+
+
+def of_models(window: Window) -> Window:
+    """Return the same window in terms of the clients' models: global model plus update."""
+    members = window.participation.sum(axis=1).astype(np.float32)
+    sums, moving = window.sums.copy(), window.parameters.copy()
+    for row, count in enumerate(members):
+        if count > 0:
+            step = sums[row] / count  # what the server adds to its model
+            sums[row] += count * moving
+            moving = moving + step
+    updates = window.updates + window.parameters[None, :]
+    return window._replace(sums=sums, updates=updates, known=window.parameters)
+
+
+def noise_gain(participation: np.ndarray) -> np.ndarray:
+    """Return by how much least squares amplifies the motion of updates, for each client.
+
+    Where each update changes from sum to sum by noise of a relative squared length s, client i's
+    relative squared error grows by s times sum_j |S_j| G_ij^2, with G = P^+ and |S_j| clients in
+    sum j.
+
+    Args:
+        participation: bool [..., J, N].
+
+    Returns:
+        float64 [..., N].
+
+    Examples:
+        >>> noise_gain(np.eye(2, dtype=bool)).round(6).tolist()
+        [1.0, 1.0]
+    """
+    attack = attacks.least_squares_attack()
+    flat = participation.reshape(-1, *participation.shape[-2:])
+    gains = [np.square(attack.estimator(one)) @ one.sum(axis=1).astype(np.float64) for one in flat]
+    return np.stack(gains).reshape(*participation.shape[:-2], participation.shape[-1])
+
+
+def rows_of(
+    windows: Sequence[Window], length: int, trial: int, accuracy: float
+) -> list[dict[str, Any]]:
+    """Solve the first `length` rounds of windows of one training; return a row for each client."""
+    learnt = np.stack([one.participation[:length] for one in windows])
+    sums = np.stack([one.sums[:length] for one in windows])
+    truth = np.stack([one.updates for one in windows])
+    still = np.matmul(learnt.astype(np.float64), truth)
+    columns = {
+        "error": attacks.streamed_errors(learnt, sums, truth),
+        "regularised": attacks.streamed_errors(learnt, sums, truth, attack=_REGULARISED),
+        "frozen": attacks.streamed_errors(learnt, still, truth),
+        "predicted": attacks.predicted_error(learnt),
+        "gain": noise_gain(learnt),
+        "unattacked": np.stack([one.unattacked for one in windows]),
+        "exposed": np.asarray(privacy.first_exposure(learnt)) >= 0,
+    }
+    return [
+        _facts(one, length)
+        | {"seed": trial, "client": client, "accuracy": accuracy}
+        | {name: own[place, client].item() for name, own in columns.items()}
+        for place, one in enumerate(windows)
+        for client in range(learnt.shape[-1])
+    ]
+
+
+def _facts(window: Window, length: int) -> dict[str, Any]:
+    """Return what the clients of a window share."""
+    return {
+        "scheme": label_of(window.target),
+        "target": window.target,
+        "speed": window.speed,
+        "rounds": length,
+        "sums": int(window.participation[:length].any(axis=1).sum()),
+        "motion": window.motion,
+        "rounding": window.rounding,
+        "clipped": window.clipped,
+        "diverged": window.is_diverged,
+    }

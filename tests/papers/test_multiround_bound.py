@@ -1,0 +1,386 @@
+"""Theorem 2: published values, its corrections one by one, and training on a known problem."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from mrsa_jax import ConfigurationError
+from mrsa_jax._streams import Stream, as_key, client_words, fold, round_key, trial_key
+from mrsa_jax.availability import independent
+from mrsa_jax.selection import (
+    batch_partitioning,
+    enumerate_family,
+    expected_cardinality,
+    rollout_trials,
+    uniform,
+)
+from mrsa_papers.multiround._bound import (
+    _binomial_law,
+    convergence_bound,
+    convex_constants,
+)
+from mrsa_papers.multiround._quadratic import quadratic_problem, simulate_convergence
+
+ONES = {
+    "smoothness": 1.0,
+    "strong_convexity": 1.0,
+    "gradient_variance": 1.0,
+    "gradient_bound": 1.0,
+    "squared_distance": 1.0,
+}
+UNIT = partial(convex_constants, **ONES)
+
+
+def _raw(function: Callable) -> Callable:
+    return inspect.unwrap(function)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strong_convexity": 0.0}, "`strong_convexity` must be positive; got 0.0"),
+        ({"smoothness": 0.5}, "`smoothness` must be at least `strong_convexity`; got 0.5 and 1.0"),
+        ({"smoothness": math.nan}, "`smoothness` must be finite; got nan"),
+        ({"gradient_variance": [1.0, -1.0]}, "`gradient_variance` must be at least 0; got -1.0"),
+        ({"gradient_bound": -1.0}, "`gradient_bound` must be at least 0"),
+        ({"gradient_bound": [1.0, 2.0]}, "`gradient_bound` must be one number"),
+        ({"squared_distance": -1.0}, "`squared_distance` must be at least 0"),
+        ({"client_minima": 1.0}, "`client_minima` must have a mean up to `minimum`; got 1.0 and 0"),
+        ({"minimum": True}, "`minimum` must be a number"),
+    ],
+)
+def test_misuse_of_constants(changes: dict, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        _raw(convex_constants)(**(ONES | changes))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((4, 5, 1, 10, 1.0, UNIT), {}, "`cohort_size` must be at most `num_clients`"),
+        ((8, 4, 2, 0, 1.0, UNIT), {}, "`num_rounds` must be at least 1; got 0"),
+        ((8, 4, 2, 9, 4.1, UNIT), {}, "`cardinality` must lie between 0 and .*; got 4.1 and 4"),
+        ((8, 4, 2, 9, math.nan, UNIT), {}, "`cardinality` must be finite; got nan"),
+        ((8, 4, 2, 9, 4.0, UNIT), {"local_steps": 0}, "`local_steps` must be at least 1; got 0"),
+        ((8, 4, 2, 9, 4.0, UNIT), {"form": "correct"}, "did you mean 'corrected'"),
+        (
+            (8, 4, 2, 9, 4.0, partial(convex_constants, **ONES, client_minima=[0.0, -1.0])),
+            {},
+            "`constants` must hold .* got '2 client minima, 8 clients'",
+        ),
+    ],
+)
+def test_misuse_of_the_bound(arguments: tuple, options: dict, message: str) -> None:
+    *sizes, constants = arguments
+    with pytest.raises(ConfigurationError, match=message):
+        _raw(convergence_bound)(*sizes, constants(), **options)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: _raw(quadratic_problem)(0, 0, 2), "`num_clients` must be at least 1; got 0"),
+        (lambda: _raw(quadratic_problem)(0, 5, 2, block_size=2), "must be a multiple of"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(2.0, 1.0)), "`curvature` must be two"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(0.0, 1.0)), "`curvature` must be two"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, noise=-1.0), "`noise` must be one number, at"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, num_samples=2**17), "must be at most 2"),
+        (lambda: _simulate(5, uniform(4, 2)), "`problem` must have as many clients .* got 5 and 4"),
+        (lambda: _simulate(4, uniform(4, 2), local_steps=0), "`local_steps` must be at least 1"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, curvature=(1e-50, 1.0)), "`curvature` .*float32"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, spread=1e39), "`spread` must be .*; got 1e.39"),
+        (lambda: _raw(quadratic_problem)(0, 4, 2, noise=1e-50), "`noise` must be .*; got 1e-50"),
+        (lambda: _simulate(4, uniform(4, 2), initial=[1.0, 1e39]), "`initial` must be 0 or"),
+        (lambda: _simulate(4, uniform(4, 2), initial=[1.0]), "`initial` must hold 2 numbers"),
+        (
+            lambda: _simulate(4, uniform(4, 2), initial=[1.0, math.inf]),
+            "`initial` must be finite; got inf",
+        ),
+    ],
+)
+def test_misuse_of_the_problem(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        build()
+
+
+def _simulate(n: int, selector: object, **options: object) -> object:
+    problem = quadratic_problem(0, n, 2)
+    run = _raw(simulate_convergence)
+    return run(0, problem, selector, independent(0.1), 3, 2, **options)
+
+
+# --- the closed form --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cardinality", "printed"), [(12.0, 0.0617293646), (6.0, 0.1158779301), (1.2, 0.3885318833)]
+)
+def test_published_sanity_values(cardinality: float, printed: float) -> None:
+    value = convergence_bound(120, 12, 1, 100, cardinality, UNIT(), form="printed")
+    assert value == pytest.approx(printed, abs=5e-11)
+
+
+def test_printed_takes_jensen_the_wrong_way() -> None:
+    """C = 1.2: .3885 as printed, .4012 over the binomial number of rounds (docs/errata.md)."""
+    executed = np.arange(101)
+    alpha_beta = 1.0 + 4.0 * 108 / (12 * 119)
+    rates = (2.0 * alpha_beta + 4.0) / (8.0 + executed - 1.0)
+    exact = stats.binom(100, 0.1).pmf(executed) @ rates
+    assert exact == pytest.approx(0.4012, abs=5e-5)
+    assert convergence_bound(120, 12, 1, 100, 1.2, UNIT()) == pytest.approx(exact, rel=1e-12)
+    # No round is skipped: both forms agree. Every round is: the start's bound remains.
+    both = [
+        convergence_bound(120, 12, 1, 100, 12.0, UNIT(), form=f) for f in ("printed", "corrected")
+    ]
+    assert both[0] == both[1]
+    assert convergence_bound(120, 12, 1, 100, 0.0, UNIT()) == pytest.approx(rates[0], rel=1e-14)
+    for c in (0.5, 3.0, 9.0):
+        printed, right = (
+            convergence_bound(120, 12, 1, 50, c, UNIT(), form=f) for f in ("printed", "corrected")
+        )
+        assert printed < right
+
+
+def test_terms_by_hand() -> None:
+    """Every constant different, against the formula written out."""
+    minima = np.linspace(-1.0, 0.5, 12)
+    constants = convex_constants(
+        smoothness=3.0,
+        strong_convexity=0.5,
+        gradient_variance=np.linspace(0.0, 2.0, 12),
+        gradient_bound=1.5,
+        squared_distance=2.5,
+        minimum=0.25,
+        client_minima=minima,
+    )
+    steps, rounds, cardinality = 3, 40, 4.5
+    gamma = max(8 * 3.0 / 0.5, steps)
+    for form, heterogeneity, beta in (
+        ("printed", 0.25 - minima.sum(), 4 * (12 - 6) * 9 * 1.5**2 / (6 * 11)),
+        ("corrected", 0.25 - minima.mean(), 4 * 2 * (12 - 6) * 9 * 1.5**2 / (6 * (12 - 2))),
+    ):
+        alpha = 1.0 + 6 * 3.0 * heterogeneity + 8 * 4 * 1.5**2
+        scale = 2 * (alpha + beta) / 0.25 + gamma / 2 * 2.5
+        if form == "printed":
+            expected = 3.0 / (gamma + 0.75 * steps * rounds - 1) * scale
+        else:
+            x = np.arange(rounds + 1)
+            law = stats.binom(rounds, 0.75).pmf(x)
+            expected = (law * 3.0 / (gamma + steps * x - 1) * scale).sum()
+        value = convergence_bound(
+            12, 6, 2, rounds, cardinality, constants, local_steps=steps, form=form
+        )
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_everybody_draws_without_variance() -> None:
+    """K = N (also T = N): beta is 0 in both forms."""
+    for t in (1, 3, 6):
+        for form in ("printed", "corrected"):
+            value = convergence_bound(6, 6, t, 10, 6.0, UNIT(), form=form)
+            assert value == pytest.approx((2.0 + 4.0) / 17.0, rel=1e-14)
+
+
+@pytest.mark.parametrize(("n", "k", "t"), [(12, 6, 1), (12, 6, 2), (12, 4, 4), (12, 3, 3)])
+def test_variance_of_drawing_blocks(n: int, k: int, t: int) -> None:
+    """Lemma (22) by enumeration: values equal within blocks attain the corrected factor."""
+    rng = np.random.default_rng(n + k + t)
+    family = enumerate_family(n, k, t).astype(float) / k
+    v = np.repeat(rng.normal(size=(n // t, 2)), t, axis=0)
+    spread = ((v - v.mean(0)) ** 2).sum(1).mean()
+    truth = ((family @ v - v.mean(0)) ** 2).sum(1).mean()
+    assert truth == pytest.approx(t * (n - k) / (k * (n - t)) * spread, rel=1e-12)
+    printed = (n - k) / (k * (n - 1)) * spread
+    assert (truth > printed * (1 + 1e-9)) == (t > 1)
+    w = rng.normal(size=(n, 2))  # in general it is an upper bound
+    spread = ((w - w.mean(0)) ** 2).sum(1).mean()
+    truth = ((family @ w - w.mean(0)) ** 2).sum(1).mean()
+    assert truth <= t * (n - k) / (k * (n - t)) * spread * (1 + 1e-12)
+
+
+def test_binomial_law_of_many_rounds() -> None:
+    for trials, chance in ((1, 0.5), (10, 0.0), (10, 1.0), (2000, 1e-3), (2000, 0.97)):
+        law = stats.binom(trials, chance).pmf(np.arange(trials + 1))
+        assert np.allclose(_binomial_law(trials, chance), law, rtol=1e-9, atol=1e-300)
+
+
+# --- the problem ------------------------------------------------------------------------------
+
+
+def test_constants_of_the_problem() -> None:
+    problem = quadratic_problem(3, 6, 3, num_samples=4, curvature=(0.5, 2.0))
+    start = np.array([2.0, -1.0, 0.5])
+    constants = problem.constants(start)
+    h = np.asarray(problem.curvatures, float)
+    c = np.asarray(problem.samples, float)
+    assert constants.smoothness == h.max() <= 2.0
+    assert constants.strong_convexity == h.min() >= 0.5
+
+    def loss(i: int, x: np.ndarray) -> float:
+        return np.mean([h[i] @ (x - sample) ** 2 / 2 for sample in c[i]])
+
+    def total(x: np.ndarray) -> float:
+        return np.mean([loss(i, x) for i in range(6)])
+
+    optimum = problem.optimum
+    assert problem.loss(start) == pytest.approx(total(start), rel=1e-12)
+    assert constants.minimum == pytest.approx(total(optimum), rel=1e-12)
+    assert constants.squared_distance == pytest.approx(((start - optimum) ** 2).sum())
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        assert total(optimum + rng.normal(size=3) * 0.1) > constants.minimum
+    for i in range(6):
+        centre = c[i].mean(0)
+        assert constants.client_minima[i] == pytest.approx(loss(i, centre), rel=1e-12)
+    # Variance of one sample's gradient, and its norm anywhere in the box.
+    gradients = h[:, None] * (start - c)
+    variance = ((gradients - gradients.mean(1, keepdims=True)) ** 2).sum(2).mean()
+    assert constants.gradient_variance == pytest.approx(variance, rel=1e-12)
+    low, high = (f(np.concatenate([c.reshape(-1, 3), start[None]]), 0) for f in (np.min, np.max))
+    ends = zip(low.tolist(), high.tolist(), strict=True)
+    points = np.concatenate(
+        [rng.uniform(low, high, (500, 3)), np.array(list(itertools.product(*ends)))]
+    )
+    norms = ((h[:, None] * (points[:, None, None] - c)) ** 2).sum(3).mean(2)
+    assert norms.max() <= constants.gradient_bound**2 * (1 + 1e-12)
+    gap = float(problem.gap(jnp.asarray(start, jnp.float32)))
+    assert gap == pytest.approx(total(start) - total(optimum), rel=1e-5)
+
+
+def test_blocks_share_their_centres() -> None:
+    problem = quadratic_problem(0, 6, 2, block_size=3, noise=0.0)
+    blocks = np.asarray(problem.samples).reshape(2, 3, -1)
+    assert (blocks == blocks[:, :1]).all()
+    assert (blocks[0, 0] != blocks[1, 0]).all()
+
+
+def test_training_against_a_plain_loop() -> None:
+    """Two trials, E = 3, skipped rounds among them, on the same words in float64."""
+    n, steps, rounds = 6, 3, 12
+    problem = quadratic_problem(1, n, 2, num_samples=5)
+    selector, online = batch_partitioning(n, 4, 2, "uniform"), independent(0.35)
+    start = np.array([1.5, -2.0])
+    history = np.asarray(rollout_trials(7, selector, online, rounds, 2))
+    assert 0 < history.any(-1).sum() < 2 * rounds
+    gaps = simulate_convergence(
+        7, problem, selector, online, rounds, 2, local_steps=steps, initial=start
+    )
+    h, c = np.asarray(problem.curvatures, float), np.asarray(problem.samples, float)
+    mu, gamma = h.min(), max(8 * h.max() / h.min(), steps)
+    for b in range(2):
+        x, done, expected = start.copy(), 0, [problem.loss(start)]
+        for j in range(rounds):
+            cohort = np.flatnonzero(history[b, j])
+            key = round_key(trial_key(as_key(7), b), j, Stream.LOCAL_TRAINING)
+            words = [np.asarray(client_words(fold(key, s), n)) for s in range(steps)]
+            models = []
+            for i in cohort:
+                local = x.copy()
+                for s in range(steps):
+                    sample = c[i, words[s][i] % 5]
+                    local -= 2 / (mu * (gamma + done + s)) * h[i] * (local - sample)
+                models.append(local)
+            if models:
+                x, done = np.mean(models, axis=0), done + steps
+            expected.append(problem.loss(x))
+        expected = np.array(expected) - problem.loss(problem.optimum)
+        assert np.allclose(gaps[b], expected, rtol=1e-4, atol=1e-6)
+
+
+TRIALS = 1500
+
+
+@pytest.mark.parametrize("t", [1, 2, 4])
+def test_mean_gap_against_its_exact_recursion(t: int) -> None:
+    """One curvature, E = 1, nobody away: E|x - x*|^2 follows from the variance of a round's mean.
+
+    Centres are shared within blocks of 4, so that drawing blocks of T = 4 has seven times the
+    variance of drawing clients. Tolerance: 5.7 standard errors at 75 points (1e-6 in all).
+    """
+    n, k, rounds, h = 8, 4, 25, 2.0
+    problem = quadratic_problem(2, n, 2, curvature=(h, h), block_size=4, noise=0.3)
+    c = np.asarray(problem.samples, float)
+    centres, optimum = c.mean(1), problem.optimum
+    within = ((c - centres[:, None]) ** 2).sum(2).mean(1)
+    means = enumerate_family(n, k, t).astype(float) @ centres / k
+    variance = ((means - optimum) ** 2).sum(1).mean() + within.mean() / k
+    expected = [((problem.optimum - 1.0) ** 2).sum()]
+    for j in range(rounds):
+        rate = 2 / (h * (8 + j)) * h
+        expected.append((1 - rate) ** 2 * expected[-1] + rate**2 * variance)
+    gaps = simulate_convergence(
+        t,
+        problem,
+        batch_partitioning(n, k, t, "uniform"),
+        independent(0.0),
+        rounds,
+        TRIALS,
+        initial=np.ones(2),
+    )
+    gaps = np.asarray(gaps, float)
+    error = gaps.std(0) / math.sqrt(TRIALS)
+    distance = np.abs(gaps.mean(0) - h / 2 * np.array(expected))
+    assert (distance <= 5.7 * error + 1e-5).all()
+
+
+@pytest.mark.parametrize(
+    ("t", "rate", "steps"), [(1, 0.0, 1), (2, 0.4, 1), (4, 0.5, 1), (2, 0.3, 4)]
+)
+def test_bound_holds_in_simulation(t: int, rate: float, steps: int) -> None:
+    """Mean loss gap after every tenth round is below the corrected bound."""
+    n, k, rounds = 8, 4, 40
+    problem = quadratic_problem(5, n, 2, curvature=(1.0, 2.0), block_size=t, noise=0.2)
+    start = np.array([2.0, 2.0])
+    gaps = simulate_convergence(
+        11,
+        problem,
+        batch_partitioning(n, k, t, "uniform"),
+        independent(rate),
+        rounds,
+        400,
+        local_steps=steps,
+        initial=start,
+    )
+    constants = problem.constants(start)
+    cardinality = expected_cardinality(n, k, t, rate)
+    mean = np.asarray(gaps, float).mean(0)
+    error = np.asarray(gaps, float).std(0) / 20
+    for j in range(10, rounds + 1, 10):
+        bound = convergence_bound(n, k, t, j, cardinality, constants, local_steps=steps)
+        assert mean[j] + 5 * error[j] <= bound
+    assert mean[rounds] < mean[0] / 4  # and it does converge
+
+
+def test_fewer_executed_rounds_are_slower() -> None:
+    """The theorem's message: smaller C, slower training; bound and simulation agree in order."""
+    problem = quadratic_problem(5, 8, 2, noise=0.1, spread=0.3)
+    start, finals, bounds = np.array([3.0, 3.0]), [], []
+    for rate in (0.0, 0.4, 0.7):
+        scheme = batch_partitioning(8, 4, 4, "uniform")
+        gaps = simulate_convergence(1, problem, scheme, independent(rate), 30, 300, initial=start)
+        finals.append(float(gaps[:, -1].mean()))
+        c = expected_cardinality(8, 4, 4, rate)
+        bounds.append(convergence_bound(8, 4, 4, 30, c, problem.constants(start)))
+    assert finals == sorted(finals)
+    assert bounds == sorted(bounds)
+
+
+def test_new_numbers_compile_nothing_new(compilations: Any) -> None:
+    arguments = (uniform(4, 2), independent(0.1), 5, 2)
+    simulate_convergence(0, quadratic_problem(0, 4, 2), *arguments)
+    other = quadratic_problem(1, 4, 2, curvature=(2.0, 3.0))
+    with compilations() as compiled:
+        simulate_convergence(1, other, uniform(4, 3), independent(0.3), 5, 2, initial=[1.0, 2.0])
+    assert compiled == []
+    assert jax.tree.structure(other) == jax.tree.structure(quadratic_problem(0, 4, 2))
