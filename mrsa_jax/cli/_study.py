@@ -1,7 +1,8 @@
 """`mrsa-jax demo | simulate | train`: run a study, print its table, write its folder.
 
 What a server can know is printed before anything is trained. On a terminal the table then fills
-in place; elsewhere a line follows for each scheme that is trained, and the whole table last.
+in place, that of `simulate` scheme by scheme; elsewhere a line follows for each scheme that is
+trained, and the whole table last.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def _as_it_comes(config: _Config) -> Callable[[Any, Bars], None]:
 
             first = Text(saved.sentences[0], no_wrap=False, overflow="fold")
             bars.draw(Group(first, "", _table(config, saved)))
+        elif isinstance(config, SimulateConfig):
+            return
         elif not learnt:
             console = output_console(_WIDTH)
             print_sentences(console, saved.sentences[:1])

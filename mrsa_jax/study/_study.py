@@ -13,10 +13,12 @@ import numpy as np
 
 from mrsa_jax import federated, plotting, selection
 from mrsa_jax._errors import ConfigurationError, nearest
+from mrsa_jax.availability import Availability
 from mrsa_jax.study import _accessor, _build, _report, _store, _summary, _tracking, _trial
 from mrsa_jax.study._config import (
     Config,
     DemoConfig,
+    Scheme,
     SimulateConfig,
     TrainConfig,
     config_hash,
@@ -125,7 +127,7 @@ def run(config: Config, progress: Progress) -> xr.Dataset:
     words = check(config)
     if isinstance(config, SimulateConfig):
         note(progress, words)
-        return _described(config, _simulate(config, progress))
+        return _described(config, _simulate(config, progress, _telling(config, progress)))
     return _described(config, train_schemes(config, progress))
 
 
@@ -216,14 +218,18 @@ def _save(
     return saved
 
 
-def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
+def _simulate(
+    config: SimulateConfig, progress: Progress, early: Callable[[xr.Dataset], None] | None
+) -> xr.Dataset:
     schemes = schemes_of(config)
     population = config.population
     available, rates = _build.build_online(config.seed, population)
     # of each scheme what is known, and not who took part: that is as large as all trials' clients
     known: list[dict[str, Any]] = []
-    statuses = []
+    statuses: list[Any] = []
     for scheme in schemes:
+        if known and early is not None:
+            early(_found(config, schemes[: len(known)], available, rates, known, statuses))
         progress.stage(scheme.label, config.trials)
         selector = _build.build_selector(scheme, population)
         rule = _build.build_rule(config.protocol, selector)
@@ -237,15 +243,29 @@ def _simulate(config: SimulateConfig, progress: Progress) -> xr.Dataset:
             )
             history = _trial.analyse(_trial.learnt_sums(cohorts), progress.update)
         known.append(history_variables([history], "trial"))
-    axes = coordinates([scheme.label for scheme in schemes], config.rounds, population.num_clients)
+    return _found(config, schemes, available, rates, known, statuses)
+
+
+def _found(
+    config: SimulateConfig,
+    schemes: tuple[Scheme, ...],
+    available: Availability,
+    rates: np.ndarray,
+    known: list[dict[str, Any]],
+    statuses: list[Any],
+) -> xr.Dataset:
+    """Return the data set of the schemes that were played."""
+    import xarray as xr  # takes a second: not before the first trial
+
+    axes = coordinates(
+        [scheme.label for scheme in schemes], config.rounds, config.population.num_clients
+    )
     dims = ("scheme", "trial", "round")
     lossy: dict[str, Any] = {"status": (dims, np.stack(statuses))} if statuses else {}
     found = {
         name: (dims, np.concatenate([own[name][1] for own in known]), *about)
         for name, (dims, _, *about) in known[0].items()
     }
-    import xarray as xr  # takes a second: not before the first trial
-
     return xr.Dataset(
         known_before(config, schemes, available, rates) | found | lossy,
         coords=axes | {"trial": np.arange(config.trials)},

@@ -20,6 +20,7 @@ import mrsa_jax as mj
 from mrsa_jax import study
 from mrsa_jax.cli import Bars, main
 from mrsa_jax.study import open_study
+from mrsa_jax.study._progress import Silent
 
 SMALL = ["--num-clients", "12", "--cohort-size", "4", "--dropout-rates", "0.1", "0.2"]
 FEW = study.PopulationConfig(num_clients=12, cohort_size=4, dropout_rates=(0.1, 0.2))
@@ -147,6 +148,29 @@ def test_simulate_repeats_exactly_and_other_seeds_differ() -> None:
     first = outcome(3)
     assert first.equals(outcome(3))
     assert study.summarise(first) != study.summarise(outcome(4))
+
+
+def test_a_simulation_shows_its_schemes_as_they_come() -> None:
+    class Watching(Silent):
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def stage(self, name: str, total: int) -> None:
+            self.seen.append(name)
+
+        def found(self, so_far: Any) -> None:
+            self.seen.append(so_far)
+
+    watching = Watching()
+    schemes = ("uniform", "partition", "batch_partitioning:2")
+    config = study.SimulateConfig(rounds=20, trials=2, schemes=schemes, population=FEW)
+    rows = study.summarise(study.run(config, watching))
+    names = [row.scheme for row in rows]
+    assert [one for one in watching.seen if isinstance(one, str)] == names
+    found = {i: one for i, one in enumerate(watching.seen) if not isinstance(one, str)}
+    assert list(found) == [1, 3]  # before the second and the third scheme
+    assert found[1].rows == rows[:1]
+    assert found[3].rows == rows[:2]
 
 
 def test_demo_tells_what_leaks(
